@@ -239,7 +239,7 @@ def made(
         arrays |= path(n, width, depth, pinned=len(same["pins"]) > 0)
     arrays["activity"], arrays["weight"] = np.zeros(n, np.int32), np.ones(width, np.int32)
     arrays["counters"], arrays["signals"] = np.zeros(COUNTERS, np.int64), signals
-    # Whoever shares draws the same numbers and keeps one of them.
+    # A search that shares draws the same numbers and keeps one of them.
     keep = LEARNT[0] not in arrays
     for name in ("key1", "key2"):
         drawn = rng.integers(0, PRIME, count)
