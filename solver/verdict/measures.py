@@ -52,9 +52,7 @@ def batches_of(document: bytes | Mapping[str, Any], options: PlanOptions) -> Bat
 
 
 def fields_of(options: PlanOptions) -> dict[str, OptionValue]:
-    """What an options document has to say for these options, but for the deadline, which is no part of what
-    is planned.
-    """
+    """The fields of an options document for these options, without the deadline: no remedy has one."""
     usual, said = (documents.parse_json(documents.dump_options(each)) for each in (PlanOptions(), options))
     return {
         name: value
