@@ -26,9 +26,8 @@ from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.windows import Window, repair
-from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.local_search import PATIENCE, improve
-from solver.layout.greedy.placement import orders, place_once
+from solver.layout.greedy.placement import DEPTH, orders, place_many, place_once
 from solver.layout.model.columns import Columns, columns_kept
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
@@ -44,8 +43,7 @@ from solver.layout.model.problem import (
     Outcome,
 )
 from solver.layout.model.sorting import in_order, ranks
-from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, DEPTH, SEARCH_WORK, TIDY_FROM
-from solver.layout.structures.classes import in_classes
+from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, SEARCH_WORK, TIDY_FROM
 from solver.layout.structures.colouring import depth
 
 __all__ = ["STAGES", "Placing", "Shelf", "Stage", "compiled_placing", "rows_of", "solve_with_holes"]
@@ -188,11 +186,10 @@ def _greedy(run: _Run) -> None:
     instance, deadline = run.instance, run.deadline
     many = len(instance) >= CLASSES_FROM
     if many or not instance.pinned:
-        offsets = in_classes(instance) if many else place_once(instance, in_order(-instance.size), deadline)
+        size = -instance.size
+        offsets = place_many(instance, deadline) if many else place_once(instance, in_order(size), deadline)
         run.take(layout_of(instance, offsets), "greedy")
-    if many and not instance.pinned and (most := depth(instance)) <= DEPTH:
-        found = in_order_of_time(instance, deadline)
-        run.take(None if found is None else layout_of(instance, found), "greedy")
+    if many and depth(instance) <= DEPTH:
         _repaired_whole(run, FEW_WINDOWS_WORK)
     if (many or not instance.pinned) and run.late:
         run.cut = True

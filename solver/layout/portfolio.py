@@ -38,17 +38,20 @@ from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
 from solver.layout.greedy.in_time import in_order_of_time, time_kernel
 from solver.layout.greedy.index import kernel
-from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
+from solver.layout.greedy.large import GOOD_ENOUGH, LARGE
 from solver.layout.greedy.local_search import Improvement, improve
 from solver.layout.greedy.placement import (
     BY_SIZE,
     DEEP_ATTEMPTS,
+    DEPTH,
     LARGE_ORDERS,
+    SOONEST,
     SWIFT_ATTEMPTS,
     TIME_ATTEMPTS,
     USUAL_ATTEMPTS,
     attempt,
     greedy_portfolio,
+    place_many,
     place_once,
     place_suited,
     suited,
@@ -60,7 +63,6 @@ from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.sorting import in_order
-from solver.layout.structures.classes import in_classes
 from solver.layout.structures.colouring import depth
 from solver.layout.structures.recognise import structured
 
@@ -86,9 +88,6 @@ LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
 #: budget raises it to more than twice that.
 SHALLOW: Final = 20
 WINDOWS_WORK: Final = 150_000_000
-
-#: Buffers that live at once, up to which placing in the order of time looks at each of them.
-DEPTH: Final = 2000
 
 #: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
 CP_SAT_BUFFERS: Final = 100
@@ -125,6 +124,11 @@ CP_SAT_START: Final = 1.5
 #: code takes a third of a second to load. A question about a capacity goes to the search at once.
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
+
+#: Of very many buffers of which few live at once, orders of time have this share of the time; all of it where
+#: so many seconds a buffer are not left, in which windows come to nothing.
+TIMELY_SHARE: Final = 0.05
+WINDOWS_SECONDS: Final = 1e-6
 
 #: Attempts with many buffers that suit a sample best, in front of the usual ones; how many of these come
 #: before those that win most often where much lives at once; and their share of the time where little does.
@@ -276,7 +280,7 @@ class _Run:
     @property
     def sweeps(self) -> bool:
         """Whether orders of time are swept, which takes little."""
-        return not self.instance.pinned and time_kernel() is not None
+        return time_kernel() is not None
 
     @property
     def reordered(self) -> bool:
@@ -323,7 +327,9 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
             offsets, name = place_suited(instance, named, deadline)
             run.tried = (name,)
         else:
-            offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
+            offsets = (
+                place_many(instance, deadline) if many else place_once(instance, _by_size(instance), deadline)
+            )
         run.take("greedy", layout_of(instance, offsets), attempt="".join(run.tried), cut=deadline.expired)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
@@ -367,7 +373,7 @@ def _greedy(run: _Run, attempts: int) -> None:
 
     usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
     swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
-    # Of very many buffers a sweep ends in time where other orders may not.
+    # Of very many buffers a sweep ends in time where other orders may not, and one of first fit above all.
     many, timely = len(run.instance) >= CLASSES_FROM, TIME_ATTEMPTS if run.sweeps else ()
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     if len(run.instance) < LARGE or run.near:
@@ -385,7 +391,7 @@ def _greedy(run: _Run, attempts: int) -> None:
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
-        soonest = (*timely[:1], BY_SIZE, *timely[1:]) if many else ()
+        soonest = (SOONEST, *timely[:1], BY_SIZE, *timely[1:]) if many and timely else ()
         order = (*soonest, *better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         chosen = run.untried(order)
         run.tried += chosen
@@ -460,14 +466,22 @@ def _coarsely(run: _Run, questions: _Questions) -> None:
 
 
 def _in_order_of_time(run: _Run, _: int) -> None:
-    """First fit by birth: a tenth of the time of other orders where few live at once. With pins by size."""
-    offsets, module = in_order_of_time(run.instance, run.watch.deadline), kernel()
-    if offsets is not None:
-        run.take("greedy", layout_of(run.instance, offsets))
-    elif run.instance.pinned and module is not None:
-        order, limit = _by_size(run.instance), run.layout.peak - 1
-        layout, cut = walk(run.instance, module, order, limit, run.watch.deadline)
-        run.take("greedy", layout or run.layout, cut=cut)
+    """By birth, a tenth of the time of other orders where few live at once; and other orders of time.
+
+    Of very many buffers the first layout is by birth. Windows begin with it: they make less of some lower
+    ones.
+    """
+    if len(run.instance) < CLASSES_FROM:
+        offsets = in_order_of_time(run.instance, run.watch.deadline)
+        run.take("greedy", run.layout if offsets is None else layout_of(run.instance, offsets))
+        return
+    part, before = run.watch.deadline, run.layout
+    if part.remaining > WINDOWS_SECONDS * len(run.instance):
+        part = part.leaving(1 - TIMELY_SHARE)
+    greedy = greedy_portfolio(run.instance, run.bound, part, None, before, TIME_ATTEMPTS)
+    run.take("greedy", greedy.layout)
+    run.hurried = run.hurried or greedy.cut
+    run.before = before if run.layout.peak < before.peak else None
 
 
 def _windows(run: _Run, work: int) -> None:

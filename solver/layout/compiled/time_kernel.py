@@ -9,32 +9,46 @@ does::
       | |________|_____|___           one is born: it takes the lowest block that is large enough, or
       |       |    a       |          the tightest, and leaves what is over
       +--------------------------->
+
+A pin is in the way before its birth too: of all buffers that live until then. So pins are no part of what is
+kept of free space. Those in reach, which are born before the latest death so far and have not died, are kept
+beside the free blocks, the lowest first, and cut each block into the rooms between them.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from solver.layout.compiled.index_kernel import FIRST
 from solver.layout.compiled.index_strips import INFINITY
 from solver.layout.compiled.jit import compiled, inlined
 from solver.layout.model.instance import FREE, Integers
 
-__all__ = ["BLOCKS", "DEAD", "Blocks", "Lives", "place_in_time"]
+__all__ = ["BLOCKS", "COMING", "DEAD", "REACHED", "Blocks", "Lives", "Pins", "place_in_time"]
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 #: What `counts` of blocks holds: how many there are, and how many deaths have passed.
 BLOCKS: Final = 0
 DEAD: Final = 1
 
+#: What `counts` of pins holds: how many are in reach, and how many have come into it so far.
+REACHED: Final = 0
+COMING: Final = 1
+
 
 class Lives(NamedTuple):
-    """The buffers, and their numbers by death."""
+    """The buffers, which of them are pinned, and the numbers of the others by death."""
 
     start: Integers
     end: Integers
     size: Integers
     exact: Integers
     alignment: Integers
+    pinned: Flags
     deaths: Integers
 
 
@@ -43,6 +57,17 @@ class Blocks(NamedTuple):
 
     bottoms: Integers
     tops: Integers
+    counts: Integers
+
+
+class Pins(NamedTuple):
+    """All pins by birth, and the numbers of those in reach, the lowest first."""
+
+    start: Integers
+    end: Integers
+    bottom: Integers
+    top: Integers
+    reached: Integers
     counts: Integers
 
 
@@ -104,6 +129,15 @@ def _aligned(bottom: int, alignment: int) -> int:
 
 
 @inlined
+def _lowest(blocks: Blocks, size: int, alignment: int) -> int:
+    """The first block that is large enough."""
+    at = 0
+    while blocks.tops[at] - _aligned(blocks.bottoms[at], alignment) < size:
+        at += 1
+    return at
+
+
+@inlined
 def _tightest(blocks: Blocks, count: int, size: int, alignment: int) -> int:
     """The block that leaves the least room, the lowest of these. Two plain loops: the first has no branch."""
     least = INFINITY
@@ -116,10 +150,60 @@ def _tightest(blocks: Blocks, count: int, size: int, alignment: int) -> int:
     return at
 
 
+@inlined
+def _reach(pins: Pins, start: int, end: int) -> int:
+    """Drop pins that have died by `start`, take in those born before `end`; how many are in reach."""
+    count = 0
+    for k in range(pins.counts[REACHED]):
+        pin = pins.reached[k]
+        if pins.end[pin] > start:
+            pins.reached[count] = pin
+            count += 1
+    pin = pins.counts[COMING]
+    while pin < len(pins.start) and pins.start[pin] < end:
+        if pins.end[pin] > start:
+            at = count
+            while at > 0 and pins.bottom[pins.reached[at - 1]] > pins.bottom[pin]:
+                pins.reached[at] = pins.reached[at - 1]
+                at -= 1
+            pins.reached[at] = pin
+            count += 1
+        pin += 1
+    pins.counts[REACHED], pins.counts[COMING] = count, pin
+    return count
+
+
+@inlined
+def _between_pins(
+    blocks: Blocks, count: int, pins: Pins, end: int, size: int, alignment: int, fit: int
+) -> tuple[int, int]:
+    """The block, and the offset in it, that the fit chooses among the rooms that pins leave until `end`."""
+    chosen, offset, least, above, k = -1, 0, INFINITY, 0, 0
+    reached = pins.counts[REACHED]
+    for at in range(count):
+        low = _aligned(max(blocks.bottoms[at], above), alignment)
+        while k < reached and pins.bottom[pins.reached[k]] < blocks.tops[at]:
+            pin = pins.reached[k]
+            k += 1
+            if pins.start[pin] < end:
+                room = pins.bottom[pin] - low
+                if size <= room and (room < least or chosen < 0):
+                    chosen, offset, least = at, low, room if fit != FIRST else 0
+                above = max(above, pins.top[pin])
+                low = max(low, _aligned(above, alignment))
+        room = blocks.tops[at] - low
+        if size <= room and (room < least or chosen < 0):
+            chosen, offset, least = at, low, room if fit != FIRST else 0
+        if least == 0:
+            break
+    return chosen, offset
+
+
 @compiled
 def place_in_time(
     lives: Lives,
     blocks: Blocks,
+    pins: Pins,
     order: Integers,
     fits: Integers,
     offset: Integers,
@@ -129,26 +213,32 @@ def place_in_time(
 ) -> int:
     """Place from position `first` of an order by birth to before `last`; how far it got within `limit`.
 
-    `fits`: of each position, as in `index_kernel`, and its last one of all beyond. O(free blocks) a buffer.
+    `fits`: of each position, as in `index_kernel`, and its last one of all beyond. Pinned ones are passed
+    over. O(free blocks and pins in reach) a buffer.
     """
     count, dead, position = blocks.counts[BLOCKS], blocks.counts[DEAD], first
     while position < last:
         i = order[position]
+        if lives.pinned[i]:
+            position += 1
+            continue
         while dead < len(lives.deaths) and lives.end[lives.deaths[dead]] <= lives.start[i]:
             gone = lives.deaths[dead]
             if offset[gone] != FREE:
                 count = _give_back(blocks, count, offset[gone], offset[gone] + lives.size[gone])
             dead += 1
         size, alignment = lives.size[i], lives.alignment[i]
-        if fits[min(position, len(fits) - 1)] == FIRST:
-            at = 0
-            while blocks.tops[at] - _aligned(blocks.bottoms[at], alignment) < size:
-                at += 1
+        fit = fits[min(position, len(fits) - 1)]
+        if len(pins.start) > 0 and _reach(pins, lives.start[i], lives.end[i]) > 0:
+            at, low = _between_pins(blocks, count, pins, lives.end[i], size, alignment, fit)
         else:
-            at = _tightest(blocks, count, size, alignment)
-        bottom, top = blocks.bottoms[at], blocks.tops[at]
-        low = _aligned(bottom, alignment)
-        high = low + size
+            at = (
+                _lowest(blocks, size, alignment)
+                if fit == FIRST
+                else _tightest(blocks, count, size, alignment)
+            )
+            low = _aligned(blocks.bottoms[at], alignment)
+        bottom, top, high = blocks.bottoms[at], blocks.tops[at], low + size
         if low + lives.exact[i] > limit:
             break
         offset[i] = low

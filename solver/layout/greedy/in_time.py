@@ -7,6 +7,7 @@ index of free space (`greedy.index`) takes, and less memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Final
@@ -22,7 +23,7 @@ from solver.layout.model.problem import MAX_BYTES, Deadline
 from solver.layout.model.sorting import in_order
 from solver.layout.structures.colouring import depth
 
-__all__ = ["Sweep", "in_order_of_time", "in_time", "time_kernel"]
+__all__ = ["State", "Sweep", "in_order_of_time", "in_time", "time_kernel"]
 
 #: Placements between looks at the clock.
 LOOK: Final = 250
@@ -43,12 +44,7 @@ def time_kernel() -> ModuleType | None:
 
 
 def in_time(instance: Instance, order: Integers) -> int:
-    """1 where an order is by birth, -1 where it is by death, the last one first; else 0. O(n).
-
-    Nothing may be pinned: a pin is there before its birth.
-    """
-    if instance.pinned:
-        return 0
+    """1 where an order is by birth, -1 where it is by death, the last one first; else 0. O(n)."""
     start = instance.start[order]
     if bool((start[:-1] <= start[1:]).all()):
         return 1
@@ -56,23 +52,47 @@ def in_time(instance: Instance, order: Integers) -> int:
     return -1 if bool((end[:-1] >= end[1:]).all()) else 0
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a sweep has come to: free blocks, pins in reach, and their counts."""
+
+    bottoms: Integers
+    tops: Integers
+    counts: Integers
+    reached: Integers
+    pins: Integers
+
+    @property
+    def nbytes(self) -> int:
+        return self.bottoms.nbytes + self.tops.nbytes + self.reached.nbytes
+
+
 class Sweep:
     """One pass through an order by birth; `backwards`, one by death, the last one first.
 
-    Nothing may be pinned. Memory: 16 bytes a buffer, 16 more backwards, and 16 for each that lives at once.
+    Pins are where they are, before their births too. Memory: 17 bytes a buffer, 16 more backwards, 16 for
+    each that lives at once, and 40 a pin.
     """
 
     def __init__(self, instance: Instance, module: ModuleType, *, backwards: bool) -> None:
         self._module = module
         start, end = (-instance.end, -instance.start) if backwards else (instance.start, instance.end)
-        alignment = np.ascontiguousarray(instance.alignment)
-        lives = module.Lives(start, end, instance.size, instance.exact, alignment, in_order(end))
+        alignment, pinned = np.ascontiguousarray(instance.alignment), instance.offset != FREE
+        deaths = in_order(end)
+        deaths = deaths[~pinned[deaths]] if instance.pinned else deaths
+        lives = module.Lives(start, end, instance.size, instance.exact, alignment, pinned, deaths)
         # Between two free blocks there is one that lives.
         blocks = np.empty((2, depth(instance) + 2), np.int64)
         blocks[:, 0] = 0, INFINITY
         self._blocks = module.Blocks(*blocks, np.array([1, 0]))
-        self.offsets = np.full(len(instance), FREE)
-        self._arrays = addressed(lives), addressed(self._blocks), addressed(self.offsets)
+        pins = np.flatnonzero(pinned)
+        pins = pins[in_order(start[pins])]
+        bottom, reached = instance.offset[pins], np.empty(len(pins), np.int64)
+        top = bottom + instance.size[pins]
+        self._pins = module.Pins(start[pins], end[pins], bottom, top, reached, np.zeros(2, np.int64))
+        self.offsets = instance.offset.copy()
+        free = addressed(self._blocks), addressed(self._pins)
+        self._arrays = addressed(lives), *free, addressed(self.offsets)
 
     def place(
         self,
@@ -94,32 +114,37 @@ class Sweep:
 
     def go(self, order: Integers, fits: Integers, first: int, last: int, limit: int) -> int:
         """Place these positions of the order, by the fits of `compiled.time_kernel`; how far it got."""
-        lives, blocks, offsets = self._arrays
-        return int(self._module.place_in_time(lives, blocks, order, fits, offsets, first, last, limit))
+        lives, blocks, pins, offsets = self._arrays
+        return int(self._module.place_in_time(lives, blocks, pins, order, fits, offsets, first, last, limit))
 
-    def state(self) -> tuple[Integers, Integers, Integers]:
-        """Free blocks and counts as they are now, to `restore` them."""
-        blocks = int(self._blocks.counts[self._module.BLOCKS])
-        return (
-            self._blocks.bottoms[:blocks].copy(),
-            self._blocks.tops[:blocks].copy(),
-            self._blocks.counts.copy(),
+    def state(self) -> State:
+        """Free blocks and pins in reach as they are now, to `restore` them."""
+        blocks, pins, module = self._blocks, self._pins, self._module
+        count = int(blocks.counts[module.BLOCKS])
+        return State(
+            blocks.bottoms[:count].copy(),
+            blocks.tops[:count].copy(),
+            blocks.counts.copy(),
+            pins.reached[: int(pins.counts[module.REACHED])].copy(),
+            pins.counts.copy(),
         )
 
-    def restore(self, bottoms: Integers, tops: Integers, counts: Integers) -> None:
+    def restore(self, state: State) -> None:
         """Go back to a `state`. Offsets of what was placed since stay until they are written again."""
-        self._blocks.bottoms[: len(bottoms)] = bottoms
-        self._blocks.tops[: len(tops)] = tops
-        self._blocks.counts[:] = counts
+        blocks, pins = self._blocks, self._pins
+        blocks.bottoms[: len(state.bottoms)] = state.bottoms
+        blocks.tops[: len(state.tops)] = state.tops
+        blocks.counts[:] = state.counts
+        pins.reached[: len(state.reached)] = state.reached
+        pins.counts[:] = state.pins
 
 
 def in_order_of_time(instance: Instance, deadline: Deadline) -> Integers | None:
     """Offsets of first fit by birth; of equal births the largest goes first.
 
-    None where something is pinned, nothing compiles or the deadline has passed. O(n (log n + live ones)), 32
-    bytes a buffer.
+    None where nothing compiles or the deadline has passed. O(n (log n + live ones)), 32 bytes a buffer.
     """
-    module = None if instance.pinned else time_kernel()
+    module = time_kernel()
     if module is None:
         return None
     order, sweep = in_order(instance.start, -instance.size), Sweep(instance, module, backwards=False)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
+from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.index import COMPILED_FROM, LOADED_FROM, Walk, kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, race
 from solver.layout.greedy.sample import Orders, ranked, sample
@@ -28,11 +29,14 @@ from solver.layout.model.options import InPieces
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
 from solver.layout.model.sorting import in_order
 from solver.layout.structures.classes import in_classes
+from solver.layout.structures.colouring import depth
 
 __all__ = [
     "BY_SIZE",
     "DEEP_ATTEMPTS",
+    "DEPTH",
     "LARGE_ORDERS",
+    "SOONEST",
     "SWIFT_ATTEMPTS",
     "TIME_ATTEMPTS",
     "USUAL_ATTEMPTS",
@@ -46,6 +50,7 @@ __all__ = [
     "orders",
     "place",
     "place_in_numpy",
+    "place_many",
     "place_once",
     "place_suited",
     "place_until",
@@ -157,6 +162,9 @@ TIME_ATTEMPTS: Final = (
     *(f"{name}, first_fit" for name in TIME_ORDERS),
 )
 
+#: The one that takes least time where very much lives at once: best fit looks at all that is free.
+SOONEST: Final = "birth-listed, first_fit"
+
 #: What wins now and then, and takes a fraction of the time of others where alignments leave no slivers.
 SWIFT_ATTEMPTS: Final = (
     "last-listed, first_fit",
@@ -180,6 +188,9 @@ ROUGH_SAMPLE: Final = 500
 
 #: By size suits a sample where it wastes less than one part in so many.
 LITTLE: Final = 1000
+
+#: Buffers that live at once, up to which placing in the order of time looks at each of them.
+DEPTH: Final = 2000
 
 #: Seconds a buffer that a layout in classes takes, more or less; and seconds that a first layout may take,
 #: whatever the deadline says, before the rest is placed so.
@@ -254,6 +265,15 @@ def place_once(
         late=lambda: deadline.remaining <= reserve and time.perf_counter() > until,
     )
     return walk.offsets if placed == len(order) else in_classes(replace(instance, offset=walk.offsets))
+
+
+def place_many(instance: Instance, deadline: Deadline) -> Integers:
+    """Offsets in a few sorts: in the order of time where few live at once, in classes of sizes elsewhere.
+
+    Half a second for a million. Where the deadline ends the one, it is the other.
+    """
+    found = in_order_of_time(instance, deadline) if depth(instance) <= DEPTH else None
+    return in_classes(instance) if found is None else found
 
 
 def place_until(
@@ -373,8 +393,11 @@ def _orders_of_sample(instance: Instance) -> Orders:
     """Those of them that a sample ranks: the other best fits seldom win, and orders of time need no rank."""
     best = {f"{name}, best_fit" for name in LARGE_BEST_FIT}
     every = _orders_of_many(instance).items()
-    timely = () if instance.pinned else TIME_ATTEMPTS
-    return {name: chosen for name, chosen in every if (not chosen[1] or name in best) and name not in timely}
+    return {
+        name: chosen
+        for name, chosen in every
+        if (not chosen[1] or name in best) and name not in TIME_ATTEMPTS
+    }
 
 
 def _sorted(*keys: npt.NDArray[Any]) -> Integers:

@@ -25,7 +25,7 @@ import numpy as np
 
 from solver.layout.compiled.index_kernel import BEST, FIRST
 from solver.layout.compiled.jit import addressed
-from solver.layout.greedy.in_time import Sweep, in_time
+from solver.layout.greedy.in_time import State, Sweep, in_time
 from solver.layout.greedy.local_search import Improvement
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import Deadline, Layout
@@ -82,18 +82,12 @@ def rewind(
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
-    """What a sweep has come to: how far into the order, free blocks, and the highest end so far."""
+class _Kept:
+    """A state of the sweep: how far into the order it is, and the highest end so far."""
 
     position: int
-    bottoms: Integers
-    tops: Integers
-    counts: Integers
+    state: State
     top: int
-
-    @property
-    def nbytes(self) -> int:
-        return self.bottoms.nbytes + self.tops.nbytes
 
 
 class _Search:
@@ -121,7 +115,7 @@ class _Search:
         self._peak, self._bound, self._most = peak, bound, work
         self.found: Integers | None = None
         self._work = self._idle = self._failures = self._near = self._bytes = self._furthest = 0
-        self._states: list[_State] = []
+        self._kept: list[_Kept] = []
         self._keep(0, 0)
 
     @property
@@ -136,8 +130,8 @@ class _Search:
 
     def advance(self) -> None:
         """A part more, or back."""
-        state = self._states[-1]
-        first, last = state.position, min(state.position + self._part, len(self._order))
+        kept = self._kept[-1]
+        first, last = kept.position, min(kept.position + self._part, len(self._order))
         end = self._sweep.go(*self._given, first, last, self._target)
         self._work += end - first + 1
         self._idle += end - first + 1
@@ -147,14 +141,14 @@ class _Search:
             self._back(min(self._near, 4 * PARTS))
             return
         some = self._order[first:last]
-        top = max(state.top, int((self._sweep.offsets[some] + self._exact[some]).max()))
+        top = max(kept.top, int((self._sweep.offsets[some] + self._exact[some]).max()))
         if end == len(self._order):
             self._peak, self.found = top, self._sweep.offsets.copy()
             self._idle = self._failures = self._near = 0
             target = self._target
-            while self._states[-1].top > target:
+            while self._kept[-1].top > target:
                 self._drop()
-            self._furthest = self._states[-1].position + self._part
+            self._furthest = self._kept[-1].position + self._part
             self._back(1)
             return
         self._keep(end, top)
@@ -163,11 +157,11 @@ class _Search:
 
     def _back(self, most: int) -> None:
         """Drop up to so many states, and draw anew what comes next, to a little beyond where it failed."""
-        for _ in range(min(len(self._states) - 1, int(math.exp(self._rng.random() * math.log(most + 1))))):
+        for _ in range(min(len(self._kept) - 1, int(math.exp(self._rng.random() * math.log(most + 1))))):
             self._drop()
-        state = self._states[-1]
-        self._sweep.restore(state.bottoms, state.tops, state.counts)
-        again = slice(state.position, self._furthest + 2 * self._part)
+        kept = self._kept[-1]
+        self._sweep.restore(kept.state)
+        again = slice(kept.position, self._furthest + 2 * self._part)
         some = self._order[again]
         self._order[again] = some[in_order(self._key[some], self._rng.integers(0, _TIES, len(some)))]
         percent = OTHER_FIT[int(self._rng.integers(len(OTHER_FIT)))]
@@ -175,12 +169,12 @@ class _Search:
         self._fits[again] = np.where(other, FIRST + BEST - self._fit, self._fit)
 
     def _keep(self, position: int, top: int) -> None:
-        state = _State(position, *self._sweep.state(), top)
-        self._states.append(state)
-        self._bytes += state.nbytes
+        kept = _Kept(position, self._sweep.state(), top)
+        self._kept.append(kept)
+        self._bytes += kept.state.nbytes
         if self._bytes > KEPT * len(self._order):
-            self._states = [*self._states[:-1:2], state]
-            self._bytes = sum(state.nbytes for state in self._states)
+            self._kept = [*self._kept[:-1:2], kept]
+            self._bytes = sum(one.state.nbytes for one in self._kept)
 
     def _drop(self) -> None:
-        self._bytes -= self._states.pop().nbytes
+        self._bytes -= self._kept.pop().state.nbytes

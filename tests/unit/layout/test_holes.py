@@ -366,6 +366,6 @@ def test_very_many_get_windows_before_any_piece_is_looked_at(monkeypatch: pytest
     outcome = solve(p, deadline=Deadline.after(60), options=SolveOptions(progress=heard.append))
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
-    assert [news.stage for news in heard][:2] == ["greedy", "greedy"]
+    assert [news.stage for news in heard][:2] == ["greedy", "windows"]
     assert outcome.solver == "portfolio/windows"
     assert outcome.layout.peak <= 1.2 * outcome.lower_bound

@@ -35,7 +35,7 @@ def rewound(
 
 
 @pytest.mark.parametrize(
-    "shape", ["any, deep", "mixed alignments, deep", "staircase", "one length", "bursts"]
+    "shape", ["any, deep", "mixed alignments, deep", "staircase", "one length", "bursts", "pins, deep"]
 )
 @pytest.mark.parametrize("name", ["birth", "death"])
 def test_it_is_a_layout_and_never_higher(shape: str, name: str) -> None:
