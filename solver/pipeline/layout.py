@@ -93,10 +93,14 @@ def _does_not_fit(
 
     With tiers each space has a capacity of its own, and what is proved holds for what the passes put there.
     """
-    more_ways = "" if options.parallelism == 1 else ", run fewer steps at the same time"
     target = TARGETS.get(options.target)  # none: an explicit program
+    ways = ["reduce the batch"] if target else []
+    if options.parallelism > 1:
+        ways.append("run fewer steps at the same time")
     if target and target.capabilities.recompute and not (options.recompute or options.tiers):
-        more_ways += ", let steps run again (`recompute`)"
+        ways.append("let steps run again (`recompute`)")
+    if target:
+        ways.append("train fewer parameters")
     capacity = room if options.tiers else options.capacity or 0
     found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
@@ -107,15 +111,15 @@ def _does_not_fit(
         and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
     ]
     required = max(found or 0, bound)
-    subject, more = "The plan needs", f"Raise the capacity to {required:,}"
+    subject, raised = "The plan needs", f"Raise the capacity to {required:,}"
     path: tuple[str | int, ...] = ("capacity",)
     if options.tiers:
         name = options.tiers[space].name
         subject = f"What is placed in tier {name!r} needs"
-        more, path = f"Give {name!r} {required:,} bytes", ("tiers", space, "bytes")
+        raised, path = f"Give {name!r} {required:,} bytes", ("tiers", space, "bytes")
     return CapacityError(
         CapacityError.sentence(subject, found=found, bound=bound, capacity=capacity),
-        remedy=f"{more}, reduce the batch{more_ways}, or train fewer parameters.",
+        remedy=f"{', '.join((raised, *ways[:-1]))}{', or ' + ways[-1] if ways else ''}.",
         required=required,
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),

@@ -92,6 +92,7 @@ def test_capacity() -> None:
     with pytest.raises(CapacityError) as caught:
         plan_program(SMALL, PlanOptions(capacity=size - 1))
     assert caught.value.excess == 1
+    assert caught.value.remedy == f"Raise the capacity to {size:,}."  # it has no batch
 
 
 def test_carried_and_kept_blocks_share_nothing() -> None:
