@@ -15,12 +15,8 @@ from solver.graph.ops import lookup
 from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import (
-    ACCUMULATE,
-    CLIP,
     CONVERT,
-    COPY,
-    SEED,
-    UPDATE,
+    OWN_KERNELS,
     Access,
     CostBound,
     DualRow,
@@ -37,8 +33,6 @@ from solver.schedules.problem import schedule_problem
 from solver.verify.before import once, unpaged
 
 __all__ = ["added_up", "check_cost_bound", "check_recomputation"]
-
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
 
 #: A variable: whether a value is held at a moment, or a step made again behind it.
 _Variable: TypeAlias = tuple[str, int, int]
@@ -327,7 +321,7 @@ class _Facts:
     def _shared(self, step: Step, *, views: bool) -> Iterator[tuple[int, int]]:
         """Values of which the operator permits that one is defined in the bytes of the other."""
         node = self.reference.operations[step.operation]
-        if step.phase is Phase.EXPLICIT or node.operation.type in {*_OWN, CONVERT}:
+        if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
             return
         kind, bound = lookup(node.operation.type), {b.slot: b.value for b in step.bindings}
         permitted = [(p.source, p.target) for p in kind.in_place(node) if p.view or not views]
@@ -388,7 +382,7 @@ class _Facts:
     def _repeats_bits(self, step: Step) -> bool:
         """Whether what a second run writes depends on nothing that the first one has changed."""
         node = self.reference.operations[step.operation]
-        if step.phase is not Phase.FORWARD or step.due or node.operation.type in _OWN:
+        if step.phase is not Phase.FORWARD or step.due or node.operation.type in OWN_KERNELS - {CONVERT}:
             return False
         updated = {b.slot for b in step.bindings if b.access is Access.UPDATE}
         if not updated or node.operation.type == CONVERT:
