@@ -36,7 +36,7 @@ from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
-from solver.layout.greedy.in_time import in_order_of_time, time_kernel
+from solver.layout.greedy.in_time import in_order_of_time, sweepable, time_kernel
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE
 from solver.layout.greedy.local_search import Improvement, improve
@@ -126,9 +126,12 @@ PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
 
 #: Of very many buffers of which few live at once, orders of time have this share of the time; all of it where
-#: so many seconds a buffer are not left, in which windows come to nothing.
+#: so many seconds a buffer are not left, in which windows come to nothing. With pins, where there is time for
+#: it, the order by size has this share.
 TIMELY_SHARE: Final = 0.05
-WINDOWS_SECONDS: Final = 1e-6
+WINDOWS_A_BUFFER: Final = 1e-6
+BY_SIZE_SHARE: Final = 0.5
+BY_SIZE_A_BUFFER: Final = 5e-6
 
 #: Attempts with many buffers that suit a sample best, in front of the usual ones; how many of these come
 #: before those that win most often where much lives at once; and their share of the time where little does.
@@ -174,6 +177,8 @@ class _Run:
     #: The lowest attempt with an order of time, and its peak.
     timely: str = ""
     timely_peak: int = MAX_BYTES
+    #: Whether orders of time are swept, once somebody has asked.
+    swept: bool | None = None
     #: How often an order has been changed: each time with other random numbers.
     turns: int = 0
     #: Whether time ended a part of a stage, and others may follow.
@@ -280,7 +285,9 @@ class _Run:
     @property
     def sweeps(self) -> bool:
         """Whether orders of time are swept, which takes little."""
-        return time_kernel() is not None
+        if self.swept is None:
+            self.swept = sweepable(self.instance)
+        return self.swept
 
     @property
     def reordered(self) -> bool:
@@ -466,19 +473,21 @@ def _coarsely(run: _Run, questions: _Questions) -> None:
 
 
 def _in_order_of_time(run: _Run, _: int) -> None:
-    """By birth, a tenth of the time of other orders where few live at once; and other orders of time.
-
-    Of very many buffers the first layout is by birth. Windows begin with it: they make less of some lower
-    ones.
+    """By birth, a tenth of the time of other orders where few live at once. Of very many buffers the first
+    layout is that already, and others follow, with pins the one by size; windows begin with the first, as
+    they make less of some lower ones.
     """
     if len(run.instance) < CLASSES_FROM:
         offsets = in_order_of_time(run.instance, run.watch.deadline)
         run.take("greedy", run.layout if offsets is None else layout_of(run.instance, offsets))
         return
-    part, before = run.watch.deadline, run.layout
-    if part.remaining > WINDOWS_SECONDS * len(run.instance):
-        part = part.leaving(1 - TIMELY_SHARE)
-    greedy = greedy_portfolio(run.instance, run.bound, part, None, before, TIME_ATTEMPTS)
+    deadline, many, before = run.watch.deadline, len(run.instance), run.layout
+    names, part = TIME_ATTEMPTS, deadline
+    if not run.sweeps or (run.instance.pinned and deadline.remaining > BY_SIZE_A_BUFFER * many):
+        names, part = (BY_SIZE,), deadline.leaving(1 - BY_SIZE_SHARE)
+    elif deadline.remaining > WINDOWS_A_BUFFER * many:
+        part = deadline.leaving(1 - TIMELY_SHARE)
+    greedy = greedy_portfolio(run.instance, run.bound, part, None, before, names)
     run.take("greedy", greedy.layout)
     run.hurried = run.hurried or greedy.cut
     run.before = before if run.layout.peak < before.peak else None

@@ -12,7 +12,8 @@ does::
 
 A pin is in the way before its birth too: of all buffers that live until then. So pins are no part of what is
 kept of free space. Those in reach, which are born before the latest death so far and have not died, are kept
-beside the free blocks, the lowest first, and cut each block into the rooms between them.
+beside the free blocks, the lowest first, and cut each block into the rooms between them. A life beyond the
+horizon would bring all later pins into reach of the short ones behind it: it is set beside all pins instead.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from solver.layout.compiled.index_strips import INFINITY
 from solver.layout.compiled.jit import compiled, inlined
 from solver.layout.model.instance import FREE, Integers
 
-__all__ = ["BLOCKS", "COMING", "DEAD", "REACHED", "Blocks", "Lives", "Pins", "place_in_time"]
+__all__ = ["BLOCKS", "COMING", "DEAD", "HORIZON", "REACHED", "Blocks", "Lives", "Pins", "place_in_time"]
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -35,9 +36,11 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 BLOCKS: Final = 0
 DEAD: Final = 1
 
-#: What `counts` of pins holds: how many are in reach, and how many have come into it so far.
+#: What `counts` of pins holds: how many are in reach, how many have come into it so far, and the longest life
+#: that brings them there.
 REACHED: Final = 0
 COMING: Final = 1
+HORIZON: Final = 2
 
 
 class Lives(NamedTuple):
@@ -61,12 +64,13 @@ class Blocks(NamedTuple):
 
 
 class Pins(NamedTuple):
-    """All pins by birth, and the numbers of those in reach, the lowest first."""
+    """All pins by birth; their numbers, the lowest first, and of these the ones in reach."""
 
     start: Integers
     end: Integers
     bottom: Integers
     top: Integers
+    lowest: Integers
     reached: Integers
     counts: Integers
 
@@ -153,39 +157,56 @@ def _tightest(blocks: Blocks, count: int, size: int, alignment: int) -> int:
 @inlined
 def _reach(pins: Pins, start: int, end: int) -> int:
     """Drop pins that have died by `start`, take in those born before `end`; how many are in reach."""
-    count = 0
-    for k in range(pins.counts[REACHED]):
-        pin = pins.reached[k]
-        if pins.end[pin] > start:
-            pins.reached[count] = pin
-            count += 1
-    pin = pins.counts[COMING]
-    while pin < len(pins.start) and pins.start[pin] < end:
-        if pins.end[pin] > start:
-            at = count
-            while at > 0 and pins.bottom[pins.reached[at - 1]] > pins.bottom[pin]:
-                pins.reached[at] = pins.reached[at - 1]
-                at -= 1
-            pins.reached[at] = pin
-            count += 1
-        pin += 1
-    pins.counts[REACHED], pins.counts[COMING] = count, pin
+    before, count = pins.counts[COMING], 0
+    coming = before
+    while coming < len(pins.start) and pins.start[coming] < end:
+        coming += 1
+    if (coming - before) * pins.counts[REACHED] > len(pins.start):
+        for pin in pins.lowest:
+            if pin < coming and pins.end[pin] > start:
+                pins.reached[count] = pin
+                count += 1
+    else:
+        for k in range(pins.counts[REACHED]):
+            pin = pins.reached[k]
+            if pins.end[pin] > start:
+                pins.reached[count] = pin
+                count += 1
+        for pin in range(before, coming):
+            if pins.end[pin] > start:
+                at = count
+                while at > 0 and pins.bottom[pins.reached[at - 1]] > pins.bottom[pin]:
+                    pins.reached[at] = pins.reached[at - 1]
+                    at -= 1
+                pins.reached[at] = pin
+                count += 1
+    pins.counts[REACHED], pins.counts[COMING] = count, coming
     return count
 
 
 @inlined
 def _between_pins(
-    blocks: Blocks, count: int, pins: Pins, end: int, size: int, alignment: int, fit: int
+    blocks: Blocks,
+    count: int,
+    pins: Pins,
+    near: Integers,
+    start: int,
+    end: int,
+    size: int,
+    alignment: int,
+    fit: int,
 ) -> tuple[int, int]:
-    """The block, and the offset in it, that the fit chooses among the rooms that pins leave until `end`."""
+    """The block, and the offset in it, that the fit chooses among the rooms that pins leave in [start, end).
+
+    `near`: pins, the lowest first.
+    """
     chosen, offset, least, above, k = -1, 0, INFINITY, 0, 0
-    reached = pins.counts[REACHED]
     for at in range(count):
         low = _aligned(max(blocks.bottoms[at], above), alignment)
-        while k < reached and pins.bottom[pins.reached[k]] < blocks.tops[at]:
-            pin = pins.reached[k]
+        while k < len(near) and pins.bottom[near[k]] < blocks.tops[at]:
+            pin = near[k]
             k += 1
-            if pins.start[pin] < end:
+            if pins.start[pin] < end and pins.end[pin] > start:
                 room = pins.bottom[pin] - low
                 if size <= room and (room < least or chosen < 0):
                     chosen, offset, least = at, low, room if fit != FIRST else 0
@@ -227,16 +248,16 @@ def place_in_time(
             if offset[gone] != FREE:
                 count = _give_back(blocks, count, offset[gone], offset[gone] + lives.size[gone])
             dead += 1
-        size, alignment = lives.size[i], lives.alignment[i]
-        fit = fits[min(position, len(fits) - 1)]
-        if len(pins.start) > 0 and _reach(pins, lives.start[i], lives.end[i]) > 0:
-            at, low = _between_pins(blocks, count, pins, lives.end[i], size, alignment, fit)
+        size, alignment, fit = lives.size[i], lives.alignment[i], fits[min(position, len(fits) - 1)]
+        start, end = lives.start[i], lives.end[i]
+        near = pins.lowest
+        if len(near) > 0 and end - start <= pins.counts[HORIZON]:
+            near = pins.reached[: _reach(pins, start, end)]
+        if len(near) > 0:
+            at, low = _between_pins(blocks, count, pins, near, start, end, size, alignment, fit)
         else:
-            at = (
-                _lowest(blocks, size, alignment)
-                if fit == FIRST
-                else _tightest(blocks, count, size, alignment)
-            )
+            lowest = fit == FIRST
+            at = _lowest(blocks, size, alignment) if lowest else _tightest(blocks, count, size, alignment)
             low = _aligned(blocks.bottoms[at], alignment)
         bottom, top, high = blocks.bottoms[at], blocks.tops[at], low + size
         if low + lives.exact[i] > limit:

@@ -23,10 +23,18 @@ from solver.layout.model.problem import MAX_BYTES, Deadline
 from solver.layout.model.sorting import in_order
 from solver.layout.structures.colouring import depth
 
-__all__ = ["State", "Sweep", "in_order_of_time", "in_time", "time_kernel"]
+__all__ = ["State", "Sweep", "in_order_of_time", "in_time", "sweepable", "time_kernel"]
 
 #: Placements between looks at the clock.
 LOOK: Final = 250
+
+#: Pins looked at for a placement, and of what lives at once the part, up to which a sweep takes less than the
+#: index.
+PINS_SEEN: Final = 2000
+PINS_OF_LIVE: Final = 2
+
+#: One in so many lives beyond the horizon of a sweep, beside all pins.
+BEYOND: Final = 64
 
 
 @cache
@@ -44,12 +52,49 @@ def time_kernel() -> ModuleType | None:
 
 
 def in_time(instance: Instance, order: Integers) -> int:
-    """1 where an order is by birth, -1 where it is by death, the last one first; else 0. O(n)."""
-    start = instance.start[order]
+    """1 where an order is by birth, -1 where it is by death, the last one first; else 0. O(n).
+
+    0 as well where too many pins would be in reach, which is found in O(n log pins).
+    """
+    start, end = instance.start[order], instance.end[order]
     if bool((start[:-1] <= start[1:]).all()):
-        return 1
-    end = instance.end[order]
-    return -1 if bool((end[:-1] >= end[1:]).all()) else 0
+        return 1 if _few_in_reach(instance, order, backwards=False) else 0
+    if bool((end[:-1] >= end[1:]).all()):
+        return -1 if _few_in_reach(instance, order, backwards=True) else 0
+    return 0
+
+
+def sweepable(instance: Instance) -> bool:
+    """Whether orders of time are swept: it compiles, and few pins are in reach. O(n log n) with pins."""
+    if time_kernel() is None or not instance.pinned:
+        return time_kernel() is not None
+    births, deaths = in_order(instance.start), in_order(-instance.end)
+    return in_time(instance, births) == 1 and in_time(instance, deaths) == -1
+
+
+def _horizon(instance: Instance) -> int:
+    """The longest life that brings pins into reach: all but one in so many are no longer."""
+    free = instance.offset == FREE
+    lives = (instance.end - instance.start)[free]
+    return (
+        int(np.partition(lives, -(len(lives) // BEYOND) - 1)[-(len(lives) // BEYOND) - 1])
+        if len(lives)
+        else 0
+    )
+
+
+def _few_in_reach(instance: Instance, order: Integers, *, backwards: bool) -> bool:
+    """Whether a sweep through this order looks at so few pins that it takes less than the index."""
+    if not instance.pinned:
+        return True
+    start, end = (-instance.end, -instance.start) if backwards else (instance.start, instance.end)
+    pinned, horizon = instance.offset != FREE, _horizon(instance)
+    order = order[~pinned[order]]
+    near = order[end[order] - start[order] <= horizon]
+    come = np.searchsorted(np.sort(start[pinned]), np.maximum.accumulate(end[near]))
+    gone = np.searchsorted(np.sort(end[pinned]), start[near], side="right")
+    seen = int((come - gone).sum()) + (len(order) - len(near)) * int(pinned.sum())
+    return seen <= len(order) * max(PINS_SEEN, PINS_OF_LIVE * depth(instance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +133,9 @@ class Sweep:
         pins = np.flatnonzero(pinned)
         pins = pins[in_order(start[pins])]
         bottom, reached = instance.offset[pins], np.empty(len(pins), np.int64)
-        top = bottom + instance.size[pins]
-        self._pins = module.Pins(start[pins], end[pins], bottom, top, reached, np.zeros(2, np.int64))
+        counts = np.array([0, 0, _horizon(instance) if instance.pinned else 0])
+        top, lowest = bottom + instance.size[pins], in_order(bottom)
+        self._pins = module.Pins(start[pins], end[pins], bottom, top, lowest, reached, counts)
         self.offsets = instance.offset.copy()
         free = addressed(self._blocks), addressed(self._pins)
         self._arrays = addressed(lives), *free, addressed(self.offsets)
@@ -142,11 +188,12 @@ class Sweep:
 def in_order_of_time(instance: Instance, deadline: Deadline) -> Integers | None:
     """Offsets of first fit by birth; of equal births the largest goes first.
 
-    None where nothing compiles or the deadline has passed. O(n (log n + live ones)), 32 bytes a buffer.
+    None where nothing compiles, too many pins are in reach or the deadline has passed. O(n (log n + live
+    ones)), 32 bytes a buffer.
     """
-    module = time_kernel()
-    if module is None:
+    module, order = time_kernel(), in_order(instance.start, -instance.size)
+    if module is None or in_time(instance, order) != 1:
         return None
-    order, sweep = in_order(instance.start, -instance.size), Sweep(instance, module, backwards=False)
+    sweep = Sweep(instance, module, backwards=False)
     placed = sweep.place(order, MAX_BYTES, late=lambda: deadline.expired)
     return sweep.offsets if placed == len(order) else None

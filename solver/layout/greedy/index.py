@@ -102,6 +102,8 @@ class Walk:
         self._module, self._strips, self._instance = module, index_strips, instance
         self._block, self._shelf = np.empty((_BLOCK, 5), np.int64), cast(Any, ())
         self._lists, self._begun = Lists(instance) if lists else None, False
+        #: What has an offset and has yet to be put there.
+        self._waiting: Integers | None = None
         self._may_sweep, self._may_list = lists is None, lists is None and listed(instance)
         self._offsets = instance.offset.copy()
         self._pinned = instance.pinned
@@ -141,8 +143,8 @@ class Walk:
                 sweep = Sweep(self._instance, module, backwards=way < 0)
                 self._offsets = sweep.offsets
                 return sweep.place(order, limit, best_fit=best_fit, late=late)
-        if not self._begun:
-            self._begin()
+        if not (self._begun or self._begin(late)):
+            return 0
         fit, done = self._module.BEST if best_fit else self._module.FIRST, 0
         while done < len(order) and not late():
             some = order[done : done + LOOK]
@@ -155,12 +157,16 @@ class Walk:
                 self._list_where_worth_it(placed)
         return done
 
-    def _begin(self) -> None:
-        """What has an offset, by a pin or a sweep, is where it is."""
-        self._begun = True
-        if self._lists is None:
+    def _begin(self, late: Callable[[], bool]) -> bool:
+        """What has an offset, by a pin or a sweep, is where it is; whether time allowed that."""
+        if self._lists is None and self._waiting is None:
             self._shelf = self._empty(self._instance)
-        self._put(np.flatnonzero(self._offsets != FREE))
+        waiting = np.flatnonzero(self._offsets != FREE) if self._waiting is None else self._waiting
+        while len(waiting) and not late():
+            self._put(waiting[:LOOK])
+            waiting = waiting[LOOK:]
+        self._waiting, self._begun = waiting, not len(waiting)
+        return self._begun
 
     def _put(self, some: Integers) -> None:
         if len(some):

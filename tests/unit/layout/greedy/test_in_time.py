@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from solver.layout import Deadline
-from solver.layout.greedy.in_time import Sweep, in_order_of_time, in_time, time_kernel
+from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan
+from solver.layout.greedy import in_time as module
+from solver.layout.greedy.in_time import Sweep, in_order_of_time, in_time, sweepable, time_kernel
 from solver.layout.greedy.index import Walk, kernel
 from solver.layout.greedy.placement import best_fit, first_fit, place_in_numpy
 from solver.layout.model.instance import Instance, Integers
@@ -18,15 +19,15 @@ from tests.support.shapes import SHAPES, pinned
 
 
 def sweep_of(instance: Instance, *, backwards: bool) -> Sweep:
-    module = time_kernel()
-    assert module is not None
-    return Sweep(instance, module, backwards=backwards)
+    compiled = time_kernel()
+    assert compiled is not None
+    return Sweep(instance, compiled, backwards=backwards)
 
 
 def walk_of(instance: Instance, *, lists: bool | None = None) -> Walk:
-    module = kernel()
-    assert module is not None
-    return Walk(instance, module, lists=lists)
+    compiled = kernel()
+    assert compiled is not None
+    return Walk(instance, compiled, lists=lists)
 
 
 def drawn(seed: int) -> tuple[Instance, Integers, bool]:
@@ -43,8 +44,11 @@ def drawn(seed: int) -> tuple[Instance, Integers, bool]:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_sweep_gives_the_offsets_of_numpy(block: int) -> None:
-    """Both directions, both fits, any alignment and limit: 200 random problems a block."""
+def test_a_sweep_gives_the_offsets_of_numpy(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both directions, both fits, any alignment and limit, many lives beyond the horizon or none: 200 random
+    problems a block.
+    """
+    monkeypatch.setattr(module, "BEYOND", (64, 2)[block % 2])
     for seed in range(200 * block, 200 * (block + 1)):
         instance, order, backwards = drawn(seed)
         limit = random.Random(seed).choice((MAX_BYTES, 150))
@@ -96,6 +100,21 @@ def test_it_is_first_fit_by_start_then_size(shape: str, buffers: int) -> None:
     found = in_order_of_time(instance, Deadline())
     assert found is not None
     assert found.tolist() == plain.tolist()
+
+
+def test_a_long_life_brings_no_pins_into_the_reach_of_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it, as a weight, a sweep still pays; without a horizon it would not."""
+    short = pinned(SHAPES["any"](2_000, 1), 0.5, 1)
+    weight = Buffer("weight", 8, Lifespan(0, 5_000))
+    instance = Instance.of(LayoutProblem((*short.buffers, weight)))
+    monkeypatch.setattr(module, "PINS_SEEN", 100)
+    monkeypatch.setattr(module, "PINS_OF_LIVE", 0)
+    assert sweepable(instance)
+    assert in_order_of_time(instance, Deadline()) is not None
+    monkeypatch.setattr(module, "BEYOND", 10**9)
+    assert not sweepable(instance)
+    assert in_order_of_time(instance, Deadline()) is None
+    assert in_time(instance, np.argsort(instance.start, kind="stable")) == 0
 
 
 def test_deadlines_give_nothing() -> None:

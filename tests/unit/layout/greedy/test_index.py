@@ -13,6 +13,7 @@ from solver.layout.greedy.placement import Fit, best_fit, first_fit, place_in_nu
 from solver.layout.model.instance import FREE, Instance, layout_of
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import problem, random_problem, tight_problem
+from tests.support.shapes import SHAPES, pinned
 from tests.support.training_shaped import training_shaped
 
 MODULE = kernel()
@@ -122,6 +123,16 @@ def test_a_walk_that_is_late_places_no_more() -> None:
     placing = walk(p)
     assert placing.place(np.arange(len(p.buffers)), MAX_BYTES, late=lambda: True) == 0
     assert set(placing.offsets.tolist()) == {FREE}
+
+
+def test_a_walk_that_is_late_with_its_pins_goes_on_with_them() -> None:
+    p = pinned(SHAPES["any"](2_000, 1), 0.5, 1)
+    instance, placing, asked = Instance.of(p), walk(p), iter((False, True))
+    order = np.argsort(-instance.size, kind="stable")
+    assert placing.place(order, MAX_BYTES, late=lambda: next(asked)) == 0
+    assert placing.place(order, MAX_BYTES) == len(order)
+    plain, _ = place_in_numpy(instance, order, first_fit, MAX_BYTES)
+    assert placing.offsets.tolist() == plain.tolist()
 
 
 def test_without_compiled_code_numpy_places(
