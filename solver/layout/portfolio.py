@@ -45,6 +45,7 @@ from solver.layout.greedy.placement import (
     DEEP_ATTEMPTS,
     DEPTH,
     LARGE_ORDERS,
+    PINNED_ATTEMPTS,
     SOONEST,
     SWIFT_ATTEMPTS,
     TIME_ATTEMPTS,
@@ -59,7 +60,7 @@ from solver.layout.greedy.placement import (
 from solver.layout.greedy.reorder import reorder
 from solver.layout.greedy.rewind import rewind
 from solver.layout.model.heap import give_back
-from solver.layout.model.instance import Instance, Integers, layout_of
+from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.sorting import in_order
@@ -124,6 +125,9 @@ CP_SAT_START: Final = 1.5
 #: code takes a third of a second to load. A question about a capacity goes to the search at once.
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
+
+#: Where more than one buffer in so many is pinned, orders that may have made the pins go first.
+MUCH_PINNED: Final = 20
 
 #: Of very many buffers of which few live at once, orders of time have this share of the time; all of it where
 #: so many seconds a buffer are not left, in which windows come to nothing. With pins, where there is time for
@@ -286,8 +290,13 @@ class _Run:
     def sweeps(self) -> bool:
         """Whether orders of time are swept, which takes little."""
         if self.swept is None:
-            self.swept = sweepable(self.instance)
+            self.swept = not self.much_pinned and sweepable(self.instance)
         return self.swept
+
+    @property
+    def much_pinned(self) -> bool:
+        """Whether pins are so many that they tell most of a layout."""
+        return MUCH_PINNED * int((self.instance.offset != FREE).sum()) > len(self.instance)
 
     @property
     def reordered(self) -> bool:
@@ -324,7 +333,8 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
         # Where few live at a time, the order by size takes less than a sample.
-        if STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and SHALLOW * depth(instance) > len(instance):
+        deep = STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and SHALLOW * depth(instance) > len(instance)
+        if deep and not run.much_pinned:
             hasty = deadline.remaining < SUITED_SECONDS * len(instance)
             run.suited = [] if hasty else suited(instance, deadline)
             run.watch.cut = run.watch.cut or hasty
@@ -379,7 +389,7 @@ def _greedy(run: _Run, attempts: int) -> None:
         run.hurried = run.hurried or greedy.cut
 
     usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
-    swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
+    swift = () if run.instance.misaligning or run.much_pinned else SWIFT_ATTEMPTS
     # Of very many buffers a sweep ends in time where other orders may not, and one of first fit above all.
     many, timely = len(run.instance) >= CLASSES_FROM, TIME_ATTEMPTS if run.sweeps else ()
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
@@ -407,6 +417,16 @@ def _greedy(run: _Run, attempts: int) -> None:
                 tried(some, deadline)
             if run.rewound and not run.turns and not run.finished:
                 _rewind(run, deadline.leaving(1 - REWIND_SHARE))
+
+
+def _orders_of_pins(run: _Run, _: int) -> None:
+    """Those that may have made the pins, but by size, which gave the first layout."""
+    run.tried = (BY_SIZE,)
+    names = run.untried(PINNED_ATTEMPTS)
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
+    run.take("greedy", greedy.layout, attempt=greedy.order)
+    run.hurried = run.hurried or greedy.cut
+    run.tried += names
 
 
 def _orders_of_time(run: _Run, _: int) -> None:
@@ -582,6 +602,12 @@ STAGES: Final = (
         lambda run: LARGE <= len(run.instance) < CLASSES_FROM and run.sweeps and not (run.near or run.long),
         0,
         _orders_of_time,
+    ),
+    Stage(
+        "orders of pins",
+        lambda run: LARGE <= len(run.instance) < CLASSES_FROM and run.much_pinned,
+        0,
+        _orders_of_pins,
     ),
     Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),

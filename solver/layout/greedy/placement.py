@@ -36,6 +36,7 @@ __all__ = [
     "DEEP_ATTEMPTS",
     "DEPTH",
     "LARGE_ORDERS",
+    "PINNED_ATTEMPTS",
     "SOONEST",
     "SWIFT_ATTEMPTS",
     "TIME_ATTEMPTS",
@@ -164,6 +165,19 @@ TIME_ATTEMPTS: Final = (
 
 #: The one that takes least time where very much lives at once: best fit looks at all that is free.
 SOONEST: Final = "birth-listed, first_fit"
+
+#: Where much is pinned, pins mostly are of a former layout, and the order that made it makes the rest again.
+PINNED_ATTEMPTS: Final = (
+    "listed, first_fit",
+    "birth, best_fit",
+    "size, first_fit",
+    "slack-size, first_fit",
+    "area, first_fit",
+    "lifetime-birth, first_fit",
+    "contention-area, best_fit",
+    "birth, first_fit",
+    "area, best_fit",
+)
 
 #: What wins now and then, and takes a fraction of the time of others where alignments leave no slivers.
 SWIFT_ATTEMPTS: Final = (

@@ -37,6 +37,7 @@ from solver.layout.model.table import buffers_of
 from solver.layout.structures.classes import in_classes
 from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
 from tests.support.deep_shapes import EVERY
+from tests.support.shapes import pinned
 from tests.support.training_shaped import training_shaped
 
 #: Pins leave a hole that the rest does not fill exactly: only a complete search can prove the optimum.
@@ -354,6 +355,19 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
     monkeypatch.setattr(module, "search_coarsely", listen)
     return asked
+
+
+@pytest.mark.parametrize("shape", ["any, deep", "powers of two, deep", "bursts", "two lengths"])
+def test_what_is_left_of_a_layout_that_is_mostly_pinned_goes_where_it_was(shape: str) -> None:
+    """Orders that sweep through time go elsewhere, and come behind."""
+    whole = EVERY[shape](4_000, 9)
+    former = solve(whole, solver="first-fit").layout
+    assert former is not None
+    left = pinned(whole, 0.6, 9)
+    outcome = solve(left, options=SolveOptions(work=1_000))
+    assert outcome.layout is not None
+    assert outcome.layout.peak <= former.peak
+    assert find_violations(left, outcome.layout) == ()
 
 
 def test_very_many_buffers_with_pins_come_to_lie_between_them() -> None:
