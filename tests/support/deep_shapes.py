@@ -212,6 +212,10 @@ DEEP: Final[Mapping[str, Shape]] = MappingProxyType(
         "training": _training,
         "ring with gaps": _ring,
         "pins, deep": lambda n, seed: pinned(_deep(_any_size)(n, seed), 0.02, seed),
+        "a third pinned, deep": lambda n, seed: pinned(_deep(_any_size)(n, seed), 0.3, seed),
+        "most pinned, deep": lambda n, seed: pinned(
+            _deep(lambda rng: 2 ** rng.randrange(16))(n, seed), 0.6, seed
+        ),
     }
 )
 
