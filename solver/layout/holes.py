@@ -189,7 +189,7 @@ def _greedy(run: _Run) -> None:
         size = -instance.size
         offsets = place_many(instance, deadline) if many else place_once(instance, in_order(size), deadline)
         run.take(layout_of(instance, offsets), "greedy")
-    if many and depth(instance) <= DEPTH:
+    if many and not instance.pinned and depth(instance) <= DEPTH:
         _repaired_whole(run, FEW_WINDOWS_WORK)
     if (many or not instance.pinned) and run.late:
         run.cut = True

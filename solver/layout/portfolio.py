@@ -137,6 +137,10 @@ WINDOWS_A_BUFFER: Final = 1e-6
 BY_SIZE_SHARE: Final = 0.5
 BY_SIZE_A_BUFFER: Final = 5e-6
 
+#: What a sweep of best fit takes, times buffers and those that live at once: where less is left, one of first
+#: fit goes first.
+BEST_FIT_SECONDS: Final = 3e-10
+
 #: Attempts with many buffers that suit a sample best, in front of the usual ones; how many of these come
 #: before those that win most often where much lives at once; and their share of the time where little does.
 ATTEMPTS: Final = 6
@@ -390,7 +394,7 @@ def _greedy(run: _Run, attempts: int) -> None:
 
     usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
     swift = () if run.instance.misaligning or run.much_pinned else SWIFT_ATTEMPTS
-    # Of very many buffers a sweep ends in time where other orders may not, and one of first fit above all.
+    # Of very many buffers a sweep ends in time where other orders may not, and of first fit before best fit.
     many, timely = len(run.instance) >= CLASSES_FROM, TIME_ATTEMPTS if run.sweeps else ()
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     if len(run.instance) < LARGE or run.near:
@@ -408,7 +412,9 @@ def _greedy(run: _Run, attempts: int) -> None:
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
-        soonest = (SOONEST, *timely[:1], BY_SIZE, *timely[1:]) if many and timely else ()
+        soonest = (*timely[:1], BY_SIZE, *timely[1:]) if many and timely else ()
+        if soonest and deadline.remaining < BEST_FIT_SECONDS * len(run.instance) * depth(run.instance):
+            soonest = (SOONEST, *soonest)
         order = (*soonest, *better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         chosen = run.untried(order)
         run.tried += chosen

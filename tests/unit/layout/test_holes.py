@@ -31,6 +31,7 @@ from solver.layout import (
     solve,
 )
 from solver.layout import holes as module
+from solver.layout.check.rules import check_problem
 from solver.layout.holes import Placing, Shelf, rows_of
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.pieces import without_holes
@@ -369,3 +370,23 @@ def test_very_many_get_windows_before_any_piece_is_looked_at(monkeypatch: pytest
     assert [news.stage for news in heard][:2] == ["greedy", "windows"]
     assert outcome.solver == "portfolio/windows"
     assert outcome.layout.peak <= 1.2 * outcome.lower_bound
+
+
+@pytest.mark.parametrize(("seed", "seconds"), [(0, 0.05), (0, 1.0), (5, 1.0)])
+def test_very_many_with_pins_that_only_holes_keep_apart(
+    seed: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third is pinned where a layout had it that makes use of holes."""
+    free = SHAPES["gaps"](1500, seed)
+    former = solve(free, solver="greedy").layout
+    assert former is not None
+    chosen = set(random.Random(seed).sample(range(1500), 500))
+    p = LayoutProblem(
+        tuple(replace(b, offset=former.offsets[i]) if i in chosen else b for i, b in enumerate(free.buffers))
+    )
+    with pytest.raises(ProblemError):
+        check_problem(without_holes(p))
+    monkeypatch.setattr(module, "CLASSES_FROM", 1000)
+    outcome = solve(p, deadline=Deadline.after(seconds))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
