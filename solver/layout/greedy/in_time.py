@@ -33,7 +33,7 @@ LOOK: Final = 250
 PINS_SEEN: Final = 2000
 PINS_OF_LIVE: Final = 2
 
-#: One in so many lives beyond the horizon of a sweep, beside all pins.
+#: At most one in so many lives beyond the horizon of a sweep, beside all pins.
 BEYOND: Final = 64
 
 
@@ -73,14 +73,10 @@ def sweepable(instance: Instance) -> bool:
 
 
 def _horizon(instance: Instance) -> int:
-    """The longest life that brings pins into reach: all but one in so many are no longer."""
-    free = instance.offset == FREE
-    lives = (instance.end - instance.start)[free]
-    return (
-        int(np.partition(lives, -(len(lives) // BEYOND) - 1)[-(len(lives) // BEYOND) - 1])
-        if len(lives)
-        else 0
-    )
+    """The longest life that brings pins into reach: twice what all but one in so many live at the most."""
+    lives = (instance.end - instance.start)[instance.offset == FREE]
+    at = len(lives) - len(lives) // BEYOND - 1
+    return 2 * int(np.partition(lives, at)[at]) if len(lives) else 0
 
 
 def _few_in_reach(instance: Instance, order: Integers, *, backwards: bool) -> bool:
