@@ -185,7 +185,7 @@ class _Run:
     #: The lowest attempt with an order of time, and its peak.
     timely: str = ""
     timely_peak: int = MAX_BYTES
-    #: Whether orders of time are swept, once somebody has asked.
+    #: Whether orders of time can be swept, once somebody has asked.
     swept: bool | None = None
     #: How often an order has been changed: each time with other random numbers.
     turns: int = 0
@@ -293,8 +293,13 @@ class _Run:
     @property
     def sweeps(self) -> bool:
         """Whether orders of time are swept, which takes little."""
+        return not self.much_pinned and self.sweepable
+
+    @property
+    def sweepable(self) -> bool:
+        """Whether they could be."""
         if self.swept is None:
-            self.swept = not self.much_pinned and sweepable(self.instance)
+            self.swept = sweepable(self.instance)
         return self.swept
 
     @property
@@ -312,7 +317,8 @@ class _Run:
     def rewound(self) -> bool:
         """Whether going back in the best order of time may lower the layout."""
         gap, many = self.layout.peak - self.bound, len(self.instance) >= LARGE
-        return many and bool(self.timely) and TIMELY * (self.timely_peak - self.bound) <= (TIMELY + 1) * gap
+        near = TIMELY * (self.timely_peak - self.bound) <= (TIMELY + 1) * gap
+        return many and bool(self.timely) and near and self.sweepable
 
     @property
     def capacities(self) -> CapacitySearch:

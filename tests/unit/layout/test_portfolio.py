@@ -30,6 +30,7 @@ from solver.layout.check.rules import known_sound
 from solver.layout.exact.capacity_search import NEGLIGIBLE
 from solver.layout.exact.coarse import Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
+from solver.layout.greedy import in_time
 from solver.layout.greedy.placement import GreedyResult, best_fit, first_fit, greedy_portfolio, orders, place
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.instance import Instance, layout_of
@@ -368,6 +369,20 @@ def test_what_is_left_of_a_layout_that_is_mostly_pinned_goes_where_it_was(shape:
     assert outcome.layout is not None
     assert outcome.layout.peak <= former.peak
     assert find_violations(left, outcome.layout) == ()
+
+
+@pytest.mark.parametrize("seen", [0, 2_000])
+@pytest.mark.parametrize("share", [0.04, 0.1, 0.4])
+def test_an_order_of_time_is_gone_back_in_around_the_pins(
+    share: float, seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or not at all, where too many pins are in reach for a sweep."""
+    monkeypatch.setattr(in_time, "PINS_SEEN", seen)
+    monkeypatch.setattr(in_time, "PINS_OF_LIVE", 0)
+    p = pinned(EVERY["staircase down, deep"](3_500, 3), share, 3)
+    outcome = solve(p, options=SolveOptions(work=20_000))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
 
 
 def test_very_many_buffers_with_pins_come_to_lie_between_them() -> None:
