@@ -33,7 +33,9 @@ LOOK: Final = 250
 PINS_SEEN: Final = 2000
 PINS_OF_LIVE: Final = 2
 
-#: At most one in so many lives beyond the horizon of a sweep, beside all pins.
+#: The horizon of a sweep is so many times the longest life but for one buffer in so many: what lives beyond it
+#: is set beside all pins.
+HORIZON: Final = 2
 BEYOND: Final = 64
 
 
@@ -73,10 +75,10 @@ def sweepable(instance: Instance) -> bool:
 
 
 def _horizon(instance: Instance) -> int:
-    """The longest life that brings pins into reach: twice what all but one in so many live at the most."""
+    """The longest life that brings pins into reach."""
     lives = (instance.end - instance.start)[instance.offset == FREE]
     at = len(lives) - len(lives) // BEYOND - 1
-    return 2 * int(np.partition(lives, at)[at]) if len(lives) else 0
+    return HORIZON * int(np.partition(lives, at)[at]) if len(lives) else 0
 
 
 def _few_in_reach(instance: Instance, order: Integers, *, backwards: bool) -> bool:

@@ -49,7 +49,8 @@ def test_a_sweep_gives_the_offsets_of_numpy(block: int, monkeypatch: pytest.Monk
     problems a block.
     """
     if block % 2:
-        monkeypatch.setattr(module, "_horizon", lambda _: 8)
+        monkeypatch.setattr(module, "BEYOND", 2)
+        monkeypatch.setattr(module, "HORIZON", 1)
     for seed in range(200 * block, 200 * (block + 1)):
         instance, order, backwards = drawn(seed)
         limit = random.Random(seed).choice((MAX_BYTES, 150))
