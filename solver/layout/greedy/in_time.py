@@ -33,8 +33,8 @@ LOOK: Final = 250
 PINS_SEEN: Final = 2000
 PINS_OF_LIVE: Final = 2
 
-#: The horizon of a sweep is so many times the longest life but for one buffer in so many: what lives beyond it
-#: is set beside all pins.
+#: The horizon of a sweep is so many times the longest life but for one buffer in so many. What lives beyond
+#: it is set beside all pins.
 HORIZON: Final = 2
 BEYOND: Final = 64
 
