@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 __all__ = ["FastPlan", "FastShow", "FastSolve", "read_fast", "usual_size"]
 
@@ -104,6 +104,8 @@ _PLAN: Final = _Command(
 class FastSolve:
     """`given` are fields of `LayoutOptions`."""
 
+    computes: ClassVar = False
+
     problem: Path
     output: Path
     given: Mapping[str, Any]
@@ -130,6 +132,11 @@ class FastPlan:
     given: Mapping[str, Any]
     as_json: bool = False
 
+    @property
+    def computes(self) -> bool:
+        """Whether there may be products to compute, of a model's constants."""
+        return self.model.suffix not in ("", ".json")
+
     def run(self) -> None:
         """Plan, write, and end as `service.cli.commands` does."""
         from service.cli.console import reporting
@@ -143,6 +150,8 @@ class FastPlan:
 @dataclass(frozen=True, slots=True)
 class FastShow:
     """Tables and a map as wide as the terminal."""
+
+    computes: ClassVar = False
 
     plan: Path
 

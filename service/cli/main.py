@@ -71,6 +71,9 @@ def _run() -> None:
         if fast is not None:
             # Else pydantic reads the metadata of all that is installed, looking for plugins.
             os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+            if not fast.computes:
+                # Else OpenBLAS starts a thread for each further core, which waits busily for a product.
+                os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             fast.run()
             return
         from service.cli.commands import app

@@ -205,6 +205,32 @@ def test_other_commands_reach_the_whole_command_line(
     assert capsys.readouterr().out.startswith("arenaplan ")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [
+        ("plan model.json -o plan.json", "1"),
+        ("plan - --batch 4", "1"),
+        ("plan model.onnx -o plan.json", None),  # its constants are computed as by the other commands
+        ("solve a.csv -o b.csv", "1"),
+        ("show plan.json", "1"),
+    ],
+)
+def test_what_multiplies_no_matrices_starts_no_threads_for_it(
+    arguments: str, threads: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Set and then deleted, so that what main() sets is taken back.
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    found: list[str | None] = []
+    for module in (planning, layouts, show):
+        monkeypatch.setattr(
+            module, "run", lambda *_, **__: found.append(os.environ.get("OPENBLAS_NUM_THREADS"))
+        )
+    monkeypatch.setattr(sys, "argv", ["arenaplan", *arguments.split()])
+    main()
+    assert found == [threads]
+
+
 def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = "import sys\nfrom service.cli.main import main\ntry: main()\nfinally: print(*sys.modules)"
     return subprocess.run(
