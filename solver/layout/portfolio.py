@@ -23,7 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -46,6 +46,7 @@ from solver.layout.greedy.placement import (
     DEPTH,
     LARGE_ORDERS,
     PINNED_ATTEMPTS,
+    SHALLOW,
     SOONEST,
     SWIFT_ATTEMPTS,
     TIME_ATTEMPTS,
@@ -84,10 +85,18 @@ COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
 
-#: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
-#: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's
-#: budget raises it to more than twice that.
-SHALLOW: Final = 20
+#: Where the layout is far above the bound: questions about capacities between the two. How coarse, and the
+#: work of a question. Then shares of the time, with the numbers of parts into which the room between is cut:
+#: first, and after windows, which leave this share of the time to what follows.
+GRAINS_BETWEEN: Final = (Grain(100, 5), Grain(100, 15))
+WORK_BETWEEN: Final = 2_000_000
+BETWEEN: Final = (0.3, (6,))
+FURTHER: Final = (1.0, (12, 24, 48, 96))
+WINDOWS_BETWEEN: Final = 0.5
+
+#: Windows of time hold enough that can move where few live at once (`SHALLOW`). Their work is worth about two
+#: seconds; where the capacity search has its turn after them, no caller's budget raises it to more than twice
+#: that.
 WINDOWS_WORK: Final = 150_000_000
 
 #: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
@@ -286,6 +295,11 @@ class _Run:
         return 10 * (self.layout.peak - self.bound) > self.bound and len(self.instance) < CLASSES_FROM
 
     @property
+    def between(self) -> bool:
+        """Whether windows take turns with other questions: where it is far, and work has no limit."""
+        return self.coarse and self.far and self.watch.options.work is None
+
+    @property
     def near(self) -> bool:
         """Whether the layout is good enough already: what is left to win is in a few crowded moments."""
         return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
@@ -402,11 +416,13 @@ def _greedy(run: _Run, attempts: int) -> None:
     swift = () if run.instance.misaligning or run.much_pinned else SWIFT_ATTEMPTS
     # Of very many buffers a sweep ends in time where other orders may not, and of first fit before best fit.
     many, timely = len(run.instance) >= CLASSES_FROM, TIME_ATTEMPTS if run.sweeps else ()
+    soonest = (*timely[:1], BY_SIZE, *timely[1:]) if many and timely else ()
+    if soonest and deadline.remaining < BEST_FIT_SECONDS * len(run.instance) * depth(run.instance):
+        soonest = (SOONEST, *soonest)
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     if len(run.instance) < LARGE or run.near:
         tried((), deadline)
     elif run.shallow:
-        soonest = timely[:1] if many else ()
         tried(run.untried((*soonest, *swift, *USUAL_ATTEMPTS)), deadline)
         before, part = run.layout, deadline.leaving(1 - SUITED_SHARE)
         if not (run.finished or run.negligible) and (names := suited(run.instance, part)):
@@ -418,9 +434,6 @@ def _greedy(run: _Run, attempts: int) -> None:
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
-        soonest = (*timely[:1], BY_SIZE, *timely[1:]) if many and timely else ()
-        if soonest and deadline.remaining < BEST_FIT_SECONDS * len(run.instance) * depth(run.instance):
-            soonest = (SOONEST, *soonest)
         order = (*soonest, *better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         chosen = run.untried(order)
         run.tried += chosen
@@ -504,6 +517,31 @@ def _coarsely(run: _Run, questions: _Questions) -> None:
             run.take("coarse", found)
 
 
+def _in_between(run: _Run, plan: tuple[float, tuple[int, ...]]) -> None:
+    """Where the layout is far above the bound, the problem made small, and capacities between the two.
+
+    What is large decides there, and finds places that no order finds. What is easy comes last and may end
+    above the capacity, so a lower capacity is not always the better one: all are asked from above, and again
+    while that lowers the layout.
+    """
+    share, counts = plan
+    part = Watch(run.watch.deadline.leaving(1 - share), run.watch.options)
+    work = min(WORK_BETWEEN, run.watch.options.limit(WORK_BETWEEN))
+    for count in counts:
+        peak = MAX_BYTES
+        while run.layout.peak < peak:
+            low, peak = run.low, run.layout.peak
+            for grain, above in product(GRAINS_BETWEEN, range(count - 1, 0, -1)):
+                if run.finished or not run.far or part():
+                    run.hurried = run.hurried or part.cut
+                    return
+                capacity, limit = low + (peak - low) * above // count, run.layout.peak - 1
+                found = search_coarsely(run.instance, capacity, limit, grain, work, part)
+                if found is not None:
+                    run.take("coarse", found)
+                    run.before = None
+
+
 def _in_order_of_time(run: _Run, _: int) -> None:
     """By birth, a tenth of the time of other orders where few live at once. Of very many buffers the first
     layout is that already, and others follow, with pins the one by size; windows begin with the first, as
@@ -538,9 +576,11 @@ def _windows(run: _Run, work: int) -> None:
         limit //= 2
         part = Watch(run.watch.deadline.leaving(0.25), run.watch.options)
         _repair(run, run.before, limit, part)
-        run.before, run.hurried = None, part.cut
+        run.before, run.hurried = None, run.hurried or part.cut
     if not (run.layout.peak <= run.enough or run.watch.deadline.expired):
-        _repair(run, run.layout, limit, run.watch)
+        part = Watch(run.watch.deadline.leaving(WINDOWS_BETWEEN if run.between else 0.0), run.watch.options)
+        _repair(run, run.layout, limit, part)
+        run.hurried = run.hurried or part.cut
 
 
 def _repair(run: _Run, layout: Layout, limit: int, watch: Watch) -> None:
@@ -622,10 +662,13 @@ STAGES: Final = (
         _orders_of_pins,
     ),
     Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
+    Stage("coarse questions in between", lambda run: run.coarse and run.far, BETWEEN, _in_between),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("reorder", lambda run: run.reordered or run.rewound, REORDER_WORK, _reorder),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
+    Stage("more questions in between", lambda run: run.between, FURTHER, _in_between),
+    Stage("more windows", lambda run: run.shallow and run.between, WINDOWS_WORK, _windows),
     Stage(
         "other orders",
         lambda run: bool(run.suited) and run.watch.options.work is None,

@@ -37,6 +37,7 @@ __all__ = [
     "DEPTH",
     "LARGE_ORDERS",
     "PINNED_ATTEMPTS",
+    "SHALLOW",
     "SOONEST",
     "SWIFT_ATTEMPTS",
     "TIME_ATTEMPTS",
@@ -206,6 +207,14 @@ LITTLE: Final = 1000
 #: Buffers that live at once, up to which placing in the order of time looks at each of them.
 DEPTH: Final = 2000
 
+#: Few live at once where so many times as many buffers live in all.
+SHALLOW: Final = 20
+
+#: What placing in the order of time takes, times buffers and those that live at once; and what it may take
+#: for a first layout.
+SWEEP_SECONDS: Final = 2e-10
+FIRST_SWEEP_SECONDS: Final = 1.0
+
 #: Seconds a buffer that a layout in classes takes, more or less; and seconds that a first layout may take,
 #: whatever the deadline says, before the rest is placed so.
 CLASSES_SECONDS: Final = 1e-6
@@ -284,9 +293,11 @@ def place_once(
 def place_many(instance: Instance, deadline: Deadline) -> Integers:
     """Offsets in a few sorts: in the order of time where few live at once, in classes of sizes elsewhere.
 
-    Half a second for a million. Where the deadline ends the one, it is the other.
+    Up to a second for a million. Where the deadline ends the one, it is the other.
     """
-    found = in_order_of_time(instance, deadline) if depth(instance) <= DEPTH else None
+    few = SHALLOW * depth(instance) <= len(instance)
+    swift = SWEEP_SECONDS * len(instance) * depth(instance) <= FIRST_SWEEP_SECONDS
+    found = in_order_of_time(instance, deadline) if few and swift else None
     return in_classes(instance) if found is None else found
 
 
