@@ -27,7 +27,7 @@ from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.windows import Window, repair
 from solver.layout.greedy.local_search import PATIENCE, improve
-from solver.layout.greedy.placement import DEPTH, orders, place_many, place_once
+from solver.layout.greedy.placement import CLASSES_FROM, DEPTH, orders, place_many, place_once
 from solver.layout.model.columns import Columns, columns_kept
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
@@ -43,7 +43,7 @@ from solver.layout.model.problem import (
     Outcome,
 )
 from solver.layout.model.sorting import in_order, ranks
-from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, SEARCH_WORK, TIDY_FROM
+from solver.layout.portfolio import CP_SAT_START, SEARCH_WORK, TIDY_FROM
 from solver.layout.structures.colouring import depth
 
 __all__ = ["STAGES", "Placing", "Shelf", "Stage", "compiled_placing", "rows_of", "solve_with_holes"]

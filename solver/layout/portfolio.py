@@ -42,20 +42,22 @@ from solver.layout.greedy.large import GOOD_ENOUGH, LARGE
 from solver.layout.greedy.local_search import Improvement, improve
 from solver.layout.greedy.placement import (
     BY_SIZE,
+    CLASSES_FROM,
     DEEP_ATTEMPTS,
     DEPTH,
     LARGE_ORDERS,
     PINNED_ATTEMPTS,
-    SHALLOW,
     SOONEST,
     SWIFT_ATTEMPTS,
     TIME_ATTEMPTS,
+    TIME_BEST_FIT,
     USUAL_ATTEMPTS,
     attempt,
     greedy_portfolio,
     place_many,
     place_once,
     place_suited,
+    soon_in_time,
     suited,
 )
 from solver.layout.greedy.reorder import reorder
@@ -94,9 +96,10 @@ BETWEEN: Final = (0.3, (6,))
 FURTHER: Final = (1.0, (12, 24, 48, 96))
 WINDOWS_BETWEEN: Final = 0.5
 
-#: Windows of time hold enough that can move where few live at once (`SHALLOW`). Their work is worth about two
-#: seconds; where the capacity search has its turn after them, no caller's budget raises it to more than twice
-#: that.
+#: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
+#: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's
+#: budget raises it to more than twice that.
+SHALLOW: Final = 20
 WINDOWS_WORK: Final = 150_000_000
 
 #: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
@@ -156,10 +159,8 @@ ATTEMPTS: Final = 6
 SUITED_FIRST: Final = 2
 SUITED_SHARE: Final = 0.3
 
-#: Buffers from which looking for a structure costs less than placing in one order, and from which the first
-#: layout is made without any order: those take seconds.
+#: Buffers from which looking for a structure costs less than placing in one order.
 STRUCTURE_FIRST: Final = 3000
-CLASSES_FROM: Final = 200_000
 
 #: Seconds a buffer before the deadline from which a sample is asked for the order of the first layout.
 SUITED_SECONDS: Final = 2e-5
@@ -196,6 +197,8 @@ class _Run:
     timely_peak: int = MAX_BYTES
     #: Whether orders of time can be swept, once somebody has asked.
     swept: bool | None = None
+    #: Whether a question in between has lowered the layout.
+    answered: bool = False
     #: How often an order has been changed: each time with other random numbers.
     turns: int = 0
     #: Whether time ended a part of a stage, and others may follow.
@@ -227,6 +230,16 @@ class _Run:
         """Before each stage: what the one before has freed counts no more."""
         if len(self.instance) >= TIDY_FROM:
             give_back()
+
+    def sample(self) -> list[str]:
+        """Names of attempts, what suits a sample first; none where the deadline leaves no time for it."""
+        self.hurried = self.hurried or self.hasty
+        return [] if self.hasty else suited(self.instance, self.watch.deadline)
+
+    @property
+    def hasty(self) -> bool:
+        """Whether there is no time to ask a sample."""
+        return self.watch.deadline.remaining < SUITED_SECONDS * len(self.instance)
 
     @property
     def low(self) -> int:
@@ -296,8 +309,8 @@ class _Run:
 
     @property
     def between(self) -> bool:
-        """Whether windows take turns with other questions: where it is far, and work has no limit."""
-        return self.coarse and self.far and self.watch.options.work is None
+        """Whether windows take turns with questions that have been of use, where work has no limit."""
+        return self.answered and self.far and self.watch.options.work is None
 
     @property
     def near(self) -> bool:
@@ -357,20 +370,20 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
         # Where few live at a time, the order by size takes less than a sample.
-        deep = STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and SHALLOW * depth(instance) > len(instance)
+        shallow = SHALLOW * depth(instance) <= len(instance)
+        deep = STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and not shallow
+        few = shallow and depth(instance) <= DEPTH
         if deep and not run.much_pinned:
-            hasty = deadline.remaining < SUITED_SECONDS * len(instance)
-            run.suited = [] if hasty else suited(instance, deadline)
-            run.watch.cut = run.watch.cut or hasty
+            run.suited = run.sample()
             run.tidy()
         if run.suited:
             named = TIME_ATTEMPTS[0] if run.sweeps else run.suited[0]
             offsets, name = place_suited(instance, named, deadline)
             run.tried = (name,)
+        elif many or (run.hasty and not few and run.sweeps and soon_in_time(instance, deadline)):
+            offsets = place_many(instance, deadline)
         else:
-            offsets = (
-                place_many(instance, deadline) if many else place_once(instance, _by_size(instance), deadline)
-            )
+            offsets = place_once(instance, _by_size(instance), deadline)
         run.take("greedy", layout_of(instance, offsets), attempt="".join(run.tried), cut=deadline.expired)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
@@ -429,7 +442,7 @@ def _greedy(run: _Run, attempts: int) -> None:
             tried(names[:attempts], part)
         run.before = before if run.layout.peak < before.peak else None
     else:
-        run.suited = run.suited or suited(run.instance, deadline)
+        run.suited = run.suited or run.sample()
         unlimited = run.suited and run.watch.options.work is None
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
@@ -455,8 +468,14 @@ def _orders_of_pins(run: _Run, _: int) -> None:
 
 
 def _orders_of_time(run: _Run, _: int) -> None:
-    """All of them: a pass takes a fraction of what other orders take."""
+    """All of them: a pass takes a fraction of what other orders take.
+
+    In haste, where much lives at once, first fit goes before best fit, which looks at all that is free.
+    """
     names = run.untried(TIME_ATTEMPTS)
+    if run.hasty and not run.shallow:
+        swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
+        names = tuple(sorted((*swift, *names), key=TIME_BEST_FIT.__contains__))
     greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
     run.take("greedy", greedy.layout, attempt=greedy.order)
     run.hurried = run.hurried or greedy.cut
@@ -539,7 +558,7 @@ def _in_between(run: _Run, plan: tuple[float, tuple[int, ...]]) -> None:
                 found = search_coarsely(run.instance, capacity, limit, grain, work, part)
                 if found is not None:
                     run.take("coarse", found)
-                    run.before = None
+                    run.before, run.answered = None, True
 
 
 def _in_order_of_time(run: _Run, _: int) -> None:

@@ -33,14 +33,15 @@ from solver.layout.structures.colouring import depth
 
 __all__ = [
     "BY_SIZE",
+    "CLASSES_FROM",
     "DEEP_ATTEMPTS",
     "DEPTH",
     "LARGE_ORDERS",
     "PINNED_ATTEMPTS",
-    "SHALLOW",
     "SOONEST",
     "SWIFT_ATTEMPTS",
     "TIME_ATTEMPTS",
+    "TIME_BEST_FIT",
     "USUAL_ATTEMPTS",
     "Fit",
     "Greedy",
@@ -56,6 +57,7 @@ __all__ = [
     "place_once",
     "place_suited",
     "place_until",
+    "soon_in_time",
     "suited",
 ]
 
@@ -159,10 +161,8 @@ TIME_ORDERS: Final = (
     "birth-listed",
     "death-listed",
 )
-TIME_ATTEMPTS: Final = (
-    *(f"{name}, best_fit" for name in TIME_ORDERS),
-    *(f"{name}, first_fit" for name in TIME_ORDERS),
-)
+TIME_BEST_FIT: Final = tuple(f"{name}, best_fit" for name in TIME_ORDERS)
+TIME_ATTEMPTS: Final = (*TIME_BEST_FIT, *(f"{name}, first_fit" for name in TIME_ORDERS))
 
 #: The one that takes least time where very much lives at once: best fit looks at all that is free.
 SOONEST: Final = "birth-listed, first_fit"
@@ -182,10 +182,10 @@ PINNED_ATTEMPTS: Final = (
 
 #: What wins now and then, and takes a fraction of the time of others where alignments leave no slivers.
 SWIFT_ATTEMPTS: Final = (
-    "last-listed, first_fit",
     "end, first_fit",
-    "lifetime-birth, first_fit",
     "size-birth, first_fit",
+    "last-listed, first_fit",
+    "lifetime-birth, first_fit",
 )
 
 #: The attempt that takes little time even where very many buffers live long; and the seconds that are kept
@@ -207,13 +207,14 @@ LITTLE: Final = 1000
 #: Buffers that live at once, up to which placing in the order of time looks at each of them.
 DEPTH: Final = 2000
 
-#: Few live at once where so many times as many buffers live in all.
-SHALLOW: Final = 20
-
 #: What placing in the order of time takes, times buffers and those that live at once; and what it may take
-#: for a first layout.
+#: for a first layout, with its share of the time.
 SWEEP_SECONDS: Final = 2e-10
 FIRST_SWEEP_SECONDS: Final = 1.0
+FIRST_SWEEP_SHARE: Final = 0.75
+
+#: Buffers from which the first layout is made without an order by size: that takes seconds.
+CLASSES_FROM: Final = 200_000
 
 #: Seconds a buffer that a layout in classes takes, more or less; and seconds that a first layout may take,
 #: whatever the deadline says, before the rest is placed so.
@@ -291,14 +292,23 @@ def place_once(
 
 
 def place_many(instance: Instance, deadline: Deadline) -> Integers:
-    """Offsets in a few sorts: in the order of time where few live at once, in classes of sizes elsewhere.
+    """Offsets in a few sorts: in the order of time where that is short, in classes of sizes elsewhere.
 
     Up to a second for a million. Where the deadline ends the one, it is the other.
     """
-    few = SHALLOW * depth(instance) <= len(instance)
-    swift = SWEEP_SECONDS * len(instance) * depth(instance) <= FIRST_SWEEP_SECONDS
-    found = in_order_of_time(instance, deadline) if few and swift else None
+    found = in_order_of_time(instance, deadline) if soon_in_time(instance, deadline) else None
     return in_classes(instance) if found is None else found
+
+
+def soon_in_time(instance: Instance, deadline: Deadline) -> bool:
+    """Whether a sweep in the order of time is short enough for a first layout, and for the deadline.
+
+    Of fewer than very many buffers the order by size comes first, where there is time for it.
+    """
+    if len(instance) < CLASSES_FROM and 2 * BY_SIZE_SECONDS * len(instance) ** 2 < deadline.remaining:
+        return False
+    seconds = SWEEP_SECONDS * len(instance) * depth(instance)
+    return seconds <= min(FIRST_SWEEP_SECONDS, FIRST_SWEEP_SHARE * deadline.remaining)
 
 
 def place_until(

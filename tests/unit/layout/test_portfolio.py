@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,16 @@ from solver.layout.exact.capacity_search import NEGLIGIBLE
 from solver.layout.exact.coarse import Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
 from solver.layout.greedy import in_time
-from solver.layout.greedy.placement import GreedyResult, best_fit, first_fit, greedy_portfolio, orders, place
+from solver.layout.greedy.placement import (
+    CLASSES_FROM,
+    GreedyResult,
+    best_fit,
+    first_fit,
+    greedy_portfolio,
+    orders,
+    place,
+    soon_in_time,
+)
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.table import buffers_of
@@ -387,7 +396,7 @@ def test_an_order_of_time_is_gone_back_in_around_the_pins(
 
 def test_very_many_buffers_with_pins_come_to_lie_between_them() -> None:
     """The first layout of so many lies above all pins; an order follows while there is time."""
-    rng, count = np.random.default_rng(5), module.CLASSES_FROM
+    rng, count = np.random.default_rng(5), CLASSES_FROM
     start = np.arange(count)
     pin = np.where(start % 40 == 0, 64, UNPINNED)
     columns = Columns(rng.integers(1, 1000, count), start, start + 20, np.ones(count, np.int64), pin)
@@ -396,3 +405,62 @@ def test_very_many_buffers_with_pins_come_to_lie_between_them() -> None:
     assert outcome.layout is not None
     assert known_sound(p, outcome.layout)
     assert outcome.layout.peak < layout_of(instance, in_classes(instance)).peak
+
+
+def test_questions_between_the_bound_and_a_layout_far_above_it_lower_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tiling, shuffled: every greedy order wastes a fifth, and questions about the bound find nothing."""
+    p = EVERY["tiling"](5_000, 78)
+    outcome = solve(p)
+    between = "coarse questions in between"
+    assert between in {stage.name for stage in module.STAGES}
+    monkeypatch.setattr(module, "STAGES", tuple(stage for stage in module.STAGES if stage.name != between))
+    without = solve(p)
+    assert outcome.layout is not None
+    assert without.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert outcome.layout.peak < 0.95 * without.layout.peak
+
+
+@dataclass(frozen=True)
+class Left(Deadline):
+    """So many seconds are left whenever somebody asks: no test needs to wait."""
+
+    seconds: float = 0.0
+
+    @property
+    def remaining(self) -> float:
+        return self.seconds
+
+    @property
+    def expired(self) -> bool:
+        return False
+
+
+def test_haste_leaves_out_the_sample_and_nothing_else() -> None:
+    p = EVERY["shrinking"](5_000, 9)
+    outcome = solve(p, deadline=Left(seconds=0.09))
+    assert outcome.layout is not None
+    assert outcome.layout.peak <= 1.07 * outcome.lower_bound
+    assert not outcome.deterministic  # another machine may have time for the sample
+
+
+@pytest.mark.parametrize(
+    ("buffers", "seconds", "soon"),
+    [
+        (5_000, 10, False),  # the order by size ends in time, and wins more often
+        (100_000, 1, True),
+        (100_000, 1e-3, False),  # nor would a sweep end
+        (200_000, 10, True),  # by size takes seconds
+        (200_000, 1e-3, False),
+    ],
+)
+def test_the_first_layout_is_in_the_order_of_time_where_only_that_is_in_time(
+    buffers: int, seconds: float, soon: bool
+) -> None:
+    births = np.arange(buffers)
+    ones = np.ones(buffers, np.int64)
+    columns = Columns(ones, births, births + 50, ones, np.full(buffers, UNPINNED))
+    instance = Instance.of(LayoutProblem(buffers_of([str(i) for i in range(buffers)], columns)))
+    assert soon_in_time(instance, Left(seconds=seconds)) == soon
