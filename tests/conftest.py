@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -21,6 +22,11 @@ from tests.support.storage import Storage, missing_packages, running_storage
 # BLAS reads it when NumPy is loaded, which is later than this. On a shared machine its threads wait for each
 # other: training small models takes ten times as long with two of them as with one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A shell starts what runs in the background with Ctrl-C ignored, and commands that tests interrupt would
+# inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test touches what a service of this user keeps; removed when the process ends.
 _STATE = tempfile.TemporaryDirectory(prefix="arenaplan-tests-")
