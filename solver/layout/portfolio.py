@@ -44,13 +44,14 @@ from solver.layout.greedy.placement import (
     BY_SIZE,
     CLASSES_FROM,
     DEEP_ATTEMPTS,
+    DEEP_IN_HASTE,
     DEPTH,
     LARGE_ORDERS,
     PINNED_ATTEMPTS,
+    SHALLOW_IN_HASTE,
     SOONEST,
     SWIFT_ATTEMPTS,
     TIME_ATTEMPTS,
-    TIME_BEST_FIT,
     USUAL_ATTEMPTS,
     attempt,
     greedy_portfolio,
@@ -162,8 +163,15 @@ SUITED_SHARE: Final = 0.3
 #: Buffers from which looking for a structure costs less than placing in one order.
 STRUCTURE_FIRST: Final = 3000
 
-#: Seconds a buffer before the deadline from which a sample is asked for the order of the first layout.
+#: Seconds a buffer before the deadline from which a sample is asked for the order of the first layout, and
+#: seconds in any case: a sample takes about as long of few buffers as of many.
 SUITED_SECONDS: Final = 2e-5
+SUITED_LEAST: Final = 0.15
+
+#: Where few live at once, seconds, and seconds a buffer on top, in which sweeps end and the order by size
+#: may not.
+PRESSED: Final = 0.03
+PRESSED_SECONDS: Final = 1.3e-6
 
 #: Buffers from which what a stage has freed goes back to the system, a fraction of a millisecond.
 TIDY_FROM: Final = 3000
@@ -201,6 +209,8 @@ class _Run:
     answered: bool = False
     #: How often an order has been changed: each time with other random numbers.
     turns: int = 0
+    #: Whether, at the beginning, there was so little time that sweeps go before all else.
+    pressed: bool = False
     #: Whether time ended a part of a stage, and others may follow.
     hurried: bool = False
 
@@ -239,8 +249,9 @@ class _Run:
     @property
     def hasty(self) -> bool:
         """Whether a sample would take too long: of very many buffers it takes little beside a pass."""
-        many = len(self.instance) >= CLASSES_FROM
-        return not many and self.watch.deadline.remaining < SUITED_SECONDS * len(self.instance)
+        buffers, remaining = len(self.instance), self.watch.deadline.remaining
+        least = SUITED_LEAST if buffers > PROBE_BUFFERS else 0.0
+        return buffers < CLASSES_FROM and remaining < max(least, SUITED_SECONDS * buffers)
 
     @property
     def low(self) -> int:
@@ -299,9 +310,14 @@ class _Run:
         )
 
     @property
+    def few(self) -> bool:
+        """Whether it is shallow, and so few live at once that a sweep takes a tenth of an order by size."""
+        return self.shallow and depth(self.instance) <= DEPTH
+
+    @property
     def long(self) -> bool:
-        """Whether it is shallow, and so large that greedy orders and boxes take longer than windows."""
-        return len(self.instance) > CAPACITY_SEARCH_BUFFERS and self.shallow and depth(self.instance) <= DEPTH
+        """Whether in addition it is so large that greedy orders and boxes take longer than windows."""
+        return len(self.instance) > CAPACITY_SEARCH_BUFFERS and self.few
 
     @property
     def far(self) -> bool:
@@ -370,10 +386,10 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
+        run.pressed = _pressed(run)
         # Where few live at a time, the order by size takes less than a sample.
         shallow = SHALLOW * depth(instance) <= len(instance)
         deep = STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and not shallow
-        few = shallow and depth(instance) <= DEPTH
         if deep and not run.much_pinned:
             run.suited = run.sample()
             run.tidy()
@@ -381,7 +397,7 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
             named = TIME_ATTEMPTS[0] if run.sweeps else run.suited[0]
             offsets, name = place_suited(instance, named, deadline)
             run.tried = (name,)
-        elif many or (run.hasty and not few and run.sweeps and soon_in_time(instance, deadline)):
+        elif many or (run.pressed and run.sweeps and soon_in_time(instance, deadline)):
             offsets = place_many(instance, deadline)
         else:
             offsets = place_once(instance, _by_size(instance), deadline)
@@ -390,6 +406,13 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
         _structure(run)
     if incumbent is not None:
         run.take("incumbent", incumbent)
+
+
+def _pressed(run: _Run) -> bool:
+    """Whether sweeps go before all else: where few live at once, more time is worth more for windows."""
+    if not run.few:
+        return run.hasty
+    return run.watch.deadline.remaining < PRESSED + PRESSED_SECONDS * len(run.instance)
 
 
 def _by_size(instance: Instance) -> Integers:
@@ -471,16 +494,18 @@ def _orders_of_pins(run: _Run, _: int) -> None:
 def _orders_of_time(run: _Run, _: int) -> None:
     """All of them: a pass takes a fraction of what other orders take.
 
-    In haste, where much lives at once, first fit goes before best fit, which looks at all that is free.
+    In haste, what takes least comes first, and some other orders are among them.
     """
-    names = run.untried(TIME_ATTEMPTS)
-    if run.hasty and not run.shallow:
-        swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
-        names = tuple(sorted((*swift, *names), key=TIME_BEST_FIT.__contains__))
-    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
-    run.take("greedy", greedy.layout, attempt=greedy.order)
-    run.hurried = run.hurried or greedy.cut
-    run.tried += names
+    names = TIME_ATTEMPTS
+    if run.few and run.pressed:
+        names = (*SHALLOW_IN_HASTE, *names)
+    elif run.hasty and not run.few:
+        names = DEEP_IN_HASTE
+    if names := run.untried(names):
+        greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
+        run.take("greedy", greedy.layout, attempt=greedy.order)
+        run.hurried = run.hurried or greedy.cut
+        run.tried += names
 
 
 def _other_orders(run: _Run, _: int) -> None:
@@ -649,6 +674,12 @@ class Stage:
 
 #: In this order. Units of budgets are those of the function that runs; 0 where that has a budget of its own.
 STAGES: Final = (
+    Stage(
+        "orders of time in haste",
+        lambda run: PROBE_BUFFERS < len(run.instance) < CLASSES_FROM and run.pressed and run.sweeps,
+        0,
+        _orders_of_time,
+    ),
     Stage(
         "a few orders",
         lambda run: not run.goal and len(run.instance) <= PROMISING_BUFFERS,
