@@ -446,6 +446,20 @@ def test_haste_leaves_out_the_sample_and_nothing_else() -> None:
     assert not outcome.deterministic  # another machine may have time for the sample
 
 
+def test_sweeps_go_first_where_few_live_at_once_and_by_size_might_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p, haste = EVERY["staircase"](5_000, 9), "orders of time in haste"
+    alone = tuple(stage for stage in module.STAGES if stage.name == haste)
+    monkeypatch.setattr(module, "STAGES", alone)
+    soon, later = (solve(p, deadline=Left(seconds=seconds)) for seconds in (0.03, 10))
+    assert soon.layout is not None
+    assert later.layout is not None
+    assert find_violations(p, soon.layout) == ()
+    assert soon.layout.peak < 1.1 * soon.lower_bound  # by size alone it is more than a fifth above it
+    assert later.layout.peak > 1.2 * later.lower_bound  # where there is time, other stages follow
+
+
 @pytest.mark.parametrize(
     ("buffers", "seconds", "soon"),
     [
