@@ -148,13 +148,13 @@ MUCH_PINNED: Final = 20
 TIMELY_SHARE: Final = 0.05
 WINDOWS_A_BUFFER: Final = 1e-6
 BY_SIZE_SHARE: Final = 0.5
+BY_SIZE_A_BUFFER: Final = 5e-6
 
 #: Of very many buffers, so few at once that orders of time waste a third or more, all about the same: of
 #: these only the best goes before others, in this share of the time.
 FEWEST: Final = 8
 FEWEST_SHARE: Final = 0.95
 FEWEST_ATTEMPTS: Final = ("birth-listed, best_fit", BY_SIZE, "contention, first_fit")
-BY_SIZE_A_BUFFER: Final = 5e-6
 
 #: What a sweep of best fit takes, times buffers and those that live at once: where less is left, one of first
 #: fit goes first.
@@ -393,6 +393,7 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
         run.pressed = _pressed(run)
+        run.hurried = run.hurried or run.pressed
         # Where few live at a time, the order by size takes less than a sample.
         shallow = SHALLOW * depth(instance) <= len(instance)
         deep = STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and not shallow
