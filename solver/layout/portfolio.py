@@ -150,12 +150,6 @@ WINDOWS_A_BUFFER: Final = 1e-6
 BY_SIZE_SHARE: Final = 0.5
 BY_SIZE_A_BUFFER: Final = 5e-6
 
-#: Of very many buffers, so few at once that orders of time waste a third or more, all about the same: of
-#: these only the best goes before others, in this share of the time.
-FEWEST: Final = 8
-FEWEST_SHARE: Final = 0.95
-FEWEST_ATTEMPTS: Final = ("birth-listed, best_fit", BY_SIZE, "contention, first_fit")
-
 #: What a sweep of best fit takes, times buffers and those that live at once: where less is left, one of first
 #: fit goes first.
 BEST_FIT_SECONDS: Final = 3e-10
@@ -596,8 +590,8 @@ def _in_between(run: _Run, plan: tuple[float, tuple[int, ...]]) -> None:
 
 def _in_order_of_time(run: _Run, _: int) -> None:
     """By birth, a tenth of the time of other orders where few live at once. Of very many buffers the first
-    layout is that already, and others follow, with pins the one by size, and where very few live at once;
-    windows begin with the first, as they make less of some lower ones.
+    layout is that already, and others follow, with pins the one by size; windows begin with the first, as
+    they make less of some lower ones.
     """
     if len(run.instance) < CLASSES_FROM:
         offsets = in_order_of_time(run.instance, run.watch.deadline)
@@ -607,8 +601,6 @@ def _in_order_of_time(run: _Run, _: int) -> None:
     names, part = TIME_ATTEMPTS, deadline
     if not run.sweeps or (run.instance.pinned and deadline.remaining > BY_SIZE_A_BUFFER * many):
         names, part = (BY_SIZE,), deadline.leaving(1 - BY_SIZE_SHARE)
-    elif depth(run.instance) <= FEWEST:
-        names, part = FEWEST_ATTEMPTS, deadline.leaving(1 - FEWEST_SHARE)
     elif deadline.remaining > WINDOWS_A_BUFFER * many:
         part = deadline.leaving(1 - TIMELY_SHARE)
     greedy = greedy_portfolio(run.instance, run.bound, part, None, before, names)
