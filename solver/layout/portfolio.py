@@ -29,6 +29,7 @@ from typing import Any, Final, TypeAlias
 
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
+from solver.layout.compiled.window_kernel import MOST
 from solver.layout.exact.branch_and_bound import tighten
 from solver.layout.exact.capacity_search import NEGLIGIBLE, SEARCHED_AT_ONCE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
@@ -37,6 +38,7 @@ from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
 from solver.layout.greedy.in_time import in_order_of_time, sweepable, time_kernel
+from solver.layout.greedy.in_windows import lowered_in_windows, window_kernel
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE
 from solver.layout.greedy.local_search import Improvement, improve
@@ -50,6 +52,7 @@ from solver.layout.greedy.placement import (
     PINNED_ATTEMPTS,
     SHALLOW_IN_HASTE,
     SOONEST,
+    SWEPT,
     SWIFT_ATTEMPTS,
     TIME_ATTEMPTS,
     USUAL_ATTEMPTS,
@@ -96,6 +99,12 @@ WORK_BETWEEN: Final = 2_000_000
 BETWEEN: Final = (0.3, (6,))
 FURTHER: Final = (1.0, (12, 24, 48, 96))
 WINDOWS_BETWEEN: Final = 0.5
+
+#: Windows find more than other orders from a layout above the bound by no more than one part in so many.
+LITTLE_HIGH: Final = 100
+
+#: First fit in windows has this share of the time that is left, of which it seldom takes much.
+WINDOWS_SHARE: Final = 0.5
 
 #: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
 #: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's
@@ -251,7 +260,7 @@ class _Run:
         """Whether a sample would take too long: of very many buffers it takes little beside a pass."""
         buffers, remaining = len(self.instance), self.watch.deadline.remaining
         least = SUITED_LEAST if buffers > PROBE_BUFFERS else 0.0
-        return buffers < CLASSES_FROM and remaining < max(least, SUITED_SECONDS * buffers)
+        return not self.many and remaining < max(least, SUITED_SECONDS * buffers)
 
     @property
     def low(self) -> int:
@@ -270,6 +279,11 @@ class _Run:
     @property
     def finished(self) -> bool:
         return self.layout.peak <= self.enough or 0 < self.goal < self.low or self.watch()
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many buffers that an order by size takes seconds."""
+        return len(self.instance) >= CLASSES_FROM
 
     @property
     def simple(self) -> bool:
@@ -315,6 +329,16 @@ class _Run:
         return self.shallow and depth(self.instance) <= DEPTH
 
     @property
+    def windowed(self) -> bool:
+        """Whether windows hold what lives at once, and as much again that can move."""
+        return self.few and window_kernel() is not None and 2 * depth(self.instance) <= MOST
+
+    @property
+    def left_to_windows(self) -> bool:
+        """Whether what is too high is so little that windows of it find more than other orders."""
+        return self.windowed and LITTLE_HIGH * (self.layout.peak - self.bound) <= self.bound
+
+    @property
     def long(self) -> bool:
         """Whether in addition it is so large that greedy orders and boxes take longer than windows."""
         return len(self.instance) > CAPACITY_SEARCH_BUFFERS and self.few
@@ -322,7 +346,7 @@ class _Run:
     @property
     def far(self) -> bool:
         """Whether the layout is a tenth above the bound, which windows seldom make good."""
-        return 10 * (self.layout.peak - self.bound) > self.bound and len(self.instance) < CLASSES_FROM
+        return 10 * (self.layout.peak - self.bound) > self.bound and not self.many
 
     @property
     def between(self) -> bool:
@@ -385,28 +409,50 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if structure and len(instance) >= STRUCTURE_FIRST:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
-        many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
-        run.pressed = _pressed(run)
-        run.hurried = run.hurried or run.pressed
-        # Where few live at a time, the order by size takes less than a sample.
-        shallow = SHALLOW * depth(instance) <= len(instance)
-        deep = STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and not shallow
-        if deep and not run.much_pinned:
-            run.suited = run.sample()
-            run.tidy()
-        if run.suited:
-            named = TIME_ATTEMPTS[0] if run.sweeps else run.suited[0]
-            offsets, name = place_suited(instance, named, deadline)
-            run.tried = (name,)
-        elif many or (run.pressed and run.sweeps and soon_in_time(instance, deadline)):
-            offsets = place_many(instance, deadline)
-        else:
-            offsets = place_once(instance, _by_size(instance), deadline)
-        run.take("greedy", layout_of(instance, offsets), attempt="".join(run.tried), cut=deadline.expired)
+        _first(run)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
     if incumbent is not None:
         run.take("incumbent", incumbent)
+
+
+def _first(run: _Run) -> None:
+    """What one order places: of time where few live at once, what suits a sample where many do, or by size."""
+    instance, deadline = run.instance, run.watch.deadline
+    run.pressed = _pressed(run)
+    run.hurried = run.hurried or run.pressed
+    offsets = in_order_of_time(instance, deadline) if run.windowed and run.sweeps else None
+    # Where few live at a time, the order by size takes less than a sample.
+    shallow = SHALLOW * depth(instance) <= len(instance)
+    deep = len(instance) >= STRUCTURE_FIRST and not (shallow or run.many)
+    if deep and not run.much_pinned:
+        run.suited = run.sample()
+        run.tidy()
+    if offsets is not None:
+        run.tried = () if run.many else (SWEPT,)
+    elif run.suited:
+        named = TIME_ATTEMPTS[0] if run.sweeps else run.suited[0]
+        offsets, name = place_suited(instance, named, deadline)
+        run.tried = (name,)
+    elif run.many or (run.pressed and run.sweeps and soon_in_time(instance, deadline)):
+        offsets = place_many(instance, deadline)
+    else:
+        offsets = place_once(instance, _by_size(instance), deadline)
+    run.take("greedy", layout_of(instance, offsets), attempt="".join(run.tried), cut=deadline.expired)
+
+
+def _first_fit_windows(run: _Run, _: int) -> None:
+    _lowered(run, run.layout, run.attempt)
+
+
+def _lowered(run: _Run, layout: Layout, attempt: str) -> None:
+    """What an attempt gave, and windows of it placed anew."""
+    run.take("greedy", layout, attempt=attempt)
+    if run.windowed and not run.finished:
+        part = run.watch.deadline.leaving(1 - WINDOWS_SHARE)
+        lowered = lowered_in_windows(run.instance, layout, run.enough, part)
+        run.take("first-fit-windows", lowered)
+        run.hurried = run.hurried or part.expired
 
 
 def _pressed(run: _Run) -> bool:
@@ -453,7 +499,7 @@ def _greedy(run: _Run, attempts: int) -> None:
     usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
     swift = () if run.instance.misaligning or run.much_pinned else SWIFT_ATTEMPTS
     # Of very many buffers a sweep ends in time where other orders may not, and of first fit before best fit.
-    many, timely = len(run.instance) >= CLASSES_FROM, TIME_ATTEMPTS if run.sweeps else ()
+    many, timely = run.many, TIME_ATTEMPTS if run.sweeps else ()
     soonest = (*timely[:1], BY_SIZE, *timely[1:]) if many and timely else ()
     if soonest and deadline.remaining < BEST_FIT_SECONDS * len(run.instance) * depth(run.instance):
         soonest = (SOONEST, *soonest)
@@ -503,8 +549,11 @@ def _orders_of_time(run: _Run, _: int) -> None:
     elif run.hasty and not run.few:
         names = DEEP_IN_HASTE
     if names := run.untried(names):
-        greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
-        run.take("greedy", greedy.layout, attempt=greedy.order)
+        # Windows make more of some orders than of others with a lower peak.
+        known = Layout((), run.timely_peak) if run.windowed else run.layout
+        greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, known, names)
+        if greedy.order:
+            _lowered(run, greedy.layout, greedy.order)
         run.hurried = run.hurried or greedy.cut
         run.tried += names
 
@@ -593,7 +642,7 @@ def _in_order_of_time(run: _Run, _: int) -> None:
     layout is that already, and others follow, with pins the one by size; windows begin with the first, as
     they make less of some lower ones.
     """
-    if len(run.instance) < CLASSES_FROM:
+    if not run.many:
         offsets = in_order_of_time(run.instance, run.watch.deadline)
         run.take("greedy", run.layout if offsets is None else layout_of(run.instance, offsets))
         return
@@ -675,9 +724,10 @@ class Stage:
 
 #: In this order. Units of budgets are those of the function that runs; 0 where that has a budget of its own.
 STAGES: Final = (
+    Stage("first fit in windows", lambda run: run.windowed, 0, _first_fit_windows),
     Stage(
         "orders of time in haste",
-        lambda run: PROBE_BUFFERS < len(run.instance) < CLASSES_FROM and run.pressed and run.sweeps,
+        lambda run: len(run.instance) > PROBE_BUFFERS and not run.many and run.pressed and run.sweeps,
         0,
         _orders_of_time,
     ),
@@ -700,20 +750,25 @@ STAGES: Final = (
         SHORT_QUESTIONS,
         _coarsely,
     ),
-    Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
+    Stage("order of time", lambda run: run.long and (run.many or not run.windowed), 0, _in_order_of_time),
     Stage(
         "orders of time",
-        lambda run: LARGE <= len(run.instance) < CLASSES_FROM and run.sweeps and not (run.near or run.long),
+        lambda run: len(run.instance) >= LARGE and not run.many and run.sweeps and not (run.near or run.long),
         0,
         _orders_of_time,
     ),
     Stage(
         "orders of pins",
-        lambda run: LARGE <= len(run.instance) < CLASSES_FROM and run.much_pinned,
+        lambda run: len(run.instance) >= LARGE and not run.many and run.much_pinned,
         0,
         _orders_of_pins,
     ),
-    Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
+    Stage(
+        "greedy",
+        lambda run: run.far if run.long else not (run.negligible or run.left_to_windows),
+        ATTEMPTS,
+        _greedy,
+    ),
     Stage("coarse questions in between", lambda run: run.coarse and run.far, BETWEEN, _in_between),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("reorder", lambda run: run.reordered or run.rewound, REORDER_WORK, _reorder),

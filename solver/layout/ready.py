@@ -7,6 +7,7 @@ import numpy as np
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.feasibility import compiled_search
 from solver.layout.greedy.in_time import time_kernel
+from solver.layout.greedy.in_windows import window_kernel
 from solver.layout.greedy.index import kernel
 from solver.layout.holes import compiled_placing
 
@@ -19,8 +20,8 @@ def load_compiled() -> bool:
     False where nothing compiles here. What is called here, and with arguments of the types that it is called
     with here, is all that ever runs compiled: what is compiled in the middle of a solve hears no deadline.
     """
-    loaded = [compiled_search() is not None, kernel() is not None, time_kernel() is not None]
-    return all([*loaded, compiled_placing(), _sweep_loaded()])
+    kernels = [compiled_search(), kernel(), time_kernel(), window_kernel()]
+    return all([*(one is not None for one in kernels), compiled_placing(), _sweep_loaded()])
 
 
 def _sweep_loaded() -> bool:

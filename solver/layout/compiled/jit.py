@@ -15,6 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -139,12 +140,17 @@ def _without_addresses(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _kind(argument: Any) -> Kind:
     if isinstance(argument, np.ndarray):
-        return f"{argument.dtype}[{argument.ndim}]"
+        return _array_kind(argument.dtype, argument.ndim)
     if isinstance(argument, tuple):
         return tuple(map(_kind, argument))
     if isinstance(argument, Addressed):
         return argument.kind
     return "float" if isinstance(argument, float) else "int"
+
+
+@cache
+def _array_kind(of: np.dtype[Any], axes: int) -> Kind:
+    return f"{of}[{axes}]"
 
 
 def _numbers(kind: Kind, argument: Any) -> Iterator[int]:

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from solver.layout.exact.feasibility import SEARCHABLE, SHORT_TABLE_BITS, FeasibilitySearch, Watch
+from solver.layout.greedy.in_windows import PASSES, first_fit_windows
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
@@ -81,7 +82,8 @@ def repair(
 
     The capacity aimed at is halfway between the incumbent and the highest that was not reached, the bound
     (bytes) first; each round that ends without a lower peak has twice the work for a window. Pins stay,
-    alignments are kept. O(sections log n) and some hundred buffers a window.
+    alignments are kept. Without an `ask`, each capacity is tried by first fit (`greedy.in_windows`) first.
+    O(sections log n) and some hundred buffers a window.
     """
 
     def search(
@@ -94,8 +96,11 @@ def repair(
         return decision.offsets, decision.work
 
     windows, spent = _Windows(instance, layout, watch, ask or search), 0
+    quick = first_fit_windows(instance, windows.offsets) if ask is None else None
     effort, low, aim = WORK, bound - 1, bound
     while spent < work and windows.peak > bound and not watch():
+        if quick is not None:
+            quick.lower(aim, PASSES, watch)
         spent += windows.lower(aim, min(effort, work - spent), work - spent)
         if windows.peak < layout.peak:
             layout = windows.layout()
@@ -110,11 +115,11 @@ def repair(
 
 
 class _Windows:
-    """One layout, repaired in place."""
+    """One layout, repaired in place: `offsets`."""
 
     def __init__(self, instance: Instance, layout: Layout, watch: Watch, ask: Ask) -> None:
         self._instance, self._watch, self._search = instance, watch, ask
-        self._offset = np.array(layout.offsets, dtype=np.int64)
+        self.offsets = np.array(layout.offsets, dtype=np.int64)
         self._by_start = in_order(instance.start)
         self._start = instance.start[self._by_start]
         # Before this position nothing lives on into a section.
@@ -122,18 +127,18 @@ class _Windows:
 
     @property
     def peak(self) -> int:
-        return int((self._offset + self._instance.exact).max())
+        return int((self.offsets + self._instance.exact).max())
 
     def layout(self) -> Layout:
-        return layout_of(self._instance, self._offset)
+        return layout_of(self._instance, self.offsets)
 
     def lower(self, capacity: int, effort: int, most: int) -> int:
         """Tries to bring everything under this capacity (bytes), a window after the other; the work spent."""
         instance, spent = self._instance, 0
-        high = np.flatnonzero(self._offset + instance.exact > capacity)
+        high = np.flatnonzero(self.offsets + instance.exact > capacity)
         for i in high[np.argsort(instance.start[high], kind="stable")].tolist():
             buffers = FIRST
-            while self._offset[i] + instance.exact[i] > capacity:
+            while self.offsets[i] + instance.exact[i] > capacity:
                 if spent >= most or buffers > FIRST << WIDER or self._watch():
                     return spent
                 spent += self._ask(i, buffers, capacity, effort)
@@ -147,7 +152,7 @@ class _Windows:
         inside = (instance.start[members] >= first) & (instance.end[members] <= last)
         free = inside & (instance.offset[members] == FREE)
         kept = members[~free]
-        if bool((self._offset[kept] + instance.exact[kept] > capacity).any()):
+        if bool((self.offsets[kept] + instance.exact[kept] > capacity).any()):
             return len(members)
         window = Instance(
             start=np.maximum(instance.start[members], first) - first,
@@ -155,13 +160,13 @@ class _Windows:
             size=instance.size[members],
             exact=instance.exact[members],
             alignment=instance.alignment[members],
-            offset=np.where(free, FREE, self._offset[members]),
+            offset=np.where(free, FREE, self.offsets[members]),
             sections=last - first,
         )
-        known = self._offset[members]
+        known = self.offsets[members]
         offsets, work = self._search(members, Window(window, first, last), known, capacity, effort)
         if offsets is not None:
-            self._offset[members] = offsets
+            self.offsets[members] = offsets
         if len(members) >= TIDY_FROM:
             give_back()
         return work + len(members)

@@ -41,6 +41,7 @@ __all__ = [
     "PINNED_ATTEMPTS",
     "SHALLOW_IN_HASTE",
     "SOONEST",
+    "SWEPT",
     "SWIFT_ATTEMPTS",
     "TIME_ATTEMPTS",
     "USUAL_ATTEMPTS",
@@ -164,6 +165,9 @@ TIME_ORDERS: Final = (
 )
 TIME_BEST_FIT: Final = tuple(f"{name}, best_fit" for name in TIME_ORDERS)
 TIME_ATTEMPTS: Final = (*TIME_BEST_FIT, *(f"{name}, first_fit" for name in TIME_ORDERS))
+
+#: The one that `in_order_of_time` makes.
+SWEPT: Final = "start-size, first_fit"
 
 #: The one that takes least time where very much lives at once: best fit looks at all that is free.
 SOONEST: Final = "birth-listed, first_fit"

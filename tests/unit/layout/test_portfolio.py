@@ -243,7 +243,7 @@ def test_a_long_problem_far_from_its_bound_gets_the_greedy_orders_as_well(
     monkeypatch.setattr(module, "STAGES", tuple(map(watched, module.STAGES)))
     peaks: list[int] = []
     solve(p, options=SolveOptions(progress=lambda progress: peaks.append(progress.incumbent)))
-    assert asked[:2] == ["order of time", "greedy"]
+    assert asked[:2] == ["first fit in windows", "greedy"]
     assert peaks == sorted(peaks, reverse=True)
     assert len(peaks) > 1
 
@@ -438,6 +438,16 @@ class Left(Deadline):
         return False
 
 
+@pytest.mark.parametrize("shape", ["four lanes", "each meets two", "powers of two", "chain, aligned"])
+def test_a_sweep_and_windows_of_it_come_first_where_few_live_at_once(shape: str) -> None:
+    p = EVERY[shape](20_000, 9)
+    outcome = solve(p, options=SolveOptions(target_gap=0.03))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert outcome.solver == "portfolio/first-fit-windows"
+    assert outcome.deterministic
+
+
 def test_haste_leaves_out_the_sample_and_nothing_else() -> None:
     p = EVERY["shrinking"](5_000, 9)
     outcome = solve(p, deadline=Left(seconds=0.09))
@@ -449,7 +459,7 @@ def test_haste_leaves_out_the_sample_and_nothing_else() -> None:
 def test_sweeps_go_first_where_few_live_at_once_and_by_size_might_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    p, haste = EVERY["staircase"](5_000, 9), "orders of time in haste"
+    p, haste = EVERY["staircase"](10_000, 9), "orders of time in haste"
     alone = tuple(stage for stage in module.STAGES if stage.name == haste)
     monkeypatch.setattr(module, "STAGES", alone)
     soon, later = (solve(p, deadline=Left(seconds=seconds)) for seconds in (0.03, 10))
