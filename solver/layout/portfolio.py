@@ -417,7 +417,7 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
 
 
 def _first(run: _Run) -> None:
-    """What one order places: of time where few live at once, what suits a sample where many do, or by size."""
+    """What one order places: of time where few live at once; what suits a sample, or by size, elsewhere."""
     instance, deadline = run.instance, run.watch.deadline
     run.pressed = _pressed(run)
     run.hurried = run.hurried or run.pressed

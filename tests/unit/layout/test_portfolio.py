@@ -438,10 +438,10 @@ class Left(Deadline):
         return False
 
 
-@pytest.mark.parametrize("shape", ["four lanes", "each meets two", "powers of two", "chain, aligned"])
+@pytest.mark.parametrize("shape", ["four lanes", "each meets two", "powers of two"])
 def test_a_sweep_and_windows_of_it_come_first_where_few_live_at_once(shape: str) -> None:
     p = EVERY[shape](20_000, 9)
-    outcome = solve(p, options=SolveOptions(target_gap=0.03))
+    outcome = solve(p, options=SolveOptions(target_gap=0.01))
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
     assert outcome.solver == "portfolio/first-fit-windows"
