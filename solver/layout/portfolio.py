@@ -38,7 +38,7 @@ from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
 from solver.layout.greedy.in_time import in_order_of_time, sweepable, time_kernel
-from solver.layout.greedy.in_windows import lowered_in_windows, window_kernel
+from solver.layout.greedy.in_windows import MORE_PASSES, PASSES, lowered_in_windows, window_kernel
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE
 from solver.layout.greedy.local_search import Improvement, improve
@@ -331,12 +331,13 @@ class _Run:
     @property
     def windowed(self) -> bool:
         """Whether windows hold what lives at once, and as much again that can move."""
-        return self.few and window_kernel() is not None and 2 * depth(self.instance) <= MOST
+        many = len(self.instance) > PROMISING_BUFFERS and window_kernel() is not None
+        return many and depth(self.instance) <= min(len(self.instance) // SHALLOW, MOST // 2)
 
     @property
     def left_to_windows(self) -> bool:
         """Whether what is too high is so little that windows of it find more than other orders."""
-        return self.windowed and LITTLE_HIGH * (self.layout.peak - self.bound) <= self.bound
+        return self.few and self.windowed and LITTLE_HIGH * (self.layout.peak - self.bound) <= self.bound
 
     @property
     def long(self) -> bool:
@@ -357,6 +358,13 @@ class _Run:
     def near(self) -> bool:
         """Whether the layout is good enough already: what is left to win is in a few crowded moments."""
         return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
+
+    @property
+    def timely_first(self) -> bool:
+        """Whether sweeps go before all but windows: they take a millisecond, or nothing else ends in time."""
+        if len(self.instance) <= PROBE_BUFFERS:
+            return len(self.instance) > PROMISING_BUFFERS
+        return self.pressed and not self.many
 
     @property
     def sweeps(self) -> bool:
@@ -450,7 +458,9 @@ def _lowered(run: _Run, layout: Layout, attempt: str) -> None:
     run.take("greedy", layout, attempt=attempt)
     if run.windowed and not run.finished:
         part = run.watch.deadline.leaving(1 - WINDOWS_SHARE)
-        lowered = lowered_in_windows(run.instance, layout, run.enough, part)
+        # Of few buffers the exact search makes more in the same time.
+        levels = MORE_PASSES if run.few else (PASSES,)
+        lowered = lowered_in_windows(run.instance, layout, run.enough, part, levels)
         run.take("first-fit-windows", lowered)
         run.hurried = run.hurried or part.expired
 
@@ -725,12 +735,7 @@ class Stage:
 #: In this order. Units of budgets are those of the function that runs; 0 where that has a budget of its own.
 STAGES: Final = (
     Stage("first fit in windows", lambda run: run.windowed, 0, _first_fit_windows),
-    Stage(
-        "orders of time in haste",
-        lambda run: len(run.instance) > PROBE_BUFFERS and not run.many and run.pressed and run.sweeps,
-        0,
-        _orders_of_time,
-    ),
+    Stage("orders of time first", lambda run: run.timely_first and run.sweeps, 0, _orders_of_time),
     Stage(
         "a few orders",
         lambda run: not run.goal and len(run.instance) <= PROMISING_BUFFERS,

@@ -8,7 +8,7 @@ takes a fraction of a millisecond. That one follows for what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Final
@@ -21,7 +21,14 @@ from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
 from solver.layout.model.sorting import in_order
 
-__all__ = ["PASSES", "FirstFitWindows", "first_fit_windows", "lowered_in_windows", "window_kernel"]
+__all__ = [
+    "MORE_PASSES",
+    "PASSES",
+    "FirstFitWindows",
+    "first_fit_windows",
+    "lowered_in_windows",
+    "window_kernel",
+]
 
 #: Births before a buffer, and behind it, that its windows reach to, one after the other.
 HALVES: Final = (8, 24, 48, 96)
@@ -29,10 +36,9 @@ HALVES: Final = (8, 24, 48, 96)
 #: Boxes looked at between looks at the clock: a millisecond or so.
 LOOK: Final = 500_000
 
-#: Passes through a window at first, their growth each time that capacities have been tried, and the most.
+#: Passes through a window at first; and once all capacities have been tried so, and that was of use.
 PASSES: Final = 20
-GROWTH: Final = 10
-MOST_PASSES: Final = 400
+MORE_PASSES: Final = (PASSES, 200)
 
 #: Windows that may fail before a capacity counts as out of reach, and one in so many where more are too high:
 #: others may still be lowered, and help at the next capacity.
@@ -58,26 +64,34 @@ def window_kernel() -> ModuleType | None:
     return module
 
 
-def lowered_in_windows(instance: Instance, layout: Layout, bound: int, deadline: Deadline) -> Layout:
+def lowered_in_windows(
+    instance: Instance,
+    layout: Layout,
+    bound: int,
+    deadline: Deadline,
+    levels: Sequence[int] = MORE_PASSES,
+) -> Layout:
     """A layout whose peak is at most that of `layout`; the same one where nothing compiles.
 
     The capacity aimed at is the bound (bytes) first, then halfway between the peak and the highest capacity
-    that was not reached, until the two are close; then all that again with more passes, if it was of use.
-    Pins stay, alignments are kept. O(n log n) once, then by what is too high; 60 bytes a buffer.
+    that was not reached, until the two are close. `levels`: the most passes through a window; where that was
+    of use, all again with the next number. Pins stay, alignments are kept. O(n log n) once, then by what is
+    too high; 60 bytes a buffer.
     """
     offsets = np.array(layout.offsets, dtype=np.int64)
     windows = first_fit_windows(instance, offsets) if layout.peak > bound else None
     if windows is None:
         return layout
-    passes, peak, before = PASSES, layout.peak, MAX_BYTES
-    while bound < peak < before and passes <= MOST_PASSES:
+    peak, before = layout.peak, MAX_BYTES
+    for passes in levels:
+        if not bound < peak < before:
+            break
         low, aim, before = bound - 1, bound, peak
         while peak > bound and peak - low > max(1, bound // CLOSE) and not deadline.expired:
             windows.lower(aim, passes, lambda: deadline.expired)
             peak = int((offsets + instance.exact).max())
             low = aim if peak > aim else low
             aim = max(bound, low + (peak - low) // 2)
-        passes *= GROWTH
     return layout if peak >= layout.peak else layout_of(instance, offsets)
 
 

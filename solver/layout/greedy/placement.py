@@ -550,11 +550,11 @@ def greedy_portfolio(
     A layout that is `known` stands until a lower one is found; without one, the first order is finished
     whatever the deadline says.
 
-    Beyond `LARGE` buffers, attempts go two at a time, until the layout is above the bound by no more than one
-    part in `parts` (0: until it meets the bound): those of `names`, or without any `USUAL_ATTEMPTS`, and
-    `LARGE_ORDERS_NEAR` alone where what is known is good enough already.
+    Beyond `LARGE` buffers, or with `names`, attempts go two at a time, until the layout is above the bound by
+    no more than one part in `parts` (0: until it meets the bound): those of `names`, or without any
+    `USUAL_ATTEMPTS`, and `LARGE_ORDERS_NEAR` alone where what is known is good enough already.
     """
-    module = kernel() if len(instance) >= LARGE else None
+    module = kernel() if names or len(instance) >= LARGE else None
     if module is not None:
         if not names and known is not None and known.peak - bound <= bound // GOOD_ENOUGH:
             names = [f"{name}, first_fit" for name in LARGE_ORDERS_NEAR]
