@@ -259,7 +259,7 @@ class _Run:
     def hasty(self) -> bool:
         """Whether a sample would take too long: of very many buffers it takes little beside a pass."""
         buffers, remaining = len(self.instance), self.watch.deadline.remaining
-        least = SUITED_LEAST if buffers > PROBE_BUFFERS else 0.0
+        least = SUITED_LEAST if buffers >= STRUCTURE_FIRST else 0.0
         return not self.many and remaining < max(least, SUITED_SECONDS * buffers)
 
     @property
@@ -743,6 +743,12 @@ STAGES: Final = (
         _promising,
     ),
     Stage(
+        "orders of pins",
+        lambda run: len(run.instance) >= LARGE and not run.many and run.much_pinned,
+        0,
+        _orders_of_pins,
+    ),
+    Stage(
         "orders of many",
         lambda run: not run.goal and LARGE <= len(run.instance) <= PROBE_BUFFERS,
         len(LARGE_ORDERS),
@@ -761,12 +767,6 @@ STAGES: Final = (
         lambda run: len(run.instance) >= LARGE and not run.many and run.sweeps and not (run.near or run.long),
         0,
         _orders_of_time,
-    ),
-    Stage(
-        "orders of pins",
-        lambda run: len(run.instance) >= LARGE and not run.many and run.much_pinned,
-        0,
-        _orders_of_pins,
     ),
     Stage(
         "greedy",
