@@ -24,6 +24,7 @@ from tests.benchmarks import (
     onert_losses,
     paging,
     partitioner,
+    placers,
     planning,
     real_time,
     resnet50,
@@ -45,6 +46,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "layout-memory": layout_memory.run,
     "generators": generators.run,
     "greedies": greedies.run,
+    "placers": placers.run,
     "tails": tails.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
@@ -82,15 +84,20 @@ def main() -> None:
     )
     parser.add_argument(
         "--part",
-        help="service, schedules: only this table; or a network: resnet50@0.4; greedies: only these shapes",
+        help="service, schedules: only this table; or a network: resnet50@0.4; greedies, placers: only these "
+        "shapes",
     )
     parser.add_argument(
-        "--buffers", type=int, nargs="+", default=[], help="generators, greedies: only these sizes"
+        "--buffers", type=int, nargs="+", default=[], help="generators, greedies, placers: only these sizes"
     )
-    parser.add_argument("--seconds", type=float, help="greedies: of the processor, for each problem")
-    parser.add_argument("--seed", type=int, help="greedies: of all problems; default: the time")
+    parser.add_argument(
+        "--seconds", type=float, help="greedies: of the processor, for each problem; placers: at most"
+    )
+    parser.add_argument("--seed", type=int, help="greedies, placers: of all problems; default: the time")
     parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
     arguments = parser.parse_args()
+    chosen = {name: getattr(arguments, name) for name in ("seconds", "seed", "part")}
+    chosen["sizes"] = arguments.buffers
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
@@ -98,13 +105,8 @@ def main() -> None:
             service.run, soak=_seconds(arguments.soak), part=arguments.part, rate=arguments.rate
         ),
         "generators": partial(generators.run, sizes=arguments.buffers, only_open=arguments.open),
-        "greedies": partial(
-            greedies.run,
-            sizes=arguments.buffers,
-            seconds=arguments.seconds,
-            seed=arguments.seed,
-            part=arguments.part,
-        ),
+        "greedies": partial(greedies.run, **chosen),
+        "placers": partial(placers.run, **chosen),
         "schedules": partial(schedules.run, part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
         "partitioner": partial(partitioner.run, torch=arguments.torch),

@@ -33,7 +33,7 @@ from solver.layout.model.sorting import in_order
 from tests.benchmarks.generators import Allowance
 from tests.support.deep_shapes import EVERY
 
-__all__ = ["BUFFERS", "ORDERS", "SECONDS", "Greedy", "best_greedy", "run"]
+__all__ = ["BUFFERS", "ORDERS", "SECONDS", "Greedy", "best_greedy", "ours_in", "run"]
 
 BUFFERS: Final = (5_000, 20_000)
 SECONDS: Final = 1.0
@@ -140,7 +140,7 @@ def run(
 
 def _row(problem: LayoutProblem, seconds: float) -> tuple[tuple[str, ...], float]:
     """The cells from the bound on, and the best greedy's peak over ours."""
-    outcome, cpu = _ours(problem, seconds)
+    outcome, cpu = ours_in(problem, seconds)
     peak, bound = outcome.layout.peak if outcome.layout else MAX_BYTES, outcome.lower_bound
     # Where ours meets the bound, none can be below it.
     best = best_greedy(Instance.of(problem), max(cpu, seconds)) if peak > bound else None
@@ -153,7 +153,7 @@ def _row(problem: LayoutProblem, seconds: float) -> tuple[tuple[str, ...], float
     return cells, ratio
 
 
-def _ours(problem: LayoutProblem, seconds: float) -> tuple[Outcome, float]:
+def ours_in(problem: LayoutProblem, seconds: float) -> tuple[Outcome, float]:
     """Our answer within seconds of the processor, and those that it took."""
     gc.collect()
     began = time.process_time()

@@ -27,12 +27,14 @@ from tests.benchmarks.measure import ROOT
 
 __all__ = [
     "MINIMALLOC",
+    "ORDERS",
     "SEARCHES",
     "Rival",
     "best_rival",
     "generated",
     "installed",
     "minimalloc",
+    "rival",
     "rivals",
 ]
 
@@ -42,6 +44,12 @@ MINIMALLOC = shutil.which(os.environ.get("ARENAPLAN_MINIMALLOC", "minimalloc"))
 #: Its allocators: those that search until a time limit, by class; those that place once, by name.
 SEARCHES = ("Supermalloc", "SimulatedAnnealing", "TabuSearch", "Telamalloc")
 PLACERS = ("omni", "greedy_by_all")
+
+#: Those of its placers that place once, in one order, and take no time limit.
+ORDERS = (
+    "GreedyBySize", "GreedyByStart", "GreedyByDuration", "GreedyByArea", "GreedyByConflict",
+    "GreedyByConflictSize", "BestFit",
+)  # fmt: skip
 
 #: Buffers beyond which only the placers stand a chance within the seconds of a row.
 MOST_SEARCHED = 20_000
@@ -61,7 +69,9 @@ path, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 from omnimalloc.io import load_allocation
 pool = load_allocation(path)
 chosen = name if name.islower() else getattr(allocators, f"{name}Allocator")
-if not isinstance(chosen, str):
+if name in sys.argv[5:]:
+    chosen = chosen()
+elif not isinstance(chosen, str):
     limits = {"timeout": seconds}
     if name in ("SimulatedAnnealing", "TabuSearch"):
         limits["max_iterations"] = 10**9
@@ -116,7 +126,7 @@ def rivals(problem: LayoutProblem, seconds: float) -> list[Rival]:
     if not installed():
         return []
     names = (*PLACERS, *(SEARCHES if len(problem.buffers) <= MOST_SEARCHED else ()))
-    return [rival for name in names if (rival := _rival(problem, name, seconds)) is not None]
+    return [found for name in names if (found := rival(problem, name, seconds)) is not None]
 
 
 def generated(source: str, buffers: int, seed: int) -> LayoutProblem | None:
@@ -164,14 +174,17 @@ def minimalloc(problem: LayoutProblem, seconds: float) -> tuple[int | None, floa
     return _swept(problem, offsets) if offsets else None, taken
 
 
-def _rival(problem: LayoutProblem, name: str, seconds: float) -> Rival | None:
-    """None where the allocator fails, is far too late, or hands out a wrong layout."""
+def rival(problem: LayoutProblem, name: str, seconds: float) -> Rival | None:
+    """One of its allocators, by class without ``Allocator``, or by name.
+
+    None where it fails, is far too late, or hands out a wrong layout.
+    """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "problem.csv"
         path.write_bytes(dump_minimalloc(padded(problem)))
         busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         most = START + math.ceil(LATE * seconds)
-        command = [PYTHON, "-c", _CODE, str(path), name, str(busy * seconds), str(most)]
+        command = [PYTHON, "-c", _CODE, str(path), name, str(busy * seconds), str(most), *ORDERS]
         try:
             ran = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, timeout=2 * busy * most)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
