@@ -8,7 +8,7 @@
               |___|__|_______||_
                      t0       t1            then first fit by size, and again with what did not fit in front
 
-Putting in front what has failed, and beginning again: squeaky wheel optimization (Joslin and Clements, 1999).
+Putting in front what has failed, and beginning again: squeaky wheel optimisation (Joslin and Clements, 1999).
 A window holds a few dozen buffers, so a pass through it takes a microsecond, and most windows take three.
 """
 
