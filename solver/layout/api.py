@@ -36,8 +36,9 @@ __all__ = ["SOLVERS", "solve"]
 
 _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), BranchAndBound(), CpSat())
 
-#: Seconds a buffer that checking a layout takes, more or less: solvers stop so long before the deadline.
-CHECK_SECONDS: Final = 1e-6
+#: Seconds a buffer that checking a layout takes, and half as much again: solvers stop so long before the
+#: deadline.
+CHECK_SECONDS: Final = 5e-7
 
 #: The same of counting in larger units and back.
 SCALING_SECONDS: Final = 2.5e-6

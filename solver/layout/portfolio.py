@@ -48,6 +48,7 @@ from solver.layout.greedy.placement import (
     DEEP_ATTEMPTS,
     DEEP_IN_HASTE,
     DEPTH,
+    IN_TURNS,
     LARGE_ORDERS,
     PINNED_ATTEMPTS,
     SHALLOW_IN_HASTE,
@@ -364,7 +365,7 @@ class _Run:
         """Whether sweeps go before all but windows: they take a millisecond, or nothing else ends in time."""
         if len(self.instance) <= PROBE_BUFFERS:
             return len(self.instance) > PROMISING_BUFFERS
-        return self.pressed and not self.many
+        return not self.many and (self.pressed or (self.windowed and self.far))
 
     @property
     def sweeps(self) -> bool:
@@ -554,7 +555,9 @@ def _orders_of_time(run: _Run, _: int) -> None:
     In haste, what takes least comes first, and some other orders are among them.
     """
     names = TIME_ATTEMPTS
-    if run.few and run.pressed:
+    if run.windowed and run.few:
+        names = (*((BY_SIZE,) if run.far else ()), *IN_TURNS)
+    elif run.few and run.pressed:
         names = (*SHALLOW_IN_HASTE, *names)
     elif run.hasty and not run.few:
         names = DEEP_IN_HASTE

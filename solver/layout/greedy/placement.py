@@ -37,6 +37,7 @@ __all__ = [
     "DEEP_ATTEMPTS",
     "DEEP_IN_HASTE",
     "DEPTH",
+    "IN_TURNS",
     "LARGE_ORDERS",
     "PINNED_ATTEMPTS",
     "SHALLOW_IN_HASTE",
@@ -165,6 +166,7 @@ TIME_ORDERS: Final = (
 )
 TIME_BEST_FIT: Final = tuple(f"{name}, best_fit" for name in TIME_ORDERS)
 TIME_ATTEMPTS: Final = (*TIME_BEST_FIT, *(f"{name}, first_fit" for name in TIME_ORDERS))
+IN_TURNS: Final = tuple(f"{name}, {fit}" for name in TIME_ORDERS for fit in ("first_fit", "best_fit"))
 
 #: The one that `in_order_of_time` makes.
 SWEPT: Final = "start-size, first_fit"

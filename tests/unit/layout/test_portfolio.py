@@ -243,7 +243,7 @@ def test_a_long_problem_far_from_its_bound_gets_the_greedy_orders_as_well(
     monkeypatch.setattr(module, "STAGES", tuple(map(watched, module.STAGES)))
     peaks: list[int] = []
     solve(p, options=SolveOptions(progress=lambda progress: peaks.append(progress.incumbent)))
-    assert asked[:2] == ["first fit in windows", "greedy"]
+    assert asked[:3] == ["first fit in windows", "orders of time first", "greedy"]
     assert peaks == sorted(peaks, reverse=True)
     assert len(peaks) > 1
 
