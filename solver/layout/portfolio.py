@@ -362,9 +362,12 @@ class _Run:
 
     @property
     def timely_first(self) -> bool:
-        """Whether sweeps go before all but windows: they take a millisecond, or nothing else ends in time."""
+        """Whether sweeps go before all but windows: they take milliseconds, or nothing else ends in time.
+
+        A question about a capacity takes no longer.
+        """
         if len(self.instance) <= PROBE_BUFFERS:
-            return len(self.instance) > PROMISING_BUFFERS
+            return len(self.instance) > PROMISING_BUFFERS and not self.goal
         return not self.many and (self.pressed or (self.windowed and self.far))
 
     @property
@@ -737,7 +740,9 @@ class Stage:
 
 #: In this order. Units of budgets are those of the function that runs; 0 where that has a budget of its own.
 STAGES: Final = (
-    Stage("first fit in windows", lambda run: run.windowed, 0, _first_fit_windows),
+    Stage(
+        "first fit in windows", lambda run: run.windowed and (run.few or not run.goal), 0, _first_fit_windows
+    ),
     Stage("orders of time first", lambda run: run.timely_first and run.sweeps, 0, _orders_of_time),
     Stage(
         "a few orders",
