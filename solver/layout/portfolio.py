@@ -183,6 +183,9 @@ SUITED_LEAST: Final = 0.15
 PRESSED: Final = 0.03
 PRESSED_SECONDS: Final = 1.3e-6
 
+#: Seconds in which a first question to the exact search may not end.
+PRESSED_TO_ASK: Final = 0.1
+
 #: Buffers from which what a stage has freed goes back to the system, a fraction of a millisecond.
 TIDY_FROM: Final = 3000
 
@@ -362,12 +365,9 @@ class _Run:
 
     @property
     def timely_first(self) -> bool:
-        """Whether sweeps go before all but windows: they take milliseconds, or nothing else ends in time.
-
-        A question about a capacity takes no longer.
-        """
+        """Whether sweeps go before all but windows: others may not end in time, or it is far too high."""
         if len(self.instance) <= PROBE_BUFFERS:
-            return len(self.instance) > PROMISING_BUFFERS and not self.goal
+            return self.pressed and not self.goal
         return not self.many and (self.pressed or (self.windowed and self.far))
 
     @property
@@ -433,7 +433,8 @@ def _first(run: _Run) -> None:
     instance, deadline = run.instance, run.watch.deadline
     run.pressed = _pressed(run)
     run.hurried = run.hurried or run.pressed
-    offsets = in_order_of_time(instance, deadline) if run.windowed and run.sweeps else None
+    # A sweep through few at a time takes less than anything else, so it has no deadline.
+    offsets = in_order_of_time(instance, Deadline()) if run.windowed and run.sweeps else None
     # Where few live at a time, the order by size takes less than a sample.
     shallow = SHALLOW * depth(instance) <= len(instance)
     deep = len(instance) >= STRUCTURE_FIRST and not (shallow or run.many)
@@ -471,9 +472,10 @@ def _lowered(run: _Run, layout: Layout, attempt: str) -> None:
 
 def _pressed(run: _Run) -> bool:
     """Whether sweeps go before all else: where few live at once, more time is worth more for windows."""
-    if not run.few:
-        return run.hasty
-    return run.watch.deadline.remaining < PRESSED + PRESSED_SECONDS * len(run.instance)
+    buffers, remaining = len(run.instance), run.watch.deadline.remaining
+    if buffers <= PROBE_BUFFERS:
+        return buffers > PROMISING_BUFFERS and remaining < PRESSED_TO_ASK
+    return remaining < PRESSED + PRESSED_SECONDS * buffers if run.few else run.hasty
 
 
 def _by_size(instance: Instance) -> Integers:
