@@ -455,6 +455,7 @@ def _first(run: _Run) -> None:
 
 
 def _first_fit_windows(run: _Run, _: int) -> None:
+    """Of the first layout, a sweep."""
     _lowered(run, run.layout, run.attempt)
 
 
