@@ -184,7 +184,7 @@ def lower_in_windows(
     """Bring these buffers under the capacity, from position `first` on, by windows of these widths in turn.
 
     Comes back after about `most` boxes more or the first failure, and says how far it got. Offsets change
-    only where a window has succeeded; then nothing that lives wholly within it ends above the capacity.
+    only where a window has succeeded; then nothing that was placed in it ends above the capacity.
     """
     until = s.counts[LOOKED] + most
     for position in range(first, len(high)):
