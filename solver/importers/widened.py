@@ -68,7 +68,8 @@ def widening_notes(weights: Iterable[tuple[str, TensorType, Origin]]) -> tuple[s
     shown = ", ".join(f"{name!r:.80}" for name in names[:_NAMED])
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     subject = f"{len(names):,} weights are" if len(names) > 1 else "1 weight is"
-    return (
+    note = (
         f"{subject} stored in {size:,} bytes ({kinds}) and planned in {planned:,} bytes as floats, because"
-        f" operators do not compute in narrower types here: {shown}{more}.",
+        f" operators do not compute in narrower types here: {shown}{more}."
     )
+    return (note,)
