@@ -25,6 +25,7 @@ _POSITIVE = ("Log", "Sqrt")
 _UNARY = (
     *("Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Swish", "Gelu", "LeakyRelu", "Elu"),
     *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
+    *("Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"),
     *("Floor", "Ceil", "Round", "Sign", "IsNaN"),
 )
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")

@@ -61,6 +61,20 @@ def _logistic(x: Array, factor: Array) -> None:
     np.add(factor, 0.5, out=factor)
 
 
+def _of_square(sign: int, constant: int, *, root: bool, negated: bool = False) -> Function:
+    """1 / (constant + sign * x^2), or 1 / sqrt of it: slopes of inverse sines, cosines, tangents."""
+
+    def run(x: Array, factor: Array) -> None:
+        np.multiply(x, x, out=factor)
+        np.multiply(factor, sign, out=factor)
+        np.add(factor, constant, out=factor)
+        if root:
+            np.sqrt(factor, out=factor)
+        np.divide(-1 if negated else 1, factor, out=factor)
+
+    return run
+
+
 def _negated(source: Array | None, target: Array | None) -> Step:
     # np.negative is wrong for some strides (NumPy 2.4).
     read, written = present(source, target)
@@ -86,4 +100,10 @@ KERNELS: Mapping[str, Kernels] = {
     "Sin": elementwise(fixed(_plain(np.sin)), fixed(_plain(np.cos))),
     "Cos": elementwise(fixed(_plain(np.cos)), fixed(_minus_sine)),
     "Softplus": elementwise(fixed(_softplus), fixed(_logistic)),
+    "Asin": elementwise(fixed(_plain(np.arcsin)), fixed(_of_square(-1, 1, root=True))),
+    "Acos": elementwise(fixed(_plain(np.arccos)), fixed(_of_square(-1, 1, root=True, negated=True))),
+    "Atan": elementwise(fixed(_plain(np.arctan)), fixed(_of_square(1, 1, root=False))),
+    "Asinh": elementwise(fixed(_plain(np.arcsinh)), fixed(_of_square(1, 1, root=True))),
+    "Acosh": elementwise(fixed(_plain(np.arccosh)), fixed(_of_square(1, -1, root=True))),
+    "Atanh": elementwise(fixed(_plain(np.arctanh)), fixed(_of_square(-1, 1, root=False))),
 }

@@ -3,6 +3,8 @@
 Exp Sqrt Reciprocal    their slope is a function of Y, which the backward step reads
 Log Abs Erf            it reads X
 Sin Cos Softplus
+Asin Acos Atan         it reads X
+Asinh Acosh Atanh
 Neg                    it reads neither
 """
 
@@ -68,6 +70,30 @@ class _Softplus(_OfInput):
     name = "Softplus"
 
 
+class _Asin(_OfInput):
+    name = "Asin"
+
+
+class _Acos(_OfInput):
+    name = "Acos"
+
+
+class _Atan(_OfInput):
+    name = "Atan"
+
+
+class _Asinh(_OfInput):
+    name = "Asinh"
+
+
+class _Acosh(_OfInput):
+    name = "Acosh"
+
+
+class _Atanh(_OfInput):
+    name = "Atanh"
+
+
 class _Neg(Elementwise):
     name = "Neg"
 
@@ -78,4 +104,5 @@ class _Neg(Elementwise):
 OPERATORS: tuple[OperationType, ...] = (
     *(_Exp(), _Log(), _Sqrt(), _Reciprocal(), _Neg(), _Abs(), _Erf()),
     *(_Sin(), _Cos(), _Softplus()),
+    *(_Asin(), _Acos(), _Atan(), _Asinh(), _Acosh(), _Atanh()),
 )

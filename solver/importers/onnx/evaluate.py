@@ -91,7 +91,21 @@ _BY_REFERENCE: Final = frozenset(
             "Trilu",
             "Unique",
         ),
-        *("Erf", "Sinh", "Cosh", "Asin", "Acos", "Atan", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseNot"),
+        *(
+            "Erf",
+            "Sinh",
+            "Cosh",
+            "Asin",
+            "Acos",
+            "Atan",
+            "Asinh",
+            "Acosh",
+            "Atanh",
+            "BitShift",
+            "BitwiseAnd",
+            "BitwiseOr",
+            "BitwiseNot",
+        ),
         *("BitwiseXor", "GatherND", "Compress"),
     }
 )

@@ -17,6 +17,7 @@ _PLAIN: Final[Mapping[str, frozenset[str]]] = {
         (
             *("Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "PRelu", "Gelu"),
             *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
+            *("Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"),
             *("Sign", "Floor", "Ceil", "Round", "IsNaN"),
             *("Add", "Sub", "Mul"),
             *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not"),

@@ -16,12 +16,19 @@ from tests.support.onnx_reference import onnx_reference
 
 NAMES = FAMILIES["unary"]
 POSITIVE = ("Log", "Sqrt", "Reciprocal")
+WITHIN_ONE = ("Asin", "Acos", "Atanh")
 
 
 def operand(type_: str, *shape: int, dtype: str = "float64") -> Array:
     """Where the function has a slope, and a gentle one."""
     values = np.random.default_rng((9, *shape)).standard_normal(shape)
-    return np.asarray(np.abs(values) + 0.2 if type_ in POSITIVE else values, dtype)
+    if type_ in WITHIN_ONE:
+        values = 0.9 * np.tanh(values)
+    elif type_ == "Acosh":
+        values = np.abs(values) + 1.2
+    elif type_ in POSITIVE:
+        values = np.abs(values) + 0.2
+    return np.asarray(values, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -41,7 +41,10 @@ HERE = {
     "random": ("RandomUniform",),
     "rounding": ("Floor", "Ceil", "Round", "Sign"),
     "running": ("CumSum",),
-    "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
+    "unary": (
+        *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
+        *("Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"),
+    ),
 }
 
 

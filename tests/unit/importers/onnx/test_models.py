@@ -736,3 +736,23 @@ def test_weights_of_sixteen_bits_are_taken_as_float32() -> None:
 def test_what_is_not_a_model(text: bytes) -> None:
     with pytest.raises(ArenaplanError):
         load_onnx(text, options=ImportOptions(loss="mse"))
+
+
+# ------------------------------------------------------------------------- what comes before the trained part
+
+
+def headed(*prefix: onnx.NodeProto, x: tuple[int, ...] = (4, 3), **weights: Any) -> onnx.ModelProto:
+    """A prefix from x to h, and a trained product behind it."""
+    nodes = [*prefix, node("MatMul", ["h", "head.weight"], ["y"])]
+    return model_of(nodes, {"x": x}, {**weights, "head.weight": floats(3, 5)})
+
+
+@pytest.mark.parametrize("op", ["Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"])
+def test_inverse_functions_are_planned_before_a_head_and_trained_through(op: str) -> None:
+    graph = imported(headed(node(op, ["x"], ["h"])), trainable=("head.weight",)).graph
+    program = plan(graph).program
+    assert [step.phase.word for step in program.steps if program.kernel(step) == op] == ["forward"]
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node(op, ["a"], ["y"])]
+    trained = imported(model_of(nodes, {"x": (4, 3)}, {"w": floats(3, 5)})).graph
+    assert "w" in trained.trainable
+    assert validate(trained, plan(trained), steps=2).identical
