@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from rich.console import Console
 
@@ -26,6 +27,7 @@ from tests.benchmarks import (
     partitioner,
     placers,
     planning,
+    public_files,
     real_time,
     resnet50,
     same_step,
@@ -52,6 +54,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "resnet50": resnet50.run,
     "schedules": schedules.run,
     "partitioner": partitioner.run,
+    "public-files": public_files.run,
     "real-time": real_time.run,
     "interrupts": interrupts.run,
     "onert": onert_losses.run,
@@ -85,7 +88,7 @@ def main() -> None:
     parser.add_argument(
         "--part",
         help="service, schedules: only this table; or a network: resnet50@0.4; greedies, placers: only these "
-        "shapes",
+        "shapes; public-files: only packages and paths with this in them",
     )
     parser.add_argument(
         "--buffers", type=int, nargs="+", default=[], help="generators, greedies, placers: only these sizes"
@@ -94,6 +97,7 @@ def main() -> None:
         "--seconds", type=float, help="greedies: of the processor, for each problem; placers: at most"
     )
     parser.add_argument("--seed", type=int, help="greedies, placers: of all problems; default: the time")
+    parser.add_argument("--wheels", type=Path, help="public-files: a folder of wheels; default: a new one")
     parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
     arguments = parser.parse_args()
     chosen = {name: getattr(arguments, name) for name in ("seconds", "seed", "part")}
@@ -107,6 +111,7 @@ def main() -> None:
         "generators": partial(generators.run, sizes=arguments.buffers, only_open=arguments.open),
         "greedies": partial(greedies.run, **chosen),
         "placers": partial(placers.run, **chosen),
+        "public-files": partial(public_files.run, wheels=arguments.wheels, part=arguments.part),
         "schedules": partial(schedules.run, part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
         "partitioner": partial(partitioner.run, torch=arguments.torch),
