@@ -96,17 +96,21 @@ def _clip_forward(call: Call) -> Step:
 
 
 def _clip_backward(call: Call) -> Step:
-    y, dy, dx = present(call.y[0], call.dy[0], call.dx[0])
+    inclusive = bool(call.attributes["inclusive"])
+    compared, dy, dx = present(call.x[0] if inclusive else call.y[0], call.dy[0], call.dx[0])
+    is_above, is_below = (np.greater_equal, np.less_equal) if inclusive else (np.greater, np.less)
     low, high = _bounds(call)
     low = -math.inf if low is None else low
     high = math.inf if high is None else high
     above, below = call.scratch["above"], call.scratch["below"]
-    blocks = [(*parts, above[: parts[0].size], below[: parts[0].size]) for parts in flat_blocks(y, dy, dx)]
+    blocks = [
+        (*parts, above[: parts[0].size], below[: parts[0].size]) for parts in flat_blocks(compared, dy, dx)
+    ]
 
     def run() -> None:
-        for y_part, dy_part, dx_part, over, under in blocks:
-            np.greater(y_part, low, out=over)
-            np.less(y_part, high, out=under)
+        for part, dy_part, dx_part, over, under in blocks:
+            is_above(part, low, out=over)
+            is_below(part, high, out=under)
             np.multiply(over, under, out=over)
             np.multiply(dy_part, over, out=dx_part)
 

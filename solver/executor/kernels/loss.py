@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from solver.errors import GraphError
 from solver.executor.kernels.base import Call, Kernels
 from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, with_small_buffers
-from solver.executor.kernels.helpers.elementwise_loss import ELEMENTWISE_LOSSES, loss_scale, total
+from solver.executor.kernels.helpers.elementwise_loss import ELEMENTWISE_LOSSES, loss_scale
 from solver.graph.ops.loss import PROBABILITY_EPSILON, block_rows
 from solver.graph.types import Array
 
@@ -28,6 +29,8 @@ class _Rows:
         self.spread = smoothing / self.classes
         self.kept = 1 - smoothing
         self.epsilon: float = attributes.get("epsilon", PROBABILITY_EPSILON)
+        self.ignore_index: int | None = attributes.get("ignore_index")
+        #: Factor of the sum of all losses; `count_examples` sets it anew where examples may be ignored.
         self.scale = loss_scale(call, self.rows)
         self.call = call
 
@@ -41,11 +44,69 @@ class _Rows:
     def scratch(self, name: str, rows: slice) -> Array:
         return self.call.scratch[name][: rows.stop - rows.start]
 
+    def labels(self, rows: slice) -> Array:
+        (target,) = present(self.call.x[1])
+        return target.reshape(-1)[rows]
+
+    def ignored(self, rows: slice) -> Array | None:
+        """bool[rows]: which of these examples are ignored, once a step of `positions` has run."""
+        return None if self.ignore_index is None else self.scratch("ignored", rows)
+
+    def count_examples(self) -> list[Step]:
+        """The step that sets the factor of a mean from the number of examples that are not ignored."""
+        ignore_index = self.ignore_index
+        if ignore_index is None or self.call.attributes["reduction"] != "mean":
+            return []
+        blocks = [(self.labels(rows), self.scratch("ignored", rows)) for rows in self.blocks()]
+
+        def run() -> None:
+            count = 0
+            for labels, differs in blocks:
+                np.not_equal(labels, ignore_index, out=differs)
+                count += int(np.count_nonzero(differs))
+            self.scale = 1 / count if count else math.nan  # as 0 / 0
+
+        return [run]
+
+    def positions(self, rows: slice) -> tuple[Array, Step]:
+        """(int64[rows], step that writes there which element of [rows, classes] each label names).
+
+        The label of an ignored example counts as 0. The step raises GraphError for other labels that are no
+        class.
+        """
+        labels, index = self.labels(rows), self.scratch("index", rows)
+        ignore_index, mask = self.ignore_index or 0, self.ignored(rows)
+
+        def run() -> None:
+            kept: Array | bool = True
+            if mask is not None:
+                kept = np.not_equal(labels, ignore_index, out=mask)
+            low, high = (
+                extreme.reduce(labels, where=kept, initial=0) for extreme in (np.minimum, np.maximum)
+            )
+            if low < 0 or high >= self.classes:
+                operation, label = self.call.node.operation.id, low if low < 0 else high
+                raise GraphError(
+                    f"A class label of operation {operation!r} is {label}.",
+                    remedy=f"Labels must lie in [0, {self.classes - 1}]{self._or_ignored()}.",
+                )
+            index.fill(self.classes)
+            index[0] = 0
+            np.add.accumulate(index, out=index)
+            np.add(index, labels, out=index, where=kept)
+            if mask is not None:
+                np.logical_not(mask, out=mask)
+
+        return index, run
+
+    def _or_ignored(self) -> str:
+        return "" if self.ignore_index is None else f", or be {self.ignore_index}, which is ignored"
+
     def smoothed_target(self, rows: slice, out: Array) -> Step:
         """Write the smoothed target of these rows to the C-contiguous `out`."""
-        (target,) = present(self.call.x[1])
         if self.sparse:
-            return _one_hot(self, target.reshape(-1)[rows], self.scratch("index", rows), out)
+            return _one_hot(self, rows, out)
+        (target,) = present(self.call.x[1])
         dense, kept, spread = self.matrix(target, rows), self.kept, self.spread
 
         def run() -> None:
@@ -75,25 +136,21 @@ class _Rows:
         return dy if dy.ndim == 0 else dy.reshape(-1, 1)[rows]
 
 
-def _one_hot(shape: _Rows, labels: Array, index: Array, out: Array) -> Step:
-    flat, classes = out.reshape(-1), shape.classes
-    on, off = shape.kept + shape.spread, shape.spread
+def _one_hot(shape: _Rows, rows: slice, out: Array) -> Step:
+    flat, on, off = out.reshape(-1), shape.kept + shape.spread, shape.spread
+    index, find = shape.positions(rows)
 
     def run() -> None:
-        low, high = np.minimum.reduce(labels), np.maximum.reduce(labels)
-        if low < 0 or high >= classes:
-            raise GraphError(
-                f"A class label of operation {shape.call.node.operation.id!r} is {low if low < 0 else high}.",
-                remedy=f"Labels must lie in [0, {classes - 1}].",
-            )
+        find()
         out.fill(off)
-        index.fill(classes)
-        index[0] = 0
-        np.add.accumulate(index, out=index)
-        np.add(index, labels, out=index)
         np.put(flat, index, on, mode="clip")
 
     return run
+
+
+def _zeroed(array: Array, where: Array | None) -> list[Step]:
+    """The step that sets `array` to 0 where a mask says so; none without a mask."""
+    return [] if where is None else [bound(np.copyto, array, 0, where=where)]
 
 
 def _log_softmax(source: Array, out: Array, statistic: Array, total: Array) -> Step:
@@ -116,7 +173,7 @@ def _forward(call: Call, losses_of: Callable[[_Rows, slice, Array, Array], list[
     (y,) = present(call.y[0])
     shape = _Rows(call)
     reduced = call.attributes["reduction"] != "none"
-    steps: list[Step] = []
+    steps = shape.count_examples()
     for i, rows in enumerate(shape.blocks()):
         logarithm, take_logarithm = shape.logarithm(rows)
         losses = shape.scratch("statistic", rows)[:, 0] if reduced else y.reshape(-1)[rows]
@@ -124,13 +181,38 @@ def _forward(call: Call, losses_of: Callable[[_Rows, slice, Array, Array], list[
         if reduced:
             steps.append(bound(np.add.reduce, losses, out=call.scratch["partials"][i : i + 1].reshape(())))
     if reduced:
-        steps.append(total(call.scratch["partials"], y, shape.scale))
+        steps.append(_total(shape, call.scratch["partials"], y))
     return with_small_buffers(run_all(steps))
 
 
+def _total(shape: _Rows, partials: Array, y: Array) -> Step:
+    def run() -> None:
+        np.add.reduce(partials, out=y)
+        np.multiply(y, shape.scale, out=y)
+
+    return run
+
+
 def _cross_entropy_losses(shape: _Rows, rows: slice, logarithm: Array, losses: Array) -> list[Step]:
-    smoothed = shape.scratch("smoothed", rows)
-    return [shape.smoothed_target(rows, smoothed), _cross(smoothed, logarithm, losses)]
+    if shape.sparse and not shape.spread:
+        steps = _picked(shape, rows, logarithm, losses)
+    else:
+        smoothed = shape.scratch("smoothed", rows)
+        steps = [shape.smoothed_target(rows, smoothed), _cross(smoothed, logarithm, losses)]
+    return steps + _zeroed(losses, shape.ignored(rows))
+
+
+def _picked(shape: _Rows, rows: slice, logarithm: Array, losses: Array) -> list[Step]:
+    """-log p of the labelled class alone: other classes may have probability 0, and 0 log 0 would be NaN."""
+    flat, (index, find) = logarithm.reshape(-1), shape.positions(rows)
+
+    def run() -> None:
+        find()
+        # The positions are checked: "clip" never clips, and unlike "raise" writes straight to its output.
+        np.take(flat, index, out=losses, mode="clip")
+        np.multiply(losses, -1, out=losses)
+
+    return [run]
 
 
 def _divergence_losses(shape: _Rows, rows: slice, logarithm: Array, losses: Array) -> list[Step]:
@@ -164,7 +246,7 @@ def _cross(target: Array, logarithm: Array, losses: Array) -> Step:
 def _backward(target_steps: Callable[[_Rows, slice, Array], list[Step]]) -> Callable[[Call], Step]:
     def prepare(call: Call) -> Step:
         shape = _Rows(call)
-        steps: list[Step] = []
+        steps = shape.count_examples()
         for rows in shape.blocks():
             for position, steps_of in enumerate((_prediction_steps, target_steps)):
                 dx = call.dx[position] if position < len(call.dx) else None
@@ -177,7 +259,9 @@ def _backward(target_steps: Callable[[_Rows, slice, Array], list[Step]]) -> Call
 
 def _prediction_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
     """dP = -t' / p, or (softmax(P) sum(t') - t') for logits, times dY and the scale."""
-    finish = _multiply(dx, shape.incoming(rows), shape.scale)
+    finish = run_all(
+        [_multiply(shape, dx, shape.incoming(rows)), *_zeroed(dx, _as_column(shape.ignored(rows)))]
+    )
     target = shape.smoothed_target(rows, dx)
     (prediction,) = present(shape.call.x[0])
     source, staged = shape.matrix(prediction, rows), shape.scratch("logarithm", rows)
@@ -210,7 +294,7 @@ def _target_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
     """dT = -(1 - smoothing) log p, times dY and the scale."""
     logarithm, take_logarithm = shape.logarithm(rows)
     copy = bound(np.copyto, dx, logarithm)
-    return [take_logarithm, copy, _multiply(dx, shape.incoming(rows), -shape.kept * shape.scale)]
+    return [take_logarithm, copy, _multiply(shape, dx, shape.incoming(rows), -shape.kept)]
 
 
 def _divergence_target_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
@@ -218,14 +302,20 @@ def _divergence_target_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]
     logarithm, take_logarithm = shape.logarithm(rows)
     (target,) = present(shape.call.x[1])
     ratio = bound(_log_ratio, shape.matrix(target, rows), logarithm, dx)
-    finish = _multiply(dx, shape.incoming(rows), shape.scale)
+    finish = _multiply(shape, dx, shape.incoming(rows))
     return [take_logarithm, ratio, bound(np.add, dx, 1, out=dx), finish]
 
 
-def _multiply(array: Array, incoming: Array, factor: float) -> Step:
+def _as_column(mask: Array | None) -> Array | None:
+    return None if mask is None else mask[:, None]
+
+
+def _multiply(shape: _Rows, array: Array, incoming: Array, factor: float = 1.0) -> Step:
+    """`array` times dY, the factor and the scale of the loss."""
+
     def run() -> None:
         np.multiply(array, incoming, out=array)
-        np.multiply(array, factor, out=array)
+        np.multiply(array, factor * shape.scale, out=array)
 
     return run
 

@@ -2,6 +2,7 @@
 
     Relu Clip Sigmoid Tanh HardSigmoid Softmax LogSoftmax    read Y
     LeakyRelu Elu                                            read Y for alpha > 0, else X
+    Clip, inclusive                                          reads X
     Gelu Swish HardSwish PRelu                               read X: one Y may have two slopes
 
 Every kernel treats an element (softmax: a row) in one go, so dY and dX may share memory, and X and Y as well
@@ -55,12 +56,17 @@ class _Clip(Elementwise):
     """Bounds are the attributes `min` and `max` (opset 6) or the scalar inputs 1 and 2 (opset 11).
 
     Bounds given as inputs are read, never differentiated. X is strictly inside the bounds exactly
-    where Y is, hence dX = dY where min < Y < max and 0 elsewhere.
+    where Y is, hence dX = dY where min < Y < max and 0 elsewhere. With `inclusive`, dX = dY where
+    min <= X <= max, as in PyTorch's clamp: that reads X.
     """
 
     name = "Clip"
     arity = (1, 3)
-    attributes: ClassVar[Mapping[str, Attribute]] = {"min": Attribute("float"), "max": Attribute("float")}
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "min": Attribute("float"),
+        "max": Attribute("float"),
+        "inclusive": Attribute("int", default=0, choices=(0, 1)),
+    }
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         same_floating(node, range(3))
@@ -80,6 +86,8 @@ class _Clip(Elementwise):
         type_ = node.input(0)
         bounds = frozenset(i for i in (1, 2) if node.has_input(i))
         masks = tuple(block(name, type_.elements, type_.dtype) for name in ("above", "below"))
+        if node.attributes["inclusive"]:
+            return BackwardNeeds(inputs=bounds | {0}, scratch=masks)
         return BackwardNeeds(inputs=bounds, outputs=frozenset({0}), scratch=masks)
 
 

@@ -100,11 +100,17 @@ class _Huber(ElementwiseLoss):
 
 
 class _BinaryCrossEntropy(ElementwiseLoss):
-    """-(t log p + (1 - t) log(1 - p)), of probabilities or (`from_logits`) of sigmoid(prediction)."""
+    """-(t log p + (1 - t) log(1 - p)), of probabilities or (`from_logits`) of sigmoid(prediction).
+
+    `clamp` says how a probability of 0 or 1 stays finite: "probability" raises p and 1 - p to
+    `PROBABILITY_EPSILON`, as Keras does; "logarithm" raises log p and log(1 - p) to -100 and, in the
+    derivative of the prediction, p (1 - p) to 1e-12, as PyTorch does. Of logits nothing is cut off.
+    """
 
     name = "BinaryCrossEntropy"
     attributes: ClassVar[Mapping[str, Attribute]] = {
         "from_logits": Attribute("int", default=0, choices=(0, 1)),
+        "clamp": Attribute("string", default="probability", choices=("probability", "logarithm")),
         "reduction": _REDUCTION,
     }
     forward_blocks: ClassVar[tuple[str, ...]] = ("clipped", "work")
@@ -127,6 +133,7 @@ class _CategoricalCrossEntropy(OperationType):
 
     t' = (1 - label_smoothing) t + label_smoothing / classes. The target t has the shape of the
     prediction, or is the class of each example (`sparse`, integers). "mean" is over the examples.
+    Examples of class `ignore_index`, where one is given, have no loss and no derivative, and are not counted.
     Probabilities below `epsilon` count as `epsilon`; of logits nothing is cut off.
     """
 
@@ -139,10 +146,13 @@ class _CategoricalCrossEntropy(OperationType):
         "label_smoothing": Attribute("float", default=0.0, minimum=0.0),
         # Its inverse, the largest derivative, is a float32.
         "epsilon": Attribute("float", default=PROBABILITY_EPSILON, minimum=1e-30),
+        "ignore_index": Attribute("int"),
         "reduction": _REDUCTION,
     }
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
+        if node.attributes.get("ignore_index") is not None and not node.attributes["sparse"]:
+            raise bad_attribute(node, "ignore_index", "goes with sparse targets only")
         if not node.attributes["label_smoothing"] <= 1:
             raise bad_attribute(node, "label_smoothing", "must be at most 1")
         dtype = same_floating(node, (0,))
@@ -166,6 +176,8 @@ class _CategoricalCrossEntropy(OperationType):
         requests += [scratch(name, (rows, 1), dtype) for name in columns]
         if node.attributes.get("sparse"):
             requests.append(scratch("index", (rows,), DType.INT64))
+        if node.attributes.get("ignore_index") is not None:
+            requests.append(scratch("ignored", (rows,), DType.BOOL))
         return tuple(requests)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:

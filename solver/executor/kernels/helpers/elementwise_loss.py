@@ -25,7 +25,7 @@ from solver.graph.ops import lookup
 from solver.graph.ops.loss import PROBABILITY_EPSILON, ElementwiseLoss
 from solver.graph.types import Array
 
-__all__ = ["ELEMENTWISE_LOSSES", "loss_scale", "total"]
+__all__ = ["ELEMENTWISE_LOSSES", "loss_scale"]
 
 #: (prediction, target, out, *scratch) -> None.
 _Function = Callable[..., None]
@@ -46,7 +46,7 @@ def _scale(call: Call) -> float:
     return loss_scale(call, type_.elements)
 
 
-def total(partials: Array, y: Array, scale: float) -> Step:
+def _total(partials: Array, y: Array, scale: float) -> Step:
     """The last sum, of the sums of blocks."""
 
     def run() -> None:
@@ -84,7 +84,7 @@ def _forward(call: Call, losses: _Function) -> Step:
         out = call.scratch["difference"][: p.size]
         steps.append(bound(losses, p, t, out, *_cut(scratch, p)))
         steps.append(bound(np.add.reduce, out, out=call.scratch["partials"][i : i + 1].reshape(())))
-    return run_all([*steps, total(call.scratch["partials"], y, _scale(call))])
+    return run_all([*steps, _total(call.scratch["partials"], y, _scale(call))])
 
 
 def _cut(scratch: Sequence[Array], like: Array) -> list[Array]:
@@ -186,12 +186,36 @@ def _clipped_differences(factor: float) -> _Maker:
 # ------------------------------------------------------------------------------ binary cross-entropy
 
 
+#: PyTorch's bounds: of a logarithm, and of the denominator p (1 - p) of the derivative.
+_LEAST_LOGARITHM, _LEAST_DENOMINATOR = -100.0, 1e-12
+
+
 def _clip(prediction: Array, out: Array) -> None:
     np.clip(prediction, PROBABILITY_EPSILON, 1 - PROBABILITY_EPSILON, out=out)
 
 
 def _binary(attributes: Mapping[str, Any]) -> _Function:
-    return _binary_of_logits if attributes["from_logits"] else _binary_of_probabilities
+    return _variant(attributes, _binary_of_logits, _binary_with_clamped_logarithms, _binary_of_probabilities)
+
+
+def _binary_with_clamped_logarithms(
+    prediction: Array, target: Array, out: Array, clipped: Array, work: Array
+) -> None:
+    """-t max(log p, -100) - (1 - t) max(log(1 - p), -100)."""
+    _clamped_logarithm(prediction, out)
+    np.multiply(out, target, out=out)
+    np.subtract(1, prediction, out=work)
+    _clamped_logarithm(work, work)
+    np.subtract(1, target, out=clipped)
+    np.multiply(work, clipped, out=work)
+    np.add(out, work, out=out)
+    np.multiply(out, -1, out=out)
+
+
+def _clamped_logarithm(values: Array, out: Array) -> None:
+    with np.errstate(divide="ignore"):  # the logarithm of 0 is what the bound is for
+        np.log(values, out=out)
+    np.maximum(out, _LEAST_LOGARITHM, out=out)
 
 
 def _binary_of_probabilities(
@@ -230,13 +254,21 @@ def _binary_by_prediction(attributes: Mapping[str, Any]) -> _Function:
         np.subtract(1, clipped, out=clipped)
         np.divide(out, clipped, out=out)
 
+    def with_clamped_logarithms(prediction: Array, target: Array, out: Array, clipped: Array) -> None:
+        """(p - t) / max(p (1 - p), 1e-12)."""
+        np.subtract(1, prediction, out=clipped)
+        np.multiply(clipped, prediction, out=clipped)
+        np.maximum(clipped, _LEAST_DENOMINATOR, out=clipped)
+        np.subtract(prediction, target, out=out)
+        np.divide(out, clipped, out=out)
+
     def of_logits(prediction: Array, target: Array, out: Array, clipped: Array) -> None:
         """sigmoid(x) - t."""
         np.copyto(out, prediction)
         apply_activation("Sigmoid", out)
         np.subtract(out, target, out=out)
 
-    return of_logits if attributes["from_logits"] else of_probabilities
+    return _variant(attributes, of_logits, with_clamped_logarithms, of_probabilities)
 
 
 def _binary_by_target(attributes: Mapping[str, Any]) -> _Function:
@@ -251,7 +283,22 @@ def _binary_by_target(attributes: Mapping[str, Any]) -> _Function:
     def of_logits(prediction: Array, target: Array, out: Array, clipped: Array) -> None:
         np.multiply(prediction, -1, out=out)
 
-    return of_logits if attributes["from_logits"] else of_probabilities
+    def with_clamped_logarithms(prediction: Array, target: Array, out: Array, clipped: Array) -> None:
+        """max(log(1 - p), -100) - max(log p, -100)."""
+        np.subtract(1, prediction, out=out)
+        _clamped_logarithm(out, out)
+        _clamped_logarithm(prediction, clipped)
+        np.subtract(out, clipped, out=out)
+
+    return _variant(attributes, of_logits, with_clamped_logarithms, of_probabilities)
+
+
+def _variant(
+    attributes: Mapping[str, Any], of_logits: _Function, clamped_logarithms: _Function, clamped: _Function
+) -> _Function:
+    if attributes["from_logits"]:
+        return of_logits
+    return clamped_logarithms if attributes["clamp"] == "logarithm" else clamped
 
 
 ELEMENTWISE_LOSSES: Mapping[str, Kernels] = MappingProxyType(

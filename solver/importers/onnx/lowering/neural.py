@@ -205,28 +205,28 @@ def _bernoulli(site: Site) -> Value:
     return site.cast(site.emit("Less", drawn, x), x.type.dtype)
 
 
-#: The class that PyTorch says is ignored where none is.
-_NONE = -100
-
-
 def _cross_entropy(site: Site) -> Sequence[Value]:
     """Scores [N, C, ...] and classes [N, ...]: the classes go to the last axis.
 
     Classes may have weights, and one of them may be ignored: the mean is over the weights of what counts.
+    Without weights the operator itself ignores a class.
     """
     x, target = site.tensor(0), site.value(1)
     if len(site.wanted) > 1 and site.wanted[1]:
         raise Unsupported("its logarithms are used")
     perm = (0, *range(2, x.rank), 1)
     scores = site.emit("Transpose", x, perm=perm) if x.rank > 2 else x
-    reduction, ignored = site.get("reduction", "mean"), site.get("ignore_index", _NONE)
+    reduction, ignored = site.get("reduction", "mean"), site.get("ignore_index")
     counts: Value | None = None
-    if ignored != _NONE:
+    ignore: dict[str, int] = {}
+    if not site.has(2):
+        ignore = {} if ignored is None else {"ignore_index": ignored}
+    elif ignored is not None:
         mask = site.emit("Equal", target, site.number(ignored, site.as_tensor(target)))
         target = site.emit("Where", mask, site.number(0, site.as_tensor(target)), target)
-        share: Value = site.emit("Gather", site.value(2), target) if site.has(2) else site.number(1, x)
+        share: Value = site.emit("Gather", site.value(2), target)
         counts = site.emit("Where", mask, site.number(0, x), share)
-    elif site.has(2):
+    else:
         counts = site.emit("Gather", site.value(2), target)
     loss = site.emit(
         "CategoricalCrossEntropy",
@@ -235,6 +235,7 @@ def _cross_entropy(site: Site) -> Sequence[Value]:
         sparse=1,
         from_logits=1,
         reduction=reduction if counts is None else "none",
+        **ignore,
     )
     if counts is None:
         return [loss]

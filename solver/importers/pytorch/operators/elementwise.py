@@ -36,7 +36,7 @@ def _clip(c: Context, x: Value, low: Any = None, high: Any = None) -> Value:
     """Bounds are numbers, or tensors that broadcast."""
     if not isinstance(low, Value) and not isinstance(high, Value) and c.result.dtype.is_floating:
         bounds = {key: float(bound) for key, bound in (("min", low), ("max", high)) if bound is not None}
-        return c.apply("Clip", c.cast(x, c.result.dtype), **bounds)
+        return c.apply("Clip", c.cast(x, c.result.dtype), **bounds, inclusive=1)
     for bound, type_ in ((low, "Greater"), (high, "Less")):
         x = x if bound is None else _extreme(type_, c, x, bound)
     return x
@@ -342,7 +342,7 @@ HANDLERS: dict[str, Handler] = {
     **{f"{name}.default": _unary(type_) for name, type_ in _UNARY.items()},
     "hardsigmoid.default": _unary("HardSigmoid", alpha=1 / 6, beta=0.5),
     "relu6.default": _unary("Clip", min=0.0, max=6.0),
-    "hardtanh.default": lambda c, x, low=-1.0, high=1.0: _clip(c, x, low, high),
+    "hardtanh.default": lambda c, x, low=-1.0, high=1.0: c.apply("Clip", x, min=float(low), max=float(high)),
     "clamp.default": _clip,
     "clamp.Tensor": _clip,
     "clamp_min.default": _clip,

@@ -28,11 +28,11 @@ def _cross_entropy(
     """Of classes by number or of their probabilities.
 
     Classes may have weights, and one of them may be ignored: the mean is then over the weights of what
-    counts. PyTorch's default for the ignored one, -100, is taken as none.
+    counts.
     """
     dense = target.dtype.is_floating
     axis = 1 if x.rank > 1 else 0
-    weighed = not dense and (weight is not None or ignore_index != _NONE)
+    weighed = not dense and weight is not None
     if weight is not None and (dense or label_smoothing):
         raise UnsupportedError("weights of classes beside probabilities or smoothed labels")
     counts: Value | None = None
@@ -45,6 +45,7 @@ def _cross_entropy(
         from_logits=1,
         sparse=int(not dense),
         label_smoothing=float(label_smoothing),
+        **({} if dense or weighed else {"ignore_index": ignore_index}),
         reduction="none" if weighed else REDUCTIONS[reduction],
     )
     return loss if counts is None else _weighed(c, loss, counts, reduction)
@@ -120,6 +121,7 @@ def _entropy(
         x,
         c.cast(target, x.dtype),
         from_logits=int(logits),
+        **({} if logits else {"clamp": "logarithm"}),
         reduction=REDUCTIONS[reduction] if weight is None else "none",
     )
     return loss if weight is None else _reduced(c, c.apply("Mul", loss, weight), reduction)

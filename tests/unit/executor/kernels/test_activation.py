@@ -89,6 +89,13 @@ def test_the_derivative_at_a_bound_is_zero() -> None:
     assert OneOperation("Clip", [x], min=0.0, max=6.0).backward(dy, 0)[0].tolist() == [0, 0, 1, 0, 0]
 
 
+def test_the_derivative_at_an_inclusive_bound_is_one() -> None:
+    x = np.array([-1.0, 0.0, 0.1, 6.0, 7.0], np.float32)
+    operation = OneOperation("Clip", [x], min=0.0, max=6.0, inclusive=1)
+    assert operation.backward(np.ones(5, np.float32), 0)[0].tolist() == [0, 1, 1, 1, 0]
+    OneOperation("Clip", [normal(3, 4)], min=-0.5, max=0.5, inclusive=1).assert_derivatives()
+
+
 def test_a_bound_that_float32_rounds_still_cuts() -> None:
     """0.1 is not a float32: Y holds the rounded bound, and the derivative must compare with that."""
     x = np.array([0.0, 0.2], np.float32)
@@ -153,7 +160,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "attributes"), CASES)
+@pytest.mark.parametrize(("type_", "attributes"), [*CASES, ("Clip", {"min": 0.0, "inclusive": 1})])
 def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, Any]) -> None:
     x = normal(10, 40, 500, dtype="float32")
     operation = OneOperation(type_, [x], **attributes)

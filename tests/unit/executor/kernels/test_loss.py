@@ -193,6 +193,7 @@ ELEMENTWISE: list[tuple[str, dict[str, Any]]] = [
     ("Huber", {"delta": 0.4}),
     ("BinaryCrossEntropy", {}),
     ("BinaryCrossEntropy", {"from_logits": 1}),
+    ("BinaryCrossEntropy", {"clamp": "logarithm"}),
 ]
 
 
@@ -345,3 +346,117 @@ def test_pytorch_agrees() -> None:
     loss.backward()
     np.testing.assert_allclose(operation.forward(), loss.item(), rtol=1e-12)
     np.testing.assert_allclose(operation.backward(np.asarray(1.0), 0)[0], tensor.grad.numpy(), rtol=1e-10)
+
+
+# ------------------------------------------------------------------ classes that are masked or ignored
+
+
+def log_softmax(logits: Array) -> Array:
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_masked_class_costs_nothing_unless_it_is_the_label(dtype: str, reduction: str) -> None:
+    logits = np.array([[1.0, -np.inf, 3.0], [-np.inf, 0.5, 0.5], [2.0, 1.0, 0.0]], dtype)
+    labels = np.array([2, 1, 0])
+    losses = -log_softmax(logits)[np.arange(3), labels]
+    expected = {"mean": losses.mean(), "sum": losses.sum(), "none": losses}[reduction]
+    operation = OneOperation(
+        "CategoricalCrossEntropy", [logits, labels], from_logits=1, sparse=1, reduction=reduction
+    )
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-6)
+    dy = np.ones(operation.types[0].shape, dtype)
+    scale = 1 / 3 if reduction == "mean" else 1
+    dx = operation.backward(dy, 0)[0]
+    np.testing.assert_allclose(dx, (np.exp(log_softmax(logits)) - np.eye(3)[labels]) * scale, atol=1e-6)
+
+
+def test_a_masked_label_costs_infinity() -> None:
+    logits = np.array([[1.0, -np.inf]], np.float32)
+    operation = OneOperation("CategoricalCrossEntropy", [logits, np.array([1])], from_logits=1, sparse=1)
+    assert operation.forward() == np.inf
+
+
+IGNORING = [
+    {**variant, "ignore_index": ignored}
+    for variant, ignored in itertools.product((v for v in VARIANTS if v["sparse"]), (-100, 2))
+]
+
+
+@pytest.mark.parametrize("variant", IGNORING, ids=name_of)
+def test_ignored_examples_have_no_loss_and_no_derivative(variant: dict[str, Any]) -> None:
+    """The others are as they are without them, whatever the scores of those ignored."""
+    prediction, labels = cross_entropy_values({**variant, "sparse": 1}, 9, 4)
+    ignored, kept = [1, 4, 5], [0, 2, 3, 6, 7, 8]
+    labels[kept] = np.array([0, 1, 3, 1, 0, 3])
+    labels[ignored] = variant["ignore_index"]
+    prediction[4] = np.nan
+    operation = OneOperation("CategoricalCrossEntropy", [prediction, labels], **variant)
+    others = {key: value for key, value in variant.items() if key != "ignore_index"}
+    alone = OneOperation("CategoricalCrossEntropy", [prediction[kept], labels[kept]], **others)
+    losses, expected = operation.forward(), alone.forward()
+    if variant["reduction"] == "none":
+        assert not losses[ignored].any()
+        losses = losses[kept]
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    dy = np.asarray(1.0) if variant["reduction"] != "none" else np.arange(1.0, 10)
+    dx = operation.backward(dy, 0)[0]
+    assert not dx[ignored].any()
+    np.testing.assert_allclose(
+        dx[kept], alone.backward(dy[kept] if dy.ndim else dy, 0)[0], rtol=1e-12, atol=1e-15
+    )
+
+
+def test_the_mean_of_no_example_is_no_number_and_teaches_nothing() -> None:
+    operation = OneOperation(
+        "CategoricalCrossEntropy",
+        [np.zeros((2, 3)), np.array([-100, -100])],
+        from_logits=1,
+        sparse=1,
+        ignore_index=-100,
+    )
+    assert np.isnan(operation.forward())
+    assert not operation.backward(np.asarray(1.0), 0)[0].any()
+
+
+def test_ignoring_no_example_changes_no_bit() -> None:
+    values = cross_entropy_values({"from_logits": 1, "sparse": 1}, 20011, 7)
+    common: dict[str, Any] = {"from_logits": 1, "sparse": 1}
+    plain = OneOperation("CategoricalCrossEntropy", values, **common)
+    ignoring = OneOperation("CategoricalCrossEntropy", values, ignore_index=-100, **common)
+    assert plain.forward().tobytes() == ignoring.forward().tobytes()
+    dy = np.asarray(1.0)
+    assert plain.backward(dy, 0)[0].tobytes() == ignoring.backward(dy, 0)[0].tobytes()
+
+
+def test_ignored_examples_allocate_nothing_of_tensor_size() -> None:
+    labels = np.where(np.arange(20000) % 3, 1, -100)
+    values = [probabilities(20000, 12).astype(np.float32), labels]
+    operation = OneOperation("CategoricalCrossEntropy", values, sparse=1, ignore_index=-100)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    assert allocated(operation.prepare_backward(np.asarray(1, np.float32), 0)[1]) < 64 * 1024
+
+
+def test_a_label_that_is_no_class_says_which_one_is_ignored() -> None:
+    values = [np.full((3, 5), 0.2), np.array([0, -100, -1])]
+    operation = OneOperation("CategoricalCrossEntropy", values, sparse=1, ignore_index=-100)
+    with pytest.raises(GraphError, match=r"'op' is -1\. .*lie in \[0, 4\], or be -100, which is ignored"):
+        operation.forward()
+
+
+def test_only_classes_can_be_ignored() -> None:
+    with pytest.raises(GraphError, match="sparse targets only"):
+        OneOperation("CategoricalCrossEntropy", [np.ones((2, 3)), np.ones((2, 3))], ignore_index=0)
+
+
+def test_clamped_logarithms_are_those_of_pytorch() -> None:
+    """log p and log(1 - p) are at least -100; the derivative divides by p (1 - p), at least 1e-12."""
+    prediction = np.array([0.0, 1.0, 1.0, 0.25], np.float32)
+    target = np.array([1.0, 0.0, 1.0, 0.5], np.float32)
+    operation = OneOperation("BinaryCrossEntropy", [prediction, target], clamp="logarithm", reduction="none")
+    expected = [100, 100, 0, -(np.log(0.25) + np.log(0.75)) / 2]
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-6)
+    dx = operation.backward(np.ones(4, np.float32), 0)[0]
+    np.testing.assert_allclose(dx, [-1e12, 1e12, 0, -0.25 / (0.25 * 0.75)], rtol=1e-6)
