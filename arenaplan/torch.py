@@ -14,9 +14,12 @@ module trains. PyTorch is imported when a function is called, not with this modu
 from __future__ import annotations
 
 import base64
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
@@ -43,6 +46,11 @@ class Captured:
     @property
     def graph(self) -> TrainableGraph:
         return self.imported.graph
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the caller should know about the capture, a sentence each; `graph` warns of them."""
+        return self.imported.notes
 
     def plan(self, options: PlanOptions | None = None) -> Plan:
         """The plan of one training step: every tensor at its byte of the arena."""
@@ -95,7 +103,10 @@ class Captured:
                 values[weight.operand] = (
                     cast("Trainer", trainer).read(weight.operand) if trained else initial_value(operand)
                 )
-        return {name: torch.tensor(array) for name, array in self.imported.read(values).items()}
+        return {
+            name: torch.tensor(found) if isinstance(found, np.ndarray) else found.clone()
+            for name, found in self.imported.read(values).items()
+        }
 
 
 def graph(
@@ -119,6 +130,9 @@ def graph(
       examples' batch.
     * `loss`: one of `LOSSES` on the module's only output; a function of the output and `targets`, of which
       there are examples, too; or None where the module returns its loss.
+    * `targets`: examples of what the output is compared with. A loss by name takes one at most: its shape and
+      element type are the label's. Classes are on axis 1 of the output, as in PyTorch's cross_entropy, or on
+      the last axis where only that fits the target: [2, 8] for an output of [2, 8, 100].
     * `optimizer`: a name ("sgd", "adam", ...), a document (``{"type": "Adam", "learning_rate": 0.01}``), or
       PyTorch's optimizer.
     * `trainable`: "all" that require gradients, a list of names, or how many of the last operations that
@@ -126,29 +140,32 @@ def graph(
     * `outputs`: whether what the module returns can be read after a step, which holds its memory to the end.
     * `weights`: without them planning is the same, and training begins from the initial values of graphs.
 
-    Parameters keep PyTorch's names, tied ones are one. Raises ImportError without PyTorch, ArenaplanError
-    else: DocumentError where `torch.export` fails, UnknownOperatorError with all operators that are missing.
+    Parameters keep PyTorch's names, tied ones are one. Warns of what `Captured.notes` says: frozen weights
+    that take more bytes in the plan than in the module, and an axis of classes that the shapes leave open.
+    Raises ImportError without PyTorch, ArenaplanError else: DocumentError where `torch.export` fails,
+    UnknownOperatorError with all operators that are missing.
     """
     inputs, wanted = _inputs(example_inputs), _tuple(targets)
     if batch is not None:
         size = _batch_of(inputs)
         inputs, wanted = (tuple(_resized(x, size, batch) for x in tensors) for tensors in (inputs, wanted))
     spec = optimizer if isinstance(optimizer, OptimizerSpec) else optimizer_spec(optimizer)
-    return Captured(
-        import_module(
-            module,
-            inputs,
-            keywords=_keywords(example_inputs),
-            loss=loss,
-            targets=wanted,
-            optimizer=spec,
-            trainable=trainable,
-            outputs=outputs,
-            rules=rules,
-            values=weights,
-            name=name,
-        )
+    imported = import_module(
+        module,
+        inputs,
+        keywords=_keywords(example_inputs),
+        loss=loss,
+        targets=wanted,
+        optimizer=spec,
+        trainable=trainable,
+        outputs=outputs,
+        rules=rules,
+        values=weights,
+        name=name,
     )
+    for note in imported.notes:
+        warnings.warn(note, stacklevel=2)
+    return Captured(imported)
 
 
 def document(module: Any, example_inputs: Any, **options: Any) -> dict[str, Any]:

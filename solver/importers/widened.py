@@ -34,40 +34,46 @@ class Origin:
     nbytes: int = 0
     parents: tuple[Origin, ...] = ()
 
-    def stored(self) -> frozenset[Origin]:
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is stored as a weight, and not as the plan holds it."""
+        return self.element not in {"", *_PLANNED, *_NO_WEIGHTS}
+
+    def stored(self) -> tuple[Origin, ...]:
         """The stored tensors that the constant is computed from. Linear in the results on the way."""
-        seen: set[Origin] = set()
+        seen: dict[Origin, None] = {}
         pending = [self]
         while pending:
             origin = pending.pop()
             if origin not in seen:
-                seen.add(origin)
-                pending.extend(origin.parents)
-        return frozenset(origin for origin in seen if not origin.parents and origin.element)
+                seen[origin] = None
+                pending.extend(reversed(origin.parents))
+        return tuple(origin for origin in seen if origin.element)
 
 
-def widening_notes(weights: Iterable[tuple[str, TensorType, Origin]]) -> tuple[str, ...]:
+def widening_notes(weights: Iterable[tuple[TensorType, Origin]]) -> tuple[str, ...]:
     """One sentence about the operands that need more bytes than the model stores for them; else none.
 
-    `weights` are operands with their names and types in the graph. Only floating operands count, and only
-    those with a stored tensor of another type than float32 and float64 behind them; masks and tables that are
-    computed from conditions or indices do not.
+    `weights` are the types of operands in the graph, with their origins. Only floating operands count, and
+    only those with a stored tensor of another type than float32 and float64 behind them; masks and tables
+    that are computed from conditions or indices do not. The sentence names the stored tensors.
     """
-    names, sources, planned = [], set[Origin](), 0
-    for name, type_, origin in weights:
-        stored = origin.stored()
-        narrow = any(each.element not in _PLANNED | _NO_WEIGHTS for each in stored)
-        if type_.dtype.is_floating and narrow and type_.nbytes > sum(each.nbytes for each in stored):
-            names.append(name)
-            sources |= stored
+    count, planned, sources = 0, 0, dict[Origin, None]()
+    for type_, origin in weights:
+        stored = origin.stored() if type_.dtype.is_floating else ()
+        is_narrow = any(each.is_narrow for each in stored)
+        if is_narrow and type_.nbytes > sum(each.nbytes for each in stored):
+            count += 1
             planned += type_.nbytes
-    if not names:
+            sources |= dict.fromkeys(stored)
+    if not count:
         return ()
     kinds = ", ".join(sorted({source.element for source in sources}))
+    names = [source.name for source in sources if source.is_narrow]
     size = sum(source.nbytes for source in sources)
     shown = ", ".join(f"{name!r:.80}" for name in names[:_NAMED])
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    subject = f"{len(names):,} weights are" if len(names) > 1 else "1 weight is"
+    subject = f"{count:,} weights are" if count > 1 else "1 weight is"
     note = (
         f"{subject} stored in {size:,} bytes ({kinds}) and planned in {planned:,} bytes as floats, because"
         f" operators do not compute in narrower types here: {shown}{more}."

@@ -16,6 +16,7 @@ from solver.graph import (
     Initializer,
     OptimizerSpec,
     Role,
+    TensorType,
     Trainable,
     TrainableGraph,
     TrainingRules,
@@ -23,9 +24,10 @@ from solver.graph import (
 )
 from solver.importers.pytorch.capture import Captured, Loss, capture, decomposed
 from solver.importers.pytorch.operators import HANDLERS
-from solver.importers.pytorch.translate import Translation, array_of, refuse, translate
+from solver.importers.pytorch.translate import Translation, array_of, checked_type, refuse, translate
 from solver.importers.pytorch.weights import Weight
 from solver.importers.recognise import recognise
+from solver.importers.widened import widening_notes
 from solver.training.optimizers import optimizer_rules
 
 __all__ = ["LOSSES", "Imported", "import_module"]
@@ -51,7 +53,9 @@ class Imported:
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
     #: What else the module saves, by name: it has no part in the step.
-    others: Mapping[str, Array] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+    #: What the caller should know about the import, a sentence each.
+    notes: tuple[str, ...] = ()
 
     def with_weights(self, state: Mapping[str, Any]) -> Imported:
         """The same graph with first values from a ``state_dict`` of the module.
@@ -80,8 +84,11 @@ class Imported:
             operands[weight.operand] = replace(operand, initializer=_initializer(values))
         return replace(self, graph=self.graph.with_graph(operands=operands))
 
-    def read(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Arrays by PyTorch's names from arrays by operand, under every name of a tied weight."""
+    def read(self, values: Mapping[str, Array]) -> dict[str, Any]:
+        """Arrays by PyTorch's names from arrays by operand, under every name of a tied weight.
+
+        What the step does not read is the module's own tensor.
+        """
         found = {
             name: weight.outward(values[weight.operand])
             for weight in self.weights
@@ -108,10 +115,11 @@ def import_module(
     """Capture a module and its loss, and translate both.
 
     `loss` is one of `LOSSES` on the module's only output, a function of the output and the targets, or None
-    where the module itself returns it. With `keywords` the inputs go to the module by name. The batch is that
-    of the example inputs. With `outputs` what the module returns can be read after a step. Raises
-    ArenaplanError: DocumentError where PyTorch cannot export, UnknownOperatorError with all that is missing,
-    LossError, and what building a graph raises.
+    where the module itself returns it. For one of `LOSSES`, an example of the targets says which axis of the
+    output the classes are on. With `keywords` the inputs go to the module by name. The batch is that of the
+    example inputs. With `outputs` what the module returns can be read after a step. Raises ArenaplanError:
+    DocumentError where PyTorch cannot export, UnknownOperatorError with all that is missing, LossError, also
+    for targets that do not fit the output, and what building a graph raises.
     """
     if isinstance(loss, str) and loss not in LOSSES:
         raise LossError(
@@ -119,13 +127,19 @@ def import_module(
             remedy=f"Choose one of {', '.join(LOSSES)}, or give a function of output and target.",
             path=("loss",),
         )
-    wrapped = callable(loss) and not isinstance(loss, str)
-    function, labels = (loss, targets) if wrapped else (None, ())
-    captured = capture(module, inputs, labels, function, keywords=keywords)  # type: ignore[arg-type]
+    if loss is None and targets:
+        raise LossError(
+            "Targets are there, but no loss that compares the module's output with them.",
+            remedy="Give a loss too; if the module returns its loss, give the targets with its inputs.",
+            path=("loss",),
+        )
+    function, labels = (None, ()) if loss is None or isinstance(loss, str) else (loss, targets)
+    captured = capture(module, inputs, labels, function, keywords=keywords)
     made = _translated(captured, values=values)
     prediction = made.outputs
+    notes: tuple[str, ...] = ()
     if isinstance(loss, str):
-        made = _with_named_loss(made, loss)
+        made, notes = _with_named_loss(made, loss, targets)
     graph = _built(
         made,
         name or type(module).__name__,
@@ -134,10 +148,11 @@ def import_module(
         tuple(value.name for value in prediction) if outputs else (),
         rules,
     )
-    saved = {name: array_of(tensor) for name, tensor in module.state_dict().items()}
     held = {name for weight in made.weights if weight.operand in graph.operands for name in weight.names}
-    others = {name: array.copy() for name, array in saved.items() if name not in held}
-    imported = Imported(graph, made.weights, made.inputs, made.labels, others)
+    saved = module.state_dict()
+    others = {name: tensor.detach().cpu().clone() for name, tensor in saved.items() if name not in held}
+    notes += widening_notes(found for name, found in made.computed.items() if name in graph.operands)
+    imported = Imported(graph, made.weights, made.inputs, made.labels, others, notes)
     return imported.with_weights(module.state_dict()) if values else imported
 
 
@@ -154,8 +169,13 @@ def _translated(captured: Captured, *, values: bool) -> Translation:
     return made
 
 
-def _with_named_loss(made: Translation, loss: str) -> Translation:
-    """The loss of the only output, with a label of the type that it asks for."""
+def _with_named_loss(
+    made: Translation, loss: str, targets: Sequence[Any]
+) -> tuple[Translation, tuple[str, ...]]:
+    """The loss of the only output, with a label like the example target, and notes for the caller.
+
+    Without an example the label has the type that PyTorch asks for.
+    """
     if len(made.outputs) != 1:
         raise LossError(
             f"The module returns {len(made.outputs)} tensors; the loss {loss!r} is of one.",
@@ -163,16 +183,84 @@ def _with_named_loss(made: Translation, loss: str) -> Translation:
             path=("loss",),
         )
     (prediction,) = made.outputs
-    type_ = prediction.type
+    example = _example_target(loss, prediction.type, targets)
+    classes: dict[str, int] = {}
+    notes: tuple[str, ...] = ()
     if loss == "cross-entropy":
-        axis = 1 if prediction.rank > 1 else 0
-        shape = (*type_.shape[:axis], *type_.shape[axis + 1 :])
-        type_ = replace(type_, shape=shape, dtype=DType.INT64)
-    label = made.recorder.declare("target", Role.LABEL, type_)
+        axis, notes = _class_axis(prediction.type, example)
+        classes["class_axis"] = axis
+        shape = (*prediction.shape[:axis], *prediction.shape[axis + 1 :])
+        example = example or TensorType(shape, DType.INT64)
+    label = made.recorder.declare("target", Role.LABEL, example or prediction.type)
     made.recorder.scope = "loss"
     made.context.results = ()
-    value = HANDLERS[LOSSES[loss]](made.context, prediction, label)
-    return replace(made, outputs=(value,), labels=(*made.labels, label.name))
+    wanted = label if classes else made.context.cast(label, prediction.dtype)
+    value = HANDLERS[LOSSES[loss]](made.context, prediction, wanted, **classes)
+    return replace(made, outputs=(value,), labels=(*made.labels, label.name)), notes
+
+
+def _example_target(loss: str, output: TensorType, targets: Sequence[Any]) -> TensorType | None:
+    """The type of the only example target, None without one. Raises LossError where no label can be it."""
+    if not targets:
+        return None
+    if len(targets) > 1:
+        raise LossError(
+            f"There are {len(targets)} targets; the loss {loss!r} takes one.",
+            remedy="Give the loss as a function of the output and the targets.",
+            path=("targets",),
+        )
+    example = checked_type(targets[0], "target")
+    if example.dtype.is_floating and example.dtype is not output.dtype:
+        why, remedy = "of another floating type", f"Convert the targets to {output.dtype.value}."
+    elif loss != "cross-entropy" and example.shape != output.shape:
+        why, remedy = "of another shape", "Reshape the targets, or give the loss as a function of both."
+    else:
+        return example
+    raise LossError(
+        f"The module returns {output}, and the targets of the loss {loss!r} are {example}, {why}.",
+        remedy=remedy,
+        path=("targets",),
+    )
+
+
+def _class_axis(output: TensorType, example: TensorType | None) -> tuple[int, tuple[str, ...]]:
+    """The axis of the classes: PyTorch's, axis 1, or the last one where only that fits the example.
+
+    A note says where the choice is not obvious. Raises LossError where neither fits.
+    """
+    usual, last = min(1, len(output.shape) - 1), len(output.shape) - 1
+    if last < 0:
+        raise LossError(
+            "The module returns a scalar, which has no axis of classes.",
+            remedy="Return logits whose axis 1, or whose last axis, counts the classes.",
+            path=("loss",),
+        )
+
+    def without(axis: int) -> tuple[int, ...]:
+        return (*output.shape[:axis], *output.shape[axis + 1 :])
+
+    if example is None:
+        fits = {usual, last} if len(output.shape) == 3 else {usual}  # sequences have either, images axis 1
+    elif example.dtype.is_floating:
+        fits = {usual, last} if example.shape == output.shape else set()
+    else:
+        fits = {axis for axis in (usual, last) if example.shape == without(axis)}
+    if not fits:
+        raise LossError(
+            f"The module returns {output}, and targets of {example} are neither its classes by number"
+            f" ({list(without(usual))} or {list(without(last))}) nor their probabilities.",
+            remedy="Reshape the targets, or give the loss as a function of the output and the targets.",
+            path=("targets",),
+        )
+    axis = usual if usual in fits else last
+    if len(fits) == 1:
+        return axis, ()
+    note = (
+        f"The classes are taken from axis {usual} of the output {list(output.shape)}, as PyTorch's"
+        f" cross_entropy does, not from axis {last}: give targets whose shape tells the two apart, or the"
+        " loss as a function, to choose."
+    )
+    return axis, (note,)
 
 
 def _built(

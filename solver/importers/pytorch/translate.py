@@ -15,8 +15,9 @@ from solver.importers.pytorch.context import Context, UnsupportedError, element_
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.pytorch.recorder import Recorder, Value
 from solver.importers.pytorch.weights import Weight
+from solver.importers.widened import Origin
 
-__all__ = ["Missing", "Translation", "translate"]
+__all__ = ["Missing", "Translation", "array_of", "checked_type", "refuse", "translate"]
 
 #: Arguments that say where and how PyTorch stores a tensor; the result's type says what is left of them.
 _STORAGE = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"}
@@ -46,6 +47,8 @@ class Translation:
     labels: tuple[str, ...]
     weights: tuple[Weight, ...]
     missing: tuple[Missing, ...]
+    #: Types of constants, and the tensors of the module that they are computed from, by operand.
+    computed: Mapping[str, tuple[TensorType, Origin]]
 
 
 class _Unknown:
@@ -96,7 +99,12 @@ class _Translator:
         self.stored: dict[str, tuple[tuple[str, ...], Any]] = {}
         self.rows: list[Weight] = []
         self.states: dict[str, Value] = {}
+        #: Names of the module's tensors that are known, by identity.
+        self.buffers: dict[int, str] = {}
         self.recorded: dict[int, Value] = {}
+        #: By the identity of known tensors, which `env` keeps.
+        self.origins: dict[int, Origin] = {}
+        self.computed: dict[str, tuple[TensorType, Origin]] = {}
 
     def run(self) -> Translation:
         signature = self.captured.program.graph_signature
@@ -127,6 +135,7 @@ class _Translator:
             labels,
             (*weights, *self.rows),
             tuple(self.missing),
+            self.computed,
         )
 
     # --------------------------------------------------------------------------------- operands
@@ -141,7 +150,7 @@ class _Translator:
         for k, node in enumerate(given):
             name = names[k] if len(names) == len(given) else node.name
             role = Role.INPUT if k < first_label else Role.LABEL
-            self.env[node] = self.recorder.declare(name, role, _checked_type(node.meta["val"], name))
+            self.env[node] = self.recorder.declare(name, role, checked_type(node.meta["val"], name))
             found.append(self.env[node].name)
         return tuple(found[:first_label]), tuple(found[first_label:])
 
@@ -151,12 +160,16 @@ class _Translator:
         for place, full in signature.inputs_to_parameters.items():
             name = self.captured.own(full)
             names = self.captured.names.get(name, (name,))
+            tensor = self.captured.program.state_dict[full].detach()
+            type_ = _type_of(tensor)
+            if (type_ is None or not type_.dtype.is_floating) and self.captured.frozen & set(names):
+                self._known(placeholders[place], tensor, name)  # what is computed from it may have a type
+                continue
             if names not in known:
-                tensor = self.captured.program.state_dict[full].detach()
                 known[names] = self.recorder.declare(
                     names[0],
                     Role.PARAMETER,
-                    _checked_type(tensor, name),
+                    checked_type(tensor, name),
                     trainable=not self.captured.frozen & set(names),
                 )
                 self.stored[known[names].name] = (names, tensor)
@@ -167,11 +180,26 @@ class _Translator:
         program = self.captured.program
         tensors = dict(signature.inputs_to_buffers)
         tensors |= getattr(signature, "inputs_to_lifted_tensor_constants", {})
-        self.buffers: dict[int, str] = {}
         for place, full in tensors.items():
             tensor = program.state_dict[full] if full in program.state_dict else program.constants[full]
-            self.env[placeholders[place]] = tensor.detach()
-            self.buffers[id(self.env[placeholders[place]])] = self.captured.own(full)
+            self._known(placeholders[place], tensor.detach(), self.captured.own(full))
+
+    def _known(self, place: Any, tensor: Any, name: str) -> None:
+        """A tensor of the module that does not change: what is computed from it alone is computed now."""
+        self.env[place] = tensor
+        self.buffers[id(tensor)] = name
+        element = str(tensor.dtype).removeprefix("torch.")
+        self.origins[id(tensor)] = Origin(name, element, tensor.numel() * tensor.element_size())
+
+    def _computed(self, target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """PyTorch's own result for known arguments."""
+        result = target(*arguments, **named)
+        parents = [self.origins.get(id(part)) for part in _leaves([arguments, *named.values()])]
+        origin = Origin(parents=tuple(parent for parent in parents if parent is not None))
+        for part in _leaves(result):
+            if isinstance(part, torch().Tensor):
+                self.origins.setdefault(id(part), origin)
+        return result
 
     def _updated(self, value: Value) -> Value:
         """A buffer as a state: it starts as the constant that it has been so far."""
@@ -224,7 +252,7 @@ class _Translator:
         framework = torch()
         random = framework.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         if not random and not any(isinstance(part, Value) for part in parts):
-            return node.target(*arguments, **named)
+            return self._computed(node.target, arguments, named)
         handler = HANDLERS.get(operator)
         if handler is None:
             self.missing.append(Missing(operator, node.name, module, "it has no counterpart"))
@@ -260,8 +288,10 @@ class _Translator:
             return argument
         if id(argument) not in self.recorded:
             buffer = self.buffers.get(id(argument))
+            type_ = TensorType(tuple(argument.shape), element_type(argument.dtype))
             made = self.recorder.constant(buffer or f"{name}.constant", array_of(argument), argument)
             self.recorded[id(argument)] = made
+            self.computed[made.name] = (type_, self.origins.get(id(argument), Origin()))
             if buffer:
                 self.stored[made.name] = ((buffer,), argument)
         return self.recorded[id(argument)]
@@ -312,7 +342,7 @@ def _type_of(tensor: Any) -> TensorType | None:
         return None
 
 
-def _checked_type(tensor: Any, name: str) -> TensorType:
+def checked_type(tensor: Any, name: str) -> TensorType:
     found = _type_of(tensor)
     if found is None:
         raise LossError(

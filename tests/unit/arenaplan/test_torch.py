@@ -281,6 +281,176 @@ class TestGraph:
 
 
 @pytest.mark.parity
+class TestTargets:
+    """A loss by name with an example of its target."""
+
+    @staticmethod
+    def words(classes: int = 11) -> Any:
+        import torch
+
+        return torch.nn.Sequential(torch.nn.Embedding(50, 6), torch.nn.Linear(6, classes))
+
+    def test_the_last_axis_counts_classes(self) -> None:
+        """Logits [2, 8, 11] with classes [2, 8]: the loss and the step of PyTorch."""
+        import torch
+
+        module = self.words()
+        x, y = torch.randint(0, 50, (2, 8)), torch.randint(0, 11, (2, 8))
+        sgd = {"type": "SGD", "learning_rate": 1.0}
+        captured = arenaplan.torch.graph(module, x, loss="cross-entropy", targets=y, optimizer=sgd)
+        assert captured.graph.operands["target"].shape == (2, 8)
+        assert not captured.notes
+        with captured.trainer() as trainer:
+            loss = trainer.step(captured.batch(x, y))
+            after = captured.state_dict(trainer)
+        expected = torch.nn.functional.cross_entropy(module(x).flatten(0, 1), y.flatten())
+        expected.backward()
+        assert loss == pytest.approx(expected.item(), rel=1e-6)
+        for name, parameter in module.named_parameters():
+            moved = parameter.detach() - after[name]
+            np.testing.assert_allclose(moved, parameter.grad, rtol=1e-4, atol=1e-6)
+
+    def test_any_batch(self) -> None:
+        import torch
+
+        x, y = torch.randint(0, 50, (2, 8)), torch.randint(0, 11, (2, 8))
+        document = arenaplan.torch.document(self.words(), x, loss="cross-entropy", targets=y)
+        assert load_graph(document, batch=5).operands["target"].shape == (5, 8)
+
+    def test_pytorchs_axis(self) -> None:
+        import torch
+
+        x, y = torch.randn(2, 3, 4, 4), torch.randint(0, 5, (2, 4, 4))
+        captured = arenaplan.torch.graph(torch.nn.Conv2d(3, 5, 1), x, loss="cross-entropy", targets=y)
+        assert captured.graph.operands["target"].shape == (2, 4, 4)
+
+    @pytest.mark.parametrize("shape", [None, (2, 8)])
+    def test_shapes_that_do_not_tell(self, shape: tuple[int, ...] | None) -> None:
+        """Axis 1, as PyTorch has it, and a warning that says so."""
+        import torch
+
+        given = {} if shape is None else {"targets": torch.zeros(shape, dtype=torch.int64)}
+        with pytest.warns(UserWarning, match=r"classes are taken from axis 1 of the output \[2, 8, 8\]"):
+            captured = arenaplan.torch.graph(
+                self.words(8), torch.randint(0, 50, (2, 8)), loss="cross-entropy", **given
+            )
+        assert captured.graph.operands["target"].shape == (2, 8)
+
+    @pytest.mark.parametrize(
+        ("loss", "shape", "dtype", "message"),
+        [
+            ("cross-entropy", (2, 3), "int64", "neither its classes by number"),
+            ("cross-entropy", (2, 8), "float32", "neither its classes by number"),
+            ("cross-entropy", (2, 8, 11), "float16", "torch.float16, which graphs do not have"),
+            ("mse", (2, 8), "float32", "of another shape"),
+            ("binary-cross-entropy", (2, 8, 1), "float32", "of another shape"),
+            ("mse", (2, 8, 11), "float64", "of another floating type"),
+        ],
+    )
+    def test_targets_that_do_not_fit(
+        self, loss: str, shape: tuple[int, ...], dtype: str, message: str
+    ) -> None:
+        import torch
+
+        targets = torch.zeros(shape, dtype=getattr(torch, dtype))
+        with pytest.raises(LossError, match=message):
+            arenaplan.torch.graph(self.words(), torch.randint(0, 50, (2, 8)), loss=loss, targets=targets)
+
+    def test_targets_that_nothing_reads(self) -> None:
+        import torch
+
+        x, y = torch.randint(0, 50, (2, 8)), torch.zeros(2, 8, dtype=torch.int64)
+        with pytest.raises(LossError, match="no loss that compares"):
+            arenaplan.torch.graph(self.words(), x, targets=y)
+        with pytest.raises(LossError, match="takes one"):
+            arenaplan.torch.graph(self.words(), x, loss="cross-entropy", targets=(y, y))
+
+    def test_whole_numbers_for_a_loss_of_floats(self) -> None:
+        import torch
+
+        module, x, y = torch.nn.Linear(3, 2), torch.randn(4, 3), torch.randint(0, 5, (4, 2))
+        captured = arenaplan.torch.graph(module, x, loss="mse", targets=y)
+        expected = torch.nn.functional.mse_loss(module(x), y.float()).item()
+        assert next(captured.train([(x, y)])) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parity
+class TestNarrowWeights:
+    """Frozen weights that the module stores in fewer bytes than the plan holds."""
+
+    @staticmethod
+    def packed(*, parameters: bool) -> Any:
+        """Integers of four bits, two a byte, with a scale for each row."""
+        import torch
+
+        class Packed(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                weight = torch.randint(0, 256, (16, 8), dtype=torch.uint8)
+                scales = torch.rand(16, 1).half()
+                if parameters:
+                    self.weight = torch.nn.Parameter(weight, requires_grad=False)
+                    self.scales = torch.nn.Parameter(scales, requires_grad=False)
+                else:
+                    self.register_buffer("weight", weight)
+                    self.register_buffer("scales", scales)
+
+            def forward(self, x: Any) -> Any:
+                halves = torch.stack([self.weight & 15, self.weight >> 4], -1).reshape(16, 16)
+                return torch.nn.functional.linear(x, (halves.float() - 8) * self.scales.float())
+
+        return torch.nn.Sequential(Packed(), torch.nn.Linear(16, 4))
+
+    @pytest.mark.parametrize("parameters", [False, True])
+    def test_four_bits(self, parameters: bool) -> None:
+        import torch
+
+        module = self.packed(parameters=parameters)
+        x, y = torch.randn(3, 16), torch.randint(0, 4, (3,))
+        with pytest.warns(UserWarning, match=r"stored in 160 bytes \(float16, uint8\) and planned in 1,024"):
+            captured = arenaplan.torch.graph(module, x, loss="cross-entropy")
+        assert "'0.weight', '0.scales'" in captured.notes[0]
+        expected = torch.nn.functional.cross_entropy(module(x), y).item()
+        assert next(captured.train([(x, y)])) == pytest.approx(expected, rel=1e-5)
+        state = captured.state_dict()
+        assert state["0.weight"].dtype is torch.uint8
+        module.load_state_dict(state)
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+    def test_half_precision(self, dtype: str) -> None:
+        import torch
+
+        class Trunk(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.trunk = torch.nn.Linear(4, 4).to(getattr(torch, dtype)).requires_grad_(False)
+                self.head = torch.nn.Linear(4, 2)
+
+            def forward(self, x: Any) -> Any:
+                weight, bias = self.trunk.weight.float(), self.trunk.bias.float()
+                return self.head(torch.nn.functional.linear(x, weight, bias))
+
+        with pytest.warns(UserWarning, match=rf"stored in 40 bytes \({dtype}\) and planned in 80 bytes"):
+            captured = arenaplan.torch.graph(Trunk(), torch.ones(2, 4), loss="mse")
+        assert captured.state_dict()["trunk.weight"].dtype is getattr(torch, dtype)
+
+    def test_masks_and_positions_are_no_weights(self) -> None:
+        import torch
+
+        class Masked(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 4)
+                self.register_buffer("mask", torch.ones(4, 4, dtype=torch.bool).tril())
+                self.register_buffer("positions", torch.arange(4))
+
+            def forward(self, x: Any) -> Any:
+                return self.layer(x) @ self.mask.float() + self.positions.float()
+
+        assert not arenaplan.torch.graph(Masked(), torch.ones(2, 4), loss="mse").notes
+
+
+@pytest.mark.parity
 class TestDocument:
     @pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "transformer", "gpt", "lstm"])
     def test_for_any_batch(self, name: str) -> None:

@@ -24,14 +24,16 @@ def _cross_entropy(
     reduction: int = 1,
     ignore_index: int = _NONE,
     label_smoothing: float = 0.0,
+    *,
+    class_axis: int | None = None,
 ) -> Value:
     """Of classes by number or of their probabilities.
 
     Classes may have weights, and one of them may be ignored: the mean is then over the weights of what
-    counts.
+    counts. PyTorch has the classes on axis 1, a `class_axis` says another one.
     """
     dense = target.dtype.is_floating
-    axis = 1 if x.rank > 1 else 0
+    axis = (1 if x.rank > 1 else 0) if class_axis is None else class_axis
     weighed = not dense and weight is not None
     if weight is not None and (dense or label_smoothing):
         raise UnsupportedError("weights of classes beside probabilities or smoothed labels")
