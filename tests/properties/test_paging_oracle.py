@@ -34,22 +34,23 @@ def small(seed: int) -> tuple[list[paging_oracle.Story], Program]:
 
 
 @settings(max_examples=150)
-@given(SEEDS)
-@example(0)
-def test_no_way_of_paging_moves_less(seed: int) -> None:
+@given(SEEDS, st.sampled_from([0, 1, 2, 4]))
+@example(0, 0)
+@example(8, 1)
+def test_no_way_of_paging_moves_less(seed: int, ahead: int) -> None:
     stories, program = small(seed)
-    problem = paging_problem(program, 0)
+    problem = paging_problem(program, ahead)
     top = max(problem.loads())
     for capacity in sorted({problem.smallest, (problem.smallest + top) // 2, top}):
         found = least_moved(problem, capacity, Deadline())
         assert found.complete
-        assert found.moved == found.bound == paging_oracle.least_moved(stories, capacity)
+        assert found.moved == found.bound == paging_oracle.least_moved(stories, capacity, ahead)
         assert max(problem.loads(found.taken)) <= capacity
         assert level_bound(problem, capacity) <= found.moved
         fast = greedy(problem, capacity)
         assert max(problem.loads(fast)) <= capacity
         assert sum(problem.cost(fast)) >= found.moved
-    assert paging_oracle.least_moved(stories, problem.smallest - 1) is None
+    assert paging_oracle.least_moved(stories, problem.smallest - 1, ahead) is None
 
 
 @settings(max_examples=150)

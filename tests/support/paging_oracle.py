@@ -1,8 +1,9 @@
 """The least bytes that paging moves, by trying every state of memory: shares nothing with the solver.
 
-Between two levels each value may be copied out, dropped from fast memory and copied in. A state says of each
-value whether fast memory has it and whether slower memory has its contents; a level needs what it touches in
-fast memory, within the capacity. Exponential in the number of values.
+Between two levels a copy of each value may begin, out or in, which takes `ahead` levels, and it may be dropped
+from fast memory. A state says of each value whether fast memory has it and whether slower memory has its
+contents, or in how many levels they will; a level needs what it touches in fast memory, within the capacity. No
+copy crosses the end of an iteration: there it takes fewer levels. Exponential in the number of values.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from solver.training import Block, BlockOperation, BlockProgram, build_program
 
 __all__ = ["Story", "block_program", "least_moved", "stories"]
 
-#: (in fast memory, in slower memory); a value that is nowhere does not exist, or no more.
-_State = tuple[bool, bool]
+#: Levels until fast and slower memory have it: 0 is there, -1 is neither there nor on its way. A value that
+#: is nowhere does not exist, or no more.
+_State = tuple[int, int]
+_AWAY, _THERE = -1, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,56 +80,67 @@ def block_program(given: Sequence[Story]) -> BlockProgram:
     return build_program("stories", blocks, operations)
 
 
-def least_moved(given: Sequence[Story], capacity: int) -> int | None:
-    """Bytes in and out of one iteration at least, with no lookahead; None where none keeps the capacity."""
+def least_moved(given: Sequence[Story], capacity: int, ahead: int = 0) -> int | None:
+    """Bytes in and out of one iteration at least, where a copy has `ahead` levels; None where none keeps the
+    capacity.
+    """
     carried = [i for i, s in enumerate(given) if s.kind in ("carried", "constant")]
     unchanged = [i for i in carried if "u" not in given[i].touches]
+    places: list[_State] = [(_THERE, _AWAY), (_AWAY, _THERE), (_THERE, _THERE)]
+    levels = len(given[0].touches)
     best: int | None = None
-    for begin in product([(True, False), (False, True), (True, True)], repeat=len(carried)):
+    for begin in product(places, repeat=len(carried)):
         # What never changes may be in slower memory from the beginning, at no cost.
-        if any(i in unchanged and not there[1] for i, there in zip(carried, begin, strict=True)):
+        if any(i in unchanged and there[1] for i, there in zip(carried, begin, strict=True)):
             continue
-        start: list[_State] = [(False, False)] * len(given)
+        start: list[_State] = [(_AWAY, _AWAY)] * len(given)
         for i, there in zip(carried, begin, strict=True):
             start[i] = there
         for k, s in enumerate(given):
             if s.kind == "fed":
-                start[k] = (True, True)
+                start[k] = (_THERE, _THERE)
         costs = {tuple(start): 0}
-        for level in range(len(given[0].touches)):
-            costs = _through(given, level, _moved(given, costs), capacity)
-        for state, cost in _moved(given, costs).items():
+        for level in range(levels):
+            costs = _through(given, level, _moved(given, costs, level, ahead), capacity)
+        for state, cost in _moved(given, costs, levels, ahead).items():
             good = all(
-                state[i][0] >= there[0] and state[i][1] >= there[1]
+                (there[0] != _THERE or state[i][0] == _THERE)
+                and (there[1] != _THERE or state[i][1] >= _THERE)
                 for i, there in zip(carried, begin, strict=True)
-            ) and all(any(state[i]) for i, s in enumerate(given) if s.result)
+            ) and all(state[i][0] == _THERE or state[i][1] >= _THERE for i, s in enumerate(given) if s.result)
             if good and (best is None or cost < best):
                 best = cost
     return best
 
 
-def _moved(given: Sequence[Story], costs: dict[tuple[_State, ...], int]) -> dict[tuple[_State, ...], int]:
-    """What each state can become between two levels, value by value."""
+def _moved(
+    given: Sequence[Story], costs: dict[tuple[_State, ...], int], level: int, ahead: int
+) -> dict[tuple[_State, ...], int]:
+    """What each state can become before a level, value by value."""
+    # Nothing runs before the first level: there a copy in may end sooner.
+    soonest = ahead if level else 0
     for i, story in enumerate(given):
         found: dict[tuple[_State, ...], int] = {}
         for state, cost in costs.items():
-            for there, more in _choices(state[i], story.size):
+            for there, more in _choices(state[i], story.size, ahead, soonest):
                 new = (*state[:i], there, *state[i + 1 :])
                 found[new] = min(found.get(new, cost + more), cost + more)
         costs = found
     return costs
 
 
-def _choices(now: _State, size: int) -> Iterator[tuple[_State, int]]:
+def _choices(now: _State, size: int, ahead: int, soonest: int) -> Iterator[tuple[_State, int]]:
     fast, slow = now
     yield now, 0
-    if fast:
-        yield (False, slow), 0
-        if not slow:
-            yield (True, True), size
-            yield (False, True), size
-    elif slow:
-        yield (True, True), size
+    if fast == _THERE and slow <= _THERE:
+        yield (_AWAY, slow), 0
+        if slow == _AWAY:
+            yield (_THERE, ahead), size
+            if not ahead:
+                yield (_AWAY, _THERE), size
+    elif fast == _AWAY and slow == _THERE:
+        for levels in range(soonest, ahead + 1):
+            yield (levels, _THERE), size
 
 
 def _through(
@@ -137,13 +151,15 @@ def _through(
     for state, cost in costs.items():
         behind = list(state)
         for i, story in enumerate(given):
-            touch = story.touches[level]
-            if touch in ("r", "u") and not state[i][0]:
+            touch, (fast, slow) = story.touches[level], state[i]
+            if touch in ("r", "u") and fast != _THERE:
                 break
             if touch in ("w", "u"):
-                behind[i] = (True, False)
+                if slow > _THERE:
+                    break  # it is being copied
+                behind[i] = (_THERE, _AWAY)
         else:
-            if sum(s.size for s, there in zip(given, behind, strict=True) if there[0]) <= capacity:
-                key = tuple(behind)
+            if sum(s.size for s, there in zip(given, behind, strict=True) if there[0] >= _THERE) <= capacity:
+                key = tuple((fast - (fast > 0), slow - (slow > 0)) for fast, slow in behind)
                 found[key] = min(found.get(key, cost), cost)
     return found

@@ -6,9 +6,14 @@
     fed           ..... R                                    a head: it may start in slower memory
     result                            W ..........           a tail: it may end there
 
-A value that leaves behind level t stays for `ahead` levels more, while it is copied; one that is back for
-level u is there `ahead` levels before. On the levels between its bytes are free. What it held when it left is
-valid in the slower memory until it is written again: its contents go out once, however often they come back.
+Contents stay valid in the slower memory until the value is written again: they go out once, however often they
+come back. A copy has `ahead` levels, on which the value is in fast memory: out on the last ones before it leaves,
+though all of them behind the write, and in on those before its next touch. On the levels between its bytes are
+free.
+
+    ahead 2         0    1    2    3    4    5    6
+    read at once    W    o    o         i    i    R        gap 0-6: free on level 3
+    read again      W    Ro   o         i    i    R        gap 1-6: free on level 3, too, as it is copied while read
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ class Gap:
 
     `start` is -1 for a head, `end` the number of levels for a tail; a cyclic gap ends on a level at or before
     its start. `contents` is the number of what it holds then, None where that needs not be written out: what
-    the caller feeds and what never changes may be in the slower memory from the beginning.
+    the caller feeds and what never changes may be in the slower memory from the beginning. `out` are the first
+    and the last level on which these contents are copied out if no earlier gap had them copied; the last is
+    before the first where steps wait for the copy.
     """
 
     value: int
@@ -51,6 +58,7 @@ class Gap:
     size: int
     free: tuple[Lifespan, ...]
     contents: int | None
+    out: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +188,18 @@ class _Collected:
         carried = entry in (EntryKind.CARRIED, EntryKind.CONSTANT)
         known: dict[int, int | None] = {}
 
-        def contents(start: int) -> int | None:
+        def contents(start: int) -> tuple[int | None, int | None]:
+            """Their number, and the level of this iteration that wrote them, if one did."""
             version = sum(level <= start for level in written)
+            level = written[version - 1] if version else None
             if carried and written:
                 version %= len(written)  # what the last write leaves is there when the next iteration begins
             elif entry is not None and not version:
-                return None
+                return None, None
             if version not in known:
                 known[version] = len(self.contents)
                 self.contents.append(nbytes)
-            return known[version]
+            return known[version], level
 
         last, final = touched[-1], self.levels
         wanted: list[tuple[GapKind, int, int]] = []
@@ -201,24 +211,31 @@ class _Collected:
         elif is_result and last + 1 < final:
             wanted.append((GapKind.TAIL, last, final))
         for kind, start, end in wanted:
-            number = contents(start)
-            free = tuple(self._free(kind, start, end, leaving=0 if number is None else self.ahead))
+            number, write = contents(start)
+            out = None if number is None else self._out(start, write)
+            behind = start + 1 if out is None else max(start, out[1]) + 1
+            free = tuple(self._free(kind, behind, end - self.ahead))
             if not free:
                 continue
-            self.gaps.append(Gap(value, kind, start, end, size, free, number))
+            self.gaps.append(Gap(value, kind, start, end, size, free, number, out))
             self.moved.append(0 if kind is GapKind.TAIL else nbytes)
             for span in free:
                 self.hold(-size, span)
 
-    def _free(self, kind: GapKind, start: int, end: int, leaving: int) -> Iterator[Lifespan]:
-        ahead, final = self.ahead, self.levels
-        behind, before = start + 1 + leaving, end - ahead
+    def _out(self, start: int, write: int | None) -> tuple[int, int]:
+        """The levels on which contents are copied out that leave behind `start`: the last ones on which the
+        value is in fast memory in any case, but `ahead` of them behind the write. They end with the iteration.
+        """
+        last = start if write is None else max(start, write + self.ahead)
+        return max(0, last - self.ahead + 1), min(last, self.levels - 1)
+
+    def _free(self, kind: GapKind, behind: int, before: int) -> Iterator[Lifespan]:
         if kind is GapKind.HEAD:
             parts = [(0, before)]
         elif kind is GapKind.TAIL:
-            parts = [(behind, final)]
+            parts = [(behind, self.levels)]
         elif kind is GapKind.CYCLIC:
-            parts = [(0, before), (behind, final)]
+            parts = [(0, before), (behind, self.levels)]
         else:
             parts = [(behind, before)]
         return (Lifespan(low, high) for low, high in parts if low < high)

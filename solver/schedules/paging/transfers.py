@@ -54,9 +54,10 @@ def slow_lives(problem: PagingProblem, taken: Collection[int]) -> dict[int, tupl
     for j in taken:
         gap = problem.gaps[j]
         low, high = found.get(gap.value, (gap.start, gap.end))
+        begin = gap.start if gap.out is None else min(gap.start, gap.out[0])
         if gap.kind is not GapKind.MIDDLE or gap.contents is None:
             low, high = 0, problem.levels - 1
-        found[gap.value] = (max(0, min(low, gap.start)), min(max(high, gap.end), problem.levels - 1))
+        found[gap.value] = (max(0, min(low, begin)), min(max(high, gap.end), problem.levels - 1))
     return found
 
 
@@ -211,7 +212,7 @@ def _copies(
     written: Sequence[int],
     tiers: Sequence[Tier],
 ) -> list[_Copy]:
-    """Out once for each contents, where the first gap with it begins; in at the end of each gap.
+    """Out once for each contents, before its first gap; in at the end of each gap.
 
     What carries over has the contents of the last write in the next iteration, up to the first write there:
     if it leaves behind the last write, that is where it goes out for both.
@@ -226,8 +227,9 @@ def _copies(
             if before.start < written[-1] <= gap.start:
                 leaving[gap.contents] = gap
     for number, gap in enumerate(leaving.values()):
+        assert gap.out is not None  # it has contents that go out
+        first, last = gap.out
         took = transfer_nanoseconds(tiers[0], tiers[home], nbytes)
-        first, last = gap.start + 1, min(gap.start + ahead, problem.levels - 1)
         transfer = Transfer(first, last, leaves=True, channel=home, nanoseconds=took)
         found.append(_Copy(value, stays.at(gap.start), stays.slow, number, transfer))
     back = [gap for gap in gaps if gap.kind is not GapKind.TAIL]

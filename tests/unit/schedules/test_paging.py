@@ -13,6 +13,7 @@ from solver.schedules.paging import (
     Gap,
     GapKind,
     PagingProblem,
+    Traffic,
     Transfer,
     elapsed,
     in_tiers,
@@ -50,11 +51,39 @@ LINE = made(("x", "a"), ("a", "b"), ("b", "c"), ("c", "d"), ("d a", "e"), ("e", 
 
 def test_gaps_are_between_touches_that_are_not_neighbours() -> None:
     assert gaps(LINE) == [("a", "middle", ((2, 4),))]
-    assert gaps(LINE, 1) == []
     longer = made(("x", "a"), *((f"t{k}", f"t{k + 1}") for k in range(5)), ("t5 a", "e"), fed="x t0")
     assert gaps(longer) == [("a", "middle", ((1, 6),)), ("t0", "head", ((0, 1),))]
     assert gaps(longer, 1) == [("a", "middle", ((2, 5),))]
     assert gaps(longer, 2) == [("a", "middle", ((3, 4),))]
+
+
+def test_contents_that_are_not_written_meanwhile_are_copied_before_their_gap() -> None:
+    # `a` is read on level 1, and copied out meanwhile: nothing has changed it since level 0.
+    assert gaps(LINE, 1) == [("a", "middle", ((2, 3),))]
+    (gap,) = paging_problem(LINE, 1).gaps
+    assert (gap.start, gap.out) == (1, (1, 1))
+    # On level 0 it is written, so a copy of two levels ends behind level 2.
+    assert gaps(LINE, 2) == []
+    # Two gaps with the same contents: only what follows a write has to wait for the copy.
+    again = made(
+        ("x", "a"),
+        *((f"t{k}", f"t{k + 1}") for k in range(3)),
+        ("t3 a", "b"),
+        ("b", "c"),
+        ("c", "d"),
+        ("d a", "e"),
+        fed="x t0",
+    )
+    assert [found for found in gaps(again, 1) if found[0] == "a"] == [
+        ("a", "middle", ((2, 3),)),
+        ("a", "middle", ((5, 6),)),
+    ]
+    problem = paging_problem(again, 1)
+    both = [j for j, gap in enumerate(problem.gaps) if again.values[gap.value].label == "a"]
+    paged = with_transfers(
+        in_tiers(again, [SRAM, FLASH]), problem, both, {problem.gaps[both[0]].value: 1}, [SRAM, FLASH]
+    )
+    assert traffic(paged) == Traffic(8, 4, (8, 4))
 
 
 def test_what_carries_over_has_a_gap_around_the_end() -> None:
@@ -205,8 +234,10 @@ def test_greedy_answers_have_nothing_to_spare() -> None:
 def test_small_values_do_not_take_the_room_of_large_ones() -> None:
     """Both small ones move more often, so they would have the first memory, and one large one none."""
     span = (Lifespan(1, 9),)
-    idle = [Gap(v, GapKind.MIDDLE, 0, 9, size, span, v) for v, size in ((0, 2), (1, 2), (2, 4), (3, 4))]
-    idle += [Gap(v, GapKind.MIDDLE, 9, 10, 2, (), v) for v in (0, 1)]
+    idle = [
+        Gap(v, GapKind.MIDDLE, 0, 9, size, span, v, (1, 0)) for v, size in ((0, 2), (1, 2), (2, 4), (3, 4))
+    ]
+    idle += [Gap(v, GapKind.MIDDLE, 9, 10, 2, (), v, (10, 9)) for v in (0, 1)]
     problem = PagingProblem(0, 10, (0,) * 10, tuple(idle), (2, 2, 4, 4), (2, 2, 4, 4, 2, 2))
     both = [Tier("fast", 1), Tier("b0", 6, 1, 1), Tier("b1", 6, 1, 1)]
     found = homes(problem, range(6), both)
