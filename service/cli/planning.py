@@ -249,12 +249,9 @@ def print_paging(console: Console, plan: PlanView) -> None:
     if not found.moved:
         console.print(f"paged: nothing, everything fits {first.name}", highlight=False)
         return
-    above = 100 * (found.moved - found.bound) / found.moved
-    known = "the least" if above <= 0 else f"within {above:.2f} % of the least"
     console.print(
         f"paged: {found.moved_out:,} bytes out of {first.name} and {found.moved_in:,} back in an iteration,"
-        f" proved to be {known} for this order and lookahead {found.lookahead}; moving"
-        f" everything that can leave would be {found.baseline:,}",
+        f" {found.proof}; moving everything that can leave would be {found.baseline:,}",
         highlight=False,
     )
     written = ", ".join(f"{tier.written:,} bytes to {tier.name}" for tier in others if tier.written)

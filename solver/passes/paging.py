@@ -11,7 +11,8 @@ iteration is modelled to be fastest. Copies change nothing, so no bit does; the 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import sub
 from typing import ClassVar
 
 from solver.errors import CapacityError
@@ -19,7 +20,7 @@ from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import Costs, Program, Tier, check_tiers, loads
-from solver.schedules import SearchProgress
+from solver.schedules import SearchProgress, shareable
 from solver.schedules.paging import (
     PagingProblem,
     elapsed,
@@ -126,7 +127,8 @@ class Paging(Pass):
         took, ahead, problem, taken = min(tried, key=lambda each: each[:2])
         if took == _ENDLESS:
             raise self._no_room(program, [(problem, taken) for _, _, problem, taken in tried])
-        cover = least_moved(problem, budget, deadline, work=WORK * _SHARE if self.recompute else WORK)
+        work = WORK * _SHARE if self.recompute else WORK
+        cover = least_moved(problem, budget, deadline, work=work)
         if self._elapsed(program, problem, cover.taken) <= took:
             taken = cover.taken
         tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
@@ -136,7 +138,19 @@ class Paging(Pass):
         baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
         complete = cover.complete and not deadline.expired
         took = elapsed(made, self.tiers, self.costs)
-        return _Paged(made, ahead, took, cover.bound, baseline, complete)
+        bound, relaxed = cover.bound, self._relaxed(program, ahead)
+        if relaxed != problem:
+            # The search holds more than it has to, so its bound is about less than all ways of paging.
+            bound = least_moved(relaxed, self.tiers[0].bytes, deadline, work=work).bound
+        return _Paged(made, ahead, took, bound, baseline, complete)
+
+    def _relaxed(self, program: Program, ahead: int) -> PagingProblem:
+        """What has to leave, whatever is moved and, with `in_place`, whatever shares bytes."""
+        problem = paging_problem(program, ahead, relaxed=True)
+        if not self.in_place:
+            return problem
+        saved = shareable(program)
+        return replace(problem, fixed=tuple(map(sub, problem.fixed, saved)))
 
     def _elapsed(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> int:
         """Nanoseconds of an iteration with these gaps paged; `_ENDLESS` where there is no room for that."""
@@ -159,7 +173,8 @@ class Paging(Pass):
         live = [(program.values[v].label, program.values[v].type.nbytes) for v in touched]
         label = next(program.step_labels[t] for t, s in enumerate(program.steps) if s.level == level)
         tier = self.tiers[0]
-        proved = not self.in_place
+        relaxed = paging_problem(program, 0, relaxed=True)
+        proved = not self.in_place and relaxed.smallest > tier.bytes
         return CapacityError(
             f"Kernels run in tier {tier.name!r}, which has {tier.bytes:,} bytes; step {label} touches"
             f" {problem.smallest:,} at once, scratch and alignment included.",

@@ -109,6 +109,9 @@ def _fitting(
         with watch("layout"):
             try:
                 outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
+                if less[0] and options.tiers:  # what was proved is about a smaller tier than the options say
+                    for figure in ("bound", "least_nanoseconds"):
+                        applied = applied.stating(Paging.name, figure, 0)
                 return Placed(applied, inside, outcomes)
             except CapacityError as error:
                 refused = refused or error
@@ -176,12 +179,19 @@ def _scheduled(
     best = fastest()
     if options.parallelism > 1:
         return found[best]  # steps beside others cost less than the sum
+    order = _first_runs(found[best].program)
     proved = [
         (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
         for each in found.values()
+        if not options.order or _first_runs(each.program) == order
     ]
     alone = sum(step_costs(program, options.costs))
     return found[best].stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
+
+
+def _first_runs(program: Program) -> list[int]:
+    """The reference's steps in the order in which they run first."""
+    return list(dict.fromkeys(step.reference for step in program.steps if step.reference is not None))
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline, watch: Stopwatch) -> Applied:

@@ -37,10 +37,11 @@ class PagedCopy:
 class Paging:
     """Bytes and nanoseconds of one iteration. `moved` is `moved_in` and `moved_out` together.
 
-    `bound` are the bytes that are moved at least, for this order of steps and this lookahead, in levels;
-    `baseline` those that are moved where everything leaves that can. `compute` are the steps alone, `time`
-    with transfers, one at a time on a channel. No plan with these tiers and this order of first runs takes
-    less than `least_time`, whatever leaves and whatever runs again; 0 where nothing is proved.
+    `bound` are the bytes that are moved at least, for this order of steps and this lookahead, in levels; 0
+    where nothing is proved. `baseline` are those that are moved where everything leaves that can. `compute`
+    are the steps alone, `time` with transfers, one at a time on a channel. No plan with these tiers and this
+    order of first runs takes less than `least_time`, whatever leaves and whatever runs again; 0 where nothing
+    is proved.
     """
 
     tiers: tuple[TierUse, ...]
@@ -58,6 +59,17 @@ class Paging:
     @property
     def moved(self) -> int:
         return self.moved_in + self.moved_out
+
+    @property
+    def proof(self) -> str:
+        """What is proved of the bytes that are moved, in words."""
+        searched = f"for this order and lookahead {self.lookahead}"
+        if self.moved <= self.bound:
+            return f"proved to be the least {searched}"
+        if not self.bound:
+            return f"of which none are proved to be needed {searched}"
+        hundredths = -(10_000 * (self.bound - self.moved) // self.bound)  # rounded up
+        return f"proved to be within {hundredths / 100:.2f} % of the least {searched}"
 
 
 def paging(plan: PlanView) -> Paging | None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.layout.model.instance import Integers
-from solver.schedules.problem import ScheduleProblem
+from solver.program import Program, lives
+from solver.schedules.problem import ScheduleProblem, joined, may_share
 
-__all__ = ["PeakBound", "floor", "order_bound"]
+__all__ = ["PeakBound", "floor", "order_bound", "shareable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,33 @@ def order_bound(problem: ScheduleProblem) -> PeakBound:
 def floor(problem: ScheduleProblem) -> PeakBound:
     """Holds for every order and any recomputation: no schedule takes less. Cost: as `order_bound`."""
     return _bound(problem, again=True)
+
+
+def shareable(program: Program) -> list[int]:
+    """For each level the most bytes that aliases can save there, in a program that has none of them yet.
+
+    Of live values that operators permit to share bytes, directly or by way of others, that is all but the
+    largest. Linear in bindings, and in the levels on which such values live.
+    """
+    pairs = (pair for step in program.steps for pair in may_share(program, step))
+    members: dict[int, list[int]] = {}
+    for value, root in enumerate(joined(len(program.values), pairs)):
+        members.setdefault(root, []).append(value)
+    alive = lives(program)
+    found = np.zeros(program.duration, np.int64)
+    for values in members.values():
+        if len(values) == 1:
+            continue
+        largest = np.zeros(program.duration, np.int64)
+        for value in values:
+            if value in alive:
+                span = slice(alive[value].start, alive[value].end)
+                alignment = program.spaces[program.values[value].space].alignment
+                size = -(-program.values[value].type.nbytes // alignment) * alignment
+                found[span] += size
+                np.maximum(largest[span], size, out=largest[span])
+        found -= largest
+    return [int(each) for each in found]
 
 
 def _bound(problem: ScheduleProblem, *, again: bool) -> PeakBound:

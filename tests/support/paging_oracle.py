@@ -1,9 +1,10 @@
 """The least bytes that paging moves, by trying every state of memory: shares nothing with the solver.
 
-Between two levels a copy of each value may begin, out or in, which takes `ahead` levels, and it may be dropped
-from fast memory. A state says of each value whether fast memory has it and whether slower memory has its
-contents, or in how many levels they will; a level needs what it touches in fast memory, within the capacity. No
-copy crosses the end of an iteration: there it takes fewer levels. Exponential in the number of values.
+Between two levels a copy of each value may begin, out or in, which takes `ahead` levels, and it may be
+dropped from fast memory. A state says of each value whether fast memory has it and whether slower memory has
+its contents, or in how many levels they will; a level needs what it touches in fast memory, within the
+capacity. No copy crosses the end of an iteration: there it takes fewer levels. Exponential in the number of
+values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _AWAY, _THERE = -1, 0
 class Story:
     """What happens to a value of `size` bytes: ``touches[level]`` is "", "r" (read), "w" or "u" (update).
 
-    `kind`: fed by the caller, carried over, or made in the iteration and then perhaps a `result`.
+    `kind`: fed by the caller, carried over, or made in the iteration. What is fed or made may be a `result`.
     """
 
     size: int
@@ -37,8 +38,8 @@ class Story:
     result: bool = False
 
 
-def stories(rng: random.Random, levels: int, count: int) -> list[Story]:
-    """Random values; each level touches one at least."""
+def stories(rng: random.Random, levels: int, count: int, *, fed_results: bool = False) -> list[Story]:
+    """Random values; each level touches one at least. With `fed_results` what is fed may be a result, too."""
     found: list[Story] = []
     for _ in range(count):
         kind = rng.choice(["fed", "carried", "constant", "made", "made"])
@@ -49,7 +50,8 @@ def stories(rng: random.Random, levels: int, count: int) -> list[Story]:
             touches[level] = rng.choice(words)
         if kind == "made":
             touches[when[0]] = "w"
-        found.append(Story(rng.randint(1, 9), kind, tuple(touches), kind == "made" and rng.random() < 0.4))
+        result = (kind == "made" or (fed_results and kind == "fed")) and rng.random() < 0.4
+        found.append(Story(rng.randint(1, 9), kind, tuple(touches), result))
     for level in range(levels):
         if not any(story.touches[level] for story in found):
             i = rng.choice([i for i, s in enumerate(found) if s.kind != "made"] or [0])

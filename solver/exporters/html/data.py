@@ -167,7 +167,7 @@ def _notes(plan: PlanView) -> Iterable[str]:
     if (moved := paging(plan)) is not None:
         yield (
             f"{moved.moved_out:,} bytes leave {moved.tiers[0].name} and {moved.moved_in:,} come back in an"
-            f" iteration; at least {moved.bound:,} are proved to be moved with this order and lookahead."
+            f" iteration, {moved.proof}."
         )
     if plan.replacements:
         first, last = plan.replacements[0], plan.replacements[-1]

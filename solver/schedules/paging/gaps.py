@@ -6,14 +6,14 @@
     fed           ..... R                                    a head: it may start in slower memory
     result                            W ..........           a tail: it may end there
 
-Contents stay valid in the slower memory until the value is written again: they go out once, however often they
-come back. A copy has `ahead` levels, on which the value is in fast memory: out on the last ones before it leaves,
-though all of them behind the write, and in on those before its next touch. On the levels between its bytes are
-free.
+Contents stay valid in the slower memory until the value is written again: they go out once, however often
+they come back. A copy has `ahead` levels, on which the value is in fast memory: out on the last ones before
+it leaves, though all of them behind the write, and in on those before its next touch. On the levels between
+its bytes are free.
 
     ahead 2         0    1    2    3    4    5    6
     read at once    W    o    o         i    i    R        gap 0-6: free on level 3
-    read again      W    Ro   o         i    i    R        gap 1-6: free on level 3, too, as it is copied while read
+    read again      W    Ro   o         i    i    R        gap 1-6: free on level 3, too
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Gap:
 
     `start` is -1 for a head, `end` the number of levels for a tail; a cyclic gap ends on a level at or before
     its start. `contents` is the number of what it holds then, None where that needs not be written out: what
-    the caller feeds and what never changes may be in the slower memory from the beginning. `out` are the first
-    and the last level on which these contents are copied out if no earlier gap had them copied; the last is
-    before the first where steps wait for the copy.
+    the caller feeds and what never changes may be in the slower memory from the beginning. `out` are the
+    first and the last level on which these contents are copied out if no earlier gap had them copied; the
+    last is before the first where steps wait for the copy.
     """
 
     value: int
@@ -101,11 +101,12 @@ class PagingProblem:
         return sum(self.moved[j] for j in taken), sum(self.contents[c] for c in out if c is not None)
 
 
-def paging_problem(program: Program, ahead: int) -> PagingProblem:
+def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> PagingProblem:
     """The gaps of a program without aliases. Linear in bindings, levels and gaps.
 
     Left out, and so held, are values that a step defines which does not run in each iteration, and fed ones
-    that are results as well.
+    that are results as well. With `relaxed` their gaps are there, too: then what is proved of the problem
+    holds for every program with copies, but `with_transfers` makes none of it.
     """
     levels = program.duration
     alignment = program.spaces[0].alignment
@@ -130,8 +131,9 @@ def paging_problem(program: Program, ahead: int) -> PagingProblem:
         for binding in step.bindings:
             if binding.access.defines and binding.value not in entry:
                 first.setdefault(binding.value, step.due)
-    held |= {value for value, due in first.items() if due}
-    held |= {value for value, kind in entry.items() if kind is EntryKind.FED and value in exits}
+    if not relaxed:
+        held |= {value for value, due in first.items() if due}
+        held |= {value for value, kind in entry.items() if kind is EntryKind.FED and value in exits}
     collected = _Collected(ahead, levels, [0] * (levels + 1))
     for value, span in lives(program).items():
         size = -(-program.values[value].type.nbytes // alignment) * alignment
@@ -224,7 +226,7 @@ class _Collected:
 
     def _out(self, start: int, write: int | None) -> tuple[int, int]:
         """The levels on which contents are copied out that leave behind `start`: the last ones on which the
-        value is in fast memory in any case, but `ahead` of them behind the write. They end with the iteration.
+        value is in fast memory in any case, but all of them behind the write. They end with the iteration.
         """
         last = start if write is None else max(start, write + self.ahead)
         return max(0, last - self.ahead + 1), min(last, self.levels - 1)
