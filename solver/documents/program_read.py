@@ -11,6 +11,7 @@ from solver.program import (
     Alias,
     Binding,
     Entry,
+    EntryKind,
     Exit,
     Initial,
     Program,
@@ -99,6 +100,7 @@ def _check_program(program: Program) -> None:
                 path=("steps", t, 3),
             )
         before = step.level
+    _check_names(program)
     sources: set[int] = set()
     placed: dict[int, list[Alias]] = {}
     for i, alias in enumerate(program.aliases):
@@ -119,3 +121,29 @@ def _check_program(program: Program) -> None:
                 path=("aliases", i),
             )
         others.append(alias)
+
+
+def _check_names(program: Program) -> None:
+    """Callers and exporters know what is fed and what is a result by the names that the graph gives them.
+
+    Whether these are the names of this graph is for the proof to say.
+    """
+    places: list[tuple[EntryKind | None, int, int]]
+    places = [(EntryKind.FED, e.value, e.reference) for e in program.entry if e.kind is EntryKind.FED]
+    places += [(None, exit_.value, exit_.reference) for exit_ in program.exit]
+    staying = {entry.reference for entry in program.entry if entry.kind is not EntryKind.FED}
+    known = {(kind, reference, value) for kind, value, reference in places}
+    fed = {reference for kind, reference, _ in known if kind is not None}
+    for kind, value, reference in places:
+        name = program.values[value].origin
+        number = program.by_label.get(name)
+        # A result that no value is named after cannot be taken for another one.
+        if reference in staying or (number is None and reference not in fed):
+            continue
+        if (kind, reference, number) not in known:
+            what = "the result" if kind is None else "what the caller feeds"
+            raise PlanError(
+                f"values[{value}] is {what} as {name!r}, but the value of this name is another one.",
+                remedy=REMEDY,
+                path=("values", value, 0),
+            )

@@ -20,24 +20,32 @@ from solver.training import BlockOperation, BlockProgram, explicit_program
 __all__ = ["BlockRunner", "BlockViews"]
 
 
-def block_array(program: BlockProgram, plan: Plan, memory: Memory, name: str) -> Array:
-    """A block or view of the program in the arena."""
+def block_array(program: BlockProgram, number: Mapping[str, int], memory: Memory, name: str) -> Array:
+    """A block or view of the program in the arena; `number` has the values of the plan by block."""
     block = program.blocks[name]
     if block.view is None:
-        return memory.view(plan.program.by_label[name])
-    raw = memory.raw(plan.program.by_label[block.view.of])
+        return memory.view(number[name])
+    raw = memory.raw(number[block.view.of])
     strides = block.view.byte_strides(block.type)
     return np.ndarray(block.type.shape, block.type.dtype.numpy, raw, block.view.offset, strides)
 
 
 class BlockViews:
-    """The blocks of one operation as tensors in the arena; what it only reads is read-only."""
+    """The blocks of one operation as tensors in the arena; what it only reads is read-only.
+
+    `number` has the values of the plan by block, as the step binds them.
+    """
 
     def __init__(
-        self, program: BlockProgram, declared: BlockOperation, plan: Plan, step: Step, memory: Memory
+        self,
+        program: BlockProgram,
+        declared: BlockOperation,
+        number: Mapping[str, int],
+        step: Step,
+        memory: Memory,
     ) -> None:
         self._operation = declared.name
-        self._views = {name: block_array(program, plan, memory, name) for name in declared.touched}
+        self._views = {name: block_array(program, number, memory, name) for name in declared.touched}
         for name, view in self._views.items():
             view.flags.writeable = name in declared.writes
         scratch = [b.value for b in step.bindings if b.access is Access.SCRATCH]
@@ -87,7 +95,7 @@ class BlockRunner:
             raise PlanError(
                 f"Operation {missing[0]!r} has no function.", remedy="Give one for each operation."
             )
-        self._program, self._plan = program, plan
+        self._program, self._plan, self._reference = program, plan, reference
         self._declared = {operation.name: operation for operation in program.operations}
         self._memory = in_spaces(plan)
         # In the place of another block from a step on, which reads that one: neither may be poisoned then.
@@ -108,7 +116,7 @@ class BlockRunner:
 
     def block(self, name: str) -> Array:
         """The block in the arena. It holds what the plan says only while the block is live."""
-        return block_array(self._program, self._plan, self._memory, name)
+        return block_array(self._program, self._plan.program.by_label, self._memory, name)
 
     def run(self) -> None:
         """One iteration. Write what is fed before it; read what is kept after it."""
@@ -122,7 +130,12 @@ class BlockRunner:
 
     def _task(self, t: int, step: Step, function: Callable[[BlockViews], None]) -> Task:
         declared = self._declared[self._name(step)]
-        views = BlockViews(self._program, declared, self._plan, step, self._memory)
+        original = self._reference.steps[step.reference or 0]  # explicit programs have no copies
+        number = {
+            self._reference.values[theirs.value].label: ours.value
+            for ours, theirs in zip(step.bindings, original.bindings, strict=True)
+        }
+        views = BlockViews(self._program, declared, number, step, self._memory)
         unread = [b.value for b in step.bindings if b.access in (Access.WRITE, Access.SCRATCH)]
         blind = sorted(value for value in unread if (t, value) not in self._over)
 

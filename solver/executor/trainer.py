@@ -21,7 +21,7 @@ from solver.plan import Plan
 from solver.preparations import Prepared, chosen
 from solver.program import EntryKind, Program
 from solver.targets import TARGETS
-from solver.verify import Violation, prove
+from solver.verify import Violation, check_labels, prove
 
 __all__ = ["Trainer", "check_plan", "feed", "inline_data", "open_paging_file", "reference_program"]
 
@@ -54,7 +54,7 @@ def _options_of_plan() -> Iterator[None]:
 
 
 #: Rules that a plan for another graph, batch or budget breaks.
-_FOREIGN = frozenset({"form", "step", "entry", "exit", "initial", "period"})
+_FOREIGN = frozenset({"form", "step", "entry", "exit", "initial", "name", "period"})
 
 
 def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
@@ -64,29 +64,14 @@ def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     """
     with _options_of_plan():
         violations = prove(reference, plan, {})  # no target that trains holds anything longer
+    violations = violations or tuple(check_labels(reference, plan.program))
     foreign = next((violation.detail for violation in violations if violation.rule in _FOREIGN), None)
-    if foreign is None and not violations:
-        foreign = _misnamed(reference, plan.program)
     if foreign is not None:
         raise PlanError(
             f"Plan and graph do not belong together: {foreign}",
             remedy="Plan this graph again with this version, with the batch that the plan was made for.",
         )
     return violations
-
-
-def _misnamed(reference: Program, program: Program) -> str | None:
-    """A proof reads no names, but callers feed and read by them: each must lead to the graph's own value."""
-    places: dict[int, set[int]] = {}
-    for entry in program.entry:
-        places.setdefault(entry.reference, set()).add(entry.value)
-    for exit_ in program.exit:
-        places.setdefault(exit_.reference, set()).add(exit_.value)
-    for number, values in places.items():
-        label = reference.values[number].label
-        if program.by_label.get(label) not in values:
-            return f"The name {label!r} leads to something else."
-    return None
 
 
 def inline_data(graph: TrainableGraph) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ from solver.program.check import check_program
 from solver.program.conflicts import conflict_pairs, conflict_sets
 from solver.program.cost_bound import CostBound, DualRow, RowKind
 from solver.program.costs import MOST_NANOSECONDS, Costs, check_costs, given_costs
+from solver.program.exact import exact
 from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
     ACCUMULATE,
@@ -82,6 +83,7 @@ __all__ = [
     "conflict_pairs",
     "conflict_sets",
     "dependencies",
+    "exact",
     "expiring",
     "followers",
     "given_costs",

@@ -7,6 +7,7 @@ from solver.plan.violation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
 from solver.verify.cost import added_up, check_cost_bound, check_recomputation
 from solver.verify.figures import check_figures
+from solver.verify.names import check_labels
 from solver.verify.proof import prove
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "check_accesses",
     "check_cost_bound",
     "check_figures",
+    "check_labels",
     "check_recomputation",
     "prove",
 ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from itertools import pairwise
 
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import EntryKind, Initial, Program, touched
+from solver.program import EntryKind, Initial, Program, exact, touched
 
 __all__ = ["check_form"]
 
@@ -34,6 +34,8 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
         found = f"There are {len(plan.offsets):,} offsets for {values:,} values."
     elif not len(plan.sizes) == len(plan.certificates) == spaces:
         found = f"There are {len(plan.sizes)} sizes for {spaces} spaces."
+    elif not all(type(number) is int for number in (*plan.offsets, *plan.sizes)):
+        found = "An offset or a size is not an integer."
     elif not all(0 <= value.space < spaces for value in program.values):
         found = "A value lies in a space that the plan does not have."
     elif len({value.label for value in program.values}) < values:
@@ -164,8 +166,8 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
         entered.add(entry.reference)
         if entry.kind is EntryKind.FED:
             continue
-        ours, theirs = _initial(program, entry.value), _initial(reference, entry.reference)
-        if ours is not theirs and ours != theirs:
+        ours, theirs = program.initial.get(entry.value), reference.initial.get(entry.reference)
+        if ours is not theirs and _contents(ours) != _contents(theirs):
             yield Violation(
                 "initial", (value.label,), f"{value.label!r} begins with other values than the reference."
             )
@@ -192,9 +194,11 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
         yield Violation("exit", (label,), f"The plan keeps {label!r} nowhere at the end.")
 
 
-def _initial(program: Program, value: int) -> Initial:
-    """What a carried or constant value holds first: zeros where nothing is said."""
-    return program.initial.get(value, _ZEROS)
+def _contents(initial: Initial | None) -> Hashable:
+    """What a carried or constant value holds first, by type and bytes: zeros where nothing is said."""
+    first = initial or _ZEROS
+    numbers = (float(first.value), float(first.scale), first.seed)
+    return exact((first.scheme, *numbers, first.source, first.sha256))
 
 
 _ZEROS = Initial("zeros")

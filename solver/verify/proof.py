@@ -28,6 +28,7 @@ from solver.verify.execution import check_contents
 from solver.verify.figures import check_figures
 from solver.verify.form import check_form
 from solver.verify.levels import check_levels, check_residues
+from solver.verify.names import check_names
 from solver.verify.steps import check_steps
 from solver.verify.transfers import check_paging
 
@@ -45,7 +46,8 @@ def prove(
     longer; where they are given, the plan's must be the same, for longer lives raise its bounds.
 
     Rules: ``form``, ``place``, ``entry``, ``exit``, ``initial``, ``period``, ``step``, ``hold``, ``alias``,
-    ``overlap``, ``level``, ``residue``, ``undefined``, ``value``; the first that fails ends the proof.
+    ``overlap``, ``level``, ``residue``, ``undefined``, ``value``, ``name``; the first that fails ends the
+    proof.
     Figures come last, with the rules of `check_figures`, ``record`` and ``cost``.
     O(b log r) for b bindings and r ranges of bytes.
     """
@@ -63,7 +65,7 @@ def prove(
     )
     if found:
         return found
-    found = check_contents(reference, plan, line)
+    found = check_contents(reference, plan, line) or tuple(check_names(reference, plan.program))
     if found:
         return found
     return (*check_figures(plan), *_check_cost(reference, plan), *check_paging(reference, plan))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from solver.graph.ops.base import Node
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import COPY, Access, Program, Step
+from solver.program import COPY, Access, Program, Step, exact
 from solver.verify.addresses import step_name
 
 __all__ = ["check_steps"]
@@ -16,7 +17,7 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
     """Every step is a copy, or equals the reference step that it names."""
     program = plan.program
     same_values = program.values is reference.values
-    known: dict[tuple[int, int], bool] = {}
+    known: dict[tuple[int, int], str] = {}
     for t, step in enumerate(program.steps):
         node = program.operations[step.operation]
         if step.reference is None:
@@ -40,14 +41,16 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
         original = reference.operations[wanted.operation]
         pair = (step.operation, wanted.operation)
         if node is not original and pair not in known:
-            known[pair] = node == original
-        alike = step.phase is wanted.phase and step.part == wanted.part and step.due == wanted.due
-        if not alike or not (node is original or known[pair]):
+            known[pair] = _difference(node, original)
+        difference = "" if node is original else known[pair]
+        if step.phase is not wanted.phase or step.part != wanted.part or step.due is not wanted.due:
+            difference = "the phase, part or condition"
+        if difference:
             yield Violation(
                 "step",
                 (),
                 f"{step_name(plan, t)} says that it is step {reference.step_labels[step.reference]!r} of the"
-                " reference; its kernel, attributes or condition differ.",
+                f" reference; its kernel, attributes or condition differ: {difference}.",
             )
             return
         if (step.bindings is wanted.bindings or step.bindings == wanted.bindings) and same_values:
@@ -56,6 +59,33 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
         if detail:
             yield Violation("step", (), f"{step_name(plan, t)} {detail}")
             return
+
+
+def _difference(node: Node, original: Node) -> str:
+    """In what two operations differ, as the end of a sentence; empty if both compute the same bits.
+
+    Numbers are compared by type and bytes.
+    """
+    if (node.inputs, node.outputs) != (original.inputs, original.outputs):
+        return "the types of operands"
+    ours, theirs = node.operation, original.operation
+    for name in ("type", "id", "inputs", "outputs"):
+        if getattr(ours, name) != getattr(theirs, name):
+            return f"the {_WORDS.get(name, name)} is {getattr(ours, name)!r}, not {getattr(theirs, name)!r}"
+    if node.attributes is not original.attributes:
+        for name in sorted(node.attributes.keys() | original.attributes.keys()):
+            here, there = ([x.attributes[name]] if name in x.attributes else [] for x in (node, original))
+            if exact(here) != exact(there):
+                said = (repr(*x) if x else "left out" for x in (here, there))
+                return f"the attribute {name!r} is {', not '.join(said)}"
+    for name in ("constants", "floats", "scratch_budget"):
+        a, b = getattr(node, name), getattr(original, name)
+        if a is not b and exact(a) != exact(b):
+            return f"the {name.replace('_', ' ')}"
+    return ""
+
+
+_WORDS = {"type": "kernel", "id": "operation"}
 
 
 def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step) -> str:

@@ -30,6 +30,7 @@ from solver.program import (
     Region,
     Space,
     Step,
+    Value,
     regions,
 )
 from solver.training import Block, BlockOperation, BlockProgram, build_program, derive, explicit_program
@@ -207,7 +208,17 @@ def repeated(program: Program, t: int, before: int) -> Program:
     later = [_rebound(step, new) for step in program.steps[before:]]
     steps = [*program.steps[:before], repeat, *later]
     exits = tuple(replace(exit_, value=new.get(exit_.value, exit_.value)) for exit_ in program.exit)
+    for exit_ in program.exit:
+        _rename(values, exit_.value, new.get(exit_.value, exit_.value))
     return _sequential(program, steps, values=tuple(values), exit=exits)
+
+
+def _rename(values: list[Value], one: int, other: int) -> None:
+    """Exchange two labels: callers read and feed by the name of a value, wherever it lies."""
+    labels = values[one].label, values[other].label
+    values[other], values[one] = (
+        replace(values[i], label=label) for i, label in zip((other, one), labels, strict=True)
+    )
 
 
 def _slow(program: Program, value: int) -> tuple[Program, int, int]:
@@ -261,7 +272,9 @@ def resident(program: Program, value: int) -> Program:
     steps = [_copy(operation, there, value), *program.steps]
     if any(e.value == there for e in exits):
         steps.append(_copy(operation, value, there))
-    return _sequential(program, steps, entry=entry, exit=exits, initial=initial)
+    values = list(program.values)
+    _rename(values, value, there)
+    return _sequential(program, steps, values=tuple(values), entry=entry, exit=exits, initial=initial)
 
 
 def lending(program: Program, value: int, out: int, back: int, ahead: int = 0) -> Program:

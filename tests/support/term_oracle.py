@@ -10,6 +10,7 @@ Contents are tuples of symbols. Terms are interned, so contents are equal where 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
@@ -127,6 +128,7 @@ class TermOracle:
             _check_intervals(plan)
             self._check_entry(plan)
             self._check_exit(plan.program)
+            self._check_names(plan.program)
             self._check_residues(plan)
             for due, run in self._runs.items():
                 _check_meetings(plan, ranges, due)
@@ -215,7 +217,7 @@ class TermOracle:
                 raise Broken("2", f"Step {t} repeats step {step.reference}, which is not there.")
             original = self.reference.steps[step.reference]
             ours, theirs = program.operations[step.operation], self.reference.operations[original.operation]
-            if ours != theirs or (step.phase, step.part) != (original.phase, original.part):
+            if _bits(ours) != _bits(theirs) or (step.phase, step.part) != (original.phase, original.part):
                 raise Broken("2", f"Step {t} calls another kernel than reference step {step.reference}.")
             if step.due != original.due:
                 raise Broken("2", f"Step {t} runs on another condition than its reference step.")
@@ -323,9 +325,8 @@ class TermOracle:
             if program.values[entry.value].type != self.reference.values[entry.reference].type:
                 raise Broken("6", f"Entry {entry.value} has another type than the reference's.")
             ours = program.initial.get(entry.value, _ZEROS)
-            if entry.kind is not EntryKind.FED and ours != self.reference.initial.get(
-                entry.reference, _ZEROS
-            ):
+            theirs = self.reference.initial.get(entry.reference, _ZEROS)
+            if entry.kind is not EntryKind.FED and _bits(_floating(ours)) != _bits(_floating(theirs)):
                 raise Broken("6", f"Entry {entry.value} has other first contents than the reference's.")
             if entry.kind is EntryKind.CARRIED and (entry.value, entry.reference) not in exits:
                 raise Broken("6", f"Carried entry {entry.value} is not an exit.")
@@ -344,6 +345,18 @@ class TermOracle:
                 raise Broken("6", f"Exit {exit_.value} has another type than the reference's.")
         if wanted - {exit_.reference for exit_ in program.exit}:
             raise Broken("6", "The plan leaves less at the end than the reference.")
+
+    def _check_names(self, program: Program) -> None:
+        """A caller who writes and reads by the names of the reference reaches what has these names there."""
+        for number, value in enumerate(self.reference.values):
+            named = [k for k, ours in enumerate(program.values) if ours.label == value.label]
+            fed = any(e.value == number and e.kind is EntryKind.FED for e in self.reference.entry)
+            stays = any(e.value == number and e.kind is not EntryKind.FED for e in self.reference.entry)
+            left = any(exit_.value == number for exit_ in self.reference.exit)
+            written = [k for k in named if any(e.value == k and e.reference == number for e in program.entry)]
+            found = [k for k in named if any(e.value == k and e.reference == number for e in program.exit)]
+            if (fed and not written) or (left and not found) or (stays and not written and not found):
+                raise Broken("name", f"The name {value.label} leads to something else.")
 
     # ------------------------------------------------------------------- (5), (6): the run in the arena
 
@@ -405,6 +418,23 @@ class TermOracle:
 
 
 # ------------------------------------------------------------------------------- what operators promise
+
+
+def _bits(value: object) -> str:
+    """A text that two values share only where they have the same types and bits."""
+    if dataclasses.is_dataclass(value):
+        parts = [(field.name, _bits(getattr(value, field.name))) for field in dataclasses.fields(value)]
+        return f"{type(value).__name__}{parts}"
+    if isinstance(value, Mapping):
+        return f"map{sorted((_bits(key), _bits(item)) for key, item in value.items())}"
+    if isinstance(value, tuple | list):
+        return f"list{[_bits(item) for item in value]}"
+    return f"float {value.hex()}" if isinstance(value, float) else f"{type(value).__name__} {value!r}"
+
+
+def _floating(initial: Initial) -> Initial:
+    """Numbers of schemes are floating, however a graph writes them."""
+    return replace(initial, value=float(initial.value), scale=float(initial.scale))
 
 
 def _promises(program: Program, step: Step) -> tuple[InPlace, ...]:

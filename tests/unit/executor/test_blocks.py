@@ -11,9 +11,10 @@ import pytest
 from solver.errors import DanglingOperandError, PlanError
 from solver.executor import BlockRunner, BlockViews
 from solver.graph import DType
-from solver.pipeline import plan_program
+from solver.pipeline import plan_program, reference_of
 from solver.training import BlockProgram
 from tests.support.programs import program
+from tests.support.small_plans import placed, repeated
 
 Functions = dict[str, Callable[[BlockViews], None]]
 
@@ -106,3 +107,19 @@ def test_a_wrong_plan_is_not_run() -> None:
 def test_every_operation_needs_a_function() -> None:
     with pytest.raises(PlanError, match="'op1' has no function"):
         BlockRunner(MOMENTUM, plan_program(MOMENTUM), {"op0": _gradient, "op2": _update})
+
+
+def test_an_operation_finds_what_its_step_binds_whatever_that_is_called() -> None:
+    """A plan in which an operation runs again, into a place of its own, for a later reader."""
+    made = program((("x", "a"), ("a", "b"), ("a b", "c")), fed=("x",), kept=("c",), dtype=DType.FLOAT32)
+    once = plan_program(made)
+    again = placed(repeated(reference_of(made, once.options), 0, 2))
+    functions: Functions = {
+        "op0": lambda v: np.copyto(v["a"], v["x"]),
+        "op1": lambda v: np.copyto(v["b"], v["a"] + np.float32(1)),
+        "op2": lambda v: np.copyto(v["c"], v["a"] * v["b"]),
+    }
+    running = BlockRunner(made, replace(again, options=once.options), functions)
+    running.block("x")[:] = 3.0
+    running.run()
+    assert float(running.block("c")[0]) == 12.0

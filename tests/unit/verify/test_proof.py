@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from solver.graph import DType, TensorType, TrainableGraph, TrainingRules
 from solver.pipeline import TARGETS
 from solver.plan import Plan, PlanOptions
-from solver.program import COPY, Access, Binding, Phase, Program, Space, Step
+from solver.program import COPY, Access, Binding, Initial, Phase, Program, Space, Step
 from solver.training import derive, explicit_program
 from solver.verify import prove
 from tests.support.damaged import (
@@ -565,3 +568,96 @@ class TestCopies:
         assert "beyond the end of the iteration" in found.said(beyond, "level")
         both = self.changed(found.plan, out, until=found.plan.program.steps[back].level)
         assert "has the channel" in " ".join(v.detail for v in found.violations(both))
+
+
+# ------------------------------------------------------------------- numbers that compare equal, bit by bit
+
+
+@pytest.mark.parametrize(
+    ("given", "other"),
+    [
+        (0.0, -0.0),
+        (0, 0.0),
+        (0, False),
+        (1, True),
+        (1.0, 1),
+        ((1, 2), (1, 2.0)),
+        ((0.0,), (-0.0,)),
+        ((), None),
+    ],
+)
+@pytest.mark.parametrize("place", ["attributes", "nested", "constants", "floats"])
+def test_attributes_are_compared_by_type_and_bytes(place: str, given: object, other: object) -> None:
+    reference = derive(chain((2, 2, 1), 1))
+
+    def holding(value: object) -> Program:
+        changes: dict[str, dict[str, Any]] = {
+            "attributes": {"attributes": {**reference.operations[0].attributes, "more": value}},
+            "nested": {"attributes": {**reference.operations[0].attributes, "more": (1, (2, value))}},
+            "constants": {"constants": ((value,), None, None)},
+            "floats": {"floats": {0: (value,)}},
+        }
+        node = replace(reference.operations[0], **changes[place])
+        return replace(reference, operations=(node, *reference.operations[1:]))
+
+    assert prove(holding(given), placed(holding(given))) == ()
+    for a, b in ((given, other), (other, given)):
+        found = prove(holding(a), placed(holding(b)))
+        assert [violation.rule for violation in found] == ["step"]
+
+
+def test_the_same_nan_is_the_same_attribute() -> None:
+    reference = derive(chain((2, 2, 1), 1))
+
+    def holding(value: float) -> Program:
+        node = replace(reference.operations[0], attributes={"fill": value})
+        return replace(reference, operations=(node, *reference.operations[1:]))
+
+    (other,) = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0001))
+    assert prove(holding(float("nan")), placed(holding(float("nan")))) == ()
+    assert [v.rule for v in prove(holding(math.nan), placed(holding(other)))] == ["step"]
+
+
+def test_the_sentence_names_the_attribute() -> None:
+    reference = derive(chain((2, 2, 1), 1))
+    node = reference.operations[0]
+    for attributes, words in (
+        ({**node.attributes, "alpha": -1.0}, "the attribute 'alpha' is -1.0, not 1.0"),
+        ({**node.attributes, "beta": 1}, "the attribute 'beta' is 1, not 1.0"),
+        ({**node.attributes, "more": 2}, "the attribute 'more' is 2, not left out"),
+    ):
+        other = replace(node, attributes=attributes)
+        program = replace(reference, operations=(other, *reference.operations[1:]))
+        assert words in prove(reference, placed(program))[0].detail
+
+
+@pytest.mark.parametrize(
+    ("given", "other"),
+    [
+        (Initial("constant", value=0.0), Initial("constant", value=-0.0)),
+        (Initial("zeros"), Initial("zeros", value=-0.0)),
+        (Initial("normal", scale=1.0), Initial("normal", scale=math.nextafter(1.0, 2.0))),
+        (Initial("normal", seed=1), Initial("normal", seed=True)),
+        (Initial("normal", seed=0), Initial("normal", seed=False)),
+    ],
+)
+def test_first_contents_are_compared_by_type_and_bytes(given: Initial, other: Initial) -> None:
+    reference = derive(chain((2, 2, 1), 1))
+    weight = reference.by_label["w1"]
+
+    def holding(initial: Initial) -> Program:
+        return replace(reference, initial={**reference.initial, weight: initial})
+
+    assert prove(holding(given), placed(holding(given))) == ()
+    assert [v.rule for v in prove(holding(given), placed(holding(other)))] == ["initial"]
+
+
+def test_first_contents_of_nan_are_themselves_and_whole_numbers_are_floating() -> None:
+    reference = derive(chain((2, 2, 1), 1))
+    weight = reference.by_label["w1"]
+    for given, same in ((math.nan, math.nan), (1, 1.0)):
+        one, other = (
+            replace(reference, initial={**reference.initial, weight: Initial("constant", value=value)})
+            for value in (given, same)
+        )
+        assert prove(one, placed(other)) == ()
