@@ -156,11 +156,18 @@ def _export_tflm(path: Path, output: Path, into: ModelFile, *, as_json: bool) ->
     write_document(output, made.data)
     if str(output) == "-":
         return
-    bound = made.outcome.lower_bound
+    bound, left_bytes = made.outcome.lower_bound, sum(made.left.values())
     if as_json:
-        print_json({"tensors": len(made.offsets), "arena_bytes": made.size, "lower_bound": bound})
-    else:
-        print_line(f"{output.name}: {len(made.offsets)} tensors in {made.size:,} bytes, bound {bound:,}")
+        left = {"tensors": len(made.left), "bytes": left_bytes}
+        facts = {"tensors": len(made.offsets), "arena_bytes": made.size, "lower_bound": bound, "left": left}
+        print_json(facts)
+        return
+    line = f"{output.name}: {len(made.offsets)} tensors in {made.size:,} bytes, bound {bound:,}"
+    if made.left:
+        line += (
+            f"; left to the interpreter: state and handles, {len(made.left)} tensors, {left_bytes:,} bytes"
+        )
+    print_line(line)
 
 
 def read_plan(path: Path, server: str | None = None) -> bytes:

@@ -21,6 +21,7 @@ from tests.benchmarks import (
     levels,
     main_job,
     memory,
+    micro,
     models,
     onert_losses,
     paging,
@@ -58,6 +59,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "real-time": real_time.run,
     "interrupts": interrupts.run,
     "onert": onert_losses.run,
+    "micro": micro.run,
     "models": models.run,
     "same_step": same_step.run,
     "doubles": doubles.run,
@@ -80,6 +82,7 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
     parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
+    parser.add_argument("--micro", default=sys.executable, help="interpreter of TFLM; default: this one")
     parser.add_argument("--jax", default=sys.executable, help="interpreter of JAX; default: this one")
     parser.add_argument("--soak", default="0", help="service: only mixed requests for so long, as 5m or 1h")
     parser.add_argument(
@@ -105,6 +108,7 @@ def main() -> None:
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
+        "micro": partial(micro.run, python=arguments.micro),
         "service": partial(
             service.run, soak=_seconds(arguments.soak), part=arguments.part, rate=arguments.rate
         ),

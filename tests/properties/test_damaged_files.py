@@ -25,7 +25,7 @@ from solver.importers.weights import read_arrays
 from tests.support.circle_cases import CASES, written
 from tests.support.circle_models import dense
 from tests.support.damaged_models import damaged_bytes, whole_models
-from tests.support.micro_models import branching_model
+from tests.support.micro_models import STATEFUL, branching_model
 
 #: The long run has 10,000 files of each kind that is not itself slow to read.
 FILES = 5 * int(os.environ.get("ARENAPLAN_FUZZ") or 12)
@@ -76,7 +76,13 @@ KINDS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes, Path], No
     "tflite": (lambda: [written(case, b"TFL3") for case in CASES], imported),
     "trained circle": (lambda: [with_training(dense(), TRAINING)], imported),
     "CTR0": (lambda: [dump_training(TRAINING)], lambda data, _folder: ignored(load_training(data))),
-    "tflm": (lambda: [with_offline_plan(branching_model(seed)).data for seed in range(3)], planned_for_tflm),
+    "tflm": (
+        lambda: [
+            *(with_offline_plan(branching_model(seed)).data for seed in range(3)),
+            *(make() for make in STATEFUL.values()),
+        ],
+        planned_for_tflm,
+    ),
     "safetensors": (lambda: [safetensors()], of_weights),
     "npz": (lambda: [archive(np.savez), archive(np.savez_compressed)], of_weights),
     "zip": (lambda: [archive(np.savez)], imported),  # PyTorch's .pt2 and .pt are archives, too

@@ -16,25 +16,45 @@ __all__ = ["CircleFile", "dense"]
 
 circle: Any = circle_schema()
 
-_TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "int64": "INT64", "int8": "INT8"}
+_TYPES = {
+    "float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "int64": "INT64", "int8": "INT8",
+    "bool": "BOOL", "resource": "RESOURCE",
+}  # fmt: skip
 _WORDS = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType", "mode": "MirrorPadMode"}
 
 
 @dataclass
 class CircleFile:
-    """Tensors and operators in the order in which they are added; `write` gives the file's bytes."""
+    """Tensors and operators in the order in which they are added; `write` gives the file's bytes.
+
+    `subgraph` adds another subgraph, which operators run by its `index`.
+    """
 
     tensors: list[Any] = field(default_factory=list)
     buffers: list[Any] = field(default_factory=lambda: [circle.Buffer.BufferT()])
     codes: list[Any] = field(default_factory=list)
     operators: list[Any] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    others: list[CircleFile] = field(default_factory=list)
+    index: int = 0
+
+    def subgraph(self) -> CircleFile:
+        """Another subgraph of this file: tensors, operators, inputs and outputs of its own."""
+        self.others.append(CircleFile(buffers=self.buffers, codes=self.codes, index=len(self.others) + 1))
+        return self.others[-1]
 
     def tensor(
-        self, name: str, shape: Sequence[int], dtype: str = "float32", *, quantized: bool = False
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        quantized: bool = False,
+        variable: bool = False,
     ) -> int:
         made = circle.Tensor.TensorT()
-        made.name, made.shape, made.buffer = name, list(shape), 0
+        made.name, made.shape, made.buffer, made.isVariable = name, list(shape), 0, variable
         made.type = getattr(circle.TensorType.TensorType, _TYPES[dtype])
         if quantized:
             made.quantization = circle.QuantizationParameters.QuantizationParametersT()
@@ -61,8 +81,10 @@ class CircleFile:
         outputs: Sequence[int],
         table: str = "",
         options: Mapping[str, Any] | None = None,
+        custom: str = "",
     ) -> None:
         kind = circle.OperatorCode.OperatorCodeT()
+        kind.customCode = custom or None
         kind.builtinCode = getattr(circle.BuiltinOperator.BuiltinOperator, code)
         kind.deprecatedBuiltinCode = min(kind.builtinCode, 127)
         made = circle.Operator.OperatorT()
@@ -80,12 +102,15 @@ class CircleFile:
     def write(
         self, *outputs: int, name: str = "made", identifier: bytes = b"CIR0", subgraphs: int = 1
     ) -> bytes:
-        part = circle.SubGraph.SubGraphT()
-        part.name, part.tensors, part.operators = name, self.tensors, self.operators
-        part.inputs, part.outputs = self.inputs, list(outputs)
+        parts = []
+        for part in (self, *self.others):
+            parts.append(circle.SubGraph.SubGraphT())
+            parts[-1].name, parts[-1].tensors, parts[-1].operators = name, part.tensors, part.operators
+            parts[-1].inputs, parts[-1].outputs = part.inputs, part.outputs
+        parts[0].outputs = list(outputs)
         model = circle.Model.ModelT()
         model.version = 3 if identifier == b"TFL3" else 0
-        model.operatorCodes, model.subgraphs, model.buffers = self.codes, [part] * subgraphs, self.buffers
+        model.operatorCodes, model.subgraphs, model.buffers = self.codes, parts * subgraphs, self.buffers
         builder = flatbuffers.Builder(1 << 12)
         builder.Finish(model.Pack(builder), identifier)
         return bytes(builder.Output())

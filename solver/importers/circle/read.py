@@ -29,6 +29,7 @@ __all__ = [
     "damaged",
     "is_circle",
     "read_model",
+    "read_subgraphs",
 ]
 
 #: What stands in bytes 4 to 8 of a file.
@@ -59,6 +60,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "AddOptions": ("FusedActivationFunction",),
         "BatchMatMulOptions": ("AdjointLhs", "AdjointRhs"),
+        "CallOnceOptions": ("InitSubgraphIndex",),
         "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
         "Conv2DOptions": (
             *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
@@ -74,6 +76,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "FullyConnectedOptions": ("FusedActivationFunction", "KeepNumDims", "WeightsFormat"),
         "GatherOptions": ("Axis", "BatchDims"),
         "GeluOptions": ("Approximate",),
+        "IfOptions": ("ThenSubgraphIndex", "ElseSubgraphIndex"),
         "InstanceNormOptions": ("Epsilon", "FusedActivationFunction"),
         "L2NormOptions": ("FusedActivationFunction",),
         "LeakyReluOptions": ("Alpha",),
@@ -96,6 +99,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "SubOptions": ("FusedActivationFunction",),
         "TransposeConvOptions": ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
         "UnpackOptions": ("Axis",),
+        "WhileOptions": ("CondSubgraphIndex", "BodySubgraphIndex"),
     }
 )
 
@@ -118,6 +122,7 @@ class ModelTensor:
 
     `buffer` is the number of its buffer, `data` what stands there (a view, None where nothing does).
     `dtype` is NumPy's word, empty for types that this project does not know; `type` the schema's word.
+    A variable keeps its value from one inference to the next.
     """
 
     name: str
@@ -127,6 +132,7 @@ class ModelTensor:
     buffer: int
     data: memoryview | None = None
     is_quantized: bool = False
+    is_variable: bool = False
 
     def array(self) -> Array:
         """The values, as a view of the file. Only for tensors with data."""
@@ -162,7 +168,7 @@ class ModelOperator:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of one subgraph. `metadata` are the bytes that stand in it by name, as CIRCLE_TRAINING."""
+    """A subgraph of a file. `metadata` are the bytes that stand in the file by name, as CIRCLE_TRAINING."""
 
     name: str
     tensors: tuple[ModelTensor, ...]
@@ -198,10 +204,21 @@ def damaged(what: str) -> Iterator[None]:
 
 
 def read_model(data: bytes | bytearray) -> Model:
-    """Read a file. Linear in its tables; weights are not copied.
+    """Read a file of one subgraph. Raises DocumentError for several, and as `read_subgraphs` does."""
+    models = read_subgraphs(data)
+    if len(models) != 1:
+        raise DocumentError(
+            f"The model has {len(models)} subgraphs.",
+            remedy="Only models without control flow can be trained: export one subgraph.",
+        )
+    return models[0]
 
-    Raises DocumentError for bytes that are no such file, for damaged ones, for several subgraphs, and where
-    circle-schema is not installed.
+
+def read_subgraphs(data: bytes | bytearray) -> tuple[Model, ...]:
+    """Read all subgraphs of a file, the main one first. Linear in its tables; weights are not copied.
+
+    Raises DocumentError for bytes that are no such file, for damaged ones, and where circle-schema is not
+    installed.
     """
     if not is_circle(data):
         raise DocumentError(
@@ -210,7 +227,7 @@ def read_model(data: bytes | bytearray) -> Model:
         )
     schema = circle_schema()
     with damaged("The model"):
-        return _Reader(data, schema).model()
+        return _Reader(data, schema).models()
 
 
 def circle_schema() -> Any:
@@ -232,23 +249,20 @@ class _Reader:
         self._options = _names(schema.BuiltinOptions.BuiltinOptions)
         self._types = _names(schema.TensorType.TensorType)
 
-    def model(self) -> Model:
-        root = self._root
-        count = self._checked(root.SubgraphsLength())
-        if count != 1:
-            raise DocumentError(
-                f"The model has {count} subgraphs.",
-                remedy="Only models without control flow can be trained: export one subgraph.",
-            )
-        graph = root.Subgraphs(0)
+    def models(self) -> tuple[Model, ...]:
+        metadata, count = self._metadata(), self._checked(self._root.SubgraphsLength())
+        graphs = [self._root.Subgraphs(k) for k in range(count)]
+        self._checked(sum(graph.TensorsLength() + graph.OperatorsLength() for graph in graphs))
+        return tuple(self._model(graph, metadata) for graph in graphs)
+
+    def _model(self, graph: Any, metadata: Mapping[str, bytes]) -> Model:
         tensors = tuple(map(self._tensor, self._each(graph.Tensors, graph.TensorsLength())))
         operators = tuple(map(self._operator, self._each(graph.Operators, graph.OperatorsLength())))
         inputs, outputs = _numbers(graph.InputsAsNumpy()), _numbers(graph.OutputsAsNumpy())
         touched = [inputs, outputs, *(x for o in operators for x in (o.inputs, o.outputs))]
         if any(not -1 <= number < len(tensors) for numbers in touched for number in numbers):
             raise IndexError
-        name = (graph.Name() or b"").decode()
-        return Model(name, tensors, operators, inputs, outputs, self._metadata())
+        return Model((graph.Name() or b"").decode(), tensors, operators, inputs, outputs, metadata)
 
     def _checked(self, length: int) -> int:
         """A length of a list, whose elements take four bytes at least."""
@@ -276,6 +290,7 @@ class _Reader:
             buffer=number,
             data=data,
             is_quantized=details is not None and details.ScaleLength() > 0,
+            is_variable=bool(tensor.IsVariable()),
         )
 
     def _buffer(self, number: int) -> memoryview | None:
