@@ -164,9 +164,7 @@ def _export_tflm(path: Path, output: Path, into: ModelFile, *, as_json: bool) ->
         return
     line = f"{output.name}: {len(made.offsets)} tensors in {made.size:,} bytes, bound {bound:,}"
     if made.left:
-        line += (
-            f"; left to the interpreter: state and handles, {len(made.left)} tensors, {left_bytes:,} bytes"
-        )
+        line += f"; state and handles left to the interpreter: {left_bytes:,} bytes"
     print_line(line)
 
 

@@ -17,7 +17,7 @@ from solver.exporters.tflm import load_offsets
 from solver.graph import OptimizerSpec
 from solver.importers.circle import CircleTraining, load_circle, weights_of
 from tests.support.circle_models import dense
-from tests.support.micro_models import branching_model
+from tests.support.micro_models import STATEFUL, branching_model
 
 
 def arenaplan(*arguments: str | Path) -> Result:
@@ -160,6 +160,14 @@ def test_offsets_go_into_a_model_for_tflm(tmp_path: Path) -> None:
     assert "--capacity: " in small.output
     spoken = arenaplan("export", model, "--to", "tflm", "-o", out)
     assert f"bytes, bound {facts['lower_bound']:,}" in spoken.output
+
+
+def test_state_is_left_to_the_interpreter(tmp_path: Path) -> None:
+    model, out = tmp_path / "model.tflite", tmp_path / "planned.tflite"
+    model.write_bytes(STATEFUL["SVDF"]())
+    facts = json.loads(arenaplan("export", model, "-o", out, "--json").stdout)
+    assert facts["left"] == {"tensors": 1, "bytes": 256}
+    assert "left to the interpreter: 256 bytes" in arenaplan("export", model, "-o", out).output
 
 
 def test_what_is_for_something_else_is_refused(model: Path) -> None:
