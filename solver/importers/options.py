@@ -43,6 +43,7 @@ IMPORT_OPTIONS: Final = (
         "dim",
         "batch_norm",
         "weights",
+        "freeze_before",
     ),
 )
 
@@ -56,7 +57,8 @@ class ImportOptions:
     and more) and the last axis otherwise. `trainable` is "all", a number of operations from the back, or
     names and patterns of names as ``head.*``. `dims` are sizes of dimensions that the model leaves open, by
     name, or by place, as ``x[0]``; `batch` is that of the first axis of the inputs. `batch_norm` is "train",
-    "frozen", or None for what the model says. Without `weights` the first values are drawn.
+    "frozen", or None for what the model says. Without `weights` the first values are drawn. The tensors named
+    in `freeze_before` become inputs of the graph; what leads to them alone is not imported.
     """
 
     loss: str | None = None
@@ -69,6 +71,7 @@ class ImportOptions:
     batch: int | None = None
     batch_norm: Literal["train", "frozen"] | None = None
     weights: bool = True
+    freeze_before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
     `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim`
     (``name=size``, or a list of them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``,
-    ``none``). Raises OptionsError with the option's name as path.
+    ``none``), `freeze_before` (a tensor's name, or a list of them). Raises OptionsError with the option's
+    name as path.
     """
     for name in given:
         if name not in IMPORT_OPTIONS:
@@ -99,6 +103,7 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
             )
     loss, dims = given.get("loss"), given.get("dim", ())
     dims = dims if isinstance(dims, list | tuple) else [dims]
+    cuts = given.get("freeze_before", ())
     if loss is not None and loss not in LOSSES:
         raise _bad("loss", loss, f"one of {', '.join(LOSSES)}")
     return ImportOptions(
@@ -111,6 +116,7 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
         batch=batch,
         batch_norm=_batch_norm(given.get("batch_norm")),
         weights=_weights(given.get("weights", "reference")),
+        freeze_before=tuple(dict.fromkeys(map(str, cuts if isinstance(cuts, list | tuple) else [cuts]))),
     )
 
 

@@ -228,6 +228,13 @@ class ModelChoices:
             " .safetensors or .npz file that has them by name.",
         ),
     ] = None
+    freeze_before: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of a model: a tensor that becomes an input; what leads to it is not imported. Repeatable.",
+        ),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """As `solver.importers.options.import_options` names them, without what was left out."""

@@ -33,6 +33,7 @@ __all__ = [
     "load_circle",
     "objective_of",
     "translated",
+    "unknown",
     "weights_of",
     "with_objective",
 ]
@@ -113,11 +114,7 @@ def translated(model: Model, batch: int | None) -> Network:
         raise DocumentError(
             "The model has no inputs or no outputs.", remedy="Export a model that computes something."
         )
-    missing = [
-        f"{operator.code} (operator {k}, {_output(model, k)!r})"
-        for k, operator in enumerate(model.operators)
-        if operator.code not in OPERATORS and operator.code not in _CONSTANT
-    ]
+    missing = [f"{model.operators[k].code} (operator {k}, {_output(model, k)!r})" for k in unknown(model)]
     if missing:
         raise UnknownOperatorError(
             f"The model has operators that are not known: {', '.join(missing)}.",
@@ -131,6 +128,9 @@ def translated(model: Model, batch: int | None) -> Network:
             f"An input of the model {error}.", remedy="Export it with inputs of float32.", path=("inputs",)
         ) from error
     for k, operator in enumerate(model.operators):
+        if k in model.skipped:
+            network.skip()
+            continue
         try:
             network.add(operator, OPERATORS.get(operator.code, _only_constant))
         except Unsupported as error:
@@ -150,6 +150,15 @@ def translated(model: Model, batch: int | None) -> Network:
             error.path = ("operators", k, *error.path)
             raise
     return network
+
+
+def unknown(model: Model) -> list[int]:
+    """Numbers of the operators that would be imported and are not known."""
+    return [
+        k
+        for k, operator in enumerate(model.operators)
+        if k not in model.skipped and operator.code not in OPERATORS and operator.code not in _CONSTANT
+    ]
 
 
 def _only_constant(_network: Network, _operator: object) -> None:

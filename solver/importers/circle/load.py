@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from solver.errors import OptionsError
+from solver.errors import GraphError, OptionsError, TrainableError
 from solver.graph import FileRange, Initializer, TrainableGraph
+from solver.importers.circle.frozen import freeze_note, freeze_remedy, frozen_before
 from solver.importers.circle.graph import (
     DEFAULT,
     Objective,
     cross_entropy_attributes,
     objective_of,
     translated,
+    unknown,
     with_objective,
 )
 from solver.importers.circle.network import Network
@@ -53,7 +55,9 @@ def load_circle_model(
     own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None
     objective, chosen = _chosen(objective_of(own or DEFAULT, model), options, model)
     batch = options.batch or (own.batch if own and own.batch > 0 else None)
-    network = translated(model, batch)
+    if options.freeze_before:
+        model = frozen_before(model, options.freeze_before)
+    network = _translated(model, batch)
     graph = with_objective(network, objective, name)
     if not options.weights:
         graph = _drawn(graph, network)
@@ -62,7 +66,24 @@ def load_circle_model(
     said = "the file says how" if own else "the file does not say how"
     loss = f"{objective.loss}, {objective.optimizer.type}"
     note = f"Trained with {loss}: {said}, and --loss and --optimizer choose another way."
-    return Imported(graph, () if chosen else (note,))
+    frozen = (freeze_note(model, options.freeze_before),) if options.freeze_before else ()
+    return Imported(graph, frozen if chosen else (*frozen, note))
+
+
+def _translated(model: Model, batch: int | None) -> Network:
+    """The network of the model. A refusal names a tensor behind which there is something to train."""
+
+    def works(part: Model) -> None:
+        if not translated(part, batch).weights:
+            raise TrainableError("The part has no weights.", remedy="Freeze the model before another tensor.")
+
+    try:
+        return translated(model, batch)
+    except GraphError as error:
+        refused = [k for k in error.path[1:2] if error.path[0] == "operators" and isinstance(k, int)]
+        if refused or unknown(model):
+            error.remedy = f"{freeze_remedy(model, refused or unknown(model), works)}{error.remedy}"
+        raise
 
 
 def _chosen(objective: Objective, options: ImportOptions, model: Model) -> tuple[Objective, bool]:

@@ -14,7 +14,7 @@ from solver.importers.circle.constants import fold
 from solver.importers.circle.read import Model, ModelOperator
 from solver.importers.recorder import GraphRecorder
 
-__all__ = ["Network", "Unsupported", "Weight"]
+__all__ = ["Network", "Unsupported", "Weight", "unique_names"]
 
 
 class Unsupported(Exception):
@@ -53,7 +53,7 @@ class Network(GraphRecorder):
         self.weights: dict[str, Weight] = {}
         #: Parameters that each operator of the file owns.
         self.owned: list[list[str]] = []
-        self._names = _unique([tensor.name or f"tensor {k}" for k, tensor in enumerate(model.tensors)])
+        self._names = unique_names(model)
         self._taken = set(self._names)
         self._folded: dict[int, Array] = {}
         self.operator: ModelOperator
@@ -93,6 +93,10 @@ class Network(GraphRecorder):
         return name
 
     # ----------------------------------------------------------------------------- one operator
+
+    def skip(self) -> None:
+        """Count an operator that is not imported."""
+        self.owned.append([])
 
     def add(self, operator: ModelOperator, translate: Callable[..., None]) -> None:
         """Translate one operator, or work its output out where it is a constant.
@@ -288,11 +292,12 @@ class Network(GraphRecorder):
         return self.free(f"{self._names[self.operator.outputs[0]]}/constant")
 
 
-def _unique(names: Sequence[str]) -> list[str]:
-    """Names without '@', which is reserved, each made different from those before it."""
+def unique_names(model: Model) -> list[str]:
+    """Names of all tensors without '@', which is reserved, each made different from those before it."""
     taken: set[str] = set()
     found = []
-    for name in names:
+    for k, tensor in enumerate(model.tensors):
+        name = tensor.name or f"tensor {k}"
         name = "".join(c if c.isprintable() and c != "@" else "_" for c in name)
         while name in taken:
             name += "_"

@@ -168,7 +168,10 @@ class ModelOperator:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A subgraph of a file. `metadata` are the bytes that stand in the file by name, as CIRCLE_TRAINING."""
+    """A subgraph of a file. `metadata` are the bytes that stand in the file by name, as CIRCLE_TRAINING.
+
+    Operators whose numbers are in `skipped` are not imported.
+    """
 
     name: str
     tensors: tuple[ModelTensor, ...]
@@ -176,6 +179,7 @@ class Model:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     metadata: Mapping[str, bytes] = field(default_factory=dict)
+    skipped: frozenset[int] = frozenset()
 
 
 def is_circle(data: bytes | bytearray) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from solver.errors import DocumentError, TrainableError
+from solver.errors import DocumentError, GraphError, TrainableError
 from solver.graph import Role, TensorType, Trainable, TrainableGraph, build_graph
+from solver.importers.cuts import freeze_remedy
+from solver.importers.onnx.frozen import Part, cut_points_of, whole_or_part
 from solver.importers.onnx.inputs import bound_inputs
 from solver.importers.onnx.network import Network, Unknown, Value
 from solver.importers.onnx.objective import attach_loss
@@ -63,17 +66,26 @@ def load_onnx(
         raise DocumentError("The model is nested too deeply.", remedy="Export it again.") from None
 
 
-def _loaded(data: bytes | memoryview, options: ImportOptions, path: Path | None, name: str) -> Imported:
+def _loaded(
+    data: bytes | memoryview, options: ImportOptions, path: Path | None, name: str, *, advises: bool = True
+) -> Imported:
+    """Without `advises`, a refusal does not try to freeze the model before a tensor."""
     model, tensors = read_model(data, path)
+    part = whole_or_part(model, tensors, options)
     functions = {(f.domain, f.name): f for f in model.functions}
     asked = _asked(options, tensors)
     walk = Walk(
         functions,
-        roles_of(tensors, model.graph.node, functions, asked),
+        roles_of(tensors, part.nodes, functions, asked),
         batch_norm=options.batch_norm,
         weights=options.weights,
     )
-    outputs = _walked(walk, model, tensors, options)
+    try:
+        outputs = _walked(walk, model, part, tensors)
+    except (GraphError, DocumentError) as error:
+        if walk.refused and advises:
+            error.remedy = f"{_frozen_before(data, options, path, part, walk)}{error.remedy}"
+        raise
     network = walk.network
     loss, notes = attach_loss(network, outputs, options)
     join_products(network, loss)
@@ -85,7 +97,19 @@ def _loaded(data: bytes | memoryview, options: ImportOptions, path: Path | None,
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, options, name)
-    return Imported(graph, (*notes, *_on_constants(walk), *_on_normalisation(walk, model, options)))
+    notes += [*_on_constants(walk), *_on_normalisation(walk, model, options)]
+    return Imported(graph, (*part.notes, *notes))
+
+
+def _frozen_before(
+    data: bytes | memoryview, options: ImportOptions, path: Path | None, part: Part, walk: Walk
+) -> str:
+    """The remedy that freezes the model before what follows all nodes that cannot be imported."""
+
+    def works(name: str) -> object:
+        return _loaded(data, replace(options, freeze_before=(name,), weights=False), path, "", advises=False)
+
+    return freeze_remedy(cut_points_of(part, walk.refused, options), works)
 
 
 def _asked(options: ImportOptions, tensors: Sequence[StoredTensor]) -> frozenset[str]:
@@ -97,25 +121,24 @@ def _asked(options: ImportOptions, tensors: Sequence[StoredTensor]) -> frozenset
 
 
 def _walked(
-    walk: Walk, model: onnx.ModelProto, tensors: Sequence[StoredTensor], options: ImportOptions
+    walk: Walk, model: onnx.ModelProto, part: Part, tensors: Sequence[StoredTensor]
 ) -> Mapping[str, Value]:
     """The outputs of the model, by name."""
     scope: dict[str, Value | StoredTensor] = {tensor.name: tensor for tensor in tensors}
-    given = [value for value in model.graph.input if value.name not in scope]
-    for input_, type_ in bound_inputs(given, options.dims, options.batch).items():
+    for input_, type_ in bound_inputs(part.inputs, part.dims, part.batch).items():
         scope[input_] = walk.network.declare(input_, Role.INPUT, TensorType(type_.shape, type_.dtype))
     opsets = {o.domain: o.version for o in model.opset_import}
-    walk.run(model.graph.node, scope, opsets, [output.name for output in model.graph.output])
+    walk.run(part.nodes, scope, opsets, part.outputs)
     walk.check()
     outputs: dict[str, Value] = {}
-    for output in model.graph.output:
-        found = scope.get(output.name)
+    for output in part.outputs:
+        found = scope.get(output)
         if found is None or isinstance(found, Unknown):
             raise DocumentError(
-                f"Nothing defines the output {output.name!r:.80}.", remedy="Export the model again."
+                f"Nothing defines the output {output!r:.80}.", remedy="Export the model again."
             )
         if not isinstance(found, StoredTensor):
-            outputs[output.name] = found
+            outputs[output] = found
     if not outputs:
         raise DocumentError("The model has no outputs.", remedy="Export it again.")
     return outputs

@@ -30,7 +30,7 @@ from solver.importers.onnx.read import StoredTensor, array_of
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Walk", "expanded_by_onnx"]
+__all__ = ["Walk", "expanded_by_onnx", "names_read"]
 
 #: What attributes and shapes that make no sense lead to.
 _NONSENSE: Final = (
@@ -75,6 +75,8 @@ class Walk:
     normalised: dict[str, int] = field(default_factory=lambda: {"train": 0, "frozen": 0})
     updated: set[str] = field(default_factory=set)
     shared: list[str] = field(default_factory=list)
+    #: Numbers of the model's own nodes that cannot be imported.
+    refused: list[int] = field(default_factory=list)
     _stored: dict[str, Value] = field(default_factory=dict)
     _nodes: int = 0
     _made: int = 0
@@ -96,7 +98,7 @@ class Walk:
         TooManyOperationsError for one that is too large.
         """
         nodes = list(nodes)
-        used = _names_read(nodes) | frozenset(results)
+        used = names_read(nodes) | frozenset(results)
         for k, node in enumerate(nodes):
             self._nodes += 1
             if self._nodes > _MOST_NODES or depth > _DEEPEST:
@@ -114,13 +116,19 @@ class Walk:
             inputs = [self._fetch(scope, n, name) if n else None for n in node.input]
             attributes = _attributes(node, given)
             wanted = [output in used for output in node.output]
+            before = self._refusals()
             found = self._results(node, name, inputs, attributes, wanted, opsets, scope, depth)
+            if not depth and self._refusals() > before:
+                self.refused.append(k)
             for output, value in zip(node.output, found, strict=False):
                 if output:
                     scope[output] = value
             for output in list(node.output)[len(found) :]:
                 if output:
                     scope[output] = Unknown()
+
+    def _refusals(self) -> int:
+        return len(self.faults) + sum(map(len, self.missing.values()))
 
     def check(self) -> None:
         """Raises UnknownOperatorError with all operators that are missing, or the first other fault."""
@@ -370,14 +378,14 @@ def _check_names(node: onnx.NodeProto) -> None:
         )
 
 
-def _names_read(nodes: Iterable[onnx.NodeProto]) -> frozenset[str]:
-    """Also by what stands in the branches of nodes."""
+def names_read(nodes: Sequence[onnx.NodeProto]) -> frozenset[str]:
+    """Names that nodes read, also in the branches of nodes."""
     found: set[str] = set()
     for node in nodes:
         found.update(node.input)
         for attribute in node.attribute:
-            if attribute.HasField("g"):
-                found |= _names_read(attribute.g.node) | {output.name for output in attribute.g.output}
+            for graph in (attribute.g, *attribute.graphs):
+                found |= names_read(graph.node) | {output.name for output in graph.output}
     return frozenset(found)
 
 

@@ -21,13 +21,14 @@ def test_everything_that_can_be_said() -> None:
     given = {
         "loss": "mse", "output": "y", "class_axis": "1", "optimizer": "SGD,momentum=0.9,nesterov=true",
         "learning_rate": "0.1", "trainable": "head.*, fc.bias", "dim": ["batch=32", "x[1]=7", "a=b=3"],
-        "batch_norm": "train", "weights": "none",
+        "batch_norm": "train", "weights": "none", "freeze_before": ["h", "h", "g"],
     }  # fmt: skip
     found = import_options(given, batch=4)
     assert dict(found.optimizer.attributes) == {"momentum": 0.9, "nesterov": True, "learning_rate": 0.1}
     assert found.trainable == ("head.*", "fc.bias")
     assert dict(found.dims) == {"batch": 32, "x[1]": 7, "a=b": 3}
     assert (found.class_axis, found.batch, found.batch_norm, found.weights) == (1, 4, "train", False)
+    assert found.freeze_before == ("h", "g")
     assert set(given) == set(IMPORT_OPTIONS)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solver.errors import OptionsError, TrainableError
+from solver.errors import GraphError, OptionsError, TrainableError, UnknownOperatorError
 from solver.executor import Trainer, synthetic_batch
 from solver.exporters.circle import with_training
 from solver.graph import OptimizerSpec
@@ -17,7 +17,7 @@ from solver.importers.options import ImportOptions, import_options
 from solver.importers.registry import find_importer, load_model
 from solver.pipeline import plan
 from tests.support.circle_cases import CASES, written
-from tests.support.circle_models import dense
+from tests.support.circle_models import CircleFile, dense
 
 
 def test_found_by_suffix_and_by_its_first_bytes() -> None:
@@ -93,3 +93,43 @@ def test_without_the_weights_of_the_file() -> None:
         "w1": "he_normal",
         "b1": "zeros",
     }
+
+
+def behind_unknown() -> bytes:
+    """Two operators that nobody knows, one on a side path, then two layers."""
+    file, rng = CircleFile(), np.random.default_rng(1)
+    x = file.input("x", (1, 4))
+    a, b, c, h, y, out = (file.tensor(name, (1, 4)) for name in ("a", "b", "c", "h", "y", "out"))
+    file.operator("ROUND", [x], [a])
+    file.operator("HASHTABLE_LOOKUP", [a], [b])
+    file.operator("ADD", [b, a], [c], "AddOptions", {"fusedActivationFunction": "NONE"})
+    file.operator("TANH", [c], [h])
+    for k, (source, target) in enumerate(((h, y), (y, out))):
+        weight = file.constant(f"w{k}", rng.standard_normal((4, 4)).astype(np.float32))
+        options = {"fusedActivationFunction": "NONE"}
+        file.operator("FULLY_CONNECTED", [source, weight, -1], [target], "FullyConnectedOptions", options)
+    return file.write(out)
+
+
+def test_what_follows_a_tensor_is_planned_and_the_refusal_names_one() -> None:
+    data = behind_unknown()
+    with pytest.raises(UnknownOperatorError, match="HASHTABLE_LOOKUP") as caught:
+        load_circle_model(data, options=import_options({"loss": "mse"}, batch=3))
+    assert "--freeze-before b, which becomes an input" in caught.value.remedy
+    named = load_circle_model(data, options=import_options({"loss": "mse", "freeze_before": "b"}, batch=3))
+    assert {"x", "b"} <= set(named.graph.operands)
+    found = load_circle_model(data, options=import_options({"loss": "mse", "freeze_before": "c"}, batch=3))
+    assert found.notes == ("Frozen before 'c': 3 of 6 operators are not imported.",)
+    assert found.graph.operands["c"].shape == (3, 4)
+    assert found.graph.trainable == ("w0", "w1")
+    with Trainer(found.graph, plan(found.graph)) as trainer:
+        assert np.isfinite(trainer.step(synthetic_batch(found.graph, 0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("x", "it is an input or a constant"), ("z", "no operator"), ("w1", "it is an input or")],
+)
+def test_a_tensor_that_nothing_can_be_frozen_before_is_named(name: str, why: str) -> None:
+    with pytest.raises(GraphError, match=f"frozen before '{name}': {why}"):
+        load_circle_model(behind_unknown(), options=import_options({"loss": "mse", "freeze_before": [name]}))

@@ -756,3 +756,128 @@ def test_inverse_functions_are_planned_before_a_head_and_trained_through(op: str
     trained = imported(model_of(nodes, {"x": (4, 3)}, {"w": floats(3, 5)})).graph
     assert "w" in trained.trainable
     assert validate(trained, plan(trained), steps=2).identical
+
+
+#: An operator that nothing here knows, with shape inference of ONNX's.
+def unknown(x: str, y: str) -> onnx.NodeProto:
+    return node("Det", [x], [y])
+
+
+def strange(x: str, y: str) -> onnx.NodeProto:
+    """Of a domain that nobody knows, and so without shapes."""
+    return node("Strange", [x], [y], domain="com.example")
+
+
+def two_paths() -> onnx.ModelProto:
+    """An unknown operator on one of two paths that meet in `sum`; then two layers."""
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        strange("a", "b"),
+        node("Mul", ["b", "x"], ["sum"]),
+        node("Relu", ["sum"], ["h"]),
+        node("MatMul", ["h", "first.weight"], ["m"]),
+        node("MatMul", ["m", "head.weight"], ["y"]),
+    ]
+    made = model_of(
+        nodes,
+        {"x": ("n", 3)},
+        {"first.weight": floats(3, 4), "head.weight": floats(4, 2)},
+        domains=["com.example"],
+    )
+    made.graph.value_info.append(helper.make_tensor_value_info("sum", onnx.TensorProto.FLOAT, ["n", 3]))
+    return made
+
+
+def test_the_refusal_of_an_unknown_operator_names_the_tensor_behind_it() -> None:
+    with pytest.raises(UnknownOperatorError, match=r"com\.example\.Strange") as caught:
+        imported(two_paths(), dims={"n": 5})
+    assert "--freeze-before sum," in caught.value.remedy
+
+
+def test_what_follows_a_tensor_is_the_same_network() -> None:
+    found = imported(two_paths(), freeze_before=("sum",), dims={"n": 5})
+    assert roles(found.graph) == {
+        "sum": "input", "first.weight": "parameter", "head.weight": "parameter", "label": "label"
+    }  # fmt: skip
+    assert shape_of(found.graph, "sum") == (5, 3)
+    assert "Frozen before 'sum': 3 of 6 nodes are not imported." in found.notes
+    assert validate(found.graph, plan(found.graph), steps=2).identical
+
+
+def test_training_behind_a_tensor_is_training_of_the_whole_with_the_rest_frozen() -> None:
+    prefix = [node("MatMul", ["x", "body.weight"], ["a"]), node("Tanh", ["a"], ["h"])]
+    model = headed(*prefix, **{"body.weight": floats(3, 3)})
+    whole = imported(model, trainable=("head.weight",)).graph
+    part = imported(model, freeze_before=("h",)).graph
+    x, label = floats(4, 3), floats(4, 5)
+    body = numpy_helper.to_array(model.graph.initializer[0])
+    with Trainer(whole, plan(whole)) as one, Trainer(part, plan(part)) as other:
+        for _ in range(3):
+            expected = one.step({"x": x, "label": label})
+            assert other.step({"h": np.tanh(x @ body), "label": label}) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"batch": 5}, {"dims": {"n": 5}}, {"dims": {"x[0]": 5}}])
+def test_sizes_of_inputs_that_are_left_out_reach_what_follows(options: dict[str, Any]) -> None:
+    nodes = [node("Flatten", ["x"], ["f"]), unknown("z", "d"), node("Mul", ["f", "d"], ["h"])]
+    nodes.append(node("MatMul", ["h", "w"], ["y"]))
+    model = model_of(nodes, {"x": ("n", 2, 3), "z": (2, 2)}, {"w": floats(6, 2)})
+    assert shape_of(imported(model, freeze_before=("h",), **options).graph, "h") == (5, 6)
+
+
+def test_the_caller_may_say_a_shape_that_nothing_tells() -> None:
+    model = headed(strange("x", "h"))
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    with pytest.raises(DimensionError, match="shape of 'h' is not known") as caught:
+        imported(model, freeze_before=("h",))
+    assert "--dim 'h[0]=SIZE'" in caught.value.remedy
+    graph = imported(model, freeze_before=("h",), dims={"h[0]": 7, "h[1]": 3}).graph
+    assert shape_of(graph, "h") == (7, 3)
+    with pytest.raises(DimensionError, match="no dimension 'q'"):
+        imported(model, freeze_before=("h",), dims={"h[0]": 7, "h[1]": 3, "q": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("x", "it is an input"), ("head.weight", "it is a weight"), ("hh", "no operator has an output"),
+        ("aside", "the loss does not depend on it"),
+    ],
+)  # fmt: skip
+def test_a_tensor_that_nothing_can_be_frozen_before_is_named(name: str, why: str) -> None:
+    model = headed(node("Relu", ["x"], ["h"]), node("Relu", ["h"], ["aside"]))
+    with pytest.raises(GraphError, match=why) as caught:
+        imported(model, freeze_before=(name,))
+    assert ("Did you mean 'h'" in caught.value.remedy) == (name == "hh")
+
+
+def test_several_tensors_and_one_output_of_several() -> None:
+    nodes = [
+        node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2),
+        strange("a", "c"),
+        node("Add", ["c", "b"], ["h"]),
+        node("MatMul", ["h", "head.weight"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (4, 3)}, {"head.weight": floats(3, 5)}, domains=["com.example"])
+    dims = {"c[0]": 2, "c[1]": 3}
+    graph = imported(model, freeze_before=("c",), dims=dims).graph
+    assert {"c", "x"} <= set(roles(graph))
+    both = imported(model, freeze_before=("c", "b"), dims=dims).graph
+    assert set(roles(both)) == {"c", "b", "head.weight", "label"}
+    assert validate(both, plan(both), steps=1).identical
+
+
+def test_a_hostile_model_that_is_refused_is_not_inferred_without_end() -> None:
+    """Inference of shapes must neither follow functions for ever nor make constants."""
+    again = helper.make_function(
+        "local", "f", ["i"], ["o"], [node("f", ["i"], ["o"], domain="local")],
+        [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)],
+    )  # fmt: skip
+    nodes = [node("f", ["x"], ["a"], domain="local"), node("ConstantOfShape", ["s"], ["c"])]
+    nodes += [node("Add", ["a", "c"], ["h"]), node("MatMul", ["h", "head.weight"], ["y"])]
+    weights = {"s": np.array([2**40]), "head.weight": floats(3, 5)}
+    model = model_of(nodes, {"x": (4, 3)}, weights, functions=[again], domains=["local"])
+    with pytest.raises((GraphError, DocumentError)):
+        imported(model)
+    with pytest.raises((GraphError, DocumentError)):
+        imported(model, freeze_before=("a",))
