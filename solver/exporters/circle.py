@@ -15,7 +15,7 @@ from solver.errors import GraphError, OptionsError, PlanError
 from solver.graph import OptimizerSpec
 from solver.graph.types import Array
 from solver.importers.circle import CircleTraining, dump_training
-from solver.importers.circle.graph import DEFAULT, ONERT_EPSILON, translated
+from solver.importers.circle.graph import DEFAULT, ONERT_EPSILON, translated, with_output
 from solver.importers.circle.metadata import with_metadata
 from solver.importers.circle.network import Weight
 from solver.importers.circle.read import TRAINING, read_model
@@ -37,8 +37,9 @@ _NEUTRAL: Final[Mapping[str, object]] = {
 def with_weights(data: bytes, weights: Mapping[str, Weight], values: Mapping[str, Array]) -> bytes:
     """The file with other values of some parameters; `weights` says where they lie, as `load_circle` does.
 
-    A file of the same length: nothing else changes. Raises GraphError for a value that is not a parameter of
-    the file or has another shape, DocumentError for a file that cannot be read.
+    A file of the same length: nothing else changes. Weights of half precision are rounded. Raises GraphError
+    for a value that is not a parameter of the file, has another shape or is stored sparse, DocumentError for
+    a file that cannot be read.
     """
     written = bytearray(data)
     model = read_model(written)
@@ -50,6 +51,12 @@ def with_weights(data: bytes, weights: Mapping[str, Weight], values: Mapping[str
                 path=(name,),
             )
         weight = weights[name]
+        if model.tensors[weight.tensor].sparsity is not None:
+            raise GraphError(
+                f"{name!r:.80} is stored sparse, and what was trained is not.",
+                remedy="Leave it out of the weights, or export the model without pruning.",
+                path=(name,),
+            )
         place = model.tensors[weight.tensor].array()
         laid = weight.to_file(np.asarray(value))
         if laid.shape != place.shape:
@@ -83,9 +90,13 @@ def training_of_plan(plan: Plan, data: bytes) -> CircleTraining:
     only some are trained), and what reading the file raises. Linear in the plan and the file.
     """
     program = plan.program
+    model = read_model(data)
+    if len(model.outputs) > 1:
+        names = ", ".join(repr(model.tensors[number].name) for number in model.outputs)
+        raise _unwritten(f"which of the outputs is trained ({names})", "Export the model with one output.")
     fed = [program.values[e.value] for e in program.entry if e.kind is EntryKind.FED]
     batch = min((v.type.shape[0] for v in fed if v.kind is Kind.INPUT and v.type.shape), default=0)
-    network = translated(read_model(data), batch or None)
+    network = translated(with_output(model, None), batch or None)
     for value in program.values:
         if value.kind is Kind.PARAMETER and value.label not in network.weights:
             raise PlanError(

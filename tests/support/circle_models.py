@@ -52,9 +52,11 @@ class CircleFile:
         *,
         quantized: bool = False,
         variable: bool = False,
+        signature: Sequence[int] = (),
     ) -> int:
         made = circle.Tensor.TensorT()
         made.name, made.shape, made.buffer, made.isVariable = name, list(shape), 0, variable
+        made.shapeSignature = list(signature) if signature else None
         made.type = getattr(circle.TensorType.TensorType, _TYPES[dtype])
         if quantized:
             made.quantization = circle.QuantizationParameters.QuantizationParametersT()
@@ -62,8 +64,11 @@ class CircleFile:
         self.tensors.append(made)
         return len(self.tensors) - 1
 
-    def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> int:
-        self.inputs.append(self.tensor(name, shape, dtype))
+    def input(
+        self, name: str, shape: Sequence[int], dtype: str = "float32", *, signature: Sequence[int] = ()
+    ) -> int:
+        """`signature` has -1 for the axes that the file leaves open."""
+        self.inputs.append(self.tensor(name, shape, dtype, signature=signature))
         return self.inputs[-1]
 
     def constant(self, name: str, value: Array) -> int:
@@ -74,6 +79,25 @@ class CircleFile:
         self.buffers.append(buffer)
         return number
 
+    def sparse(
+        self,
+        name: str,
+        value: Array,
+        order: Sequence[int],
+        levels: Sequence[int | tuple[Sequence[int], Sequence[int]]],
+        *,
+        blocks: Sequence[int] = (),
+        shape: Sequence[int],
+    ) -> int:
+        """A constant whose stored elements are `value`; a level is a size, or segments and indices."""
+        number = self.constant(name, value)
+        tensor = self.tensors[number]
+        tensor.shape = list(shape)
+        tensor.sparsity = circle.SparsityParameters.SparsityParametersT()
+        tensor.sparsity.traversalOrder, tensor.sparsity.blockMap = list(order), list(blocks)
+        tensor.sparsity.dimMetadata = [_level(level) for level in levels]
+        return number
+
     def operator(
         self,
         code: str,
@@ -82,6 +106,7 @@ class CircleFile:
         table: str = "",
         options: Mapping[str, Any] | None = None,
         custom: str = "",
+        custom_options: bytes = b"",
     ) -> None:
         kind = circle.OperatorCode.OperatorCodeT()
         kind.customCode = custom or None
@@ -89,6 +114,8 @@ class CircleFile:
         kind.deprecatedBuiltinCode = min(kind.builtinCode, 127)
         made = circle.Operator.OperatorT()
         made.opcodeIndex, made.inputs, made.outputs = len(self.codes), list(inputs), list(outputs)
+        if custom_options:
+            made.customOptions = np.frombuffer(custom_options, np.uint8)
         if table:
             made.builtinOptionsType = getattr(circle.BuiltinOptions.BuiltinOptions, table)
             made.builtinOptions = getattr(getattr(circle, table), f"{table}T")()
@@ -114,6 +141,22 @@ class CircleFile:
         builder = flatbuffers.Builder(1 << 12)
         builder.Finish(model.Pack(builder), identifier)
         return bytes(builder.Output())
+
+
+def _level(level: int | tuple[Sequence[int], Sequence[int]]) -> Any:
+    made = circle.DimensionMetadata.DimensionMetadataT()
+    kinds, vectors = circle.DimensionType.DimensionType, circle.SparseIndexVector.SparseIndexVector
+    if isinstance(level, int):
+        made.format, made.denseSize = kinds.DENSE, level
+        return made
+    made.format = kinds.SPARSE_CSR
+    made.arraySegmentsType, made.arrayIndicesType = vectors.Int32Vector, vectors.Uint8Vector
+    made.arraySegments, made.arrayIndices = (
+        circle.Int32Vector.Int32VectorT(),
+        circle.Uint8Vector.Uint8VectorT(),
+    )
+    made.arraySegments.values, made.arrayIndices.values = list(level[0]), list(level[1])
+    return made
 
 
 def dense(identifier: bytes = b"CIR0") -> bytes:

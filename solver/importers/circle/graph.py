@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
-from solver.errors import BatchError, DocumentError, GraphError, TrainableError, UnknownOperatorError
+import numpy as np
+
+from solver.errors import (
+    BatchError,
+    DocumentError,
+    GraphError,
+    LossError,
+    TrainableError,
+    UnknownOperatorError,
+)
 from solver.graph import (
-    DeclaredOperand,
     DType,
     Operation,
     OptimizerSpec,
@@ -19,11 +27,12 @@ from solver.graph import (
     build_graph,
 )
 from solver.graph.declared import Trainable
-from solver.graph.types import Array
+from solver.graph.types import Array, TensorType
 from solver.importers.circle.constants import FOLDED
-from solver.importers.circle.network import Network, Unsupported, Weight
+from solver.importers.circle.network import Network, Unsupported, Weight, unique_names
 from solver.importers.circle.operators import OPERATORS
-from solver.importers.circle.read import TRAINING, Model, read_model
+from solver.importers.circle.read import TRAINING, Model, damaged, read_model
+from solver.importers.circle.roles import needed_operators, weight_tensors
 from solver.importers.circle.training import CircleTraining, load_training
 
 __all__ = [
@@ -36,6 +45,7 @@ __all__ = [
     "unknown",
     "weights_of",
     "with_objective",
+    "with_output",
 ]
 
 #: How a model without metadata is trained: onert's own defaults, but for the loss.
@@ -48,7 +58,7 @@ ONERT_ADAM: Final[Mapping[str, float | bool]] = {"epsilon": 1e-7, "epsilon_hat":
 ONERT_EPSILON: Final = 1e-20
 
 #: Operators that are worked out when their inputs are constants, and are not in a graph otherwise.
-_CONSTANT = frozenset(FOLDED) | {"SHAPE", "DEQUANTIZE"}
+_CONSTANT = frozenset(FOLDED) | {"SHAPE", "DENSIFY", "DEQUANTIZE"}
 
 
 _Asked: TypeAlias = Literal["all"] | int | tuple[str, ...] | tuple[int, ...]
@@ -81,18 +91,24 @@ class Objective:
 
 
 def load_circle(
-    data: bytes, *, batch: int | None = None, training: CircleTraining | None = None, name: str = ""
+    data: bytes,
+    *,
+    batch: int | None = None,
+    training: CircleTraining | None = None,
+    name: str = "",
+    output: str | None = None,
 ) -> CircleGraph:
     """The verified graph of a Circle or TensorFlow Lite file, with its weights as initial values.
 
     `training` says how it is trained; without it the file's own metadata does, and without that Adam on the
     categorical cross entropy. The batch is `batch`, else that of the training, else the file's; it takes the
-    place of the first dimension of every input that has the file's own. Weights of convolutions, products and
-    embeddings are parameters; other constants are not trained.
+    place of the first dimension of every input that has the file's own. The loss is of the tensor `output`,
+    without it of the model's first output; operators that it does not depend on are left out. Which tensors
+    are parameters is decided by the operators that read them (`solver.importers.circle.roles`).
 
     Raises DocumentError for a file that cannot be read, UnknownOperatorError for operators that graphs do
-    not have (all of them at once), BatchError, and other GraphErrors where operators do not fit together.
-    Linear in the size of the file.
+    not have (all of them at once), BatchError, LossError for an output that there is not, and other
+    GraphErrors where operators do not fit together. Linear in the size of the file.
     """
     model = read_model(data)
     own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None
@@ -103,26 +119,28 @@ def load_circle(
         raise BatchError(
             f"The batch is {batch}.", remedy="Give a positive number of examples.", path=("batch",)
         )
-    network = translated(model, batch)
-    objective = objective_of(training or DEFAULT, model)
+    network = translated(with_output(model, output), batch)
+    objective = objective_of(training or DEFAULT, network)
     graph = with_objective(network, objective, name or model.name or "model")
-    return CircleGraph(graph, network.weights, own)
+    weights = {name: weight for name, weight in network.weights.items() if name in graph.operands}
+    return CircleGraph(graph, weights, own)
 
 
-def translated(model: Model, batch: int | None) -> Network:
+def translated(
+    model: Model,
+    batch: int | None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    trained: Sequence[str] = (),
+) -> Network:
+    """The forward graph up to the first output of `model`, without the operators that it skips."""
     if not model.inputs or not model.outputs:
         raise DocumentError(
             "The model has no inputs or no outputs.", remedy="Export a model that computes something."
         )
-    missing = [f"{model.operators[k].code} (operator {k}, {_output(model, k)!r})" for k in unknown(model)]
-    if missing:
-        raise UnknownOperatorError(
-            f"The model has operators that are not known: {', '.join(missing)}.",
-            remedy="Leave them out of the part that is trained; `arenaplan operators` lists what there is.",
-            path=("operators",),
-        )
+    _check_known(model)
     try:
-        network = Network(model, batch)
+        network = Network(model, batch, model.outputs[0], dims=dims, trained=trained)
     except Unsupported as error:
         raise GraphError(
             f"An input of the model {error}.", remedy="Export it with inputs of float32.", path=("inputs",)
@@ -152,6 +170,38 @@ def translated(model: Model, batch: int | None) -> Network:
     return network
 
 
+def with_output(model: Model, name: str | None) -> Model:
+    """The model with the tensor `name` as its only output, else its first output that a loss can be of.
+
+    Operators that the output does not depend on are skipped. Raises LossError for a tensor that no operator
+    computes. Linear.
+    """
+    number = _chosen(model, name) if model.outputs else None
+    if number is None:
+        return model
+    needed = needed_operators(model, [number])
+    return replace(model, outputs=(number,), skipped=frozenset(range(len(model.operators))) - {*needed})
+
+
+def _chosen(model: Model, output: str | None) -> int:
+    """The number of the tensor that is called `output`; else of the first output that a loss can be of."""
+    names = unique_names(model)
+    computed = [number for operator in model.operators for number in operator.outputs]
+    outputs = [number for number in model.outputs if number in computed]
+    if output is None:
+        floating = [number for number in outputs if model.tensors[number].type == "FLOAT32"]
+        return (floating or model.outputs)[0]
+    for number in (*outputs, *computed):
+        if output in (names[number], model.tensors[number].name):
+            return number
+    raise LossError(
+        f"The model has no output {output!r:.80}.",
+        remedy=f"Its outputs are {', '.join(names[number] for number in model.outputs)}; any tensor that an"
+        " operator computes can be named.",
+        path=("output_name",),
+    )
+
+
 def unknown(model: Model) -> list[int]:
     """Numbers of the operators that would be imported and are not known."""
     return [
@@ -159,6 +209,38 @@ def unknown(model: Model) -> list[int]:
         for k, operator in enumerate(model.operators)
         if k not in model.skipped and operator.code not in OPERATORS and operator.code not in _CONSTANT
     ]
+
+
+def _check_known(model: Model) -> None:
+    """Raise for the operators that there is no translation for, all of them at once."""
+    missing = unknown(model)
+    if not missing:
+        return
+    places = ", ".join(f"{model.operators[k].code} (operator {k}, {_output(model, k)!r})" for k in missing)
+    before = next(filter(None, (_before(model, k) for k in missing)), "")
+    raise UnknownOperatorError(
+        f"The model has operators that are not known: {places}.",
+        remedy=f"Leave them out of the part that is trained{before}; `arenaplan operators` lists what there"
+        " is.",
+        path=("operators",),
+    )
+
+
+def _before(model: Model, k: int) -> str:
+    """How to train what an operator reads instead, if that depends on weights and on known operators."""
+    for number in model.operators[k].inputs:
+        if number < 0 or model.tensors[number].type != "FLOAT32" or number in model.inputs:
+            continue
+        part = with_output(model, unique_names(model)[number]) if _is_computed(model, number) else None
+        if part is not None and not unknown(part):
+            weights = weight_tensors(part, sorted({*range(len(part.operators))} - part.skipped))
+            if any(w >= 0 and model.tensors[w].data is not None for w in weights):
+                return f", as --output-name {unique_names(model)[number]!r} does"
+    return ""
+
+
+def _is_computed(model: Model, number: int) -> bool:
+    return any(number in operator.outputs for operator in model.operators)
 
 
 def _only_constant(_network: Network, _operator: object) -> None:
@@ -170,25 +252,25 @@ def _output(model: Model, k: int) -> str:
     return model.tensors[outputs[0]].name if outputs else ""
 
 
-def cross_entropy_attributes(model: Model) -> dict[str, int | float]:
+def cross_entropy_attributes(network: Network) -> dict[str, int | float]:
     """How onert (0.1.0, as it was measured) takes the cross entropy of a model's output.
 
     It puts a softmax behind the model unless the last operator is one; what CIRCLE_TRAINING says of logits
     changes nothing. Probabilities below 1e-20 count as 1e-20. A sigmoid at the end, which onert does not
     train, gives probabilities as well.
     """
-    last = [operator for operator in model.operators if set(operator.outputs) & set(model.outputs)]
+    last = [operator for operator in network.model.operators if network.output in operator.outputs]
     if last and last[-1].code in ("SOFTMAX", "LOGISTIC"):
         return {"from_logits": 0, "epsilon": ONERT_EPSILON}
     return {"from_logits": 1}
 
 
-def objective_of(training: CircleTraining, model: Model) -> Objective:
+def objective_of(training: CircleTraining, network: Network) -> Objective:
     """What the metadata of a file, or a caller in its words, asks for. Fields left at 0 are defaults."""
     attributes: dict[str, int | float | str] = {"reduction": training.reduction}
     sparse = training.loss == "sparse-categorical-crossentropy"
     if training.loss != "mean-squared-error":
-        attributes |= {**cross_entropy_attributes(model), "sparse": int(sparse)}
+        attributes |= {**cross_entropy_attributes(network), "sparse": int(sparse)}
     elif training.reduction == "sum":
         attributes["reduction"] = "sum_of_means"  # onert sums over the examples only
     optimizer = training.optimizer
@@ -207,56 +289,76 @@ def objective_of(training: CircleTraining, model: Model) -> Objective:
 def with_objective(network: Network, objective: Objective, name: str) -> TrainableGraph:
     """The graph with a label, a loss and an optimizer.
 
-    Raises GraphError for a model of several outputs or none that is computed, and for a trainable set that
-    names what the model does not have.
+    Raises LossError for an output that has no derivative, TrainableError and GraphError for a trainable set
+    that names what the model does not have.
     """
-    model = network.model
-    if len(model.outputs) != 1:
-        raise GraphError(
-            f"The model has {len(model.outputs)} outputs, and one loss needs one of them.",
-            remedy="Export it with the output that is trained.",
+    prediction = network.output_name(network.output)
+    if not any(prediction in operation.outputs for operation in network.operations):
+        raise LossError(
+            f"The model's output {prediction!r:.80} is not a tensor that an operator computes.",
+            remedy=f"Choose another with --output-name: {_outputs(network)}.",
             path=("outputs",),
         )
-    prediction = network.output_name(model.outputs[0])
-    if prediction not in network.types or not network.types[prediction].type.shape:
-        raise GraphError(
-            f"The model's output {prediction!r} is not a tensor that an operator computes.",
-            remedy="Export the model with the output that is trained.",
-            path=("outputs", 0),
+    if not network.types[prediction].type.shape:
+        raise LossError(
+            f"The output {prediction!r:.80} is one number, without an axis for the batch.",
+            remedy=f"Choose another with --output-name: {_outputs(network)}.",
+            path=("outputs",),
         )
+    if not network.types[prediction].type.dtype.is_floating:
+        raise LossError(
+            f"The output {prediction!r:.80} is {network.types[prediction].type}, which has no derivative.",
+            remedy=f"Choose another with --output-name: {_outputs(network)}.",
+            path=("outputs",),
+        )
+    network.keep([prediction])
     shape, classes = network.types[prediction].type.shape, objective.of_classes
-    label = DeclaredOperand(
-        network.free("label"),
-        Role.LABEL,
-        shape[:-1] if classes else shape,
-        DType.INT32 if classes else DType.FLOAT32,
-    )
-    loss = network.free("loss")
-    last = Operation(loss, objective.loss, (prediction, label.id), (loss,), objective.attributes)
-    used = {name for operation in network.operations for name in operation.inputs}
+    label, loss = network.free("label"), network.free("loss")
+    dtype = DType.INT32 if classes else DType.FLOAT32
+    network.put(label, Role.LABEL, TensorType(shape[:-1] if classes else shape, dtype))
+    network.record(Operation(loss, objective.loss, (prediction, label), (loss,), objective.attributes))
+    trainable = _trainable(network, objective.trainable, network.freeze(loss))
     return build_graph(
         name,
-        [*(d for d in network.operands.values() if d.id in used), label],
-        [*network.operations, last],
+        network.operands.values(),
+        network.operations,
         loss=loss,
         optimizer=objective.optimizer,
-        trainable=_trainable(network, objective.trainable),
+        trainable=trainable,
         outputs=(prediction,),
         training=objective.rules,
     )
 
 
-def _trainable(network: Network, asked: _Asked) -> Trainable:
+def _outputs(network: Network) -> str:
+    """The other outputs of the model that have derivatives; without one, the tensors that are floating."""
+    model = network.model
+    numbers = [n for n in model.outputs if model.tensors[n].type == "FLOAT32" and n != network.output]
+    if not numbers:
+        numbers = [n for k in network.needed[-8:] for n in model.operators[k].outputs
+                   if model.tensors[n].type == "FLOAT32" and n != network.output]  # fmt: skip
+    return ", ".join(repr(network.output_name(n)) for n in numbers) or "none of its tensors has a derivative"
+
+
+def _trainable(network: Network, asked: _Asked, frozen: Sequence[str]) -> Trainable:
+    """The trainable set, without the parameters `frozen` that the loss has no derivative with respect to."""
+    trained = [name for name in network.weights if name in network.operands and name not in frozen]
+    if not trained:
+        raise TrainableError(
+            "The model has no weights that the loss has a derivative with respect to.",
+            remedy="Name floating tensors with --trainable, or choose another output with --output-name.",
+            path=("trainable",),
+        )
     if not isinstance(asked, tuple):
         return asked
     found: dict[str, None] = {}
     for wanted in asked:
         if isinstance(wanted, str):
-            matching = [name for name in network.weights if fnmatchcase(name, wanted)]
+            matching = [name for name in trained if fnmatchcase(name, wanted)]
             if not matching:
                 raise TrainableError(
                     f"No weight of the model is called {wanted!r:.80}.",
-                    remedy=f"Its weights are {', '.join(network.weights) or 'none'}.",
+                    remedy=f"Its weights are {_some(trained)}.",
                     path=("trainable",),
                 )
         elif not 0 <= wanted < len(network.owned):
@@ -266,12 +368,25 @@ def _trainable(network: Network, asked: _Asked) -> Trainable:
                 path=("training", "trainable_ops"),
             )
         else:
-            matching = network.owned[wanted]
+            matching = [name for name in network.owned[wanted] if name in trained]
         found.update(dict.fromkeys(matching))
     return tuple(found)
 
 
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def weights_of(data: bytes, weights: Mapping[str, Weight]) -> dict[str, Array]:
-    """The parameters' values as a file has them, in the axes of the graph."""
+    """The parameters' values as a file has them, in the axes of the graph; half precision as float32.
+
+    Raises DocumentError for a file that cannot be read.
+    """
     model = read_model(data)
-    return {name: weight.from_file(model.tensors[weight.tensor].array()) for name, weight in weights.items()}
+    values = {}
+    with damaged("The model"):
+        for name, weight in weights.items():
+            value = weight.from_file(model.tensors[weight.tensor].array())
+            values[name] = value.astype(np.float32) if value.dtype == np.float16 else value
+    return values

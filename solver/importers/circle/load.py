@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,16 +20,19 @@ from solver.importers.circle.graph import (
     translated,
     unknown,
     with_objective,
+    with_output,
 )
 from solver.importers.circle.network import Network
 from solver.importers.circle.read import TRAINING, Model, read_model
+from solver.importers.circle.recurrent import LSTM
 from solver.importers.circle.training import load_training
 from solver.importers.options import LOSSES, Imported, ImportOptions
+from solver.importers.widened import widening_notes
 
 __all__ = ["load_circle_model"]
 
-#: Choices that these files leave nothing to: one output, the last axis, a batch and no other open dimension.
-_FIXED = ("output", "class_axis", "dims", "batch_norm")
+#: Choices that these files leave nothing to: classes are at the last axis, statistics are folded.
+_FIXED = ("class_axis", "batch_norm")
 
 
 def load_circle_model(
@@ -37,27 +41,28 @@ def load_circle_model(
     """The trainable graph of a Circle or TensorFlow Lite file.
 
     What the options choose goes before what the file says (CIRCLE_TRAINING), and that before onert's own
-    defaults. Weights of a file at `path` are described by their place in it, where the graph has their axes
-    in the file's order; with `options.weights` false the first values are drawn. Raises what
+    defaults. `options.output` names a tensor that an operator computes; without it the loss is of the model's
+    first output. Weights of a file at `path` are described by their place in it, where the graph has their
+    axes in the file's order; with `options.weights` false the first values are drawn. Raises what
     `solver.importers.circle.load_circle` raises, and OptionsError for choices that these files do not leave.
     """
     for field in _FIXED:
-        if getattr(options, field) not in (None, {}):
-            option = {"dims": "dim", "output": "output_name"}.get(field, field)
+        if getattr(options, field) is not None:
             raise OptionsError(
-                "A Circle or TensorFlow Lite model has one output, its classes at the last axis, and leaves"
-                " no dimension but the batch open.",
-                remedy=f"Leave out --{option.replace('_', '-')}; --batch gives the batch.",
-                path=(option,),
+                "A Circle or TensorFlow Lite model has its classes at the last axis, and its batch"
+                " normalisation in the weights.",
+                remedy=f"Leave out --{field.replace('_', '-')}.",
+                path=(field,),
             )
     data = bytes(data)
     model = read_model(data)
     own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None
-    objective, chosen = _chosen(objective_of(own or DEFAULT, model), options, model)
     batch = options.batch or (own.batch if own and own.batch > 0 else None)
+    whole, model = model, with_output(model, options.output)
     if options.freeze_before:
         model = frozen_before(model, options.freeze_before)
-    network = _translated(model, batch)
+    network = _translated(model, batch, options)
+    objective, chosen = _chosen(objective_of(own or DEFAULT, network), options, network)
     graph = with_objective(network, objective, name)
     if not options.weights:
         graph = _drawn(graph, network)
@@ -67,18 +72,22 @@ def load_circle_model(
     loss = f"{objective.loss}, {objective.optimizer.type}"
     note = f"Trained with {loss}: {said}, and --loss and --optimizer choose another way."
     frozen = (freeze_note(model, options.freeze_before),) if options.freeze_before else ()
-    return Imported(graph, frozen if chosen else (*frozen, note))
+    return Imported(graph, (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole)))
 
 
-def _translated(model: Model, batch: int | None) -> Network:
+def _translated(model: Model, batch: int | None, options: ImportOptions) -> Network:
     """The network of the model. A refusal names a tensor behind which there is something to train."""
+    named = options.trainable if isinstance(options.trainable, tuple) else ()
+
+    def network(part: Model) -> Network:
+        return translated(part, batch, dims=options.dims, trained=named)
 
     def works(part: Model) -> None:
-        if not translated(part, batch).weights:
+        if not network(part).weights:
             raise TrainableError("The part has no weights.", remedy="Freeze the model before another tensor.")
 
     try:
-        return translated(model, batch)
+        return network(model)
     except GraphError as error:
         refused = [k for k in error.path[1:2] if error.path[0] == "operators" and isinstance(k, int)]
         if refused or unknown(model):
@@ -86,14 +95,46 @@ def _translated(model: Model, batch: int | None) -> Network:
         raise
 
 
-def _chosen(objective: Objective, options: ImportOptions, model: Model) -> tuple[Objective, bool]:
+def _notes(network: Network, graph: TrainableGraph, whole: Model) -> Iterator[str]:
+    """What of the model is left out, and what is planned in another way than the file has it."""
+    output = network.output_name(network.output)
+    others = [network.output_name(number) for number in whole.outputs if number != network.output]
+    if others:
+        yield (
+            f"The loss is of {output!r:.80}; left out are the outputs {_some(others)}."
+            " --output-name chooses another."
+        )
+    elif network.output not in whole.outputs:
+        yield f"The loss is of {output!r:.80}; what stands behind it is left out."
+    all_inputs = [network.output_name(number) for number in network.model.inputs]
+    unused = [name for name in all_inputs if name not in graph.operands]
+    if unused:
+        yield f"The loss does not depend on the input {_some(unused)}: left out."
+    if whole.subgraphs > 1:
+        name = f"{whole.name!r:.80}"
+        yield f"The model has {whole.subgraphs} subgraphs; only the first one, {name}, is planned."
+    if any(whole.operators[k].code == LSTM for k in network.needed):
+        yield "The state of each LSTM is zero when a training step begins."
+    yield from widening_notes(
+        (graph.operands[name].type, origin)
+        for name, origin in network.origins.items()
+        if name in graph.operands
+    )
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(f"{name!r:.80}" for name in names[:most]) + more
+
+
+def _chosen(objective: Objective, options: ImportOptions, network: Network) -> tuple[Objective, bool]:
     """The objective with what the options choose, and whether they choose anything."""
     untouched = ImportOptions()
     if options.loss is not None:
         operator, attributes, label = LOSSES[options.loss]
         taken: dict[str, int | float | str] = {**attributes}
         if "from_logits" in attributes:
-            taken |= cross_entropy_attributes(model)
+            taken |= cross_entropy_attributes(network)
         if operator != "CategoricalCrossEntropy":
             taken.pop("epsilon", None)  # onert has no other loss that takes a logarithm
         objective = replace(objective, loss=operator, attributes=taken, of_classes=label == "classes")
@@ -109,7 +150,7 @@ def _chosen(objective: Objective, options: ImportOptions, model: Model) -> tuple
 def _drawn(graph: TrainableGraph, network: Network) -> TrainableGraph:
     """Weights of two and more axes drawn by He's rule, one seed each; biases zero."""
     operands = dict(graph.operands)
-    for seed, weight in enumerate(network.weights, 1):
+    for seed, weight in enumerate([name for name in network.weights if name in operands], 1):
         operand = operands[weight]
         kind = "he_normal" if len(operand.shape) > 1 else "zeros"
         operands[weight] = replace(operand, initializer=Initializer(kind, seed=seed))
@@ -121,9 +162,16 @@ def _by_reference(graph: TrainableGraph, network: Network, data: bytes, path: Pa
     whole = np.frombuffer(data, np.uint8)
     begins = whole.__array_interface__["data"][0]
     for name, weight in network.weights.items():
+        if name not in operands:
+            continue
         stored = network.model.tensors[weight.tensor]
         operand = operands[name]
-        if weight.axes or stored.data is None or np.dtype(stored.dtype) != operand.dtype.numpy:
+        if (
+            weight.axes
+            or stored.data is None
+            or stored.sparsity
+            or np.dtype(stored.dtype) != operand.dtype.numpy
+        ):
             continue  # other axes or another type than in the file
         offset = np.frombuffer(stored.data, np.uint8).__array_interface__["data"][0] - begins
         place = FileRange(str(path), offset, hashlib.sha256(stored.data).hexdigest())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,16 @@ import numpy as np
 from solver.graph import AttributeValue, DType, Initializer, Operation, Role
 from solver.graph.types import Array, TensorType
 from solver.importers.circle.constants import fold
+from solver.importers.circle.inputs import file_batch, input_shapes
 from solver.importers.circle.read import Model, ModelOperator
+from solver.importers.circle.roles import weight_tensors
 from solver.importers.recorder import GraphRecorder
+from solver.importers.widened import Origin
 
 __all__ = ["Network", "Unsupported", "Weight", "unique_names"]
+
+#: Operators that a constant of half precision, or a sparse one, goes through before it is read.
+_WIDENINGS = frozenset({"DEQUANTIZE", "DENSIFY"})
 
 
 class Unsupported(Exception):
@@ -23,9 +30,10 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Where a parameter comes from: a buffer of the file, and the order of its axes there.
+    """Where a parameter comes from: a tensor and a buffer of the file, and the order of its axes there.
 
-    The parameter's axes are the file's in the order `axes`; () where they are the same.
+    The parameter's axes are the file's in the order `axes`; () where they are the same. The tensor may be of
+    half precision, or sparse.
     """
 
     tensor: int
@@ -44,35 +52,47 @@ class Network(GraphRecorder):
     """The graph so far. `add` translates one operator; the rest is what its translation asks and tells.
 
     Tensors of the file are called by number. A constant is declared when an operator reads it, as a
-    parameter where it is a weight. Shapes follow from the inputs of the batch that is planned.
+    parameter where it is a weight. Shapes follow from the inputs of the batch that is planned. `output` is
+    the tensor that the graph computes; only what it depends on is translated. Names and patterns of names in
+    `trained` make parameters of other floating constants.
     """
 
-    def __init__(self, model: Model, batch: int | None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        batch: int | None,
+        output: int,
+        *,
+        dims: Mapping[str, int] | None = None,
+        trained: Sequence[str] = (),
+    ) -> None:
         super().__init__()
-        self.model, self.batch = model, batch
+        self.model, self.output = model, output
         self.weights: dict[str, Weight] = {}
         #: Parameters that each operator of the file owns.
         self.owned: list[list[str]] = []
+        #: What floating operands are in the file.
+        self.origins: dict[str, Origin] = {}
+        #: Numbers of the operators that are imported.
+        self.needed = [k for k in range(len(model.operators)) if k not in model.skipped]
         self._names = unique_names(model)
         self._taken = set(self._names)
+        self._trained = weight_tensors(model, self.needed) | {
+            k for k, name in enumerate(self._names) if any(fnmatchcase(name, pattern) for pattern in trained)
+        }
         self._folded: dict[int, Array] = {}
+        self._stored_at: dict[int, int] = {}
         self.operator: ModelOperator
         self._parts = 0
-        for number in model.inputs:
-            self._declare_input(number)
-
-    def _declare_input(self, number: int) -> None:
-        tensor = self.model.tensors[number]
-        shape = tensor.shape
-        if self.batch is not None and shape and shape[0] == self.file_batch:
-            shape = (self.batch, *shape[1:])
-        self._declare(self._names[number], Role.INPUT, shape, self._dtype(number))
+        read = {number for k in self.needed for number in model.operators[k].inputs} | {output}
+        inputs = {number: self._names[number] for number in model.inputs if number in read}
+        self.batch, shapes = input_shapes(model, inputs, batch, dims or {})
+        for number, shape in shapes.items():
+            self._declare(self._names[number], Role.INPUT, shape, self._dtype(number))
 
     @property
     def file_batch(self) -> int:
-        """The first dimension of the first input, which stands for the batch."""
-        shape = self.model.tensors[self.model.inputs[0]].shape
-        return shape[0] if shape else 1
+        return file_batch(self.model)
 
     def _dtype(self, number: int) -> DType:
         tensor = self.model.tensors[number]
@@ -115,8 +135,9 @@ class Network(GraphRecorder):
         if len(operator.outputs) != 1:
             return False
         values = [None if number < 0 else self._value(number) for number in operator.inputs]
-        if operator.code == "DEQUANTIZE" and values[0] is not None and values[0].dtype == np.float16:
-            self._folded[operator.outputs[0]] = values[0].astype(np.float32)
+        if operator.code in _WIDENINGS and values[0] is not None and values[0].dtype.kind == "f":
+            self._folded[operator.outputs[0]] = values[0].astype(self.output_dtype())
+            self._stored_at[operator.outputs[0]] = self._stored_at.get(operator.inputs[0], operator.inputs[0])
             return True
         if any(v is None and n >= 0 for v, n in zip(values, operator.inputs, strict=True)):
             return False
@@ -137,7 +158,12 @@ class Network(GraphRecorder):
         if number in self._folded:
             return self._folded[number]
         tensor = self.model.tensors[number]
-        return tensor.array() if tensor.data is not None and tensor.dtype else None
+        if tensor.data is None or not tensor.dtype:
+            return None
+        if tensor.sparsity is None:
+            return tensor.array()
+        self._folded[number] = tensor.array()
+        return self._folded[number]
 
     # ---------------------------------------------------------------------- what it reads
 
@@ -162,7 +188,18 @@ class Network(GraphRecorder):
         if name in self.weights:
             return name
         dtype = self._dtype(number) if number not in self._folded else DType(value.dtype.name)
+        if number in self._trained and dtype.is_floating:
+            return self._parameter(number, value, ())
+        self._remember(number)
         return self._declare(name, Role.CONSTANT, value.shape, dtype, value)
+
+    def _remember(self, number: int) -> None:
+        """Where the values of a floating constant are from, for what is said about wider ones."""
+        stored = self.model.tensors[self._stored_at.get(number, number)]
+        if stored.data is not None:
+            kind = np.dtype(stored.dtype).name if stored.dtype else stored.type
+            element = kind if stored.sparsity is None else f"sparse {kind}"
+            self.origins[self._names[number]] = Origin(stored.name, element, len(stored.data))
 
     def weight(self, k: int, *, axes: tuple[int, ...] = ()) -> str:
         """The name of the k-th input as a parameter; one that is computed stays what it is."""
@@ -172,9 +209,13 @@ class Network(GraphRecorder):
             if axes:
                 raise Unsupported("has weights that are computed")
             return self._read(number)
-        if value.dtype.kind != "f":
+        if value.dtype.kind != "f" or self.model.tensors[number].is_quantized:
             raise Unsupported(f"has weights of {self.model.tensors[number].type}")
-        weight, name = Weight(number, self.model.tensors[number].buffer, axes), self._names[number]
+        return self._parameter(number, value, axes)
+
+    def _parameter(self, number: int, value: Array, axes: tuple[int, ...]) -> str:
+        stored, name = self._stored_at.get(number, number), self._names[number]
+        weight = Weight(stored, self.model.tensors[stored].buffer, axes)
         if self.weights.get(name, weight) != weight:
             raise Unsupported(f"reads the weights {name!r} in another order than an operator before it")
         laid = weight.from_file(value)
@@ -182,12 +223,15 @@ class Network(GraphRecorder):
         if self.operands[name].role is Role.PARAMETER:
             self.weights[name] = weight
             self.owned[-1].append(name)
+            self._remember(number)
         return name
 
     def bias(self, k: int) -> list[str]:
         """The k-th input as a parameter, or nothing where it is left out."""
-        inputs = self.operator.inputs
-        return [self.weight(k)] if k < len(inputs) and inputs[k] >= 0 else []
+        return [self.weight(k)] if self.has_input(k) else []
+
+    def has_input(self, k: int) -> bool:
+        return k < len(self.operator.inputs) and self.operator.inputs[k] >= 0
 
     def integers(self, k: int) -> list[int]:
         """The values of the k-th input, which must be constant."""

@@ -7,6 +7,7 @@ in]: both change their order, and `Weight.axes` remembers how.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +16,9 @@ import numpy as np
 
 from solver.importers.circle.constants import slices
 from solver.importers.circle.network import Network, Unsupported
-from solver.importers.circle.read import ModelOperator
+from solver.importers.circle.read import CUSTOM_OPTIONS, ModelOperator
+from solver.importers.circle.recurrent import LSTM, unidirectional_lstm
+from solver.importers.circle.roles import TRANSPOSE_BIAS
 
 __all__ = ["OPERATORS"]
 
@@ -31,6 +34,11 @@ _BEHIND: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = MappingProxyTyp
         "TANH": ("Tanh", {}),
     }
 )
+
+
+#: What stands in the options of MediaPipe's transposed convolution: padding, stride in width and in height.
+_TRANSPOSE_OPTIONS: Final = struct.Struct("<iii")
+_TRANSPOSE_PADDINGS: Final[Mapping[int, str]] = MappingProxyType({1: "SAME", 2: "VALID"})
 
 
 def _windows(operator: ModelOperator) -> dict[str, str | tuple[int, ...]]:
@@ -88,6 +96,27 @@ def _transposed(net: Network, operator: ModelOperator) -> None:
         "output_shape": tuple(size[1:3]),
     }
     _activated(net, "ConvTranspose", [x, weight, *bias], attributes, fuses=False)
+
+
+def _transposed_with_bias(net: Network, operator: ModelOperator) -> None:
+    """MediaPipe's own operator: the output is as large as the windows reach, less what SAME takes away."""
+    options = operator.options.get(CUSTOM_OPTIONS)
+    if not isinstance(options, bytes) or len(options) < _TRANSPOSE_OPTIONS.size:
+        raise KeyError(CUSTOM_OPTIONS)
+    padding, stride_w, stride_h = _TRANSPOSE_OPTIONS.unpack_from(options)
+    if padding not in _TRANSPOSE_PADDINGS or min(stride_w, stride_h) < 1:
+        raise ValueError
+    x, weight, bias = net.input(0), net.weight(1, axes=(3, 1, 2, 0)), net.bias(2)
+    kernel, strides = net.shape(1)[1:3], (stride_h, stride_w)
+    cut = [0, 0]
+    if _TRANSPOSE_PADDINGS[padding] == "SAME":
+        cut = [
+            max(0, k - (n - 1) % s - 1) for k, n, s in zip(kernel, net.shape(0)[1:3], strides, strict=True)
+        ]
+    first = [size // 2 for size in cut]
+    pads = (*first, *(size - half for size, half in zip(cut, first, strict=True)))
+    attributes = {"data_layout": "NHWC", "kernel_shape": kernel, "strides": strides, "pads": pads}
+    net.emit("ConvTranspose", [x, weight, *bias], attributes)
 
 
 def _fully_connected(net: Network, operator: ModelOperator) -> None:
@@ -303,10 +332,11 @@ def _instance_norm(net: Network, operator: ModelOperator) -> None:
 
 def _batch_matmul(net: Network, operator: ModelOperator) -> None:
     def side(k: int, turned: bool) -> str:
+        factor = net.weight(k) if net.is_constant(k) else net.input(k)
         if not turned:
-            return net.input(k)
+            return factor
         axes = list(range(len(net.shape(k))))
-        return net.part("Transpose", [net.input(k)], {"perm": (*axes[:-2], axes[-1], axes[-2])})
+        return net.part("Transpose", [factor], {"perm": (*axes[:-2], axes[-1], axes[-2])})
 
     options = operator.options
     left, right = side(0, bool(options.get("AdjointLhs"))), side(1, bool(options.get("AdjointRhs")))
@@ -466,6 +496,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "CEIL": _unary("Ceil"),
         "CONCATENATION": _concatenation,
         "CONV_2D": _convolution,
+        TRANSPOSE_BIAS: _transposed_with_bias,
         "COS": _unary("Cos"),
         "CUMSUM": _running,
         "DEPTHWISE_CONV_2D": _depthwise,
@@ -540,6 +571,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "TILE": _tile,
         "TRANSPOSE": _transpose,
         "TRANSPOSE_CONV": _transposed,
+        LSTM: unidirectional_lstm,
         "UNPACK": _unpack,
     }
 )

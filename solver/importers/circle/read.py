@@ -18,8 +18,10 @@ import numpy as np
 
 from solver.errors import DocumentError
 from solver.graph.types import Array
+from solver.importers.circle.sparse import SparseDimension, Sparsity
 
 __all__ = [
+    "CUSTOM_OPTIONS",
     "IDENTIFIERS",
     "TRAINING",
     "Model",
@@ -98,6 +100,10 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "StridedSliceOptions": ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
         "SubOptions": ("FusedActivationFunction",),
         "TransposeConvOptions": ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
+        "UnidirectionalSequenceLSTMOptions": (
+            *("CellClip", "ProjClip", "TimeMajor", "DiagonalRecurrentTensors"),
+            "FusedActivationFunction",
+        ),
         "UnpackOptions": ("Axis",),
         "WhileOptions": ("CondSubgraphIndex", "BodySubgraphIndex"),
     }
@@ -113,7 +119,10 @@ _RAISED: Final = (
     *(struct.error, IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError),
 )
 
-Option = int | float | bool | str | tuple[int, ...]
+Option = int | float | bool | str | bytes | tuple[int, ...]
+
+#: The option under which the bytes of a custom operator stand.
+CUSTOM_OPTIONS: Final = "CustomOptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,8 @@ class ModelTensor:
     `buffer` is the number of its buffer, `data` what stands there (a view, None where nothing does).
     `dtype` is NumPy's word, empty for types that this project does not know; `type` the schema's word.
     A variable keeps its value from one inference to the next.
+    `open_axes` are those whose size the file leaves to the caller. Of a tensor with `sparsity`, `data` are
+    the elements that are stored.
     """
 
     name: str
@@ -133,10 +144,18 @@ class ModelTensor:
     data: memoryview | None = None
     is_quantized: bool = False
     is_variable: bool = False
+    open_axes: tuple[int, ...] = ()
+    sparsity: Sparsity | None = None
 
     def array(self) -> Array:
-        """The values, as a view of the file. Only for tensors with data."""
-        return np.frombuffer(self.data or b"", self.dtype).reshape(self.shape)
+        """The values: a view of the file, or of a sparse tensor a new array with its zeros.
+
+        Only for tensors with data. Raises ValueError for a sparsity that contradicts itself.
+        """
+        stored = np.frombuffer(self.data or b"", self.dtype)
+        return (
+            stored.reshape(self.shape) if self.sparsity is None else self.sparsity.dense(stored, self.shape)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +187,7 @@ class ModelOperator:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A subgraph of a file. `metadata` are the bytes that stand in the file by name, as CIRCLE_TRAINING.
+    """A subgraph of a file, and how many there are. `metadata` are the bytes by name that stand in the file.
 
     Operators whose numbers are in `skipped` are not imported.
     """
@@ -180,6 +199,7 @@ class Model:
     outputs: tuple[int, ...]
     metadata: Mapping[str, bytes] = field(default_factory=dict)
     skipped: frozenset[int] = frozenset()
+    subgraphs: int = 1
 
 
 def is_circle(data: bytes | bytearray) -> bool:
@@ -208,14 +228,8 @@ def damaged(what: str) -> Iterator[None]:
 
 
 def read_model(data: bytes | bytearray) -> Model:
-    """Read a file of one subgraph. Raises DocumentError for several, and as `read_subgraphs` does."""
-    models = read_subgraphs(data)
-    if len(models) != 1:
-        raise DocumentError(
-            f"The model has {len(models)} subgraphs.",
-            remedy="Only models without control flow can be trained: export one subgraph.",
-        )
-    return models[0]
+    """Read the main subgraph of a file, which is its first. Raises as `read_subgraphs` does."""
+    return read_subgraphs(data)[0]
 
 
 def read_subgraphs(data: bytes | bytearray) -> tuple[Model, ...]:
@@ -255,6 +269,8 @@ class _Reader:
 
     def models(self) -> tuple[Model, ...]:
         metadata, count = self._metadata(), self._checked(self._root.SubgraphsLength())
+        if not count:
+            raise IndexError
         graphs = [self._root.Subgraphs(k) for k in range(count)]
         self._checked(sum(graph.TensorsLength() + graph.OperatorsLength() for graph in graphs))
         return tuple(self._model(graph, metadata) for graph in graphs)
@@ -266,7 +282,8 @@ class _Reader:
         touched = [inputs, outputs, *(x for o in operators for x in (o.inputs, o.outputs))]
         if any(not -1 <= number < len(tensors) for numbers in touched for number in numbers):
             raise IndexError
-        return Model((graph.Name() or b"").decode(), tensors, operators, inputs, outputs, metadata)
+        name, count = (graph.Name() or b"").decode(), self._root.SubgraphsLength()
+        return Model(name, tensors, operators, inputs, outputs, metadata, subgraphs=count)
 
     def _checked(self, length: int) -> int:
         """A length of a list, whose elements take four bytes at least."""
@@ -283,8 +300,8 @@ class _Reader:
         number, details = tensor.Buffer(), tensor.Quantization()
         if any(size < 0 for size in shape):
             raise ValueError
-        data = self._buffer(number)
-        if data is not None and dtype and len(data) != _bytes_of(shape, dtype):
+        data, sparsity = self._buffer(number), self._sparsity(tensor)
+        if sparsity is None and data is not None and dtype and len(data) != _bytes_of(shape, dtype):
             raise ValueError
         return ModelTensor(
             name=(tensor.Name() or b"").decode(),
@@ -295,7 +312,36 @@ class _Reader:
             data=data,
             is_quantized=details is not None and details.ScaleLength() > 0,
             is_variable=bool(tensor.IsVariable()),
+            open_axes=tuple(k for k, size in enumerate(_numbers(tensor.ShapeSignatureAsNumpy())) if size < 0),
+            sparsity=sparsity,
         )
+
+    def _sparsity(self, tensor: Any) -> Sparsity | None:
+        table = tensor.Sparsity()
+        if table is None:
+            return None
+        levels = self._each(table.DimMetadata, table.DimMetadataLength())
+        return Sparsity(
+            _numbers(table.TraversalOrderAsNumpy()),
+            _numbers(table.BlockMapAsNumpy()),
+            tuple(map(self._sparse_dimension, levels)),
+        )
+
+    def _sparse_dimension(self, level: Any) -> SparseDimension:
+        if level.Format() == self._schema.DimensionType.DimensionType.DENSE:
+            return SparseDimension(level.DenseSize())
+        return SparseDimension(
+            0,
+            self._index_vector(level.ArraySegmentsType(), level.ArraySegments()),
+            self._index_vector(level.ArrayIndicesType(), level.ArrayIndices()),
+        )
+
+    def _index_vector(self, kind: int, table: Any) -> tuple[int, ...]:
+        """A list of indices, whose elements have 8, 16 or 32 bits."""
+        name = _names(self._schema.SparseIndexVector.SparseIndexVector)[kind]
+        vector = getattr(getattr(self._schema, name), name)()
+        vector.Init(table.Bytes, table.Pos)
+        return _numbers(vector.ValuesAsNumpy())
 
     def _buffer(self, number: int) -> memoryview | None:
         if not 0 <= number < self._checked(self._root.BuffersLength()):
@@ -324,6 +370,8 @@ class _Reader:
     def _options_of(self, operator: Any) -> dict[str, Option]:
         name = self._options.get(operator.BuiltinOptionsType(), "NONE")
         table = operator.BuiltinOptions()
+        if operator.CustomOptionsLength():
+            return {CUSTOM_OPTIONS: operator.CustomOptionsAsNumpy().tobytes()}
         if name not in _OPTIONS or table is None:
             return {}
         options = getattr(getattr(self._schema, name), name)()

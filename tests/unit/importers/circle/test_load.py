@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solver.errors import GraphError, OptionsError, TrainableError, UnknownOperatorError
+from solver.errors import (
+    BatchError,
+    DimensionError,
+    GraphError,
+    LossError,
+    OptionsError,
+    TrainableError,
+    UnknownOperatorError,
+)
 from solver.executor import Trainer, synthetic_batch
 from solver.exporters.circle import with_training
 from solver.graph import OptimizerSpec
@@ -59,11 +67,93 @@ def test_the_file_says_how_and_choices_go_first() -> None:
 
 
 def test_choices_that_these_files_do_not_leave() -> None:
-    for given in ({"dim": ["x=3"]}, {"output": "out"}, {"class_axis": "1"}, {"batch_norm": "train"}):
-        with pytest.raises(OptionsError, match="no dimension but the batch open"):
+    for given in ({"class_axis": "1"}, {"batch_norm": "train"}):
+        with pytest.raises(OptionsError, match="its batch normalisation in the weights"):
             load_circle_model(dense(), options=import_options(given))
     with pytest.raises(TrainableError, match="No weight of the model is called 'nothing'"):
         load_circle_model(dense(), options=import_options({"trainable": "nothing"}))
+    with pytest.raises(DimensionError, match=r"no dimension 'x\[7\]'. They have x\[0\], x\[1\]"):
+        load_circle_model(dense(), options=import_options({"dim": ["x[7]=3"]}))
+    with pytest.raises(BatchError, match=r"The batch is 4, and 'x\[0\]' is 8"):
+        load_circle_model(dense(), options=import_options({"dim": ["x[0]=8"]}, batch=4))
+
+
+def test_the_batch_by_its_place() -> None:
+    by_place = load_circle_model(dense(), options=import_options({"dim": ["x[0]=8"], "loss": "mse"}))
+    by_name = load_circle_model(dense(), options=import_options({"loss": "mse"}, batch=8))
+    assert by_place == by_name
+
+
+def test_dimensions_that_the_file_leaves_open() -> None:
+    file = CircleFile()
+    x, filters = file.input("x", (1, 1, 1, 1), signature=(1, -1, 1, 1)), np.ones((2, 4, 1, 1), np.float32)
+    weight, y = file.constant("w", filters), file.tensor("y", (1, 1, 1, 2), signature=(1, -1, 1, 2))
+    options = {"padding": "VALID", "strideH": 2, "strideW": 1}
+    file.operator("CONV_2D", [x, weight, -1], [y], "Conv2DOptions", options)
+    data = file.write(y)
+    with pytest.raises(DimensionError, match=r"leaves a dimension open: x\[1\]") as caught:
+        load_circle_model(data, options=import_options({"loss": "mse"}))
+    assert caught.value.remedy == "Give --dim 'x[1]=SIZE'."
+    graph = load_circle_model(data, options=import_options({"loss": "mse", "dim": ["x[1]=10"]})).graph
+    assert graph.operands["y"].shape == (1, 4, 1, 2)
+
+
+def two_heads() -> bytes:
+    """x [1, 4] -> a trunk of 3 -> "scores" [1, 2], and "kind" [1] of an operator that is not known."""
+    file, random = CircleFile(), np.random.default_rng(5)
+    x, other = file.input("x", (1, 4)), file.input("other", (1, 4), "int8")
+    w = [file.constant(name, random.standard_normal(shape).astype("f4"))
+         for name, shape in (("w", (3, 4)), ("w scores", (2, 3)), ("w kind", (5, 3)))]  # fmt: skip
+    trunk, scores, kind = (file.tensor(n, (1, k)) for n, k in (("trunk", 3), ("scores", 2), ("all kinds", 5)))
+    for source, weight, target in ((x, w[0], trunk), (trunk, w[1], scores), (trunk, w[2], kind)):
+        file.operator("FULLY_CONNECTED", [source, weight, -1], [target], "FullyConnectedOptions")
+    best = file.tensor("kind", (1,), "int32")
+    file.operator("ARG_MAX", [kind, other], [best])
+    return file.write(best, scores, kind)
+
+
+def test_one_of_several_outputs() -> None:
+    first = load_circle_model(two_heads(), options=import_options({"loss": "mse"}))
+    assert first.graph.outputs == ("scores",)
+    assert [o.inputs[1] for o in first.graph.operations[:-1]] == ["w", "w scores"]
+    assert first.notes == (
+        (
+            "The loss is of 'scores'; left out are the outputs 'kind', 'all kinds'."
+            " --output-name chooses another."
+        ),
+        "The loss does not depend on the input 'other': left out.",
+    )
+    named = load_circle_model(two_heads(), options=import_options({"loss": "mse", "output": "all kinds"}))
+    assert named.graph.trainable == ("w", "w kind")
+    inside = load_circle_model(two_heads(), options=import_options({"loss": "mse", "output": "trunk"}))
+    assert inside.graph.trainable == ("w",)
+    assert inside.notes[0] == (
+        "The loss is of 'trunk'; left out are the outputs 'kind', 'scores', 'all kinds'."
+        " --output-name chooses another."
+    )
+    with pytest.raises(LossError, match=r"no output 'x'\. Its outputs are kind, scores, all kinds"):
+        load_circle_model(two_heads(), options=import_options({"loss": "mse", "output": "x"}))
+    with pytest.raises(UnknownOperatorError, match="as --output-name 'all kinds' does"):
+        load_circle_model(two_heads(), options=import_options({"loss": "mse", "output": "kind"}))
+
+
+def test_only_the_first_subgraph_is_planned() -> None:
+    file = CircleFile()
+    x, weight = file.input("x", (1, 2)), file.constant("w", np.eye(2, dtype=np.float32))
+    y = file.tensor("y", (1, 2))
+    file.operator("FULLY_CONNECTED", [x, weight, -1], [y], "FullyConnectedOptions")
+    found = load_circle_model(file.write(y, subgraphs=2), options=import_options({"loss": "mse"}))
+    assert found.notes == ("The model has 2 subgraphs; only the first one, 'made', is planned.",)
+
+
+def test_what_is_wider_in_a_plan_than_in_the_file() -> None:
+    file = CircleFile()
+    x, half = file.input("x", (1, 2)), file.constant("half", np.array([[1.5, 2.0]], np.float16))
+    whole, y = file.tensor("whole", (1, 2)), file.tensor("y", (1, 1))
+    file.operator("DEQUANTIZE", [half], [whole])
+    file.operator("FULLY_CONNECTED", [x, whole, -1], [y], "FullyConnectedOptions")
+    (note,) = load_circle_model(file.write(y), options=import_options({"loss": "mse"})).notes
+    assert note.startswith("1 weight is stored in 4 bytes (float16) and planned in 8 bytes")
 
 
 def test_weights_by_reference(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from solver.errors import DocumentError, GraphError, OptionsError
-from solver.exporters.circle import with_training, with_weights
+from solver.exporters.circle import training_of_plan, with_training, with_weights
 from solver.graph import OptimizerSpec
 from solver.importers.circle import CircleTraining, dump_training, load_circle, load_training, weights_of
+from solver.pipeline import plan
 from tests.support.circle_cases import CASES, written
-from tests.support.circle_models import dense
+from tests.support.circle_models import CircleFile, dense
 
 ADAM = OptimizerSpec("Adam", {"learning_rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-7})
 
@@ -105,3 +106,40 @@ def test_weights_that_do_not_belong_to_the_file() -> None:
         with_weights(data, weights, {"other": np.zeros(1)})
     with pytest.raises(GraphError, match=r"'w0' has shape \[4\], its place in the file \[8, 4\]"):
         with_weights(data, weights, {"w0": np.zeros(4, np.float32)})
+
+
+def test_trained_weights_go_back_in_half_precision_and_not_into_sparse_tensors() -> None:
+    file = CircleFile()
+    x, half = file.input("x", (1, 2)), file.constant("half", np.array([[1.5, 2.0]], np.float16))
+    whole, y = file.tensor("whole", (1, 2)), file.tensor("y", (1, 1))
+    file.operator("DEQUANTIZE", [half], [whole])
+    file.operator("FULLY_CONNECTED", [x, whole, -1], [y], "FullyConnectedOptions")
+    data = file.write(y)
+    weights = load_circle(data, training=TRAININGS[1]).weights
+    trained = np.array([[0.1, -3.0]], np.float32)
+    again = with_weights(data, weights, {"whole": trained})
+    assert len(again) == len(data)
+    np.testing.assert_array_equal(
+        weights_of(again, weights)["whole"], trained.astype(np.float16).astype("f4")
+    )
+
+    file = CircleFile()
+    x, y = file.input("x", (1, 4)), file.tensor("y", (1, 2))
+    sparse = file.sparse("w", np.ones(3, "f4"), (0, 1), [2, ((0, 2, 3), (1, 3, 0))], shape=(2, 4))
+    file.operator("FULLY_CONNECTED", [x, sparse, -1], [y], "FullyConnectedOptions")
+    weights = load_circle(file.write(y)).weights
+    with pytest.raises(GraphError, match="'w' is stored sparse"):
+        with_weights(file.write(y), weights, {"w": np.ones((2, 4), np.float32)})
+
+
+def test_which_of_several_outputs_is_trained_has_no_place_in_the_metadata() -> None:
+    file = CircleFile()
+    x, outputs = file.input("x", (1, 2)), []
+    for k in range(2):
+        outputs.append(file.tensor(f"y{k}", (1, 2)))
+        weight = file.constant(f"w{k}", np.eye(2, dtype=np.float32))
+        file.operator("FULLY_CONNECTED", [x, weight, -1], [outputs[-1]], "FullyConnectedOptions")
+    data = file.write(*outputs)
+    made = plan(load_circle(data, training=TRAININGS[1]).graph)
+    with pytest.raises(OptionsError, match=r"which of the outputs is trained \('y0', 'y1'\)"):
+        training_of_plan(made, data)

@@ -1,0 +1,162 @@
+"""What is trained: the operators that read a tensor decide, and never its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.errors import TrainableError
+from solver.graph import Role, TrainableGraph
+from solver.graph.types import Array
+from solver.importers.circle import load_circle_model
+from solver.importers.options import import_options
+from tests.support.circle_models import CircleFile
+
+
+def ones(*shape: int) -> Array:
+    return np.ones(shape, np.float32)
+
+
+def trained(file: CircleFile, output: int, **choices: str) -> list[str]:
+    return sorted(graph_of(file, output, **choices).trainable)
+
+
+def graph_of(file: CircleFile, output: int, **choices: str) -> TrainableGraph:
+    return load_circle_model(file.write(output), options=import_options({"loss": "mse", **choices})).graph
+
+
+def layer(file: CircleFile, x: int, units: int, width: int, name: str, *, bias: bool = True) -> int:
+    given = [file.constant(f"{name} w", ones(units, width))]
+    given += [file.constant(f"{name} b", ones(units))] if bias else []
+    y = file.tensor(f"{name} y", (1, units))
+    file.operator("FULLY_CONNECTED", [x, *given], [y], "FullyConnectedOptions")
+    return y
+
+
+def step(file: CircleFile, code: str, inputs: list[int], shape: tuple[int, ...], name: str) -> int:
+    y = file.tensor(name, shape)
+    file.operator(code, inputs, [y])
+    return y
+
+
+@pytest.mark.parametrize(
+    "name", ["w_mean", "reconstruct", "prelu1_slope", "onnx::MatMul_7", "Const", "mask", ""]
+)
+@pytest.mark.parametrize("units", [1, 2])
+def test_weights_of_any_name(name: str, units: int) -> None:
+    file = CircleFile()
+    y = layer(file, file.input("x", (1, 3)), units, 3, name)
+    assert trained(file, y) == [f"{name} b", f"{name} w"]
+
+
+@pytest.mark.parametrize("units", [1, 4])
+@pytest.mark.parametrize("code", ["ADD", "SUB"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_bias_that_stands_behind_its_layer(units: int, code: str, turned: bool) -> None:
+    file = CircleFile()
+    y = layer(file, file.input("x", (1, 3)), units, 3, "dense", bias=False)
+    bias = file.constant("shift", ones(units))
+    z = step(file, code, [bias, y] if turned else [y, bias], (1, units), "z")
+    assert trained(file, z) == ["dense w", "shift"]
+
+
+def test_scale_and_shift_of_a_normalisation_and_not_its_epsilon() -> None:
+    file = CircleFile()
+    y = layer(file, file.input("x", (1, 3)), 4, 3, "dense")
+    squares = step(file, "MUL", [y, y], (1, 4), "squares")
+    axis = file.constant("axis", np.array([1], np.int32))
+    mean = file.tensor("mean", (1, 1))
+    file.operator("MEAN", [squares, axis], [mean], "ReducerOptions", {"keepDims": True})
+    wide = step(file, "ADD", [mean, file.constant("epsilon", ones(1))], (1, 1), "wide")
+    root = step(file, "RSQRT", [wide], (1, 1), "root")
+    normal = step(file, "MUL", [y, root], (1, 4), "normal")
+    scaled = step(file, "MUL", [normal, file.constant("scale", ones(1, 4))], (1, 4), "scaled")
+    z = step(file, "ADD", [scaled, file.constant("shift", ones(4))], (1, 4), "z")
+    assert trained(file, z) == ["dense b", "dense w", "scale", "shift"]
+
+
+def test_what_an_input_is_divided_by_is_not_trained() -> None:
+    file = CircleFile()
+    x = file.input("x", (1, 3))
+    centred = step(file, "SUB", [x, file.constant("mean", ones(3))], (1, 3), "centred")
+    scaled = step(file, "MUL", [centred, file.constant("scale", ones(3))], (1, 3), "scaled")
+    assert trained(file, layer(file, scaled, 2, 3, "dense")) == ["dense b", "dense w"]
+
+
+def test_scalars_masks_and_anchors_are_not_trained() -> None:
+    file = CircleFile()
+    y = layer(file, file.input("x", (1, 3)), 4, 3, "dense")
+    y = step(file, "MUL", [y, file.constant("half", np.full((), 0.5, np.float32))], (1, 4), "halved")
+    flat = file.constant("sizes", np.array([1, 2, 2], np.int32))
+    boxes = step(file, "RESHAPE", [y, flat], (1, 2, 2), "boxes")
+    z = step(file, "ADD", [boxes, file.constant("anchors", ones(1, 2, 2))], (1, 2, 2), "z")
+    assert trained(file, z) == ["dense b", "dense w"]
+    # patterns reach every floating tensor
+    assert trained(file, z, trainable="anchors,half") == ["anchors", "half"]
+    assert trained(file, z, trainable="*") == ["anchors", "dense b", "dense w", "half"]
+    assert graph_of(file, z).operands["anchors"].role is Role.CONSTANT
+    with pytest.raises(TrainableError, match="'sizes'"):
+        graph_of(file, z, trainable="sizes")
+
+
+#: Operator -> the shape of what it makes, its options' table and options, and what its second input says.
+MOVES: Mapping[str, tuple[tuple[int, ...], str, Mapping[str, Any], Array | None]] = {
+    "TRANSPOSE": ((2, 3), "", {}, np.array([1, 0], np.int32)),
+    "RESHAPE": ((3, 2), "", {}, np.array([3, 2], np.int32)),
+    "CONCATENATION": ((2, 3), "ConcatenationOptions", {"axis": 0}, ones(1, 3)),
+    "EXPAND_DIMS": ((1, 2, 3), "", {}, np.array([0], np.int32)),
+    "SQUEEZE": ((2, 3), "SqueezeOptions", {"squeezeDims": [0]}, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("stored", "moves"),
+    [
+        ((3, 2), ["TRANSPOSE"]),
+        ((6,), ["RESHAPE", "TRANSPOSE"]),
+        ((1, 3), ["CONCATENATION"]),
+        ((2, 3), ["EXPAND_DIMS", "SQUEEZE"]),
+    ],
+)
+def test_weights_behind_moves(stored: tuple[int, ...], moves: list[str]) -> None:
+    file = CircleFile()
+    x, weight = file.input("x", (1, 3)), file.constant("stored", ones(*stored))
+    for code in moves:
+        shape, table, options, second = MOVES[code]
+        inputs = [weight, *([] if second is None else [file.constant(f"{code} second", second)])]
+        weight = file.tensor(code, shape)
+        file.operator(code, inputs, [weight], table, options)
+    y = file.tensor("y", (1, 2))
+    file.operator("FULLY_CONNECTED", [x, weight, -1], [y], "FullyConnectedOptions")
+    assert trained(file, y) == (["CONCATENATION second"] if moves == ["CONCATENATION"] else []) + ["stored"]
+
+
+def test_a_constant_factor_of_a_product_of_matrices_is_a_weight() -> None:
+    file = CircleFile()
+    x = file.input("x", (2, 3))
+    y = file.tensor("y", (2, 4))
+    options = {"adjointRhs": True}
+    file.operator("BATCH_MATMUL", [x, file.constant("w", ones(4, 3))], [y], "BatchMatMulOptions", options)
+    assert trained(file, y) == ["w"]
+
+
+def test_a_weight_that_only_a_condition_reads_is_not_trained() -> None:
+    file = CircleFile()
+    x = file.input("x", (1, 3))
+    y, other = layer(file, x, 2, 3, "dense"), layer(file, x, 2, 3, "gate")
+    is_larger = step(file, "GREATER", [other, y], (1, 2), "is larger")
+    z = step(file, "SELECT_V2", [is_larger, y, file.constant("other", ones(1, 2))], (1, 2), "z")
+    file.tensors[is_larger].type = 6  # BOOL
+    assert trained(file, z) == ["dense b", "dense w"]
+    with pytest.raises(TrainableError, match="'gate w'"):
+        graph_of(file, z, trainable="gate w")
+
+
+def test_a_model_without_weights() -> None:
+    file = CircleFile()
+    y = step(file, "RELU", [file.input("x", (1, 3))], (1, 3), "y")
+    with pytest.raises(TrainableError, match="no weights that the loss has a derivative with respect to"):
+        graph_of(file, y)
