@@ -31,6 +31,7 @@ from solver.program import (
     SEED,
     UPDATE,
     Access,
+    Entry,
     EntryKind,
     Initial,
     Phase,
@@ -150,20 +151,50 @@ class Runner:
         found.update((exit_.reference, self._memory.raw(exit_.value)) for exit_ in self.program.exit)
         return found
 
+    def carried(self) -> dict[int, Array]:
+        """What one iteration leaves to the next: raw bytes (``uint8[nbytes]``), by value of the reference."""
+        return {
+            entry.reference: self._memory.raw(entry.value)
+            for entry in self.program.entry
+            if entry.kind is EntryKind.CARRIED
+        }
+
+    def constant_sources(self) -> frozenset[str]:
+        """The operands whose inline values the program's constants hold."""
+        constants = (entry.value for entry in self.program.entry if entry.kind is EntryKind.CONSTANT)
+        initials = (self.program.initial.get(value) for value in constants)
+        return frozenset(each.source for each in initials if each is not None and each.scheme == "values")
+
+    def resume(self, contents: Mapping[int, Array], iteration: int, data: Data) -> None:
+        """Stand where the iteration of this number ended, which left `contents`, as `carried` has them.
+
+        Every place of a constant is written, too: an iteration that was cut short may have left other bytes
+        there. `data` has the inline values of constants.
+        """
+        for entry in self.program.entry:
+            if entry.kind is EntryKind.CARRIED:
+                np.copyto(self._memory.raw(entry.value), contents[entry.reference])
+                self._memory.keep(entry.value)
+            elif entry.kind is EntryKind.CONSTANT:
+                self._write_first(entry, data)
+        self.iteration = iteration
+
     # ------------------------------------------------------------------------ preparing
 
     def _write_initial(self, data: Data) -> None:
         for entry in self.program.entry:
             if entry.kind is not EntryKind.FED:
-                value = self.program.values[entry.value]
-                initial = self.program.initial.get(entry.value)
-                if initial is None:
-                    self._views[entry.value][...] = 0
-                else:
-                    initializer = _initializer(initial, data)
-                    operand = Operand(value.label, value.type, Role.PARAMETER, initializer)
-                    self._views[entry.value][...] = initial_value(operand)
-                self._memory.keep(entry.value)
+                self._write_first(entry, data)
+
+    def _write_first(self, entry: Entry, data: Data) -> None:
+        value = self.program.values[entry.value]
+        initial = self.program.initial.get(entry.value)
+        if initial is None:
+            self._views[entry.value][...] = 0
+        else:
+            operand = Operand(value.label, value.type, Role.PARAMETER, _initializer(initial, data))
+            self._views[entry.value][...] = initial_value(operand)
+        self._memory.keep(entry.value)
 
     def _prepare(self, step: Step) -> Prepared:
         node = self._nodes[step.operation]

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from solver.errors import OptionsError, PlanError
+from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from solver.executor.initial import initial_value, stored_values
 from solver.executor.memory import POISON, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
-from solver.graph.types import Array, Role, TrainableGraph
+from solver.graph.types import Array, Operand, Role, TrainableGraph
 from solver.plan import Plan
 from solver.preparations import Prepared, chosen
 from solver.program import EntryKind, Program
@@ -74,11 +77,14 @@ def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     return violations
 
 
-def inline_data(graph: TrainableGraph) -> dict[str, bytes]:
-    """The values that a graph gives, inline or in files, by operand. Raises PlanError for lost files."""
+def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> dict[str, bytes]:
+    """The values that a graph gives, inline or in files, by operand; of `names` only, where they are given.
+
+    Raises PlanError for lost files.
+    """
     found: dict[str, bytes] = {}
     for operand in graph.operands.values():
-        given = operand.initializer
+        given = operand.initializer if names is None or operand.id in names else None
         if given is not None and given.file is not None:
             found[operand.id] = stored_values(operand.id, given.file, operand.type.nbytes)
         elif given is not None and given.data is not None:
@@ -109,19 +115,32 @@ class Trainer:
     trains on so many threads: close the trainer, or use it in a ``with``. With a `paging_file`, a path
     that does not exist yet, all memories but the first lie in that file. Raises PlanError when the plan is
     wrong (see `solver.verify`) or belongs to another graph.
+
+    A step that is cut short by an exception leaves memory between two iterations: from then on every method
+    but `restore` and `close` raises PlanError. So does a trainer in a process that was forked from the one
+    that made it, where its threads and its paging file are not its own.
     """
 
     def __init__(self, graph: TrainableGraph, plan: Plan, *, paging_file: Path | None = None) -> None:
         subject = rewritten(graph, plan)
-        violations = check_plan(reference_program(subject, plan), plan)
+        reference = reference_program(subject, plan)
+        violations = check_plan(reference, plan)
         if violations:
             raise PlanError(
                 f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
                 remedy="Plan again.",
             )
         self.graph = graph
+        self._subject = subject
+        self._digest = plan.digest
+        self._process = os.getpid()
+        self._is_cut_short = self._is_closed = False
         self._file = open_paging_file(plan, paging_file)
         self.runner = Runner(plan.program, in_spaces(plan, self._file), inline_data(subject))
+        carried = self.runner.carried()
+        #: The values of the reference that one iteration leaves to the next, by label.
+        self._carried = {reference.values[number].label: number for number in carried}
+        self._types = {label: reference.values[number].type for label, number in self._carried.items()}
 
     def __enter__(self) -> Self:
         return self
@@ -131,23 +150,40 @@ class Trainer:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the threads of a plan with several steps on a level, and remove the paging file.
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A Trainer cannot be pickled: it holds an arena. Pickle its graph and plan, and save() its state."
+        )
 
-        What was trained can still be read, unless it lies in that file.
+    def close(self) -> None:
+        """End the threads of a plan with several steps on a level, and remove the paging file. Twice is fine.
+
+        What was trained can still be read and saved, unless there was a paging file.
         """
-        self.runner.close()
+        self._is_closed = True
+        if os.getpid() == self._process:
+            self.runner.close()
         if self._file is not None:
             self._file.close()
 
-    def step(self, batch: Mapping[str, Array]) -> float:
+    @property
+    def iteration(self) -> int:
+        """The number of iterations behind what the trainer has learned; micro-batches count one each."""
+        return self.runner.iteration
+
+    def step(self, batch: Mapping[str, ArrayLike]) -> float:
         """One training iteration on `batch` (an array for each input and label). Returns the loss.
 
-        Where gradients accumulate, `batch` is a micro-batch, and the last one of each update changes weights.
-        Raises PlanError when an array is missing or has another shape or an incompatible dtype.
+        Lists become arrays. Where gradients accumulate, `batch` is a micro-batch, and the last one of each
+        update changes weights. Raises PlanError when an array is missing or has another shape or an
+        incompatible dtype: nothing has been changed then. Raises whatever a kernel raises, GraphError for a
+        label that is no class; then nothing but `restore` or `close` is possible.
         """
+        self._check_usable(runs=True)
         feed(self.graph, self.runner, batch)
+        self._is_cut_short = True
         self.runner.run()
+        self._is_cut_short = False
         return float(self.runner.value(self.graph.loss))
 
     def read(self, name: str) -> Array:
@@ -155,6 +191,7 @@ class Trainer:
 
         Raises PlanError for values whose memory is reused within the step.
         """
+        self._check_usable()
         program = self.runner.program
         number = program.by_label.get(name)
         given = self.graph.operands.get(name)
@@ -169,22 +206,89 @@ class Trainer:
             )
         return self.runner.value(name).copy()
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint: weights, optimizer variables, running statistics, accumulated gradients, and
+        the number of the iteration, from which random numbers follow; as a .safetensors file.
 
-def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, Array]) -> None:
-    """Write a batch to the places of inputs and labels."""
-    for operand in graph.operands.values():
-        if operand.role not in (Role.INPUT, Role.LABEL):
-            continue
-        array = batch.get(operand.id)
-        if array is None or array.shape != operand.shape:
-            found = "missing" if array is None else f"of shape {list(array.shape)}"
+        The new file takes the place of an old one when it is complete: a process that is killed leaves one of
+        both. Training that `restore` resumes from it is bit for bit training that never stopped, on the same
+        machine with as many BLAS threads. Raises PlanError where the file cannot be written.
+        """
+        self._check_usable()
+        carried = self.runner.carried()
+        contents = {label: carried[number] for label, number in self._carried.items()}
+        write_checkpoint(Path(path), Checkpoint(self._digest, self.runner.iteration, contents), self._types)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Continue where the training stood that wrote a checkpoint, whatever this trainer did before.
+
+        Raises PlanError for a file that cannot be read, is damaged, or belongs to another plan; the trainer
+        then stands where it stood.
+        """
+        self._check_usable(runs=True, restores=True)
+        checkpoint = read_checkpoint(Path(path), self._digest, self._types)
+        data = inline_data(self._subject, self.runner.constant_sources())
+        contents = {self._carried[label]: array for label, array in checkpoint.contents.items()}
+        self._is_cut_short = True
+        self.runner.resume(contents, checkpoint.iteration, data)
+        self._is_cut_short = False
+
+    def _check_usable(self, *, runs: bool = False, restores: bool = False) -> None:
+        if os.getpid() != self._process:
             raise PlanError(
-                f"The batch's {operand.id!r} is {found}; the graph takes {operand.type}.",
-                remedy="Give an array of exactly this shape for every input and label.",
+                "The trainer was made in another process, from which this one was forked.",
+                remedy="Make a Trainer of the same graph and plan in this process.",
             )
-        if not np.can_cast(array.dtype, operand.dtype.numpy, "same_kind"):
+        if self._is_closed and (runs or self._file is not None):
             raise PlanError(
-                f"The batch's {operand.id!r} is {array.dtype}; the graph takes {operand.type}.",
-                remedy="Convert it first.",
+                "The trainer is closed.", remedy="Make another Trainer of the same graph and plan."
             )
-        runner.feed(operand.id, array)
+        if self._is_cut_short and not restores:
+            raise PlanError(
+                "A step was cut short by an exception: weights may stand between two iterations.",
+                remedy="Restore a checkpoint, or make another Trainer.",
+            )
+
+
+def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:
+    """Write a batch to the places of inputs and labels, once all of it is known to fit.
+
+    Raises PlanError for what is missing, has another shape, or cannot become the element type.
+    """
+    if not isinstance(batch, Mapping):
+        raise PlanError(
+            f"A batch is a mapping from names to arrays, not a {type(batch).__name__}.",
+            remedy=f"Give {{{', '.join(f'{name!r}: ...' for name in _fed(graph))}}}.",
+        )
+    arrays = {name: _fitting(operand, batch.get(name)) for name, operand in _fed(graph).items()}
+    for name, array in arrays.items():
+        runner.feed(name, array)
+
+
+def _fed(graph: TrainableGraph) -> dict[str, Operand]:
+    return {o.id: o for o in graph.operands.values() if o.role in (Role.INPUT, Role.LABEL)}
+
+
+def _fitting(operand: Operand, given: ArrayLike | None) -> Array:
+    """What a caller gives for an operand, as an array of its shape that NumPy casts to its element type."""
+    if given is None:
+        raise _unfit(operand, "missing", "Give an array of exactly this shape for every input and label.")
+    if isinstance(given, np.ma.MaskedArray):
+        raise _unfit(
+            operand, "a masked array", "Fill it first: kernels read the elements under the mask as well."
+        )
+    try:
+        array = np.asarray(given)
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise _unfit(operand, f"no array ({reason})", "Give an array of numbers.") from None
+    if array.shape != operand.shape:
+        remedy = "Give an array of exactly this shape for every input and label."
+        raise _unfit(operand, f"of shape {list(array.shape)}", remedy)
+    if not np.can_cast(array.dtype, operand.dtype.numpy, "same_kind"):
+        raise _unfit(operand, str(array.dtype), "Convert it first.")
+    return array
+
+
+def _unfit(operand: Operand, found: str, remedy: str) -> PlanError:
+    return PlanError(f"The batch's {operand.id!r} is {found}; the graph takes {operand.type}.", remedy=remedy)

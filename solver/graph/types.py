@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -167,8 +168,12 @@ class Operand:
         return self.type.dtype
 
 
-def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+def _frozen(mapping: Mapping[str, Any]) -> MappingProxyType[str, Any]:
     return MappingProxyType(dict(mapping))
+
+
+# Graphs, programs and plans can be pickled: a read-only mapping goes as the dictionary behind it.
+copyreg.pickle(MappingProxyType, lambda mapping: (_frozen, (dict(mapping),)))
 
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
