@@ -193,7 +193,9 @@ def _operand_to_dict(operand: Operand) -> dict[str, Any]:
         "dtype": operand.dtype.value,
     }
     if operand.initializer is not None:
-        found["initializer"] = initializer_to_dict(operand.initializer)
+        found["initializer"] = initializer_to_dict(
+            operand.initializer, operand.type if operand.role is Role.CONSTANT else None
+        )
     return found
 
 

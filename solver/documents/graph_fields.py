@@ -52,6 +52,11 @@ class InitializerFields(NamedTuple):
     file: str | None = None
     offset: int | None = None
     sha256: str | None = None
+    step: float | None = None
+    other: float | None = None
+    lower: int | None = None
+    upper: int | None = None
+    axes: tuple[int, ...] | None = None
 
 
 class OperandFields(NamedTuple):

@@ -33,9 +33,13 @@ class InitializerDocument(DocumentModel):
     """`values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes."""
 
     kind: Literal[
-        "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file"
-    ]
-    value: float | None = Field(None, description="Of kind constant: the value of every element.")
+        "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file",
+        "band", "iota",
+    ]  # fmt: skip
+    value: float | None = Field(
+        None,
+        description="Of kind constant: the value of every element; of band those inside, of iota the first.",
+    )
     scale: float | None = Field(
         None, gt=0, description="Of kind normal the standard deviation, of kind uniform the half width."
     )
@@ -60,6 +64,18 @@ class InitializerDocument(DocumentModel):
     )
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         None, description="Of kind file: SHA-256 of the elements, in hexadecimal."
+    )
+    step: float | None = Field(None, description="Of kind iota: what each element adds to the one before.")
+    other: float | None = Field(None, description="Of kind band: the value of the elements outside.")
+    lower: Int64 | None = Field(
+        None, description="Of kind band: least column - row of the elements inside; no bound if left out."
+    )
+    upper: Int64 | None = Field(
+        None, description="Of kind band: greatest column - row of the elements inside; no bound if left out."
+    )
+    axes: Annotated[tuple[Natural, ...] | None, *FIXED_LIST[1:]] = Field(
+        None,
+        description="Of kind band the axes of rows and columns, of kind iota the axis; the last if left out.",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from solver.documents.graph_fields import InitializerFields
+from solver.documents.rules import LARGEST_RULE, rule_bytes, rule_of
 from solver.errors import DocumentError
 from solver.graph.types import DType, FileRange, Initializer, TensorType
 
@@ -29,7 +30,12 @@ _FIELDS: dict[str, dict[str, bool]] = {
     "glorot_uniform": {"seed": False},
     "values": {"values": False, "base64": False},
     "file": {"file": True, "offset": False, "sha256": True},
+    "band": {"value": True, "other": True, "lower": False, "upper": False, "axes": False},
+    "iota": {"value": True, "step": True, "axes": False},
 }
+
+#: Kinds by rule -> how many axes they count along.
+_RULES = {"band": 2, "iota": 1}
 
 _NUMPY_LITTLE_ENDIAN = {dtype: dtype.numpy.newbyteorder("<") for dtype in DType}
 
@@ -45,6 +51,8 @@ def to_initializer(document: InitializerFields, name: str, type_: TensorType, pa
         return Initializer(
             "values", file=FileRange(document.file or "", document.offset or 0, document.sha256 or "")
         )
+    if document.kind in _RULES:
+        return Initializer("values", data=_by_rule(document, name, type_, path))
     if "seed" in _FIELDS[document.kind] and not type_.dtype.is_floating:
         raise DocumentError(
             f"Operand {name!r} is {type_}; {document.kind} draws floating numbers.",
@@ -59,6 +67,39 @@ def to_initializer(document: InitializerFields, name: str, type_: TensorType, pa
         scale=1.0 if document.scale is None else document.scale,
         seed=_seed(document, name),
     )
+
+
+def _by_rule(document: InitializerFields, name: str, type_: TensorType, path: _Path) -> bytes:
+    """The elements of a rule, once their number, its axes and its values are known to be right."""
+    count, rank = _RULES[document.kind], len(type_.shape)
+    axes = document.axes or tuple(range(rank))[-count:]
+    if len(axes) != count or len(set(axes)) != count or not all(axis < rank for axis in axes):
+        raise DocumentError(
+            f"Operand {name!r} is {type_}; {document.kind} counts along {count} of its axes, not along"
+            f" {list(axes)}.",
+            remedy=f"Give {count} different numbers below {rank}." if rank >= count else "Use values.",
+            path=(*path, "axes"),
+        )
+    if type_.nbytes > LARGEST_RULE:
+        raise DocumentError(
+            f"Operand {name!r} is {type_}, {type_.nbytes:,} bytes; a constant by rule has {LARGEST_RULE:,} at"
+            " most.",
+            remedy="Keep its elements in a file, as an initializer of kind file.",
+            path=path,
+        )
+    value, other = document.value, document.other
+    assert value is not None, "checked with the other fields"
+    if document.kind == "iota":
+        if type_.dtype is DType.BOOL:
+            raise DocumentError(
+                f"Operand {name!r} is {type_}; iota counts in numbers.",
+                remedy="Use band or values.",
+                path=path,
+            )
+        other = value + (document.step or 0.0) * (type_.shape[axes[0]] - 1)
+    for key, element in (("value", value), ("step" if document.kind == "iota" else "other", other)):
+        _check_element(element, name, type_, (*path, key))
+    return rule_bytes({**document._asdict(), "value": value, "axes": axes}, type_)
 
 
 def _seed(document: InitializerFields, name: str) -> int:
@@ -154,12 +195,10 @@ def _range(dtype: DType) -> tuple[float, float]:
 
 
 def _check_element(value: Any, name: str, type_: TensorType, path: _Path) -> None:
-    integral = isinstance(value, float) and value.is_integer() and path[-1] == "value"
+    single = path[-1] in ("value", "other", "step")
+    integral = isinstance(value, float) and value.is_integer() and single
     whole = int(value) if integral and not type_.dtype.is_floating else value
-    if type_.dtype is DType.BOOL and path[-1] == "value":
-        fits = value in (0, 1)
-    else:
-        fits = _all_fit([whole], type_.dtype)
+    fits = value in (0, 1) if type_.dtype is DType.BOOL and single else _all_fit([whole], type_.dtype)
     if not fits:
         raise DocumentError(
             f"{str(value)[:60]} is no {type_.dtype.value} element of operand {name!r}.",
@@ -176,11 +215,14 @@ def _element_remedy(dtype: DType) -> str:
     return f"Give {kind} from {least} to {most}, flat, in C order."
 
 
-def initializer_to_dict(initializer: Initializer) -> dict[str, Any]:
-    """The document of an initializer; inline values as base64."""
+def initializer_to_dict(initializer: Initializer, type_: TensorType | None = None) -> dict[str, Any]:
+    """The document of an initializer; inline values as base64, or with a type as the rule that gives them."""
     if initializer.file is not None:
         found = initializer.file
         return {"kind": "file", "file": found.path, "offset": found.offset, "sha256": found.sha256}
+    rule = None if type_ is None or initializer.data is None else rule_of(initializer.data, type_)
+    if rule is not None:
+        return rule
     if initializer.data is not None:
         return {"kind": "values", "base64": base64.b64encode(initializer.data).decode()}
     fields = {key: getattr(initializer, key) for key in _FIELDS[initializer.kind]}

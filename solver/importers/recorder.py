@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
+
 from solver.graph import (
     DeclaredOperand,
+    DType,
     Initializer,
     Operand,
     Operation,
@@ -18,6 +21,9 @@ from solver.graph.nodes import resolve
 from solver.graph.ops import signature
 
 __all__ = ["GraphRecorder"]
+
+#: Bytes from which a constant whose elements are all alike is not written out.
+_SMALLEST_FILL = 4096
 
 
 class GraphRecorder:
@@ -66,6 +72,35 @@ class GraphRecorder:
         for name in [name for name in self.operands if name not in needed]:
             del self.operands[name]
 
+    def settle_constants(self, apart: Collection[str] = ()) -> dict[str, str]:
+        """Make constants of the same type and bytes one, and write large ones of one number as that number.
+
+        Those `apart` stay as they are. Returns the names that are gone, with those in their place. Linear.
+        """
+        first: dict[tuple[TensorType, bytes], str] = {}
+        gone: dict[str, str] = {}
+        for name, operand in list(self.operands.items()):
+            initializer, type_ = operand.initializer, self.types[name].type
+            if operand.role is not Role.CONSTANT or initializer is None or initializer.data is None:
+                continue
+            if name in apart:
+                continue
+            kept = first.setdefault((type_, initializer.data), name)
+            if kept != name:
+                gone[name] = kept
+                del self.operands[name], self.types[name]
+            elif (fill := _fill(type_, initializer.data)) is not None:
+                self.operands[name] = replace(operand, initializer=fill)
+                self.types[name] = replace(self.types[name], initializer=fill)
+        if gone:
+            self.operations[:] = [
+                replace(operation, inputs=tuple(gone.get(n, n) for n in operation.inputs))
+                if gone.keys() & set(operation.inputs)
+                else operation
+                for operation in self.operations
+            ]
+        return gone
+
     def freeze(self, loss: str) -> list[str]:
         """Parameters that reach the loss only where nothing has a derivative; they are not trained then."""
         reached = {loss}
@@ -81,3 +116,15 @@ class GraphRecorder:
         for operand in frozen:
             self.operands[operand.id] = replace(operand, trainable=False)
         return [operand.id for operand in frozen]
+
+
+def _fill(type_: TensorType, data: bytes) -> Initializer | None:
+    """The one number of all elements, where it gives the very bytes back."""
+    if len(data) < _SMALLEST_FILL or data != data[: type_.dtype.itemsize] * type_.elements:
+        return None
+    element = np.frombuffer(data, type_.dtype.numpy, 1)
+    number = float(element[0])
+    exact = type_.dtype is DType.BOOL or np.isfinite(number)
+    with np.errstate(all="ignore"):
+        exact = exact and np.float64(number).astype(type_.dtype.numpy).tobytes() == element.tobytes()
+    return Initializer("constant", value=number) if exact else None

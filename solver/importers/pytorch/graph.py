@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -60,9 +60,11 @@ class Imported:
     def with_weights(self, state: Mapping[str, Any]) -> Imported:
         """The same graph with first values from a ``state_dict`` of the module.
 
-        Raises DocumentError for a tensor that is missing, or has another shape or element type.
+        Raises DocumentError for a tensor that is missing, has another shape or element type, or differs from
+        another one that it was equal to when the module was captured: they are one constant of the graph.
         """
         operands = dict(self.graph.operands)
+        loaded: dict[str, str] = {}
         for weight in self.weights:
             operand = operands.get(weight.operand)
             name = next((name for name in weight.names if name in state), None)
@@ -81,7 +83,15 @@ class Imported:
                     remedy="Capture the module again with these weights.",
                     path=(name,),
                 )
-            operands[weight.operand] = replace(operand, initializer=_initializer(values))
+            given = _initializer(values)
+            other = loaded.setdefault(weight.operand, name)
+            if other != name and operands[weight.operand].initializer != given:
+                raise DocumentError(
+                    f"{name!r} and {other!r} are one constant of the graph, and differ in these weights.",
+                    remedy="Capture the module again with these weights.",
+                    path=(name,),
+                )
+            operands[weight.operand] = replace(operand, initializer=given)
         return replace(self, graph=self.graph.with_graph(operands=operands))
 
     def read(self, values: Mapping[str, Array]) -> dict[str, Any]:
@@ -140,20 +150,40 @@ def import_module(
     notes: tuple[str, ...] = ()
     if isinstance(loss, str):
         made, notes = _with_named_loss(made, loss, targets)
-    graph = _built(
+    saved = module.state_dict()
+    graph, merged = _built(
         made,
         name or type(module).__name__,
         optimizer,
         trainable,
         tuple(value.name for value in prediction) if outputs else (),
         rules,
+        apart=_uniform_buffers(made.weights, saved),
     )
-    held = {name for weight in made.weights if weight.operand in graph.operands for name in weight.names}
-    saved = module.state_dict()
+    weights = tuple(
+        replace(weight, operand=merged.get(weight.operand, weight.operand))
+        for weight in made.weights
+        if not saved.keys().isdisjoint(weight.names)  # others are in no state_dict
+    )
+    held = {name for weight in weights if weight.operand in graph.operands for name in weight.names}
     others = {name: tensor.detach().cpu().clone() for name, tensor in saved.items() if name not in held}
     notes += widening_notes(found for name, found in made.computed.items() if name in graph.operands)
-    imported = Imported(graph, made.weights, made.inputs, made.labels, others, notes)
-    return imported.with_weights(module.state_dict()) if values else imported
+    imported = Imported(graph, weights, made.inputs, made.labels, others, notes)
+    return imported.with_weights(saved) if values else imported
+
+
+def _uniform_buffers(weights: Sequence[Weight], saved: Mapping[str, Any]) -> frozenset[str]:
+    """Operands of saved buffers that are all one number, such as running statistics before any training.
+
+    Buffers of two layers may be equal now and differ in the next `state_dict` that is loaded. They are one
+    operand only where their contents say that they are masks or tables.
+    """
+    found = []
+    for weight in weights:
+        tensor = next((saved[name] for name in weight.names if name in saved), None)
+        if tensor is not None and tensor.numel() and bool((tensor == tensor.reshape(-1)[0]).all()):
+            found.append(weight.operand)
+    return frozenset(found)
 
 
 def _translated(captured: Captured, *, values: bool) -> Translation:
@@ -270,7 +300,9 @@ def _built(
     trainable: Trainable,
     outputs: tuple[str, ...],
     rules: TrainingRules | None,
-) -> TrainableGraph:
+    apart: Collection[str],
+) -> tuple[TrainableGraph, dict[str, str]]:
+    """The graph, and which constants became others that are equal; those `apart` never do."""
     if not made.outputs or made.outputs[0].shape != () or not made.outputs[0].dtype.is_floating:
         found = made.outputs[0].type if made.outputs else "nothing"
         raise LossError(
@@ -282,10 +314,11 @@ def _built(
     network = made.recorder
     recognise(network, scalar, *outputs)
     network.keep([scalar, *outputs])
+    merged = network.settle_constants(apart)
     if trainable == "all":
         network.freeze(scalar)
     optimizer_rules(optimizer)
-    return build_graph(
+    graph = build_graph(
         name,
         network.operands.values(),
         network.operations,
@@ -295,6 +328,7 @@ def _built(
         outputs=outputs,
         training=rules,
     )
+    return graph, merged
 
 
 def _initializer(values: Array) -> Initializer:

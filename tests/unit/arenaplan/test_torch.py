@@ -12,7 +12,7 @@ import pytest
 
 import arenaplan
 from arenaplan.optimizers import optimizer_spec
-from solver.documents import load_graph
+from solver.documents import dump_graph, load_graph
 from solver.errors import (
     AttributeRuleError,
     BatchError,
@@ -448,6 +448,99 @@ class TestNarrowWeights:
                 return self.layer(x) @ self.mask.float() + self.positions.float()
 
         assert not arenaplan.torch.graph(Masked(), torch.ones(2, 4), loss="mse").notes
+
+
+@pytest.mark.parity
+class TestMasks:
+    """Every layer of a decoder has a causal mask of its own."""
+
+    SIZE = 64
+
+    def decoder(self, *, saved: bool = True, added: bool = False) -> Any:
+        import torch
+
+        size = self.SIZE
+
+        class Layer(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.project = torch.nn.Linear(8, 24)
+                mask = torch.full((size, size), -1e9).triu(1) if added else torch.ones(size, size).tril() > 0
+                self.register_buffer("mask", mask, persistent=saved)
+
+            def forward(self, x: Any) -> Any:
+                q, k, v = self.project(x).chunk(3, -1)
+                scores = q @ k.transpose(-1, -2)
+                scores = scores + self.mask if added else scores.masked_fill(~self.mask, -1e9)
+                return x + scores.softmax(-1) @ v
+
+        return torch.nn.Sequential(*(Layer() for _ in range(3)))
+
+    @pytest.mark.parametrize("saved", [True, False])
+    @pytest.mark.parametrize("added", [True, False])
+    def test_one_mask_and_its_rule(self, saved: bool, added: bool) -> None:
+        import torch
+
+        module, x = self.decoder(saved=saved, added=added), torch.randn(2, self.SIZE, 8)
+        captured = arenaplan.torch.graph(module, x, loss="mse", targets=x)
+        large = [o for o in captured.graph.operands.values() if o.shape == (self.SIZE, self.SIZE)]
+        assert [o.role for o in large] == [Role.CONSTANT]
+        text = dump_graph(captured.graph)
+        assert b'"kind":"band"' in text
+        again = load_graph(text)
+        assert again == captured.graph
+        expected = torch.nn.functional.mse_loss(module(x), x).item()
+        assert next(captured.train([(x, x)])) == pytest.approx(expected, rel=1e-5)
+        module.load_state_dict(captured.state_dict())
+
+    def test_masks_that_differ_in_other_weights(self) -> None:
+        """They were one constant, and are not any more: refused, not trained with the wrong one."""
+        import torch
+
+        module, x = self.decoder(added=True), torch.randn(2, self.SIZE, 8)
+        captured = arenaplan.torch.graph(module, x, loss="mse", targets=x)
+        other = self.decoder(added=True).state_dict()
+        loaded = captured.load_weights(other).state_dict()
+        assert all(torch.equal(loaded[name], other[name]) for name in other)
+        state = {name: 0 * values for name, values in module.state_dict().items()}
+        assert not captured.load_weights(state).state_dict()["1.mask"].any()
+        state["2.mask"] = state["2.mask"] + 1
+        with pytest.raises(DocumentError, match="one constant of the graph, and differ"):
+            captured.load_weights(state)
+
+    def test_statistics_that_are_alike_for_now(self) -> None:
+        """Frozen running statistics begin as zeros and ones in every layer, and are loaded later."""
+        import torch
+
+        def trunk() -> Any:
+            layers = [torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4)]
+            return torch.nn.Sequential(*layers).eval()
+
+        x, other = torch.randn(3, 4), trunk()
+        for k, layer in enumerate(other[1:]):
+            layer.running_mean += k + 1
+        captured = arenaplan.torch.graph(trunk(), x, loss="mse", targets=x)
+        loaded = captured.load_weights(other.state_dict())
+        expected = torch.nn.functional.mse_loss(other(x), x).item()
+        assert next(loaded.train([(x, x)])) == pytest.approx(expected, rel=1e-5)
+
+    def test_a_mask_for_any_batch(self) -> None:
+        """Expanded to the batch it is still a rule, whatever the batch."""
+        import torch
+
+        class Masked(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(16, 16)
+
+            def forward(self, x: Any) -> Any:
+                mask = torch.ones(16, 16).tril().expand(x.shape[0], 16, 16)
+                return self.layer(x) * mask
+
+        x = torch.randn(3, 16, 16)
+        document = arenaplan.torch.document(Masked(), x, loss="mse", targets=x)
+        operands = load_graph(document, batch=7).operands.values()
+        assert (7, 16, 16) in [operand.shape for operand in operands if operand.role is Role.CONSTANT]
 
 
 @pytest.mark.parity

@@ -145,7 +145,7 @@ export type InitialOfPlan = [number, string, number, number, number, string, str
 
 /** `values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes. */
 export interface InitializerDocument {
-  kind: "zeros" | "ones" | "constant" | "normal" | "uniform" | "he_normal" | "glorot_uniform" | "values" | "file";
+  kind: "zeros" | "ones" | "constant" | "normal" | "uniform" | "he_normal" | "glorot_uniform" | "values" | "file" | "band" | "iota";
   value?: number | null;
   scale?: number | null;
   seed?: number | null;
@@ -154,6 +154,11 @@ export interface InitializerDocument {
   file?: string | null;
   offset?: number | null;
   sha256?: string | null;
+  step?: number | null;
+  other?: number | null;
+  lower?: number | null;
+  upper?: number | null;
+  axes?: Array<number> | null;
 }
 
 /** A job: what it is, and how far. */
