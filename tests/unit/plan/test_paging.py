@@ -14,7 +14,7 @@ from tests.support.graphs import chain
 
 @pytest.fixture(scope="module")
 def moved() -> Paging:
-    tiers = (Tier("sram", plan(chain()).arena_bytes), Tier("flash", 2**20))
+    tiers = (Tier("sram", plan(chain()).arena_bytes), Tier("flash", 2**20, 10**8, 10**8))
     found = paging(plan(chain(), PlanOptions(tiers=tiers)))
     assert found is not None
     return found
