@@ -22,6 +22,7 @@ from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import UPDATE, Costs, Program, Tier, dependencies, loads
 from solver.schedules import ScheduleProblem, SearchProgress, order_bound, schedule_problem, step_costs
+from solver.schedules.rounds import Rounds
 
 __all__ = ["SearchOrder", "in_given_order"]
 
@@ -72,7 +73,8 @@ class SearchOrder(Pass):
             return Applied(program)
         tell(None)
         problem, before = _problem(program, self.update, self.costs)
-        facts = _given(program, problem, before, deadline)
+        rounds = Rounds.of(program, problem)
+        facts = _given(program, problem, before, deadline, rounds)
         given, bound = facts["peak_before"], facts["order_bound"]
         tell(SearchProgress(given, bound))
         order, peak, complete = tuple(range(len(program.steps))), given, True
@@ -81,6 +83,9 @@ class SearchOrder(Pass):
 
             found = best_order(problem, before, deadline, bound=bound)
             order, peak, complete = found.order, found.peak, found.complete
+            if rounds is not None and peak > bound:
+                order = rounds.lowest(problem, order, deadline, bound)
+                peak = max(loads(program.reordered(order))[0])
             tell(SearchProgress(peak, bound))
         repeats = self.recompute and self.capacity is not None and peak > self.capacity
         differ = given - peak > given // _DIFFER
@@ -158,7 +163,8 @@ class _KeptOrder(Pass):
 
     def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
         problem, before = _problem(program, self.update)
-        return Applied(program, _given(program, problem, before, deadline))
+        rounds = Rounds.of(program, problem)
+        return Applied(program, _given(program, problem, before, deadline, rounds))
 
 
 _Options = TypeVar("_Options")
@@ -185,9 +191,15 @@ def _problem(
 
 
 def _given(
-    program: Program, problem: ScheduleProblem, before: Sequence[frozenset[int]], deadline: Deadline
+    program: Program,
+    problem: ScheduleProblem,
+    before: Sequence[frozenset[int]],
+    deadline: Deadline,
+    rounds: Rounds | None,
 ) -> dict[str, int]:
     """What is known of the order that steps have: the bound for all orders, and the peak, which stays."""
+    if rounds is not None:
+        problem, before = rounds.problem, rounds.before
     load = loads(program)[0]
     peak, bound = max(load, default=0), order_bound(problem).bytes
     if peak > bound:

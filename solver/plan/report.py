@@ -227,7 +227,8 @@ def order_note(plan: PlanView) -> str | None:
     else:
         found = f"it stays, with {after:,} live bytes"
     left = "nothing is left" if after <= least else f"{100 * (after - least) / after:.2f} % are left at most"
-    note = f"Order: {found}. Where each step runs once, no order takes less than {least:,}, so {left}."
+    where = "each step runs once" + (" and no values share bytes" if plan.options.in_place else "")
+    note = f"Order: {found}. Where {where}, no order takes less than {least:,}, so {left}."
     if "every_order_nanoseconds" not in facts:
         return note
     least, step = int(facts["every_order_nanoseconds"]), int(facts["step_nanoseconds"])

@@ -14,6 +14,7 @@
     least        short searches for the least peak
     order        another order of the steps, with a lower peak
     orders       walks through orders; order_kernel is their compiled part
+    rounds       orders in which what is written whole more than once changes places
     joint        an order for what will run again, both looked for together
     rerun        from a sequence to a program
 

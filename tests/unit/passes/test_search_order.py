@@ -11,15 +11,15 @@ from arenaplan.builder import Tape, adam, layers, ops
 from solver.documents import load_graph
 from solver.errors import OptionsError
 from solver.executor import validate
-from solver.graph import TrainableGraph
+from solver.graph import DType, TensorType, TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Order, SearchOrder, chosen, in_given_order
-from solver.pipeline import plan
+from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
 from solver.plan.recomputation import recomputation
 from solver.plan.report import order_note
 from solver.program import UPDATE, Costs, Program, Tier, loads
-from solver.training import derive
+from solver.training import Block, BlockOperation, BlockProgram, build_program, derive, explicit_program
 from tests.support.graphs import Sketch, chain, convolutional
 
 MNIST = (Path(__file__).resolve().parents[3] / "examples" / "mnist.json").read_bytes()
@@ -137,6 +137,43 @@ def test_the_same_passes_in_the_given_order_say_what_is_known_of_it() -> None:
     assert found.facts is not None
     assert kept.program is staying[1].run(program) is program
     assert kept.facts == {**found.facts, "peak_after": found.facts["peak_before"]}
+
+
+def reused(first: str) -> BlockProgram:
+    """Both large things want `t`, which is 64 bytes: what is kept should come after the workspace."""
+    big = [BlockOperation("fill", ("x",), ("t",)), BlockOperation("large", ("t",), ("big",))]
+    small = [
+        BlockOperation("refill", ("x",), ("t",)),
+        BlockOperation("little", ("t",), ("small",), workspace=4096),
+    ]
+    blocks = [
+        Block(name, TensorType((size,), DType.UINT8), fed=name == "x", kept=name in ("big", "small"))
+        for name, size in (("x", 64), ("t", 64), ("big", 4096), ("small", 64))
+    ]
+    operations = [*big, *small] if first == "big" else [*small, *big]
+    return build_program("reused", blocks, operations, any_order=True)
+
+
+@pytest.mark.parametrize("first", ["big", "small"])
+def test_rounds_of_a_block_that_is_written_whole_again_change_places(first: str) -> None:
+    made = plan_program(reused(first), PlanOptions(order=True))
+    (facts,) = [record.facts for record in made.records if record.name == "search_order"]
+    assert made.arena_bytes == facts["peak_after"] == facts["order_bound"] == 64 + 64 + 64 + 4096
+    assert [step.id for step in made.steps] == ["refill", "little", "fill", "large"]
+
+
+def test_rounds_that_are_kept_or_there_at_the_start_stay_where_they_are() -> None:
+    """`t` is read before it is written, and kept: neither round may move, nor may the operations."""
+    blocks = [
+        Block("t", TensorType((64,), DType.UINT8), fed=True, kept=True),
+        Block("a", TensorType((4096,), DType.UINT8), kept=True),
+    ]
+    operations = [
+        BlockOperation("read", ("t",), ("a",)),
+        BlockOperation("write", ("a",), ("t",), workspace=4096),
+    ]
+    program = explicit_program(build_program("kept", blocks, operations, any_order=True))
+    assert SearchOrder(order=True).apply(program, Deadline()).program == program
 
 
 def u_net() -> TrainableGraph:
