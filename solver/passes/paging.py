@@ -20,7 +20,8 @@ from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import Costs, Program, Tier, check_tiers, loads
-from solver.schedules import SearchProgress, shareable
+from solver.schedules import SearchProgress
+from solver.schedules.bounds import shareable
 from solver.schedules.paging import (
     PagingProblem,
     elapsed,

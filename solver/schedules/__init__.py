@@ -25,7 +25,7 @@ Programs come in and go out; nothing here knows a graph or a layout. The search 
 NumPy, numba and OR-Tools, so it is imported from its module, where it is about to run.
 """
 
-from solver.schedules.bounds import PeakBound, floor, order_bound, shareable
+from solver.schedules.bounds import PeakBound, floor, order_bound
 from solver.schedules.costs import flops_of, roofline, step_costs
 from solver.schedules.problem import ScheduleProblem, schedule_problem
 from solver.schedules.rerun import rerun
@@ -44,6 +44,5 @@ __all__ = [
     "rerun",
     "roofline",
     "schedule_problem",
-    "shareable",
     "step_costs",
 ]
