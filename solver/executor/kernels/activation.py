@@ -96,7 +96,7 @@ def _clip_forward(call: Call) -> Step:
 
 
 def _clip_backward(call: Call) -> Step:
-    inclusive = bool(call.attributes["inclusive"])
+    inclusive = bool(call.attributes.get("inclusive"))
     compared, dy, dx = present(call.x[0] if inclusive else call.y[0], call.dy[0], call.dx[0])
     is_above, is_below = (np.greater_equal, np.less_equal) if inclusive else (np.greater, np.less)
     low, high = _bounds(call)

@@ -65,7 +65,7 @@ class _Clip(Elementwise):
     attributes: ClassVar[Mapping[str, Attribute]] = {
         "min": Attribute("float"),
         "max": Attribute("float"),
-        "inclusive": Attribute("int", default=0, choices=(0, 1)),
+        "inclusive": Attribute("int", default=0, choices=(0, 1), omit_default=True),
     }
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
@@ -86,7 +86,7 @@ class _Clip(Elementwise):
         type_ = node.input(0)
         bounds = frozenset(i for i in (1, 2) if node.has_input(i))
         masks = tuple(block(name, type_.elements, type_.dtype) for name in ("above", "below"))
-        if node.attributes["inclusive"]:
+        if node.attributes.get("inclusive"):
             return BackwardNeeds(inputs=bounds | {0}, scratch=masks)
         return BackwardNeeds(inputs=bounds, outputs=frozenset({0}), scratch=masks)
 

@@ -56,13 +56,18 @@ MAX_INPUTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """Rule for one attribute. `choices` and `minimum` bound scalars and each element of lists."""
+    """Rule for one attribute. `choices` and `minimum` bound scalars and each element of lists.
+
+    With `omit_default` a node has the attribute only where it differs from its default: so do attributes that
+    were added to an operator later, as plans made before stay equal to their reference programs.
+    """
 
     kind: Literal["int", "ints", "float", "string"]
     default: AttributeValue | None = None
     choices: tuple[str | int, ...] | None = None
     minimum: float | None = None
     required: bool = False
+    omit_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ class Node:
     `inputs[i]` is ``None`` where an optional input is left out; `constants[i]` holds the elements,
     in C order, of a constant integer input (shape, axes, pads), else ``None``; `floats` those of
     floating inputs that are constant by rule, by position. `outputs` is empty while they are being
-    inferred. `attributes` has every default filled in.
+    inferred. `attributes` has every default filled in, unless its rule omits it.
     """
 
     operation: Operation
@@ -234,10 +239,11 @@ class Signature(ABC):
                     remedy=f"Known attributes: {', '.join(sorted(rules)) or 'none'}.",
                     path=("attributes", key),
                 )
-        return {
+        attributes = {
             key: _checked(operation, key, rule) if key in given or rule.required else rule.default
             for key, rule in rules.items()
         }
+        return {k: v for k, v in attributes.items() if not rules[k].omit_default or v != rules[k].default}
 
     @cached_property
     def _rules(self) -> Mapping[str, Attribute]:
@@ -249,7 +255,7 @@ class Signature(ABC):
         rules = self._rules
         if any(rule.required for rule in rules.values()):
             return None
-        return MappingProxyType({key: rule.default for key, rule in rules.items()})
+        return MappingProxyType({k: rule.default for k, rule in rules.items() if not rule.omit_default})
 
 
 class OperationType(Signature):

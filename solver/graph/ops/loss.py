@@ -110,7 +110,9 @@ class _BinaryCrossEntropy(ElementwiseLoss):
     name = "BinaryCrossEntropy"
     attributes: ClassVar[Mapping[str, Attribute]] = {
         "from_logits": Attribute("int", default=0, choices=(0, 1)),
-        "clamp": Attribute("string", default="probability", choices=("probability", "logarithm")),
+        "clamp": Attribute(
+            "string", default="probability", choices=("probability", "logarithm"), omit_default=True
+        ),
         "reduction": _REDUCTION,
     }
     forward_blocks: ClassVar[tuple[str, ...]] = ("clipped", "work")
@@ -146,7 +148,7 @@ class _CategoricalCrossEntropy(OperationType):
         "label_smoothing": Attribute("float", default=0.0, minimum=0.0),
         # Its inverse, the largest derivative, is a float32.
         "epsilon": Attribute("float", default=PROBABILITY_EPSILON, minimum=1e-30),
-        "ignore_index": Attribute("int"),
+        "ignore_index": Attribute("int", omit_default=True),
         "reduction": _REDUCTION,
     }
 

@@ -298,7 +298,7 @@ def _variant(
 ) -> _Function:
     if attributes["from_logits"]:
         return of_logits
-    return clamped_logarithms if attributes["clamp"] == "logarithm" else clamped
+    return clamped_logarithms if attributes.get("clamp") == "logarithm" else clamped
 
 
 ELEMENTWISE_LOSSES: Mapping[str, Kernels] = MappingProxyType(

@@ -112,3 +112,19 @@ def test_scratch_of_activations_is_blocks(
     _, _, needs = needs_of(type_, inputs, (0,), **attributes)
     assert needs.scratch
     assert all(request.type.elements <= BLOCK_ELEMENTS for request in needs.scratch)
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "default", "other"),
+    [("Clip", "inclusive", 0, 1), ("BinaryCrossEntropy", "clamp", "probability", "logarithm")],
+)
+def test_attributes_that_were_added_later_stand_only_where_they_differ(
+    type_: str, name: str, default: Any, other: Any
+) -> None:
+    """A plan holds the attributes of its steps, and plans that were made before must stay as they are."""
+    shapes = [(2, 3)] * (1 if type_ == "Clip" else 2)
+    assert name not in node_of(type_, shapes).attributes
+    as_before: dict[str, Any] = {name: default}
+    differing: dict[str, Any] = {name: other}
+    assert name not in node_of(type_, shapes, **as_before).attributes
+    assert node_of(type_, shapes, **differing).attributes[name] == other
