@@ -46,9 +46,11 @@ class DocumentModel(BaseModel):
 Name = Annotated[str, Field(max_length=MAX_NAME, pattern=_NO_CONTROL)]
 #: Text that reaches terminals and tables.
 Text = Annotated[str, Field(pattern=_NO_CONTROL)]
-DTypeName = Literal["float32", "float64", "int32", "int64", "uint8", "bool"]
+DTypeName = Literal["float32", "float64", "int32", "int64", "int8", "uint8", "bool"]
 #: Element types of the values of a plan, of which some are kept in 16 bits.
-StoredDTypeName = Literal["float32", "float64", "int32", "int64", "uint8", "bool", "float16", "bfloat16"]
+StoredDTypeName = Literal[
+    "float32", "float64", "int32", "int64", "int8", "uint8", "bool", "float16", "bfloat16"
+]
 Int64 = Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from solver.errors import DanglingOperandError, DuplicateNameError, LossError, TrainableError
 from solver.graph.declared import Trainable
@@ -12,6 +13,7 @@ from solver.graph.ops.base import Node
 from solver.graph.order import depends_on
 from solver.graph.rules import check_rules
 from solver.graph.types import (
+    DType,
     Graph,
     Operand,
     Operation,
@@ -26,6 +28,7 @@ from solver.graph.unroll import unrolled
 __all__ = ["check_outputs", "with_training"]
 
 _Path = tuple[str | int, ...]
+_QUANTISED = (DType.INT8, DType.UINT8)
 
 
 def with_training(
@@ -174,6 +177,7 @@ def _check_derivatives(
         positions = signature(operation.type).differentiable(nodes[operation.id])
         return [operation.inputs[i] for i in positions]
 
+    _check_forward_only(chosen, loss, graph, defined_by, differentiable, nodes)
     reached = depends_on(loss, graph.operations, defined_by, differentiable)
     for name in chosen:
         if name not in reached:
@@ -183,3 +187,54 @@ def _check_derivatives(
                 remedy="Leave it out of the trainable set, or make it a constant.",
                 path=paths.get(name, ()),
             )
+
+
+def _check_forward_only(
+    chosen: Sequence[str],
+    loss: str,
+    graph: Graph,
+    defined_by: Mapping[str, int],
+    differentiable: Callable[[Operation], list[str]],
+    nodes: Mapping[str, Node],
+) -> None:
+    """No trainable reaches the loss through an operator that has a forward kernel only."""
+    forward_only = {operation.id for operation in graph.operations if signature(operation.type).forward_only}
+    if not forward_only:
+        return
+
+    def sources(operation: Operation) -> list[str]:
+        """Also quantised elements, which may be moved before they become floats again."""
+        if operation.id in forward_only:
+            return [name for name in operation.inputs if name]
+        quantised = [name for name in operation.inputs if name and graph.operands[name].dtype in _QUANTISED]
+        return [*differentiable(operation), *quantised]
+
+    needed = depends_on(loss, graph.operations, defined_by, sources)
+    #: The first trainable that each operand depends on.
+    origin = {name: name for name in chosen}
+    culprits: list[tuple[Operation, str]] = []
+    for operation in graph.operations:
+        name = next((origin[source] for source in sources(operation) if source in origin), None)
+        if name is None:
+            continue
+        origin.update(dict.fromkeys(operation.outputs, name))
+        if operation.id in forward_only and not needed.isdisjoint(operation.outputs):
+            culprits.append((operation, name))
+    if not culprits:
+        return
+    before = {output for operation, _ in culprits for output in operation.outputs}
+    for operation in reversed(graph.operations):
+        if not before.isdisjoint(operation.outputs):
+            before.update(sources(operation))
+    rest = ",".join(name for name in chosen if name not in before)
+    operation, name = culprits[0]
+    last = shlex.quote(culprits[-1][0].outputs[0])
+    raise TrainableError(
+        f"The derivative of operation {operation.id!r} is needed to train {name!r}, and its operator"
+        f" {operation.type} has a forward kernel only: quantised weights and values are not trained.",
+        remedy=f"Train only what follows it, as --trainable {shlex.quote(rest)} does for a model file, or"
+        f" plan that alone with --freeze-before {last}."
+        if rest
+        else "Train a part that follows it, or export the model without it.",
+        path=("trainable",),
+    )

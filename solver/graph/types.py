@@ -54,6 +54,7 @@ class DType(Enum, metaclass=_ElementTypes):
     FLOAT64 = "float64"
     INT32 = "int32"
     INT64 = "int64"
+    INT8 = "int8"
     UINT8 = "uint8"
     BOOL = "bool"
     FLOAT16 = "float16"

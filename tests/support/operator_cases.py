@@ -271,7 +271,7 @@ def _movement() -> Iterator[Case]:
     for shape, asked in (((3, 1), [3, 4]), ((), [2, 3]), ((70, 1), [70, 1200]), ((1200,), [70, 1200])):
         yield _case("Expand", shape, more=(np.array(asked),))
     yield _case("Expand", (2, 3), more=(np.array([1, 3]),))
-    for to in (1, 2, 6, 7, 9, 11):
+    for to in (1, 2, 3, 6, 7, 9, 11):
         for dtype in ("float32", "float64"):
             yield _case("Cast", _SMALL, dtype=dtype, to=to)
     yield Case("Cast", (np.array([True, False]),), {"to": 11})
@@ -316,6 +316,29 @@ def _drawn_and_running() -> Iterator[Case]:
         yield _case("ArgTopK", _SMALL, dtype="float64", k=3, axis=1, largest=largest)
         yield Case("ArgTopK", (np.arange(6)[::-1].copy(),), {"k": 6, "largest": largest})
     yield _case("StopGradient", _SMALL)
+
+
+def _quantised() -> Iterator[Case]:
+    rng = np.random.default_rng(4)
+    for dtype in (np.int8, np.uint8):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        values = rng.integers(low, high, _BIG, dtype, endpoint=True)
+        zero = np.asarray(high // 2, dtype)
+        scale = np.asarray(0.25, np.float32)
+        yield Case("DequantizeLinear", (values, scale, zero))
+        yield Case("DequantizeLinear", (values, scale))
+        scales, zeros = _uniform((7,), 1, least=0.1), rng.integers(low, high, (7,), dtype)
+        yield Case("DequantizeLinear", (values, scales, zeros), {"axis": 2})
+        for rounding in ("even", "away"):
+            attributes = {"axis": -2, "rounding": rounding}
+            yield Case("QuantizeLinear", (_uniform(_BIG) * 300, scales, zeros), attributes)
+            yield Case("QuantizeLinear", (_uniform(_BIG), scale, zero), {"rounding": rounding})
+    blocks = _uniform((2, 3, 3), 1, least=0.1)
+    yield Case("QuantizeLinear", (_uniform((2, 6, 3)), blocks), {"block_size": 2, "output_dtype": 3})
+    whole = rng.integers(-9, 9, (2, 6, 3), np.int8)
+    yield Case("DequantizeLinear", (whole, blocks), {"block_size": 2})
+    yield Case("DequantizeLinear", (np.arange(6, dtype=np.int32), np.asarray(0.5)))
+    yield Case("QuantizeLinear", (np.arange(6) / 2, np.asarray(1.0)))
 
 
 def _sliced() -> Iterator[Case]:
@@ -365,6 +388,7 @@ CASES: tuple[Case, ...] = (
     *_movement(),
     *_chosen(),
     *_drawn_and_running(),
+    *_quantised(),
     *_sliced(),
     *_reduced(),
     *_resized(),

@@ -23,7 +23,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from solver.errors import AttributeRuleError, ShapeMismatchError
+from solver.errors import AttributeRuleError, InternalError, ShapeMismatchError
 from solver.graph.types import AttributeValue, DType, Operation, TensorType
 
 __all__ = [
@@ -33,7 +33,9 @@ __all__ = [
     "MAX_INPUTS",
     "Attribute",
     "BackwardNeeds",
+    "ForwardOnly",
     "InPlace",
+    "NoDerivative",
     "Node",
     "OperationType",
     "Part",
@@ -187,6 +189,8 @@ class Signature(ABC):
     is_loss: ClassVar[bool] = False
     #: Inputs that must be constants known when the graph is built.
     constant_inputs: ClassVar[frozenset[int]] = frozenset()
+    #: True for operators that have a derivative and no kernel for it. A graph that needs one is refused.
+    forward_only: ClassVar[bool] = False
 
     @abstractmethod
     def infer(self, node: Node) -> tuple[TensorType, ...]:
@@ -318,6 +322,22 @@ class OperationType(Signature):
         `wanted` is a non-empty subset of `differentiable(node)`. One operation may run two such
         steps: calcGradient for its trainable parameters, calcDerivative for the rest.
         """
+
+
+class NoDerivative(OperationType):
+    """An operator whose derivative is zero or does not exist: no step goes back through it."""
+
+    def differentiable(self, node: Node) -> frozenset[int]:
+        return frozenset()
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        raise InternalError(f"Operator {self.name!r} has no derivative.")
+
+
+class ForwardOnly(NoDerivative):
+    """An operator with a forward kernel alone, for what comes before everything that is trained."""
+
+    forward_only = True
 
 
 def _extent(node: Node, slot: str) -> tuple[DType, int]:

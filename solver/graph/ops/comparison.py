@@ -7,22 +7,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.errors import InternalError
-from solver.graph.ops.base import BackwardNeeds, Node, OperationType
+from solver.graph.ops.base import Node, NoDerivative, OperationType
 from solver.graph.ops.helpers.shared import broadcast_shape, same_floating
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS"]
 
 
-class _Truth(OperationType):
+class _Truth(NoDerivative):
     arity: ClassVar[tuple[int, int]] = (2, 2)
-
-    def differentiable(self, node: Node) -> frozenset[int]:
-        return frozenset()
-
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        raise InternalError(f"Operator {self.name!r} has no derivative.")
 
 
 class _Comparison(_Truth):

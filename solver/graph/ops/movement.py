@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-from solver.errors import InternalError
-from solver.graph.ops.base import Attribute, BackwardNeeds, InPlace, Node, OperationType
+from solver.graph.ops.base import Attribute, BackwardNeeds, InPlace, Node, NoDerivative, OperationType
 from solver.graph.ops.helpers.shared import (
     attribute_or_input,
     bad_attribute,
@@ -232,6 +231,7 @@ _ELEMENT_TYPES: Mapping[int, DType] = MappingProxyType(
     {
         1: DType.FLOAT32,
         2: DType.UINT8,
+        3: DType.INT8,
         6: DType.INT32,
         7: DType.INT64,
         9: DType.BOOL,
@@ -241,7 +241,7 @@ _ELEMENT_TYPES: Mapping[int, DType] = MappingProxyType(
 
 
 class _Cast(_Movement):
-    """The same elements in another type, `to`: 1 float32, 2 uint8, 6 int32, 7 int64, 9 bool, 11 float64.
+    """The same elements in the type `to`: 1 float32, 2 uint8, 3 int8, 6 int32, 7 int64, 9 bool, 11 float64.
 
     Only from one floating type to the other has it a derivative, cast back.
     """
@@ -262,7 +262,7 @@ class _Cast(_Movement):
         return super().differentiable(node) if target.is_floating else frozenset()
 
 
-class _StopGradient(_Movement):
+class _StopGradient(NoDerivative):
     """X itself, through which no derivative goes: what PyTorch calls detach."""
 
     name = "StopGradient"
@@ -271,14 +271,8 @@ class _StopGradient(_Movement):
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         return (node.input(0),)
 
-    def differentiable(self, node: Node) -> frozenset[int]:
-        return frozenset()
-
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
         return (InPlace("x0", "y0", view=True),)
-
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        raise InternalError(f"Operator {self.name!r} has no derivative.")
 
 
 OPERATORS: tuple[OperationType, ...] = (

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.errors import InternalError
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import Attribute, Node, NoDerivative, OperationType, ScratchRequest, scratch
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, axis_in_range, bad_attribute
 from solver.graph.types import DType, TensorType
 
@@ -39,7 +38,7 @@ def key_type(dtype: DType) -> DType:
     return DType.INT32 if dtype is DType.FLOAT32 else DType.INT64
 
 
-class _ArgTopK(OperationType):
+class _ArgTopK(NoDerivative):
     """The places of the `k` largest (or, without `largest`, smallest) elements along `axis`, in their order.
 
     Of equal ones the first comes first. Y is int64. With `k` the size of the axis it sorts. Cost: k passes
@@ -63,9 +62,6 @@ class _ArgTopK(OperationType):
             raise bad_attribute(node, "k", f"must be at most {data.shape[axis]}, the size of axis {axis}")
         return (TensorType((*data.shape[:axis], k, *data.shape[axis + 1 :]), DType.INT64),)
 
-    def differentiable(self, node: Node) -> frozenset[int]:
-        return frozenset()
-
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         sizes, dtype = ranked(node), node.input(0).dtype
         rows, key = sizes.chunk * sizes.inner, key_type(dtype)
@@ -74,9 +70,6 @@ class _ArgTopK(OperationType):
             requests.append(scratch("signs", (rows, sizes.size), key))
         requests += [scratch(name, (rows,), DType.INT64) for name in ("first", "best", "places")]
         return tuple(requests)
-
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        raise InternalError(f"Operator {self.name!r} has no derivative.")
 
 
 OPERATORS: tuple[OperationType, ...] = (_ArgTopK(),)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.errors import InternalError
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import Attribute, Node, NoDerivative, OperationType, ScratchRequest, scratch
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.ops.helpers.shared import bad_attribute, constant_input
 from solver.graph.types import DType, TensorType
@@ -20,7 +19,7 @@ __all__ = ["OPERATORS"]
 _TYPES: Mapping[int, DType] = {1: DType.FLOAT32, 11: DType.FLOAT64}
 
 
-class _RandomUniform(OperationType):
+class _RandomUniform(NoDerivative):
     """Numbers from `low` to `high`, of the constant `shape` (input 0); `dtype` is ONNX's 1 or 11.
 
     A float32 has 24 random bits, a float64 53.
@@ -44,18 +43,12 @@ class _RandomUniform(OperationType):
             raise bad_attribute(node, "low", "must not be greater than high")
         return (TensorType(shape, _TYPES[node.attributes["dtype"]]),)
 
-    def differentiable(self, node: Node) -> frozenset[int]:
-        return frozenset()
-
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         """A float64 takes an integer of 64 bits, a float32 half of one."""
         type_ = node.outputs[0]
         count = min(BLOCK, type_.elements)
         words = count if type_.dtype is DType.FLOAT64 else -(-count // 2)
         return tuple(scratch(name, (words,), DType.INT64) for name in ("counters", "bits", "work"))
-
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        raise InternalError(f"Operator {self.name!r} has no derivative.")
 
 
 OPERATORS: tuple[OperationType, ...] = (_RandomUniform(),)

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.errors import InternalError
-from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
+from solver.graph.ops.base import InPlace, Node, NoDerivative, OperationType
 from solver.graph.ops.helpers.shared import same_floating
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS"]
 
 
-class _Rounding(OperationType):
+class _Rounding(NoDerivative):
     arity: ClassVar[tuple[int, int]] = (1, 1)
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         same_floating(node, (0,))
         return (node.input(0),)
 
-    def differentiable(self, node: Node) -> frozenset[int]:
-        return frozenset()
-
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
         return (InPlace("x0", "y0"),)
-
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        raise InternalError(f"Operator {self.name!r} has no derivative.")
 
 
 class _Floor(_Rounding):

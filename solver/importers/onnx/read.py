@@ -27,6 +27,7 @@ __all__ = ["ELEMENTS", "MAX_DIMENSION", "Source", "StoredTensor", "array_of", "r
 ELEMENTS: Final[Mapping[int, DType]] = {
     1: DType.FLOAT32,
     2: DType.UINT8,
+    3: DType.INT8,
     6: DType.INT32,
     7: DType.INT64,
     9: DType.BOOL,
@@ -36,7 +37,7 @@ ELEMENTS: Final[Mapping[int, DType]] = {
 }
 _FLOAT16, _BFLOAT16 = 10, 16
 #: Those whose bytes in the file are the bytes in memory.
-_PLAIN: Final = frozenset({1, 2, 6, 7, 9, 11})
+_PLAIN: Final = frozenset({1, 2, 3, 6, 7, 9, 11})
 #: No tensor of more elements is made, and no axis may be longer.
 MAX_DIMENSION: Final = 2**63 - 1
 #: Files of opsets before this one have operators that mean something else.

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from solver.graph import Role
+from solver.importers.onnx.lowering.quantised import SCALES
 from solver.importers.onnx.read import StoredTensor
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _KNOWN: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("Resize", "Pad", "OneHot", "Range"), frozenset({1, 2, 3})),
     **dict.fromkeys(("Clip", "Dropout"), frozenset({1, 2})),
     **dict.fromkeys(("Upsample", "Pow"), frozenset({1})),
+    **SCALES,
 }
 #: Operators whose result is what they are given, moved.
 _MOVES: Final = frozenset(

@@ -34,7 +34,7 @@ export interface BlockDocument {
   name: string;
   bytes?: number | null;
   shape?: Array<number> | null;
-  dtype?: "float32" | "float64" | "int32" | "int64" | "uint8" | "bool" | null;
+  dtype?: "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | null;
   fed?: boolean;
   kept?: boolean;
   view?: ViewDocument | null;
@@ -264,7 +264,7 @@ export interface OperandDocument {
   name: string;
   role: "input" | "label" | "parameter" | "state" | "constant" | "intermediate";
   shape?: Array<number | "batch"> | null;
-  dtype?: "float32" | "float64" | "int32" | "int64" | "uint8" | "bool" | null;
+  dtype?: "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | null;
   trainable?: boolean | null;
   initializer?: InitializerDocument | null;
 }
@@ -562,7 +562,7 @@ export interface TrainingDocument {
   loss_scale_growth?: number | null;
 }
 
-export type TypeOfPlan = [Array<number>, "float32" | "float64" | "int32" | "int64" | "uint8" | "bool" | "float16" | "bfloat16"];
+export type TypeOfPlan = [Array<number>, "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | "float16" | "bfloat16"];
 
 /** What to train, and the plan to train it in. */
 export interface ValidateRequest {

@@ -4,6 +4,7 @@
     arithmetic  put together from others, with operands that are known
     movement    shapes, orders of moves, sequences of tensors
     neural      layers, random numbers, losses
+    quantised   dequantise, compute, quantise
 
 What is in none of them is expanded where ONNX itself defines it by other operators, computed where all of its
 operands are known, and otherwise missing.
@@ -14,12 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from solver.importers.onnx.lowering import arithmetic, movement, neural, plain
+from solver.importers.onnx.lowering import arithmetic, movement, neural, plain, quantised
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 
 __all__ = ["LOWERINGS", "Lowering", "Site", "Unsupported"]
 
 #: Operator of ONNX -> its translation; a later family takes the place of an earlier one.
 LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
-    {**plain.LOWERINGS, **arithmetic.LOWERINGS, **movement.LOWERINGS, **neural.LOWERINGS}
+    {
+        **plain.LOWERINGS,
+        **arithmetic.LOWERINGS,
+        **movement.LOWERINGS,
+        **neural.LOWERINGS,
+        **quantised.LOWERINGS,
+    }
 )

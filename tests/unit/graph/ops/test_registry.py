@@ -31,6 +31,7 @@ HERE = {
     "normalization": (
         *("LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"),
     ),
+    "quantization": ("DequantizeLinear", "QuantizeLinear"),
     "recurrent": ("LSTMCell", "GRUCell", "RNNCell"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "resizing": ("Resize",),

@@ -53,6 +53,7 @@ _FED_FIRST = {
         "Trilu",
     ),
     *("Dropout", "Tile", "Expand", "TopK"),
+    *("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"),
 }
 #: What is refused, with a reason, by parts of the names of cases.
 _REFUSED = (
@@ -78,7 +79,7 @@ class Case:
     @property
     def plain(self) -> bool:
         kinds = {array.dtype.name for array in (*self.inputs, *self.outputs)}
-        known = kinds <= {"float32", "float64", "int32", "int64", "bool"}
+        known = kinds <= {"float32", "float64", "int32", "int64", "int8", "uint8", "bool"}
         return known and all(array.size for array in (*self.inputs, *self.outputs))
 
     def run(self) -> None:

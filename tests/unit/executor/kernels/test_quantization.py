@@ -1,0 +1,59 @@
+"""Quantisation: forward against ONNX, rounding, saturation, and memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+RNG = np.random.default_rng(3)
+OPSET = 21
+
+
+def scales(*shape: int) -> Any:
+    return RNG.uniform(0.01, 0.2, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    ("shape", "attributes"), [((), {}), ((5,), {"axis": 1}), ((3, 5, 1), {"axis": -1, "block_size": 4})]
+)
+def test_forward_is_onnx(dtype: Any, shape: tuple[int, ...], attributes: dict[str, int]) -> None:
+    limits, scale = np.iinfo(dtype), scales(*shape)
+    zero = RNG.integers(limits.min, limits.max, shape, dtype)
+    values = [RNG.standard_normal((3, 5, 4)).astype(np.float32) * 20, scale, np.asarray(zero)]
+    quantised = OneOperation("QuantizeLinear", values, **attributes).forward()
+    np.testing.assert_array_equal(quantised, onnx_reference("QuantizeLinear", values, attributes, OPSET))
+    again = [quantised, *values[1:]]
+    found = OneOperation("DequantizeLinear", again, **attributes).forward()
+    np.testing.assert_array_equal(found, onnx_reference("DequantizeLinear", again, attributes, OPSET))
+
+
+def test_halves_go_to_the_even_number_or_away_from_zero() -> None:
+    x, one = (
+        np.array([-2.5, -1.5, -0.5, -0.4, 0.49999997, 0.5, 1.5, 2.5], np.float32),
+        np.ones((), np.float32),
+    )
+    even = OneOperation("QuantizeLinear", [x, one], output_dtype=3).forward()
+    away = OneOperation("QuantizeLinear", [x, one], output_dtype=3, rounding="away").forward()
+    assert even.tolist() == [-2, -2, 0, 0, 0, 0, 2, 2]
+    assert away.tolist() == [-3, -2, -1, 0, 0, 1, 2, 3]
+
+
+def test_values_beyond_the_range_are_its_ends_and_nan_is_the_least() -> None:
+    x = np.array([-1e30, 1e30, np.inf, -np.inf, np.nan], np.float32)
+    found = OneOperation("QuantizeLinear", [x, np.asarray(0.5, np.float32), np.asarray(7, np.int8)]).forward()
+    assert found.tolist() == [-128, 127, 127, -128, -128]
+
+
+@pytest.mark.parametrize("shape", [(), (40,)])
+def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal((10, 40, 500)).astype(np.float32)
+    operation = OneOperation("QuantizeLinear", [x, scales(*shape), np.zeros(shape, np.int8)], rounding="away")
+    assert allocated(operation.prepare_forward()[1]) < 96 * 1024
+    back = OneOperation("DequantizeLinear", [operation.forward(), scales(*shape), np.zeros(shape, np.int8)])
+    assert allocated(back.prepare_forward()[1]) < 96 * 1024
