@@ -25,21 +25,29 @@ _FLAGS: Final[Mapping[str, bool]] = {"true": True, "1": True, "false": False, "0
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: `values` and `lines` by key, keys in lower case."""
+    """One section: `values` and `lines` by key, keys in lower case.
+
+    `source` is the name of the file where that is not the one which the caller gave.
+    """
 
     name: str
     line: int
     values: dict[str, str] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    source: str = ""
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
     def fail(self, key: str, what: str, remedy: str) -> NoReturn:
         """Raise DocumentError that names line, section and key."""
-        line = self.lines.get(key, self.line)
-        message = f"Line {line}: {key!r} of section {_shown(self.name)} {what}."
+        message = f"{self.place(key)}: {key!r} of section {_shown(self.name)} {what}."
         raise DocumentError(message, remedy=remedy, path=(self.name, key))
+
+    def place(self, key: str = "") -> str:
+        """Where the key stands, or the section: "Line 7", "Line 7 of base.ini"."""
+        line = f"Line {self.lines.get(key, self.line)}"
+        return f"{line} of {self.source}" if self.source else line
 
     def check_keys(self, known: Collection[str]) -> None:
         for key in self.values:

@@ -22,6 +22,7 @@ from typing import Final
 from solver.errors import BatchError, DocumentError, GraphError
 from solver.graph import DType, OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph
 from solver.importers.ini import Section, read_sections
+from solver.importers.nntrainer_backbone import with_backbones
 from solver.importers.nntrainer_layers import BRANCHES, LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
 from solver.importers.nntrainer_network import Network, Value
 from solver.importers.options import Imported, ImportOptions
@@ -70,8 +71,12 @@ _OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 def load_nntrainer(
     data: bytes | memoryview, *, options: ImportOptions, path: Path | None = None, name: str = "model"
 ) -> Imported:
-    """`load_nntrainer_ini` as the registry calls it: the file takes the batch alone, and says the rest."""
-    return Imported(load_nntrainer_ini(bytes(data), batch=options.batch, name=name))
+    """The graph of a model file, with notes; the file takes the batch alone, and says the rest.
+
+    Backbones are read from the folder of `path`. Raises what `load_nntrainer_ini` raises.
+    """
+    graph, network = _loaded(bytes(data), options.batch, name, None if path is None else path.parent)
+    return Imported(graph, tuple(network.notes))
 
 
 def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "model") -> TrainableGraph:
@@ -80,10 +85,21 @@ def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "mo
     Raises DocumentError for what the file may not say, and GraphError where the layers do not fit;
     paths are ``(section, key)`` and ``(section,)``. Linear in the size of the file and of the graph.
     """
+    return _loaded(data, batch, name, None)[0]
+
+
+def _loaded(data: bytes, batch: int | None, name: str, folder: Path | None) -> tuple[TrainableGraph, Network]:
     sections = {section.name.lower(): section for section in read_sections(data)}
     model = sections.pop("model", None)
     if model is None:
-        raise DocumentError("The file has no section [Model].", remedy="Add it, with the loss.")
+        first = next(iter(sections.values()))
+        raise DocumentError(
+            f"The file has no section [Model], which says the loss; it begins with [{first.name:.60}] in"
+            f" {first.place().lower()}.",
+            remedy="Add [Model] with loss = mse or loss = cross. A file of layers alone is planned as the"
+            " backbone of another one: backbone = FILE in a section of that.",
+            path=("model",),
+        )
     model.check_keys(_MODEL_KEYS)
     model.choice("type", _MODEL_TYPES)
     for key, value in _FIXED.items():
@@ -96,7 +112,9 @@ def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "mo
         raise BatchError(
             f"The batch is {size}.", remedy="Give a positive number of examples.", path=("batch",)
         )
-    return _Import(name, model, sections, size).graph(_optimizer(model, others))
+    layers = with_backbones(tuple(sections.values()), _OTHERS, folder)
+    made = _Import(name, model, layers, size)
+    return made.graph(_optimizer(model, others)), made.network
 
 
 def _optimizer(model: Section, others: Mapping[str, Section]) -> OptimizerSpec:
@@ -173,7 +191,7 @@ class _Import:
             value = self.values[name]
             outputs = (replace(value, further=()), *value.further)
             if self.layers[name].type in BRANCHES:
-                port = 0
+                port = 0  # all outputs are the same
             if port >= len(outputs):
                 what = f"names output {port} of {self.layers[name].section.name}, which has {len(outputs)}"
                 layer.section.fail("input_layers", what, "Outputs are counted from 0.")

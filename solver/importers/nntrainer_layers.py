@@ -43,6 +43,8 @@ _COMMON: Final = frozenset(
     {"type", "input_layers", "input_shape", "activation", "flatten", "trainable", "clip_grad_by_norm"}
 )
 _WINDOW: Final = frozenset({"stride", "padding"})
+#: What is done to the data of the layer that reads them, in place.
+_PREPARED: Final = frozenset({"normalization", "standardization"})
 #: Initial values of the running statistics, of scale and shift.
 _STATISTICS: Final = (
     ("mean", "moving_mean_initializer", "zeros"),
@@ -53,9 +55,9 @@ _AFFINE: Final = (("gamma", "gamma_initializer", "ones"), ("beta", "beta_initial
 _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         # The last two mean nothing for an input, and files have them all the same.
-        "input": frozenset({"normalization", "standardization", "bias_initializer", "bias_init_zero"}),
-        "fully_connected": WEIGHT_KEYS | {"unit"},
-        "conv2d": WEIGHT_KEYS | _WINDOW | {"filters", "kernel_size", "dilation"},
+        "input": _PREPARED | {"bias_initializer", "bias_init_zero"},
+        "fully_connected": WEIGHT_KEYS | _PREPARED | {"unit"},
+        "conv2d": WEIGHT_KEYS | _WINDOW | _PREPARED | {"filters", "kernel_size", "dilation"},
         "pooling2d": _WINDOW | {"pooling", "pool_size"},
         "batch_normalization": frozenset(
             {"epsilon", "momentum", "axis", "weight_decay", "bias_decay", "weight_regularizer_constant"}
@@ -72,6 +74,7 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "flatten": frozenset(),
         "addition": frozenset(),
         "concat": frozenset({"axis"}),
+        "split": frozenset({"axis", "split_dimension", "split_number"}),
         "multiout": frozenset(),
         "output": frozenset(),
     }
@@ -201,10 +204,20 @@ def _pads(given: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def _input(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
-    for key in ("normalization", "standardization"):
+    for key in sorted(_PREPARED):
         if section.flag(key, default=False):
-            section.fail(key, "is not done here", "Prepare the data before training.")
+            what = f"{section.place(key)}: {key} of {section.name!r:.60} is not part of the plan"
+            network.notes.append(f"{what}, because nntrainer does it in place to the data: {_DATA[key]}.")
     return only_input(section, inputs)
+
+
+#: What an input layer leaves to the caller.
+_DATA: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "normalization": "feed a batch less its smallest element, divided by its largest then",
+        "standardization": "feed each example less its mean, divided by its norm then over its elements",
+    }
+)
 
 
 def _batch_normalization(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
@@ -287,6 +300,29 @@ def _concat(network: Network, section: Section, inputs: Sequence[Value], _: str)
     return network.emit(section, "Concat", [value.name for value in inputs], joined, {"axis": axis})
 
 
+def _split(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    """Equal parts along an axis, each of them an output: one of every position, or `split_number`.
+
+    Axes count N, C, H, W; a matrix has its columns at 3.
+    """
+    value = only_input(section, inputs)
+    key = "split_dimension" if "split_dimension" in section else "axis"
+    axis, rank = section.integer(key, least=1), len(value.shape)
+    if axis not in ((1, 2, 3) if rank == 4 else (3,)):
+        section.fail(key, f"is {axis}", "Choose 1, 2 or 3 for images, 3 for flat inputs.")
+    axis = axis if rank == 4 else 1
+    count = section.integer("split_number", value.shape[axis], least=1)
+    if value.shape[axis] % count:
+        what = f"is {count}, and the axis has {value.shape[axis]} positions"
+        section.fail("split_number", what, "Choose a number that divides them.")
+    shape = (*value.shape[:axis], value.shape[axis] // count, *value.shape[axis + 1 :])
+    if count == 1:
+        return value
+    further = [f"{section.name}.out{k}" for k in range(1, count)]
+    attributes: dict[str, AttributeValue] = {"axis": axis, "num_outputs": count}
+    return network.emit(section, "Split", [value.name], shape, attributes, further=further)
+
+
 def _pass_on(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
     """Several readers need no layer of their own in a graph."""
     return only_input(section, inputs)
@@ -311,6 +347,7 @@ _BUILDERS: Final[Mapping[str, _Builder]] = MappingProxyType(
         "flatten": _flatten,
         "addition": _addition,
         "concat": _concat,
+        "split": _split,
         "multiout": _pass_on,
         "output": _pass_on,
     }
@@ -327,6 +364,9 @@ def add_layer(
     `fuses`: whether an activation may become an attribute of the operation before it.
     """
     section.check_keys(_KEYS[type_] | _COMMON)
+    for key in sorted(_PREPARED):
+        if type_ != "input" and section.flag(key, default=False):
+            section.fail(key, "is done by input layers alone", "Put a layer of type input before it.")
     if any(value.is_index for value in inputs) and type_ not in ("input", "embedding"):
         section.fail(
             "type", "reads indices, as an embedding does", "Let an input be read by one kind of layer."

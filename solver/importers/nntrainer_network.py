@@ -55,7 +55,7 @@ def only_input(section: Section, inputs: Sequence[Value]) -> Value:
 class Network:
     """What the sections have become so far. `owners` names the section of each operation.
 
-    `trained` are the sections with weights that are trained.
+    `trained` are the sections with weights that are trained, `notes` what the caller should know.
     """
 
     batch: int
@@ -63,6 +63,7 @@ class Network:
     operations: list[Operation] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
     trained: dict[str, Section] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def declare(
         self,

@@ -386,7 +386,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "activation without one": (MODEL + FLAT + DENSE + "[a]\nType = activation\n", ("a", "activation")),
     "unknown initializer": (MODEL + FLAT + DENSE + "bias_initializer = twos\n", ("fc", "bias_initializer")),
     "regulariser": (MODEL + FLAT + DENSE + "weight_regularizer = l2norm\n", ("fc", "weight_regularizer")),
-    "normalisation": (MODEL + FLAT + "normalization = true\n" + DENSE, ("in", "normalization")),
+    "normalisation": (MODEL + FLAT + DENSE + "normalization = true\n", ("fc", "normalization")),
     "no units": (MODEL + FLAT + "[fc]\nType = fully_connected\n", ("fc", "unit")),
     "no units at all": (MODEL + FLAT + DENSE.replace("5", "0"), ("fc", "unit")),
     "no input shape": (MODEL + "[in]\nType = input\n" + DENSE, ("in", "input_shape")),
