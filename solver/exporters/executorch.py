@@ -4,13 +4,18 @@ ExecuTorch says for each tensor (`TensorSpec`) its bytes, in which memory it lie
 lives, the last one included; this places all of a memory at once. What ExecuTorch's greedy algorithm finds
 is taken where that is smaller, or where tensors are given in a way that is not known here. Written for
 ExecuTorch 1.5.
+
+The lives that ExecuTorch gives are not right for every program: results of branches are overwritten by the
+next ones. So the plan is followed once more, call by call, and wrong reads are warned of.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from solver.exporters.executorch_graph import stale_reads_of_graph
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan
 from solver.layout.api import solve
 
@@ -33,7 +38,8 @@ def plan_memory(
 
     The arguments are those that ExecuTorch gives its algorithms; `deadline_seconds` bounds the search of each
     memory by wall time (``functools.partial``), without it the same program gives the same plan. Sizes and
-    offsets are bytes, offsets multiples of `alignment`. Raises ImportError without ExecuTorch.
+    offsets are bytes, offsets multiples of `alignment`. Raises ImportError without ExecuTorch. Warns
+    (RuntimeWarning) where the program reads bytes that another call has written since, and names the calls.
     """
     try:
         from executorch.exir.memory_planning import MemoryAlgoResult, SpecAllocResult, greedy
@@ -57,6 +63,13 @@ def plan_memory(
         sizes[memory] = size + extra_padding
         # One object for the whole memory: any two of its tensors may share bytes at different times.
         placed |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}
+    for sentence in stale_reads_of_graph(graph_module, placed):
+        warnings.warn(
+            f"Results may be wrong: {sentence} ExecuTorch hands on the result of a branch without a copy,"
+            " whatever the plan. Export the module with torch.cond(...).clone().",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return MemoryAlgoResult(placed, sizes)
 
 

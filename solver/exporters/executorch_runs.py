@@ -21,8 +21,16 @@ import numpy as np
 
 from solver.graph.types import Array
 
-__all__ = ["Instruction", "StaleRead", "Tensor", "find_stale_read", "overwritten", "place_apart"]
-
+__all__ = [
+    "Instruction",
+    "StaleOperand",
+    "StaleRead",
+    "Tensor",
+    "find_stale_read",
+    "overwritten",
+    "place_apart",
+    "stale_operands",
+]
 
 #: Bytes of an element, by ExecuTorch's numbers of types.
 _BYTES: Final[Mapping[int, int]] = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 11: 1, 15: 2}
@@ -54,6 +62,16 @@ class Instruction:
     name: str
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StaleOperand:
+    """An operand of the instruction at `position` that `over` has written into since it was `made`."""
+
+    tensor: Tensor
+    made: int
+    over: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +118,29 @@ def overwritten(instructions: Sequence[Instruction], position: int) -> tuple[tup
         if over != made:
             found.append((tensor, made, over))
     return tuple(found)
+
+
+def stale_operands(instructions: Sequence[Instruction]) -> list[StaleOperand]:
+    """The operands of all instructions that are overwritten before they are read, in the order of the reads.
+
+    As `overwritten`, for operands that an instruction has made. Cost: for each write, the tensors that are
+    still to be read then.
+    """
+    last_read = {t.number: k for k, instruction in enumerate(instructions) for t in instruction.reads}
+    made: dict[int, tuple[Tensor, int, int]] = {}
+    stale: list[StaleOperand] = []
+    for position, instruction in enumerate(instructions):
+        for tensor in instruction.reads:
+            known, writer, over = made.get(tensor.number, (tensor, position, position))
+            if over != writer:
+                stale.append(StaleOperand(known, writer, over, position))
+        for written in instruction.writes:
+            for number, (tensor, writer, _) in made.items():
+                if number != written.number and tensor.meets(written):
+                    made[number] = tensor, writer, position
+        made |= {tensor.number: (tensor, position, position) for tensor in instruction.writes}
+        made = {number: entry for number, entry in made.items() if last_read.get(number, -1) > position}
+    return stale
 
 
 def place_apart(
