@@ -160,7 +160,7 @@ def model_request(path: str, model: bytes, options: Mapping[str, Any], timeout: 
     """A POST of a model's bytes; options, and how it is trained, stand in the query."""
     pairs: list[tuple[str, str]] = []
     for name, value in options.items():
-        if name in ("dim", "freeze_before"):
+        if name in ("dim", "input", "freeze_before"):
             pairs += [(name, str(one)) for one in ([value] if isinstance(value, str) else value)]
         else:
             pairs.append((name, str(value) if name in _CHOICES else _as_query(value)))

@@ -104,7 +104,7 @@ def _line(options: Any, members: Mapping[str, Any]) -> bytes:
         raise _wrong("options", "The options are not a JSON object.", "Give an object.")
     texts = {}
     for name, value in {**options, **members}.items():
-        values = value if name in ("dim", "freeze_before") and isinstance(value, list) else [value]
+        values = value if name in ("dim", "input", "freeze_before") and isinstance(value, list) else [value]
         texts[name] = [one if isinstance(one, str) else json.dumps(one) for one in values]
     return json.dumps(texts).encode()
 

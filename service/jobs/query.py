@@ -10,9 +10,9 @@ from typing import Final
 
 __all__ = ["in_flags", "in_query"]
 
-_DIM_FLAG: Final = re.compile(r"(?<![\w-])--dim (?=\S+=)")
+_DIM_FLAG: Final = re.compile(r"(?<![\w-])--(dim|input) (?=\S+=)")
 _FLAG: Final = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
-_DIM: Final = re.compile(r"(?<!\S)dim=(?=\S+=)")
+_DIM: Final = re.compile(r"(?<!\S)(dim|input)=(?=\S+=)")
 _PARAMETER: Final = re.compile(r"the parameter ([a-z]+(?:_[a-z]+)*)")
 
 
@@ -20,7 +20,7 @@ def in_query(text: str) -> str:
     """A sentence about flags as one about parameters; commands, between backticks, stay as they are."""
     parts = text.split("`")
     parts[::2] = [
-        _FLAG.sub(lambda flag: f"the parameter {flag[1].replace('-', '_')}", _DIM_FLAG.sub("dim=", part))
+        _FLAG.sub(lambda flag: f"the parameter {flag[1].replace('-', '_')}", _DIM_FLAG.sub(r"\1=", part))
         for part in parts[::2]
     ]
     return "`".join(parts)
@@ -30,7 +30,7 @@ def in_flags(text: str) -> str:
     """What `in_query` was given, from what it has made: for a command line that has asked a service."""
     parts = text.split("`")
     parts[::2] = [
-        _PARAMETER.sub(lambda name: f"--{name[1].replace('_', '-')}", _DIM.sub("--dim ", part))
+        _PARAMETER.sub(lambda name: f"--{name[1].replace('_', '-')}", _DIM.sub(r"--\1 ", part))
         for part in parts[::2]
     ]
     return "`".join(parts)

@@ -159,7 +159,7 @@ def read_model(task: str, body: bytes) -> Subject:
     members: dict[str, Any] = {}
     fields: dict[str, Any] = {}
     for name, values in documents.parse_json(head).items():
-        if name in ("dim", "freeze_before"):
+        if name in ("dim", "input", "freeze_before"):
             choices[name] = values
         elif len(values) > 1:
             raise Problem(

@@ -6,13 +6,16 @@ Files of other tools hold a network and rarely its training, so every importer t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+import numpy as np
+
 from solver.errors import GraphError, OptionsError
-from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules
+from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
 __all__ = ["IMPORT_OPTIONS", "LOSSES", "ImportOptions", "Imported", "import_options"]
@@ -41,6 +44,7 @@ IMPORT_OPTIONS: Final = (
         "learning_rate",
         "trainable",
         "dim",
+        "input",
         "batch_norm",
         "weights",
         "freeze_before",
@@ -56,9 +60,11 @@ class ImportOptions:
     the first one if that is None, with the classes at `class_axis`; None means axis 1 of images (four axes
     and more) and the last axis otherwise. `trainable` is "all", a number of operations from the back, or
     names and patterns of names as ``head.*``. `dims` are sizes of dimensions that the model leaves open, by
-    name, or by place, as ``x[0]``; `batch` is that of the first axis of the inputs. `batch_norm` is "train",
-    "frozen", or None for what the model says. Without `weights` the first values are drawn. The tensors named
-    in `freeze_before` become inputs of the graph; what leads to them alone is not imported.
+    name, or by place, as ``x[0]``; `batch` is that of the first axis of the inputs. `inputs` are values of
+    inputs that are the same in each step, which are no inputs then: numbers, or nested lists of them.
+    `batch_norm` is "train", "frozen", or None for what the model says. Without `weights` the first values are
+    drawn. The tensors named in `freeze_before` become inputs of the graph; what leads to them alone is not
+    imported.
     """
 
     loss: str | None = None
@@ -69,6 +75,7 @@ class ImportOptions:
     trainable: Literal["all"] | int | tuple[str, ...] = "all"
     dims: Mapping[str, int] = field(default_factory=dict)
     batch: int | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     batch_norm: Literal["train", "frozen"] | None = None
     weights: bool = True
     freeze_before: tuple[str, ...] = ()
@@ -76,10 +83,44 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """An imported model, and what the caller should know about it, a sentence each."""
+    """An imported model, and what the caller should know about it, a sentence each.
+
+    `constants` are floating tensors of the file that are not parameters, with the number of their elements;
+    None where the graph's own constants are all there are.
+    """
 
     graph: TrainableGraph
     notes: tuple[str, ...] = ()
+    constants: Mapping[str, int] | None = None
+
+    @property
+    def summary(self) -> str:
+        """How many tensors are trained, and which floating ones are not. Running statistics are neither."""
+        graph, constants = self.graph, self.constants
+        operands = graph.operands.values()
+        frozen = {
+            operand.id: operand.type.elements
+            for operand in operands
+            if operand.dtype.is_floating and operand.id not in graph.trained
+            if operand.role is Role.PARAMETER or (operand.role is Role.CONSTANT and constants is None)
+        }
+        rest = frozen | {name: size for name, size in (constants or {}).items() if name not in graph.trained}
+        larger = [name for name, size in rest.items() if size > 1]
+        single = [name for name, size in rest.items() if size == 1]
+        trained, untrained = len(graph.trainable), len(larger)
+        text = (
+            f"{trained} {'tensor' if trained == 1 else 'tensors'} trained, {untrained} floating"
+            f" {'tensor' if untrained == 1 else 'tensors'} not trained{_listed(larger)}"
+        )
+        return (
+            f"{text}; {len(single)} of one element not trained{_listed(single, 3)}." if single else f"{text}."
+        )
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(f"{name:.60}" for name in names[:most])
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f": {shown}{more}" if names else ""
 
 
 # ------------------------------------------------------------------------------------ from words of a caller
@@ -90,9 +131,9 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
 
     `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
     `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim`
-    (``name=size``, or a list of them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``,
-    ``none``), `freeze_before` (a tensor's name, or a list of them). Raises OptionsError with the option's
-    name as path.
+    (``name=size``, or a list of them), `input` (``name=value``, or a list of them), `batch_norm` (``train``,
+    ``frozen``), `weights` (``reference``, ``none``), `freeze_before` (a tensor's name, or a list of them).
+    Raises OptionsError with the option's name as path.
     """
     for name in given:
         if name not in IMPORT_OPTIONS:
@@ -104,6 +145,8 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     loss, dims = given.get("loss"), given.get("dim", ())
     dims = dims if isinstance(dims, list | tuple) else [dims]
     cuts = given.get("freeze_before", ())
+    inputs = given.get("input", ())
+    inputs = inputs if isinstance(inputs, list | tuple) else [inputs]
     if loss is not None and loss not in LOSSES:
         raise _bad("loss", loss, f"one of {', '.join(LOSSES)}")
     return ImportOptions(
@@ -114,6 +157,7 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
         trainable=_trainable(given.get("trainable", "all")),
         dims=_dims(dims),
         batch=batch,
+        inputs=_inputs(inputs),
         batch_norm=_batch_norm(given.get("batch_norm")),
         weights=_weights(given.get("weights", "reference")),
         freeze_before=tuple(dict.fromkeys(map(str, cuts if isinstance(cuts, list | tuple) else [cuts]))),
@@ -193,6 +237,25 @@ def _dim(text: Any) -> tuple[str, int]:
     if not equals or not name or not size.isdecimal() or len(size) > 19 or int(size) < 1:
         raise _bad("dim", text, "a name and a size, as batch=32, or a place and a size, as x[0]=32")
     return name, int(size)
+
+
+def _inputs(texts: Iterable[Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = str(text).rpartition("=")
+        try:
+            parsed = json.loads(value)
+            np.asarray(parsed, np.float64)
+        except (ValueError, TypeError, RecursionError):
+            equals = ""
+        if not equals or not name or not isinstance(parsed, int | float | list) or parsed == []:
+            raise _bad("input", text, "a name and a value, as sr=16000, training=false or scale=[1, 0.5]")
+        if name in values:
+            raise OptionsError(
+                f"The input {name!r:.80} is given twice.", remedy="Give it one value.", path=("input",)
+            )
+        values[name] = parsed
+    return values
 
 
 def _batch_norm(text: Any) -> Literal["train", "frozen"] | None:

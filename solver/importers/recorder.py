@@ -101,8 +101,11 @@ class GraphRecorder:
             ]
         return gone
 
-    def freeze(self, loss: str) -> list[str]:
-        """Parameters that reach the loss only where nothing has a derivative; they are not trained then."""
+    def freeze(self, loss: str, besides: Collection[str] = ()) -> list[str]:
+        """Parameters that reach the loss only where nothing has a derivative, which are not trained then.
+
+        Those named in `besides` stay as they are.
+        """
         reached = {loss}
         for operation in reversed(self.operations):
             if reached.intersection(operation.outputs):
@@ -112,6 +115,7 @@ class GraphRecorder:
             operand
             for operand in self.operands.values()
             if operand.role is Role.PARAMETER and operand.trainable and operand.id not in reached
+            if operand.id not in besides
         ]
         for operand in frozen:
             self.operands[operand.id] = replace(operand, trainable=False)

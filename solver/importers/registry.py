@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -104,7 +104,10 @@ def find_importer(head: bytes, path: Path | None = None) -> Importer | None:
 def load_model(
     importer: Importer, data: bytes | memoryview, *, options: ImportOptions, path: Path | None, name: str
 ) -> Imported:
-    """The graph of a file. Raises what its importer raises, and DocumentError for a missing package."""
+    """The graph of a file, with the summary of what is trained as the last note.
+
+    Raises what its importer raises, and DocumentError for a missing package.
+    """
     module, _, function = importer.load.partition(":")
     if not importer.installed:
         raise DocumentError(
@@ -112,7 +115,8 @@ def load_model(
             remedy=f"pip install 'arenaplan[{importer.extra}]', or pip install {importer.needs}.",
         )
     load: Callable[..., Imported] = getattr(importlib.import_module(module), function)
-    return load(data, options=options, path=path, name=name)
+    imported = load(data, options=options, path=path, name=name)
+    return replace(imported, notes=(*imported.notes, imported.summary))
 
 
 def unknown_format(name: str) -> DocumentError:

@@ -9,7 +9,6 @@ from typing import Final
 __all__ = ["ONNX_FILES"]
 
 _LIGHT: Final = "onnx/backend/test/data/light/"
-_CONVERTED: Final = "onnx/backend/test/data/pytorch-converted/"
 _WAKE: Final = "openwakeword/resources/models/"
 _FUNCNET: Final = "atspm_detector/weights/funcnet/"
 _NAMES: Final = "arabic_name_romanizer/resources/"
@@ -81,10 +80,6 @@ ONNX_FILES: Final[tuple[tuple[str, str, str, tuple[str, ...], int | None], ...]]
     ("onnx", "1.23.2", f"{_LIGHT}light_squeezenet.onnx", (*_CLASSES, "--class-axis", "1"), 0),
     ("onnx", "1.23.2", f"{_LIGHT}light_vgg19.onnx", _CLASSES, 0),
     ("onnx", "1.23.2", f"{_LIGHT}light_zfnet512.onnx", _CLASSES, 0),
-    ("onnx", "1.23.2", f"{_CONVERTED}test_Conv2d_groups/model.onnx", _NUMBERS, 2),
-    ("onnx", "1.23.2", f"{_CONVERTED}test_Embedding/model.onnx", _NUMBERS, 1),
-    ("onnx", "1.23.2", f"{_CONVERTED}test_Linear/model.onnx", _NUMBERS, 2),
-    ("onnx", "1.23.2", f"{_CONVERTED}test_PReLU_2d_multiparam/model.onnx", _NUMBERS, 1),
     ("onnxruntime", "1.32.0", "onnxruntime/datasets/mul_1.onnx", _NUMBERS, 1),
     ("onnxruntime", "1.32.0", "onnxruntime/datasets/logreg_iris.onnx", _CLASSES, None),
     ("openwakeword", "0.4.0", f"{_WAKE}alexa_v0.1.onnx", (*_YES_NO, "--batch", "8"), 6),

@@ -216,6 +216,13 @@ class ModelChoices:
             metavar="NAME=SIZE", help="Of a model: the size of a dimension that it leaves open; repeatable."
         ),
     ] = None
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Of a model: the value of an input in every step, as sr=16000; repeatable.",
+        ),
+    ] = None
     batch_norm: Annotated[
         str | None,
         typer.Option(metavar="MODE", help="Of a model: train or frozen; left out, as the model says."),

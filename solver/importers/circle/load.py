@@ -54,6 +54,12 @@ def load_circle_model(
                 remedy=f"Leave out --{field.replace('_', '-')}.",
                 path=(field,),
             )
+    if options.inputs:
+        raise OptionsError(
+            "Inputs of a Circle or TensorFlow Lite model take no values.",
+            remedy="Leave out --input.",
+            path=("input",),
+        )
     data = bytes(data)
     model = read_model(data)
     own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None

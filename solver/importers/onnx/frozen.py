@@ -18,7 +18,7 @@ from solver.importers.cuts import Step, cut_points, needed_steps, unknown_cut
 from solver.importers.onnx.inputs import bound_inputs
 from solver.importers.onnx.network import Tensor, Value
 from solver.importers.onnx.read import StoredTensor
-from solver.importers.onnx.roles import roles_of
+from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk, names_read
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _imported_type(model: onnx.ModelProto, tensors: Sequence[StoredTensor], name
     scope: dict[str, Value | StoredTensor] = {tensor.name: tensor for tensor in tensors}
     inputs = [value for value in graph.input if value.name not in scope]
     functions = {(f.domain, f.name): f for f in model.functions}
-    walk = Walk(functions, roles_of(tensors, nodes, functions), weights=False)
+    walk = Walk(functions, Roles(tensors, nodes, functions), weights=False)
     try:
         for input_, type_ in bound_inputs(inputs, {}, None).items():
             scope[input_] = walk.network.declare(input_, Role.INPUT, type_)

@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from solver.errors import BatchError, DimensionError, DocumentError
-from solver.graph import DType, TensorType
+import numpy as np
+
+from solver.errors import BatchError, DimensionError, DocumentError, OptionsError
+from solver.graph import Array, DType, TensorType
 from solver.importers.onnx.read import ELEMENTS, MAX_DIMENSION
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["bound_inputs"]
+__all__ = ["bound_inputs", "fixed_inputs"]
+
+
+def fixed_inputs(
+    inputs: Sequence[onnx.ValueInfoProto], types: Mapping[str, TensorType], values: Mapping[str, Any]
+) -> dict[str, Array]:
+    """The arrays of inputs that a caller fixes, by name: numbers, true or false, or nested lists of these.
+
+    One number fills all places of its input. `types` are those of `bound_inputs`. Raises OptionsError for a
+    name that no input has, and for a value that its input cannot hold.
+    """
+    names = [value.name for value in inputs]
+    arrays = {}
+    for name, value in values.items():
+        if name not in names:
+            raise _bad_input(f"The model has no input {name!r:.80}.", f"Its inputs are {', '.join(names)}.")
+        type_ = types[name]
+        with np.errstate(all="ignore"):
+            array = np.asarray(value).astype(type_.dtype.numpy)
+        is_exact = type_.dtype.is_floating or np.array_equal(array, np.asarray(value))
+        if not is_exact or (array.ndim and array.shape != type_.shape):
+            raise _bad_input(
+                f"The input {name!r:.80} is {type_}, and the value given for it is not.",
+                "Give one number, or nested lists of its shape.",
+            )
+        arrays[name] = np.broadcast_to(array, type_.shape).copy()
+    return arrays
+
+
+def _bad_input(message: str, remedy: str) -> OptionsError:
+    return OptionsError(message, remedy=remedy, path=("input",))
 
 
 def bound_inputs(
-    inputs: list[onnx.ValueInfoProto], dims: Mapping[str, int], batch: int | None
+    inputs: Sequence[onnx.ValueInfoProto], dims: Mapping[str, int], batch: int | None
 ) -> dict[str, TensorType]:
     """The types of the inputs, by name. A dimension has a number, a name, or its place: ``x[0]``.
 
-    `dims` gives sizes for names and places; `batch` for the first axis of all inputs where it is open. Raises
-    DimensionError that names every dimension without a size, BatchError where there is nothing for `batch`.
+    `dims` gives sizes for names and places, of dimensions with a number, too. `batch` is that of the first
+    axis: of all inputs where it is open; if it is open nowhere, of the first input and of those with the same
+    number there. Raises DimensionError that names every dimension without a size, BatchError where no input
+    has an axis.
     """
     named = {value.name: list(_dimensions(value)) for value in inputs}
     known = _known(named, dims, batch)
@@ -72,20 +106,22 @@ def _known(
             )
         if not 1 <= size <= MAX_DIMENSION:
             raise DimensionError(f"Dimension {key!r:.80} is to be {size}.", remedy="Give a positive number.")
-    found = dict(dims)
+    sizes = dict(dims)
     if batch is not None:
-        first = {shape[0] for shape in named.values() if shape}
-        open_ = [word for word in first if isinstance(word, str)]
-        if not open_:
+        firsts = {name: shape[0] for name, shape in named.items() if shape}
+        open_ = {word for word in firsts.values() if isinstance(word, str)}
+        if not firsts:
             raise BatchError(
-                f"A batch of {batch} is asked for, but the first dimension of no input is open.",
-                remedy="Export the model with a dynamic batch, or ask for none.",
+                f"A batch of {batch} is asked for, but no input has an axis.",
+                remedy="Leave out --batch.",
                 path=("batch",),
             )
         if batch < 1:
             raise BatchError(f"The batch is {batch}.", remedy="Give a positive number.", path=("batch",))
-        found.update((word, batch) for word in open_)
-    return found
+        own = next(iter(firsts.values()))
+        fixed = () if open_ else (f"{name}[0]" for name, size in firsts.items() if size == own)
+        sizes.update((place, batch) for place in (*open_, *fixed) if place not in dims)
+    return sizes
 
 
 def _element(value: onnx.ValueInfoProto) -> DType:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from solver.errors import DocumentError, GraphError, TrainableError
-from solver.graph import Role, TensorType, Trainable, TrainableGraph, build_graph
+from solver.graph import Role, Trainable, TrainableGraph, build_graph
 from solver.importers.cuts import freeze_remedy
 from solver.importers.onnx.frozen import Part, cut_points_of, whole_or_part
-from solver.importers.onnx.inputs import bound_inputs
-from solver.importers.onnx.network import Network, Unknown, Value
+from solver.importers.onnx.inputs import bound_inputs, fixed_inputs
+from solver.importers.onnx.network import Constant, Network, Unknown, Value
 from solver.importers.onnx.objective import attach_loss
 from solver.importers.onnx.products import join_products
 from solver.importers.onnx.read import StoredTensor, read_model
-from solver.importers.onnx.roles import roles_of
+from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk
 from solver.importers.options import Imported, ImportOptions
 from solver.importers.recognise import recognise
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["load_onnx"]
 
 _ONNX: Final = ("", "ai.onnx")
+#: Names of layers that a model was made with.
+_BATCH_NORM: Final = re.compile(r"batch_?norm|(^|[._/])bn_?\d*([._/]|$)", re.IGNORECASE)
 #: Convolutions that make the lack of any normalisation worth a word.
 _MANY: Final = 5
 _NORMALISATIONS: Final = frozenset(
@@ -73,15 +76,15 @@ def _loaded(
     model, tensors = read_model(data, path)
     part = whole_or_part(model, tensors, options)
     functions = {(f.domain, f.name): f for f in model.functions}
-    asked = _asked(options, tensors)
+    asked = options.trainable if isinstance(options.trainable, tuple) else ()
     walk = Walk(
         functions,
-        roles_of(tensors, part.nodes, functions, asked),
+        Roles(tensors, part.nodes, functions, asked),
         batch_norm=options.batch_norm,
         weights=options.weights,
     )
     try:
-        outputs = _walked(walk, model, part, tensors)
+        outputs = _walked(walk, model, part, tensors, options)
     except (GraphError, DocumentError) as error:
         if walk.refused and advises:
             error.remedy = f"{_frozen_before(data, options, path, part, walk)}{error.remedy}"
@@ -97,8 +100,8 @@ def _loaded(
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, options, name)
-    notes += [*_on_constants(walk), *_on_normalisation(walk, model, options)]
-    return Imported(graph, (*part.notes, *notes))
+    notes += _on_normalisation(walk, model, options)
+    return Imported(graph, (*part.notes, *notes), constants=walk.constants)
 
 
 def _frozen_before(
@@ -112,21 +115,25 @@ def _frozen_before(
     return freeze_remedy(cut_points_of(part, walk.refused, options), works)
 
 
-def _asked(options: ImportOptions, tensors: Sequence[StoredTensor]) -> frozenset[str]:
-    """Tensors that the caller names as trainable are parameters, whatever they look like."""
-    if not isinstance(options.trainable, tuple):
-        return frozenset()
-    floating = [t.name for t in tensors if t.dtype is not None and t.dtype.is_floating]
-    return frozenset(name for name in options.trainable if name in floating)
-
-
 def _walked(
-    walk: Walk, model: onnx.ModelProto, part: Part, tensors: Sequence[StoredTensor]
+    walk: Walk,
+    model: onnx.ModelProto,
+    part: Part,
+    tensors: Sequence[StoredTensor],
+    options: ImportOptions,
 ) -> Mapping[str, Value]:
     """The outputs of the model, by name."""
     scope: dict[str, Value | StoredTensor] = {tensor.name: tensor for tensor in tensors}
-    for input_, type_ in bound_inputs(part.inputs, part.dims, part.batch).items():
-        scope[input_] = walk.network.declare(input_, Role.INPUT, TensorType(type_.shape, type_.dtype))
+    types = bound_inputs(part.inputs, part.dims, part.batch)
+    left_out = {value.name for value in model.graph.input}.difference(types)
+    values = {name: value for name, value in options.inputs.items() if name not in left_out}
+    fixed = fixed_inputs(part.inputs, types, values)
+    for input_, type_ in types.items():
+        scope[input_] = (
+            Constant(fixed[input_], input_)
+            if input_ in fixed
+            else walk.network.declare(input_, Role.INPUT, type_)
+        )
     opsets = {o.domain: o.version for o in model.opset_import}
     walk.run(part.nodes, scope, opsets, part.outputs)
     walk.check()
@@ -146,25 +153,14 @@ def _walked(
 
 def _frozen_without_derivative(network: Network, loss: str, options: ImportOptions) -> list[str]:
     """Weights that reach the loss through conditions alone are not trained, unless they are named."""
-    found = [] if isinstance(options.trainable, tuple) else network.freeze(loss)
+    named = options.trainable if isinstance(options.trainable, tuple) else ()
+    found = network.freeze(loss, besides=named)
     names = ", ".join(_some(found))
     return [f"The loss has no derivative with respect to {names}: not trained."] if found else []
 
 
-def _on_constants(walk: Walk) -> Iterable[str]:
-    """Tensors that could be weights, under names that an exporter made up, where biases stand, too."""
-    suspects = [
-        name
-        for name, value in walk.constants.items()
-        if value.array.dtype.kind == "f" and value.array.size > 1 and "::" in name
-    ]
-    if suspects:
-        names = ", ".join(_some(suspects, 4))
-        yield f"Taken as constants, as the exporter named them: {names}. --trainable names what is trained."
-
-
 def _graph(network: Network, loss: str, options: ImportOptions, name: str) -> TrainableGraph:
-    parameters = [o.id for o in network.operands.values() if o.role is Role.PARAMETER]
+    parameters = [o.id for o in network.operands.values() if o.role is Role.PARAMETER and o.trainable]
     if not parameters:
         raise TrainableError(
             "The model has no parameters that the loss depends on.",
@@ -205,7 +201,7 @@ def _some(names: Sequence[str], most: int = 8) -> Iterable[str]:
 
 def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions) -> Iterable[str]:
     """What was lost or is frozen: training is another one then."""
-    frozen, trained = walk.normalised["frozen"], walk.normalised["train"]
+    frozen = walk.normalised["frozen"]
     if frozen and options.batch_norm is None:
         yield (
             f"{frozen} BatchNormalization {'uses' if frozen == 1 else 'use'} the statistics in the file, as"
@@ -215,18 +211,26 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
         names = ", ".join(_some(walk.shared, 4))
         yield f"Running statistics that several calls update are here updated by the first: {names}."
     fused = sum("FuseBatchNorm" in p.value for n in model.graph.node for p in n.metadata_props)
-    convolutions = [n for n in model.graph.node if n.op_type == "Conv"]
-    normal = any(n.op_type in _NORMALISATIONS for n in model.graph.node)
-    renamed = sum(n.input[1].startswith("onnx::Conv") for n in convolutions if len(n.input) > 1)
-    biased = sum(len(n.input) > 2 for n in convolutions)
-    if fused or (
-        len(convolutions) >= _MANY
-        and not (normal or trained or frozen)
-        and (renamed == len(convolutions) or biased == len(convolutions))
-    ):
+    likely = fused or _folded(model, walk)
+    if likely:
         yield (
-            f"{fused or len(convolutions)} of the layers seem to have lost their batch normalisation:"
-            " exporters fold it into the weights. To train it, export with torch.onnx.export(...,"
-            " optimize=False), or with dynamo=False, training=TrainingMode.TRAINING,"
-            " do_constant_folding=False."
+            f"{likely} of the layers seem to have lost their batch normalisation: exporters fold it into the"
+            " weights. To train it, export with torch.onnx.export(..., optimize=False), or with dynamo=False,"
+            " training=TrainingMode.TRAINING, do_constant_folding=False."
         )
+
+
+def _folded(model: onnx.ModelProto, walk: Walk) -> int:
+    """The number of convolutions whose batch normalisation is folded into them, as far as names show it.
+
+    Those of PyTorch's exporter have new names for all weights; others keep names of the layers that are gone.
+    """
+    nodes = model.graph.node
+    convolutions = [n for n in nodes if n.op_type == "Conv" and len(n.input) > 1]
+    has_normalisation = any(n.op_type in _NORMALISATIONS for n in nodes) or any(walk.normalised.values())
+    if len(convolutions) < _MANY or has_normalisation:
+        return 0
+    names = [*(tensor.name for tensor in model.graph.initializer), *(n.name for n in nodes)]
+    renamed = all(n.input[1].startswith("onnx::Conv") for n in convolutions)
+    biased = all(len(n.input) > 2 for n in convolutions)
+    return len(convolutions) if renamed or (biased and any(map(_BATCH_NORM.search, names))) else 0

@@ -21,7 +21,10 @@ from solver.importers.onnx.wire import Range, skeleton_of
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["ELEMENTS", "MAX_DIMENSION", "Source", "StoredTensor", "array_of", "read_model", "stored_tensors"]
+__all__ = [
+    *("ELEMENTS", "MAX_DIMENSION", "Source", "StoredTensor", "array_of", "constant_tensor", "read_model"),
+    *("stored_tensors", "tensors_of"),
+]
 
 #: ONNX's numbers of element types -> ours; those of 16 bits are taken as float32.
 ELEMENTS: Final[Mapping[int, DType]] = {
@@ -56,7 +59,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """An initializer: `shape`, ONNX's number of its element type, and where its bytes are.
+    """An initializer, or what a Constant holds: `shape`, ONNX's number of its element type, and where its
+    bytes are.
 
     `source` and `range` are None for values that the parsed message holds itself, in `message`.
     """
@@ -104,6 +108,8 @@ def array_of(message: onnx.TensorProto) -> Array:
     from onnx import numpy_helper
 
     _check_shape(message.name, tuple(message.dims))
+    if message.data_location == message.EXTERNAL:
+        raise _bad_tensor(message.name, "only initializers of the model's own graph may lie in other files")
     try:
         values = numpy_helper.to_array(message)
     except (ValueError, TypeError, RuntimeError, KeyError, OverflowError, AttributeError) as error:
@@ -111,6 +117,36 @@ def array_of(message: onnx.TensorProto) -> Array:
     if values.dtype.name in ("float16", "bfloat16"):
         return values.astype(np.float32)
     return np.asarray(values)
+
+
+def constant_tensor(node: onnx.NodeProto) -> StoredTensor | None:
+    """The floating tensor that a node Constant holds, named as its output; None for other nodes and types."""
+    from onnx import numpy_helper
+
+    if node.op_type != "Constant" or not node.output:
+        return None
+    for attribute in node.attribute:
+        message = attribute.t
+        if attribute.ref_attr_name:
+            continue
+        if attribute.name == "value_float":
+            message = numpy_helper.from_array(np.asarray(attribute.f, np.float32))
+        elif attribute.name == "value_floats":
+            message = numpy_helper.from_array(np.asarray(attribute.floats, np.float32))
+        elif attribute.name != "value":
+            continue
+        dtype = ELEMENTS.get(message.data_type)
+        if dtype is not None and dtype.is_floating:
+            _check_shape(node.output[0], tuple(message.dims))
+            return StoredTensor(node.output[0], tuple(message.dims), message.data_type, message)
+    return None
+
+
+def tensors_of(branch: onnx.GraphProto) -> tuple[StoredTensor, ...]:
+    """The initializers of a branch of an If, whose values stand in the message."""
+    for message in branch.initializer:
+        _check_shape(message.name, tuple(message.dims))
+    return tuple(StoredTensor(m.name, tuple(m.dims), m.data_type, m) for m in branch.initializer)
 
 
 def read_model(
@@ -146,9 +182,10 @@ def _check_model(model: onnx.ModelProto) -> None:
             remedy="Give a model in ONNX's format, as torch.onnx.export writes it.",
         )
     versions = {o.domain: o.version for o in model.opset_import if o.domain in ("", "ai.onnx")}
-    if not versions:
+    if not model.opset_import:
         raise DocumentError("The model names no opset.", remedy="Export it again with an opset.")
-    version, newest = max(versions.values()), onnx.defs.onnx_opset_version()
+    newest = onnx.defs.onnx_opset_version()
+    version = max(versions.values(), default=newest)  # operators of other domains are named one by one
     if not _OLDEST <= version <= newest:
         raise DocumentError(
             f"The model is of opset {version}; {_OLDEST} to {newest} are read here.",

@@ -1,35 +1,49 @@
-"""Which of a model's tensors are trained: ONNX does not say, so it is told from use and name.
+"""Which of a model's tensors are trained. ONNX does not say it; the places of operands that read one decide.
 
-    weight position    W of Conv, B of Gemm, scale of a normalisation, the table of a Gather   a parameter
-    running statistic  inputs 3 and 4 of BatchNormalization                                    a state
-    anywhere else      a floating tensor of several elements under a name of the network's own  a parameter
-                       (positional embeddings, class tokens, layer scales); a constant if an
-                       exporter made the name up, or if it is one that buffers have
+    W and B of Conv, Gemm, MatMul, LSTM; scale and bias of a normalisation; a slope       parameter
+    the table of a Gather, unless its rows are sines and cosines of positions             parameter
+    running mean and variance of a BatchNormalization                                     state
+    added to a product, as long as its units (one of one unit, too)                       parameter
+    added to, or multiplied with, other values of a network, if of several elements       parameter,
+        unless its values are a mask, whole numbers or sines: a program computed these
+    subtracted from an input, or dividing it; frequencies of Sin and Cos; variances
+        under a Sqrt; bounds, scales, exponents                                           constant
+    anywhere else: an initializer of several elements under a name of the network's own   parameter
 
-Uses are looked up through moves (Transpose, Reshape) and through calls of functions.
+In the places named above it does not matter how a tensor is called, and where it is kept: as an initializer,
+in a Constant or ConstantOfShape, in a branch or a function. Uses are looked up through moves (Transpose,
+Reshape), through arithmetic of constants with each other, and through calls of functions.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from solver.graph import Role
+import numpy as np
+
+from solver.graph import Array, Role
 from solver.importers.onnx.lowering.quantised import SCALES
-from solver.importers.onnx.read import StoredTensor
+from solver.importers.onnx.read import StoredTensor, constant_tensor, tensors_of
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["roles_of"]
+__all__ = ["Body", "Roles"]
 
-_Key = tuple[str, str]
+#: A function's domain and name; None is the graph of the model.
+Body = tuple[str, str] | None
 
 #: Operator -> positions of what it is trained by.
 _WEIGHTS: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("Conv", "ConvTranspose"), frozenset({1, 2})),
-    **dict.fromkeys(("Gemm", "PRelu"), frozenset({0, 1, 2})),
+    **dict.fromkeys(("Gemm", "Einsum"), frozenset({0, 1, 2})),
+    "PRelu": frozenset({1}),
     "MatMul": frozenset({0, 1}),
     **dict.fromkeys(
         (
@@ -39,7 +53,6 @@ _WEIGHTS: Final[Mapping[str, frozenset[int]]] = {
         frozenset({1, 2}),
     ),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), frozenset({1, 2, 3, 7})),
-    "Gather": frozenset({0}),
 }
 _STATES: Final = frozenset({3, 4})
 #: Operator -> positions of floating operands that have to be known: scales, bounds, exponents.
@@ -49,113 +62,402 @@ _KNOWN: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("Upsample", "Pow"), frozenset({1})),
     **SCALES,
 }
-#: Operators whose result is what they are given, moved.
+_ARITHMETIC: Final = frozenset({"Add", "Sub", "Mul", "Div"})
+#: Operators whose result is their first operand, moved; and functions of one operand.
 _MOVES: Final = frozenset(
     {
-        "Identity",
-        "Transpose",
-        "Reshape",
-        "Squeeze",
-        "Unsqueeze",
-        "Cast",
-        "Expand",
-        "Flatten",
-        "Slice",
-        "Split",
+        *(
+            "Identity",
+            "Transpose",
+            "Reshape",
+            "Squeeze",
+            "Unsqueeze",
+            "Cast",
+            "CastLike",
+            "Expand",
+            "Flatten",
+        ),
+        *("Slice", "Split", "SplitToSequence", "SequenceAt"),
     }
-    | {"Concat", "SplitToSequence", "SequenceAt"}
 )
+_UNARY: Final = frozenset(
+    {
+        *("Exp", "Neg", "Softplus", "Tanh", "Sigmoid", "Abs", "Reciprocal", "Pow"),
+        *("ReduceL2", "ReduceSum", "ReduceSumSquare", "ReduceMean"),
+    }
+)
+#: Operators through which uses are looked up where all operands are constants.
+_OF_CONSTANTS: Final = _ARITHMETIC | _UNARY | {"MatMul", "Einsum", "Concat"}
+#: Moves that keep what was added to a product beside it.
+_KEEPS_UNITS: Final = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout"})
 #: Names that exporters make up.
 _MADE_UP: Final = re.compile(
-    r"(::|^/|^_*val(_\d+)?$|^\d+$|const|lifted_tensor|scalar_tensor|_output_\d+$|^t\d+$|^initializer\d*$|^tmp|^_to_copy)",
+    r"(::|^/|^_*val(_\d+)?$|^\d+$|(^|[/_.:])const|lifted_tensor|scalar_tensor|_output_\d+$|^t\d+$|^initializer\d*$"
+    r"|^tmp|^_to_copy)",
     re.IGNORECASE,
 )
 #: Last parts of names under which modules keep what they do not train.
 _BUFFERS: Final = re.compile(
-    r"(inv_freq|rotary|freqs?|freqs_cis|(attn_|attention_|causal_|bias_)?mask(ed_bias)?|position_ids|token_type_ids"
-    r"|relative_position_index|relative_coords_table|running_(mean|var)|num_batches_tracked|anchors?|window|mel_filters"
-    r"|mean|std|pixel_(mean|std)|(cos|sin)(_cached?)?|pe|basis|filterbank|fb)$"
+    r"(^|_)(inv_freq|rotary|freqs?|freqs_cis|(attn_|attention_|causal_|bias_)?mask(ed_bias)?|position_ids"
+    r"|token_type_ids|relative_position_index|relative_coords_table|running_(mean|var)|num_batches_tracked|anchors?"
+    r"|window|mel_filters|mean|std|pixel_(mean|std)|(cos|sin)(_cached?)?|pe|basis|filterbank|fb)$"
 )
 #: Last parts of names of scalars that are trained.
-_SCALARS: Final = re.compile(r"(weight|bias|gamma|beta|alpha|scale|temperature)$")
+_SCALARS: Final = re.compile(r"(weight|bias|gamma|beta|alpha|scale|temperature|\.[wb]_\d+)$")
 _DEPTH: Final = 32
+#: A mask adds this or less to what it hides.
+_HIDDEN: Final = -100.0
 
 
-def roles_of(
-    tensors: Sequence[StoredTensor],
-    nodes: Sequence[onnx.NodeProto],
-    functions: Mapping[_Key, onnx.FunctionProto],
-    trained: Iterable[str] = (),
-) -> dict[str, Role]:
-    """PARAMETER, STATE or CONSTANT for each tensor; those named in `trained` are parameters. About linear."""
-    uses, asked = _Uses(nodes, functions), frozenset(trained)
-    return {
-        tensor.name: Role.PARAMETER if tensor.name in asked else _role(tensor, uses.of(tensor.name))
-        for tensor in tensors
-    }
+class _Source(IntEnum):
+    """What a value is computed from; the largest of its operands'."""
+
+    CONSTANTS = 0
+    INPUTS = 1
+    #: Inputs less a mean, or divided by a deviation.
+    NORMALISED_INPUTS = 2
+    LAYERS = 3
 
 
-def _role(tensor: StoredTensor, kinds: frozenset[str]) -> Role:
-    if tensor.dtype is None or not tensor.dtype.is_floating or not tensor.elements:
-        return Role.CONSTANT
-    if "state" in kinds:
-        return Role.STATE
-    last = tensor.name.rpartition(".")[2].rpartition("/")[2]
-    if _BUFFERS.search(last) and not _SCALARS.search(last):
-        return Role.CONSTANT
-    if "weight" in kinds:
+class Roles:
+    """The roles of all tensors of one model.
+
+    `trained` are names, and patterns of names, that a caller wants as parameters whatever their places say.
+    Building is linear in the nodes; a question costs the nodes that its tensor reaches through moves, once,
+    and reads values where the places leave it to them.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[StoredTensor],
+        nodes: Sequence[onnx.NodeProto],
+        functions: Mapping[tuple[str, str], onnx.FunctionProto],
+        trained: Iterable[str] = (),
+    ) -> None:
+        self._functions = functions
+        self._trained = tuple(trained)
+        self._bodies: dict[Body, _Nodes] = {None: _Nodes.of(nodes, (), tensors, set(functions))}
+        self._places: dict[tuple[Body, str], frozenset[str]] = {}
+        #: Where no tensor stands in the place of a weight, what is computed with the inputs is trained.
+        self._is_bare = False
+        self._is_bare = not any(
+            self._by_place(tensor, None) in (Role.PARAMETER, None)
+            for tensor in self._bodies[None].stored.values()
+        )
+
+    def of(self, tensor: StoredTensor, body: Body = None, *, is_initializer: bool = True) -> Role:
+        """PARAMETER, STATE or CONSTANT for a tensor that `body` holds."""
+        role = self._by_place(tensor, body)
+        if role is None:
+            role = self._by_name(tensor) if is_initializer else Role.CONSTANT
+        if role is Role.CONSTANT and self._is_asked_for(tensor, body):
+            return Role.PARAMETER
+        return role
+
+    def is_filled_weight(self, name: str, body: Body) -> bool:
+        """Whether the result of a ConstantOfShape, whose shape the file holds, stands in a weight's place."""
+        nodes = self._nodes(body)
+        shape = nodes.shape_of(name)
+        places = self._of(name, body)
+        return shape is not None and ("weight" in places or f"bias {math.prod(shape)}" in places)
+
+    def _is_asked_for(self, tensor: StoredTensor, body: Body) -> bool:
+        if tensor.dtype is None or not tensor.dtype.is_floating or not tensor.elements:
+            return False
+        if tensor.name in self._trained:
+            return True
+        matching = [pattern for pattern in self._trained if fnmatchcase(tensor.name, pattern)]
+        if tensor.elements == 1:  # "*" means weights, and not each literal 0.5
+            matching = [pattern for pattern in matching if pattern.strip("*?")]
+        return bool(matching) and not self._of(tensor.name, body) <= {"known"}
+
+    def _by_place(self, tensor: StoredTensor, body: Body) -> Role | None:
+        """The role by where operators read the tensor, or None where either role may stand."""
+        if tensor.dtype is None or not tensor.dtype.is_floating or not tensor.elements:
+            return Role.CONSTANT
+        places = self._of(tensor.name, body)
+        if "state" in places:
+            return Role.STATE
+        if "weight" in places:
+            return Role.PARAMETER
+        if tensor.shape and f"bias {tensor.elements}" in places:
+            return Role.PARAMETER
+        if places <= {"known"}:
+            return Role.CONSTANT
+        if "table" in places:
+            return Role.CONSTANT if _is_sinusoid(tensor.array()) else Role.PARAMETER
+        if "part of a weight" in places and tensor.elements > 1:
+            return Role.PARAMETER
+        if any(place in ("arithmetic", "part of a weight") or place.startswith("bias") for place in places):
+            if tensor.elements == 1:
+                return Role.PARAMETER if _is_named_scalar(tensor.name) else Role.CONSTANT
+            is_computed = _is_mask if self._is_bare else _is_computed
+            return Role.CONSTANT if is_computed(tensor.array()) else Role.PARAMETER
+        if self._is_bare and "preprocessing" in places and tensor.elements > 1:
+            return Role.PARAMETER
+        if places & {"angle", "statistic", "preprocessing"}:
+            return Role.CONSTANT
+        return None
+
+    def _by_name(self, tensor: StoredTensor) -> Role:
+        last = _last_part(tensor.name)
+        if tensor.elements == 1:
+            return Role.PARAMETER if _is_named_scalar(tensor.name) else Role.CONSTANT
+        if _MADE_UP.search(tensor.name) or (_BUFFERS.search(last) and not _SCALARS.search(last)):
+            return Role.CONSTANT
         return Role.PARAMETER
-    if _MADE_UP.search(tensor.name) or kinds <= {"known"}:
-        return Role.CONSTANT
-    if tensor.elements == 1:
-        return Role.PARAMETER if _SCALARS.search(last) and "." in tensor.name else Role.CONSTANT
-    return Role.PARAMETER
 
+    # ------------------------------------------------------------------------------------------- places
 
-class _Uses:
-    """Where names are read, in the graph and in the functions that it calls."""
+    def _nodes(self, body: Body) -> _Nodes:
+        if body not in self._bodies:
+            assert body is not None, "the graph of the model is there from the start"
+            function = self._functions[body]
+            self._bodies[body] = _Nodes.of(function.node, function.input, (), set(self._functions))
+        return self._bodies[body]
 
-    def __init__(self, nodes: Sequence[onnx.NodeProto], functions: Mapping[_Key, onnx.FunctionProto]) -> None:
-        self.functions = functions
-        self.readers: dict[_Key | None, dict[str, list[tuple[onnx.NodeProto, int]]]] = {None: _readers(nodes)}
-        self.known: dict[tuple[_Key | None, str], frozenset[str]] = {}
+    def _of(self, name: str, body: Body, depth: int = 0) -> frozenset[str]:
+        """Places that read a value: weight, state, known, table, bias N, arithmetic, angle, statistic, ..."""
+        key = (body, name)
+        if key not in self._places:
+            self._places[key] = frozenset()  # a cycle, which the walk refuses
+            nodes = self._nodes(body)
+            found: set[str] = set()
+            for node, position in nodes.readers.get(name, ()):
+                found.update(self._place(node, position, body, depth))
+            for outer in nodes.aliases.get(name, ()):
+                found |= self._of(outer, body, depth + 1)
+            self._places[key] = frozenset(found)
+        return self._places[key]
 
-    def of(self, name: str, where: _Key | None = None, depth: int = 0) -> frozenset[str]:
-        """Kinds of uses: weight, state, known, other."""
-        if (where, name) in self.known:
-            return self.known[where, name]
-        self.known[where, name] = frozenset()  # a cycle, which the walk refuses
-        found: set[str] = set()
-        if where not in self.readers:
-            assert where is not None
-            self.readers[where] = _readers(self.functions[where].node)
-        for node, position in self.readers[where].get(name, ()):
-            found.update(self._kinds(node, position, where, depth))
-        self.known[where, name] = frozenset(found)
-        return self.known[where, name]
-
-    def _kinds(self, node: onnx.NodeProto, position: int, where: _Key | None, depth: int) -> Iterable[str]:
-        key = (node.domain, node.op_type)
+    def _place(self, node: onnx.NodeProto, position: int, body: Body, depth: int) -> Iterable[str]:
+        op, key = node.op_type, (node.domain, node.op_type)
+        nodes = self._nodes(body)
         if depth > _DEPTH:
             return {"other"}
-        if key in self.functions:
-            formal = self.functions[key].input
-            return self.of(formal[position], key, depth + 1) if position < len(formal) else ()
-        if node.op_type == "BatchNormalization" and position in _STATES:
+        if key in self._functions:
+            formal = self._functions[key].input
+            return self._of(formal[position], key, depth + 1) if position < len(formal) else ()
+        if op == "BatchNormalization" and position in _STATES:
             return {"state"}
-        if position in _WEIGHTS.get(node.op_type, ()):
-            return {"weight"}
-        if position in _KNOWN.get(node.op_type, ()):
+        if position in _KNOWN.get(op, ()):
             return {"known"}
-        if node.op_type in _MOVES and (position == 0 or node.op_type == "Concat"):
-            kinds = {kind for output in node.output for kind in self.of(output, where, depth + 1)}
-            return kinds or {"other"}
-        return {"other"}
+        others = [nodes.source(name) for k, name in enumerate(node.input) if k != position and name]
+        of_constants = max(others, default=_Source.CONSTANTS) is _Source.CONSTANTS
+        if op == "Gather" and position == 0:
+            return {"table"}
+        if position in _WEIGHTS.get(op, ()) and not (of_constants and op in ("MatMul", "Einsum")):
+            return {"angle"} if op == "MatMul" and nodes.is_angle(node.output[0]) else {"weight"}
+        if op == "Sqrt":
+            return {"statistic"}
+        if op in _ARITHMETIC and len(node.input) == 2 and not of_constants:
+            return {nodes.arithmetic_place(node, position)}
+        is_moved = op in _MOVES and position == 0
+        if not is_moved and not (of_constants and op in _OF_CONSTANTS):
+            return {"other"}
+        places = {place for output in node.output for place in self._of(output, body, depth + 1)}
+        if not is_moved and "weight" in places:  # a number that a weight is multiplied with is none
+            places = places - {"weight"} | {"part of a weight"}
+        return places or {"other"}
 
 
-def _readers(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
-    found: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-    for node in nodes:
-        for position, name in enumerate(node.input):
-            found.setdefault(name, []).append((node, position))
-    return found
+@dataclass(slots=True)
+class _Nodes:
+    """The nodes of one body, those of its branches among them: who reads and who makes each value."""
+
+    stored: dict[str, StoredTensor]
+    readers: dict[str, list[tuple[onnx.NodeProto, int]]] = field(default_factory=dict)
+    makers: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    #: Output of a branch -> outputs of the If.
+    aliases: dict[str, list[str]] = field(default_factory=dict)
+    sources: dict[str, _Source] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Iterable[onnx.NodeProto],
+        formals: Iterable[str],
+        tensors: Iterable[StoredTensor],
+        functions: set[tuple[str, str]],
+    ) -> _Nodes:
+        body = cls({tensor.name: tensor for tensor in tensors})
+        body.sources = dict.fromkeys(formals, _Source.LAYERS) | dict.fromkeys(body.stored, _Source.CONSTANTS)
+        for node in body._flattened(nodes):
+            for position, name in enumerate(node.input):
+                body.readers.setdefault(name, []).append((node, position))
+            tensor = constant_tensor(node)
+            if tensor is not None:
+                body.stored.setdefault(tensor.name, tensor)
+            source = body._source_of(node, (node.domain, node.op_type) in functions)
+            for name in node.output:
+                body.makers[name] = node
+                body.sources[name] = source
+        return body
+
+    def _flattened(self, nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+        for node in nodes:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    for tensor in tensors_of(attribute.g):
+                        self.stored.setdefault(tensor.name, tensor)
+                        self.sources.setdefault(tensor.name, _Source.CONSTANTS)
+                    yield from self._flattened(attribute.g.node)
+                    for inner, outer in zip(attribute.g.output, node.output, strict=False):
+                        self.aliases.setdefault(inner.name, []).append(outer)
+            yield node
+
+    def source(self, name: str) -> _Source:
+        return self.sources.get(name, _Source.INPUTS)
+
+    def _source_of(self, node: onnx.NodeProto, is_call: bool) -> _Source:
+        op = node.op_type
+        if op in ("Constant", "Shape", "Size"):
+            return _Source.CONSTANTS
+        if is_call or op == "If":
+            return _Source.LAYERS
+        sources = [self.source(name) for name in node.input if name]
+        largest = max(sources, default=_Source.CONSTANTS)
+        places = _WEIGHTS.get(op, frozenset({0}) if op == "Gather" else frozenset())
+        held = [k for k in places if k < len(sources) and sources[k] is _Source.CONSTANTS]
+        if largest is not _Source.CONSTANTS and held:
+            return _Source.LAYERS
+        is_normalised = op in ("Sub", "Div") and sources[1:] == [_Source.CONSTANTS]
+        return _Source.NORMALISED_INPUTS if is_normalised and largest is _Source.INPUTS else largest
+
+    def arithmetic_place(self, node: onnx.NodeProto, position: int) -> str:
+        """The place of a constant operand of Add, Sub, Mul or Div whose other operand is computed."""
+        other = node.input[1 - position]
+        if self._is_quantised(other):
+            return "known"
+        if node.op_type == "Mul" and self.is_angle(node.output[0]):
+            return "angle"
+        if node.op_type == "Sub" and position == 1 and self._is_normalised(node.output[0]):
+            return "statistic"
+        if node.op_type in ("Add", "Sub"):
+            units = self._units(other)
+            if units is not None:
+                return f"bias {units}"
+        source = self.source(other)
+        divides = node.op_type in ("Sub", "Div") and position == 1
+        if source is _Source.NORMALISED_INPUTS or (source is _Source.INPUTS and divides):
+            return "preprocessing"
+        return "arithmetic"
+
+    def is_angle(self, name: str, depth: int = 0) -> bool:
+        """Whether both Sin and Cos are taken of a value, or of what it is moved to."""
+        return depth < _DEPTH and {"Sin", "Cos"} <= self._functions_of(name)
+
+    def _functions_of(self, name: str, depth: int = 0) -> set[str]:
+        found = {node.op_type for node, _ in self.readers.get(name, ())}
+        for node, _ in self.readers.get(name, ()) if depth < _DEPTH else ():
+            if node.op_type in _MOVES | {"Concat"}:
+                found |= self._functions_of(node.output[0], depth + 1)
+        return found
+
+    def _is_normalised(self, name: str) -> bool:
+        """Whether a value is divided by a deviation that the file holds: the root of a variance."""
+        readers = [(node, k) for node, k in self.readers.get(name, ()) if node.op_type in ("Div", "Mul")]
+        return any(self._is_deviation(node.input[1 - k]) for node, k in readers if len(node.input) == 2)
+
+    def _is_deviation(self, name: str, depth: int = 0) -> bool:
+        maker = self.makers.get(name)
+        if maker is None or depth > _DEPTH or self.source(name) is not _Source.CONSTANTS:
+            return False
+        if maker.op_type == "Sqrt":
+            return True
+        passed = maker.op_type in _MOVES | {"Div", "Mul", "Reciprocal"}
+        return passed and any(self._is_deviation(operand, depth + 1) for operand in maker.input)
+
+    def _is_quantised(self, name: str, depth: int = 0) -> bool:
+        """Whether a value is the scale of a quantised tensor, or a sum of products of integers."""
+        maker = self.makers.get(name)
+        if maker is not None and maker.op_type in _MOVES and depth < _DEPTH:
+            return self._is_quantised(maker.input[0], depth + 1)
+        return maker is not None and maker.op_type in ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger")
+
+    def _units(self, name: str, depth: int = 0) -> int | None:
+        """The number of units of the product that a value is, if it is one with a weight of known shape."""
+        maker = self.makers.get(name)
+        if maker is None or depth > _DEPTH:
+            return None
+        if maker.op_type in _KEEPS_UNITS:
+            return self._units(maker.input[0], depth + 1)
+        if maker.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or len(maker.input) < 2:
+            return None
+        shape = self.shape_of(maker.input[1])
+        if shape is None or len(shape) < 2:
+            return None
+        attributes = {attribute.name: int(attribute.i) for attribute in maker.attribute}
+        if maker.op_type == "ConvTranspose":
+            return shape[1] * attributes.get("group", 1)
+        if maker.op_type == "Conv" or attributes.get("transB", 0):
+            return shape[0]
+        return shape[-1]
+
+    def shape_of(self, name: str, depth: int = 0) -> tuple[int, ...] | None:
+        """The shape of a value that the file holds, through moves that keep or permute it, or None."""
+        if name in self.stored:
+            return self.stored[name].shape
+        maker = self.makers.get(name)
+        if maker is None or depth > _DEPTH:
+            return None
+        if maker.op_type == "ConstantOfShape":
+            sizes = self.stored.get(maker.input[0])
+            if sizes is None or sizes.elements > 8:
+                return None
+            return tuple(int(size) for size in sizes.array().reshape(-1))
+        if maker.op_type not in ("Identity", "Cast", "Transpose", "QuantizeLinear", "DequantizeLinear"):
+            return None
+        shape = self.shape_of(maker.input[0], depth + 1)
+        if shape is None or maker.op_type != "Transpose":
+            return shape
+        perm = next(
+            (tuple(a.ints) for a in maker.attribute if a.name == "perm"), tuple(reversed(range(len(shape))))
+        )
+        return tuple(shape[i] for i in perm) if sorted(perm) == list(range(len(shape))) else None
+
+
+# ------------------------------------------------------------------------------------------- names and values
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition(".")[2].rpartition("/")[2]
+
+
+def _is_named_scalar(name: str) -> bool:
+    """As modules name what they train: ``blocks.0.alpha``, ``logit_scale``; not ``alpha`` or ``val_3``."""
+    is_own = ("." in name or "_" in name) and not _MADE_UP.search(name)
+    return is_own and bool(_SCALARS.search(name))
+
+
+def _is_computed(values: Array) -> bool:
+    """Whether a program made the values, and not training: a mask, coordinates, or sines of positions."""
+    return _is_mask(values) or _is_grid(values) or _is_sinusoid(values)
+
+
+def _is_mask(values: Array) -> bool:
+    """Infinities; or 0, and a number that hides; or zeros and ones over two axes."""
+    if not np.isfinite(values).all():
+        return True
+    distinct = np.unique(values)
+    if len(distinct) != 2:
+        return False
+    is_shape_of_mask = sum(size > 1 for size in values.shape) >= 2
+    return bool(distinct[1] == 0 and distinct[0] <= _HIDDEN) or (
+        is_shape_of_mask and distinct.tolist() == [0.0, 1.0]
+    )
+
+
+def _is_grid(values: Array) -> bool:
+    """Whole and half numbers, three or more: coordinates of anchors, strides."""
+    return bool((values * 2 == np.round(values * 2)).all()) and len(np.unique(values)) >= 3
+
+
+def _is_sinusoid(values: Array) -> bool:
+    """Rows that are sines or cosines of positions from 0 on, of a first frequency of 1."""
+    sizes = [size for size in values.shape if size > 1]
+    if len(sizes) != 2 or np.abs(values[np.isfinite(values)]).max(initial=0) > 1.0001:
+        return False
+    table = values.reshape(sizes)
+    starts = np.isclose(table[0], 0, atol=1e-4) | np.isclose(table[0], 1, atol=1e-4)
+    return bool(starts.all()) and bool(np.isclose(table[1, 0], [math.sin(1), math.cos(1)], atol=1e-3).any())

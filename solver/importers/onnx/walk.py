@@ -25,7 +25,8 @@ from solver.graph import DType, FileRange, Initializer, Role, TensorType
 from solver.importers.onnx.evaluate import can_evaluate, evaluate
 from solver.importers.onnx.lowering import LOWERINGS, Site, Unsupported
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Unknown, Value
-from solver.importers.onnx.read import StoredTensor, array_of
+from solver.importers.onnx.read import StoredTensor, array_of, constant_tensor, tensors_of
+from solver.importers.onnx.roles import Body, Roles
 
 if TYPE_CHECKING:
     import onnx
@@ -41,6 +42,21 @@ _NONSENSE: Final = (
 _Scope = MutableMapping[str, "Value | StoredTensor"]
 _Key = tuple[str, str]
 
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Nodes of the model: its graph or one of its functions, and the nodes If that lead to a branch of it.
+
+    `is_own` is false for what ONNX defines an operator by, which holds no weights.
+    """
+
+    body: Body = None
+    path: str = ""
+    is_own: bool = True
+
+
+_GRAPH: Final = _Place()
+
 #: Nodes that are walked, those of functions as often as they are called.
 _MOST_NODES: Final = 200_000
 #: Functions that call functions, and branches in branches.
@@ -50,6 +66,7 @@ _MOST_BYTES: Final = 2**31
 #: Nodes that a message names for an operator.
 _NAMED: Final = 3
 _ONNX: Final = ("", "ai.onnx")
+_COMPARISONS: Final = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 #: Drawn anew in each iteration, so never computed ahead.
 _RANDOM: Final = frozenset(
     {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli"}
@@ -58,26 +75,28 @@ _RANDOM: Final = frozenset(
 
 @dataclass
 class Walk:
-    """Walks over one model. `roles` say what its tensors are; `constants` collects those that are none.
+    """Walks over one model. `roles` say what its tensors are; `constants` collects floating ones that are no
+    parameters, with the number of their elements.
 
     `batch_norm` is "train", "frozen", or None for what the model says. Without `weights` their first values
     are left out; else they are described by where their bytes are.
     """
 
     functions: Mapping[_Key, onnx.FunctionProto]
-    roles: Mapping[str, Role]
+    roles: Roles
     batch_norm: str | None = None
     weights: bool = True
     network: Network = field(default_factory=Network)
-    constants: dict[str, Constant] = field(default_factory=dict)
+    constants: dict[str, int] = field(default_factory=dict)
     missing: dict[str, list[str]] = field(default_factory=dict)
+    undecided: dict[str, tuple[str, str]] = field(default_factory=dict)
     faults: list[GraphError | DocumentError] = field(default_factory=list)
     normalised: dict[str, int] = field(default_factory=lambda: {"train": 0, "frozen": 0})
     updated: set[str] = field(default_factory=set)
     shared: list[str] = field(default_factory=list)
     #: Numbers of the model's own nodes that cannot be imported.
     refused: list[int] = field(default_factory=list)
-    _stored: dict[str, Value] = field(default_factory=dict)
+    _stored: dict[tuple[_Place, str], Value] = field(default_factory=dict)
     _nodes: int = 0
     _made: int = 0
 
@@ -90,12 +109,13 @@ class Walk:
         given: Mapping[str, Any] | None = None,
         prefix: str = "",
         depth: int = 0,
+        place: _Place = _GRAPH,
     ) -> None:
         """Walk `nodes`, in their order, and add what they define to `scope`.
 
         `results` are names that are read afterwards. `given` are the attributes of the call for a function's
-        nodes. Raises DocumentError for a model that defines or reads what it must not,
-        TooManyOperationsError for one that is too large.
+        nodes, `place` says which nodes of the model these are. Raises DocumentError for a model that defines
+        or reads what it must not, TooManyOperationsError for one that is too large.
         """
         nodes = list(nodes)
         used = names_read(nodes) | frozenset(results)
@@ -117,7 +137,7 @@ class Walk:
             attributes = _attributes(node, given)
             wanted = [output in used for output in node.output]
             before = self._refusals()
-            found = self._results(node, name, inputs, attributes, wanted, opsets, scope, depth)
+            found = self._results(node, name, inputs, attributes, wanted, opsets, scope, depth, place)
             if not depth and self._refusals() > before:
                 self.refused.append(k)
             for output, value in zip(node.output, found, strict=False):
@@ -128,7 +148,8 @@ class Walk:
                     scope[output] = Unknown()
 
     def _refusals(self) -> int:
-        return len(self.faults) + sum(map(len, self.missing.values()))
+        beyond_inputs = sum(not fixed for _, fixed in self.undecided.values())
+        return len(self.faults) + beyond_inputs + sum(map(len, self.missing.values()))
 
     def check(self) -> None:
         """Raises UnknownOperatorError with all operators that are missing, or the first other fault."""
@@ -142,6 +163,14 @@ class Walk:
                 f"The model uses {count} {'operator' if count == 1 else 'operators'} that cannot be imported:"
                 f" {shown}.",
                 remedy="`arenaplan operators --onnx` lists those that can be.",
+            )
+        if self.undecided:
+            name, (inputs, fixed) = next(iter(self.undecided.items()))
+            raise UnknownOperatorError(
+                f"Node {name!r:.80} (If) chooses by {inputs or 'a number'}, known only when a step runs.",
+                remedy=f"Fix it with {fixed}."
+                if fixed
+                else "Export the model with torch.where in the place of the If, or without it.",
             )
         if self.faults:
             first, more = self.faults[0], len(self.faults) - 1
@@ -160,20 +189,23 @@ class Walk:
                 f"Node {reader!r:.80} reads {name!r:.80}, which nothing defines before it.",
                 remedy="Export the model again, and check it with onnx.checker.",
             )
-        if not isinstance(found, StoredTensor):
-            return found
-        if found.name not in self._stored:
-            self._stored[found.name] = self._value_of(found)
-        return self._stored[found.name]
+        return self._value_of(found, _GRAPH) if isinstance(found, StoredTensor) else found
 
-    def _value_of(self, tensor: StoredTensor) -> Value:
-        """A weight as an operand, anything else as its values."""
-        role = self.roles[tensor.name]
+    def _value_of(self, tensor: StoredTensor, place: _Place, *, is_initializer: bool = True) -> Value:
+        """A weight as an operand, anything else as its values; the same one for each call of a function."""
+        key = (place, tensor.name)
+        if key not in self._stored:
+            role = self.roles.of(tensor, place.body, is_initializer=is_initializer)
+            self._stored[key] = self._declared(tensor, role, tensor.name if is_initializer else "")
+        return self._stored[key]
+
+    def _declared(self, tensor: StoredTensor, role: Role, name: str) -> Value:
         if role is Role.CONSTANT:
             array = tensor.array()
             self._count(array.nbytes)
-            self.constants[tensor.name] = Constant(array, tensor.name)
-            return self.constants[tensor.name]
+            if tensor.dtype is not None and tensor.dtype.is_floating:
+                self.constants[tensor.name] = tensor.elements
+            return Constant(array, name)
         assert tensor.dtype is not None, "roles other than constant are of floating tensors"
         if 0 in tensor.shape:
             return Constant(tensor.array(), tensor.name)
@@ -212,18 +244,23 @@ class Walk:
         opsets: Mapping[str, int],
         scope: _Scope,
         depth: int,
+        place: _Place,
     ) -> Sequence[Value]:
         key = (node.domain, node.op_type)
         if key in self.functions:
-            return self._call(self.functions[key], inputs, attributes, wanted, name, depth)
+            called = _Place(key)
+            return self._call(self.functions[key], inputs, attributes, wanted, name, depth, called)
         op = node.op_type
         if node.domain not in _ONNX and not (node.domain == "com.microsoft" and op in LOWERINGS):
             return self._lack(f"{node.domain}.{op}", name)
         opset = max((opsets[domain] for domain in _ONNX if domain in opsets), default=17)
         if op == "Constant":
-            return [_constant_node(attributes)]
+            tensor = constant_tensor(node) if place.is_own else None
+            if tensor is None:
+                return [_constant_node(attributes)]
+            return [self._value_of(tensor, place, is_initializer=False)]
         if op == "If":
-            return self._branch(node, name, inputs, attributes, scope, opsets, depth)
+            return self._branch(node, name, inputs, attributes, scope, opsets, depth, place)
         if any(isinstance(value, Unknown) for value in inputs):
             known = op in LOWERINGS or can_evaluate(op) or op in ("Shape", "Size") or _has_body(node, opset)
             return [Unknown()] * len(wanted) if known else self._lack(op, name)
@@ -234,6 +271,12 @@ class Walk:
             constants = [value for value in inputs if isinstance(value, Constant)]
             present = [value for value in inputs if value is not None]
             if len(constants) == len(present) and present and can_evaluate(op) and op not in _RANDOM:
+                if (
+                    op == "ConstantOfShape"
+                    and place.is_own
+                    and self.roles.is_filled_weight(node.output[0], place.body)
+                ):
+                    return [self._filled_weight(site, node.output[0])]
                 return self._computed(site)
             if op in LOWERINGS:
                 return self._lowered(site, node)
@@ -252,7 +295,36 @@ class Walk:
         body = _body(node, inputs, opset)
         if body is None:
             return self._lack(op, name)
-        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, wanted, name, depth)
+        defined = _Place(is_own=False)
+        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, wanted, name, depth, defined)
+
+    def _undecided(self, name: str, condition: Value | None) -> Sequence[Value]:
+        """An If whose condition depends on inputs: which ones, and a value that one is compared with."""
+        inputs, values = self._origins(condition)
+        types = [self.network.types[input_].type for input_ in inputs]
+        is_switch = all(type_.elements == 1 or not type_.dtype.is_floating for type_ in types)
+        fixed = " ".join(f"--input {input_}={values[0] if values else 'VALUE'}" for input_ in inputs)
+        self.undecided[name] = (", ".join(map(repr, inputs)), fixed if is_switch else "")
+        return ()
+
+    def _origins(self, condition: Value | None) -> tuple[list[str], list[Any]]:
+        """The inputs that a value is computed from, and the numbers that are compared with on the way."""
+        if not isinstance(condition, Tensor):
+            return [], []
+        needed, values = {condition.name}, []
+        for operation in reversed(self.network.operations):
+            if not needed.intersection(operation.outputs):
+                continue
+            needed.update(operation.inputs)
+            operands = [self.network.operands[n] for n in operation.inputs if n in self.network.operands]
+            for operand in operands if operation.type in _COMPARISONS else ():
+                data = operand.initializer.data if operand.initializer is not None else None
+                if operand.role is Role.CONSTANT and data is not None:
+                    values.append(np.frombuffer(data, self.network.types[operand.id].dtype.numpy)[0])
+        inputs = [o.id for o in self.network.operands.values() if o.role is Role.INPUT and o.id in needed]
+        if any(self.network.operands[name].dtype is DType.BOOL for name in inputs):
+            values = ["true"]
+        return inputs, values
 
     def _lack(self, op: str, name: str) -> Sequence[Value]:
         self.missing.setdefault(op, []).append(name)
@@ -263,6 +335,14 @@ class Walk:
         found = evaluate(site.op, given, site.attributes, site.opset, max(1, len(site.wanted)))
         self._count(sum(array.nbytes for array in found))
         return [Constant(array) for array in found]
+
+    def _filled_weight(self, site: Site, name: str) -> Value:
+        """A weight whose values are all the same, as models have that are published without their weights."""
+        shape = tuple(int(size) for size in site.constant(0, "the shape").reshape(-1))
+        value = site.get("value", np.zeros(1, np.float32))
+        type_ = TensorType(shape, DType(value.dtype.name))
+        initializer = Initializer("constant", value=float(value.reshape(-1)[0])) if self.weights else None
+        return self.network.declare(name, Role.PARAMETER, type_, initializer)
 
     def _lowered(self, site: Site, node: onnx.NodeProto) -> Sequence[Value]:
         since = len(self.network.operations)
@@ -319,6 +399,7 @@ class Walk:
         wanted: Sequence[bool],
         name: str,
         depth: int,
+        place: _Place,
     ) -> Sequence[Value]:
         """Walk a function's nodes with its inputs bound. It need not define what nothing reads."""
         scope: _Scope = {}
@@ -328,7 +409,7 @@ class Walk:
         given = {a.name: _attribute(a) for a in function.attribute_proto} | dict(attributes)
         opsets = {o.domain: o.version for o in function.opset_import}
         nodes = [_without_absent(node, scope, function) for node in function.node]
-        self.run(nodes, scope, opsets, function.output, given, f"{name}/", depth + 1)
+        self.run(nodes, scope, opsets, function.output, given, f"{name}/", depth + 1, place)
         return [
             self._fetch(scope, output, name) if read else Unknown()
             for output, read in zip(function.output, wanted, strict=False)
@@ -343,22 +424,25 @@ class Walk:
         scope: _Scope,
         opsets: Mapping[str, int],
         depth: int,
+        place: _Place,
     ) -> Sequence[Value]:
         """The branch that a known condition chooses."""
         condition = inputs[0] if inputs else None
         if isinstance(condition, Unknown):
             return [Unknown()] * len(node.output)
         if not isinstance(condition, Constant) or condition.array.size != 1:
-            return self._lack("If (on what the caller gives)", name)
+            return self._undecided(name, condition)
         branch: Any = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
         if not hasattr(branch, "initializer"):
             raise DocumentError(
                 f"Node {name!r:.80} (If) has no such branch.", remedy="Export the model again."
             )
         inner: _Scope = ChainMap({}, scope)
-        for message in branch.initializer:
-            inner[message.name] = Constant(array_of(message), message.name)
-        self.run(branch.node, inner, opsets, [o.name for o in branch.output], None, f"{name}/", depth + 1)
+        here = replace(place, path=f"{place.path}/{node.output[0]}")
+        for tensor in tensors_of(branch):
+            inner[tensor.name] = self._value_of(tensor, here)
+        results = [output.name for output in branch.output]
+        self.run(branch.node, inner, opsets, results, None, f"{name}/", depth + 1, here)
         return [self._fetch(inner, output.name, name) for output in branch.output]
 
 

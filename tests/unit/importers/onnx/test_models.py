@@ -17,6 +17,7 @@ from solver.errors import (
     DocumentError,
     GraphError,
     LossError,
+    OptionsError,
     TooManyOperationsError,
     TrainableError,
     UnknownOperatorError,
@@ -54,20 +55,6 @@ def test_weights_are_parameters_and_the_label_is_an_input() -> None:
     assert roles(graph) == {"x": "input", "fc.weight": "parameter", "fc.bias": "parameter", "label": "label"}
     assert graph.trainable == ("fc.weight", "fc.bias")
     assert types_of(graph) == ["MatMul", "Add", "MeanSquaredError"]
-
-
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("layer.gamma", "parameter"), ("pos_embed", "parameter"), ("onnx::Mul_12", "constant"),
-        ("rotary.inv_freq", "constant"), ("val_3", "constant"), ("encoder.attn_mask", "constant"),
-        ("/block/Constant_output_0", "constant"),
-    ],
-)  # fmt: skip
-def test_what_is_multiplied_is_told_by_its_name(name: str, role: str) -> None:
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", name], ["y"])]
-    graph = imported(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), name: floats(4)})).graph
-    assert roles(graph)[name] == role
 
 
 def test_a_name_made_up_by_an_exporter_is_a_parameter_where_weights_stand() -> None:
@@ -135,8 +122,94 @@ def test_every_open_dimension_is_named_with_the_flag() -> None:
 def test_a_size_for_no_dimension_is_refused() -> None:
     with pytest.raises(DimensionError, match="no dimension 'seq'"):
         imported(dense(), dims={"seq": 7})
-    with pytest.raises(BatchError, match="first dimension of no input is open"):
-        imported(dense(), batch=7)
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 8}, {"dims": {"x[0]": 8}}, {"batch": 8, "dims": {"x[0]": 8}}])
+def test_a_batch_that_the_model_fixes_takes_another_size(sizes: Any) -> None:
+    graph = imported(dense(), **sizes).graph
+    assert (shape_of(graph, "x"), shape_of(graph, "label")) == ((8, 3), (8, 5))
+
+
+def test_the_batch_that_a_model_has_may_be_asked_for() -> None:
+    assert shape_of(imported(dense(), batch=4).graph, "x") == (4, 3)
+
+
+def test_a_batch_is_that_of_all_inputs_that_have_the_first_ones() -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("Add", ["h", "z"], ["g"]),
+        node("Add", ["g", "s"], ["y"]),
+    ]
+    inputs = {"x": (2, 3), "z": (2, 4), "s": (1, 4)}
+    graph = imported(model_of(nodes, inputs, {"w": floats(3, 4)}), batch=6).graph
+    assert [shape_of(graph, name) for name in inputs] == [(6, 3), (6, 4), (1, 4)]
+
+
+def test_a_batch_that_is_no_batch() -> None:
+    with pytest.raises(BatchError, match="The batch is 0"):
+        imported(dense(), batch=0)
+    nodes = [node("Mul", ["x", "w"], ["y"])]
+    with pytest.raises(BatchError, match="no input has an axis"):
+        imported(model_of(nodes, {"x": ()}, {"w": floats(3)}), batch=2)
+
+
+# --------------------------------------------------------------------------------------- inputs with a value
+
+
+def chooses(kind: str = "int64") -> onnx.ModelProto:
+    """x W where rate is 16,000 (or true), and x V otherwise."""
+    branches = {}
+    for name, weight in (("then", "w"), ("else", "v")):
+        inner = [node("MatMul", ["x", weight], [f"{name}_y"])]
+        out = helper.make_empty_tensor_value_info(f"{name}_y")
+        branches[f"{name}_branch"] = helper.make_graph(inner, name, [], [out])
+    compared = [node("Equal", ["rate", "khz"], ["c"])] if kind == "int64" else [node("Not", ["rate"], ["c"])]
+    weights = {"w": floats(3, 4), "v": floats(3, 4), "khz": np.array(16000)}
+    nodes = [*compared, node("If", ["c"], ["y"], name="choice", **branches)]
+    model = model_of(nodes, {"x": (2, 3), "rate": ("int64", ())}, weights)
+    model.graph.input[1].type.tensor_type.elem_type = getattr(onnx.TensorProto, kind.upper())
+    return model
+
+
+@pytest.mark.parametrize(("value", "weight"), [(16000, "w"), (8000, "v"), ([], None)])
+def test_an_input_with_a_value_chooses_a_branch(value: Any, weight: str | None) -> None:
+    if weight is None:
+        with pytest.raises(OptionsError, match="'rate'"):
+            imported(chooses(), inputs={"rate": value})
+        return
+    graph = imported(chooses(), inputs={"rate": value}).graph
+    assert graph.trainable == (weight,)
+    assert "rate" not in graph.operands
+
+
+def test_a_choice_that_is_left_open_names_the_input_and_a_value_of_it() -> None:
+    with pytest.raises(UnknownOperatorError, match=r"'choice' \(If\) chooses by 'rate'") as caught:
+        imported(chooses())
+    assert caught.value.remedy == "Fix it with --input rate=16000."
+    with pytest.raises(UnknownOperatorError) as caught:
+        imported(chooses("bool"))
+    assert caught.value.remedy == "Fix it with --input rate=true."
+    assert imported(chooses("bool"), inputs={"rate": True}).graph.trainable == ("v",)
+
+
+def test_one_number_fills_an_input_and_a_list_has_its_shape() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", "s"], ["y"])]
+    model = model_of(nodes, {"x": ("n", 3), "s": ("n", 4)}, {"w": floats(3, 4)})
+    for value, data in ((0.5, [[0.5] * 4] * 2), ([[1, 2, 3, 4], [5, 6, 7, 8]], [[1, 2, 3, 4], [5, 6, 7, 8]])):
+        graph = imported(model, inputs={"s": value}, batch=2).graph
+        (constant,) = (o for o in graph.operands.values() if o.role is Role.CONSTANT)
+        assert constant.initializer is not None
+        assert constant.initializer.data == np.array(data, np.float32).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "culprit"),
+    [({"r": 1}, "no input 'r'"), ({"rate": 1.5}, "'rate' is int64"), ({"rate": [1, 2]}, "'rate' is int64")],
+)
+def test_values_that_an_input_cannot_have(inputs: Any, culprit: str) -> None:
+    with pytest.raises(OptionsError, match=culprit) as caught:
+        imported(chooses(), inputs=inputs)
+    assert caught.value.path == ("input",)
 
 
 def test_shape_arithmetic_comes_to_constants() -> None:
@@ -261,11 +334,24 @@ def test_batch_normalisation_has_the_mode_that_is_asked_for(
     assert validate(found.graph, plan(found.graph), steps=2).identical
 
 
-def test_lost_normalisation_is_said() -> None:
-    nodes = [node("Conv", [f"h{k}", f"w{k}", f"b{k}"], [f"h{k + 1}"], kernel_shape=[1, 1]) for k in range(5)]
-    weights = {f"w{k}": floats(3, 3, 1, 1) for k in range(5)} | {f"b{k}": floats(3) for k in range(5)}
+@pytest.mark.parametrize(
+    ("weight", "bias", "is_said"),
+    [
+        ("onnx::Conv_{}", "onnx::Conv_1{}", True),
+        ("stem.{}.conv.weight", "stem.{}.bn.bias", True),
+        ("conv{}/kernel", "batch_normalization_{}/FusedBatchNormV3", True),
+        ("features.{}.weight", "features.{}.bias", False),
+    ],
+)  # fmt: skip
+def test_lost_normalisation_is_said_where_names_show_it(weight: str, bias: str, is_said: bool) -> None:
+    """VGG has convolutions with biases, and never had any normalisation."""
+    names = [(weight.format(k), bias.format(k)) for k in range(5)]
+    nodes = [
+        node("Conv", [f"h{k}", w, b], [f"h{k + 1}"], kernel_shape=[1, 1]) for k, (w, b) in enumerate(names)
+    ]
+    weights = {w: floats(3, 3, 1, 1) for w, _ in names} | {b: floats(3) for _, b in names}
     found = imported(model_of(nodes, {"h0": (2, 3, 4, 4)}, weights, outputs=("h5",)))
-    assert any("lost their batch normalisation" in note for note in found.notes)
+    assert any("lost their batch normalisation" in note for note in found.notes) == is_said
 
 
 def test_dropout_is_on_where_the_model_says_so() -> None:
