@@ -373,7 +373,11 @@ class _Nodes:
         maker = self.makers.get(name)
         if maker is not None and maker.op_type in _MOVES and depth < _DEPTH:
             return self._is_quantised(maker.input[0], depth + 1)
-        return maker is not None and maker.op_type in ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger")
+        return maker is not None and maker.op_type in (
+            "DynamicQuantizeLinear",
+            "MatMulInteger",
+            "ConvInteger",
+        )
 
     def _units(self, name: str, depth: int = 0) -> int | None:
         """The number of units of the product that a value is, if it is one with a weight of known shape."""
