@@ -19,13 +19,15 @@ __all__ = ["runner"]
 def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
     """The framework's kernels in the planned arena, which begins with the values of the trace.
 
-    Write what is fed (its names are those of the program's blocks) by `BlockRunner.block` before each `run`.
+    Write what is fed by `TracedStep.feed`, or to `BlockRunner.block`, before each `run`; `TracedStep.read`
+    gives what the function returned.
     Raises what planning raises.
     """
     from solver.executor import BlockRunner
 
     made = BlockRunner(step.program, plan_program(step.program, options), step.functions)
     for name, values in step.values.items():
-        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        made.block(name).reshape(-1).view(np.uint8)[:] = flat
+        if name in step.program.blocks:
+            flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+            made.block(name).reshape(-1).view(np.uint8)[:] = flat
     return made

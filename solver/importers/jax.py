@@ -24,7 +24,7 @@ import numpy as np
 
 from solver.errors import DocumentError
 from solver.graph import Array, DType, TensorType
-from solver.importers.traced import TracedStep
+from solver.importers.traced import Placed, TracedStep
 from solver.training import Block, BlockOperation, build_program
 
 __all__ = ["trace"]
@@ -119,6 +119,7 @@ def trace(
             f"JAX cannot trace the step: {str(error).strip().splitlines()[0][:300]}",
             remedy="Make jax.jit(step) work on the arguments.",
         ) from error
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(shape)[0]]
     leaves = [
         (f"{_argument_name(step, k)}{jax.tree_util.keystr(path)}", leaf, k in carried)
         for k, argument in enumerate(arguments)
@@ -132,7 +133,7 @@ def trace(
             f"The step returns {renewed} arrays for the {len(states)} that carry over.",
             remedy="Return the new states first, in the order of `carried`, as (state, loss).",
         )
-    return _Program(closed, leaves, states, in_place=in_place).build(name)
+    return _Program(closed, leaves, states, in_place=in_place).build(name, paths)
 
 
 def _argument_name(step: Callable[..., Any], k: int) -> str:
@@ -186,16 +187,21 @@ class _Program:
         self.blocks: dict[str, Block] = {}
         self.values: dict[str, Array] = {}
         self.place: dict[int, str] = {}
+        self.arguments: dict[str, Placed] = {}
         arguments = []
         for (label, leaf, carries), variable in zip(leaves, closed.jaxpr.invars, strict=True):
             seen = self._value(variable.aval)
             self._declare(seen, label, leaf, fed=not carries)
+            self.arguments[label] = _placed(label, label, seen.aval)
             arguments.append(seen)
         by_label = dict(zip((label for label, _, _ in leaves), arguments, strict=True))
         self.states = [by_label[label] for label in states]
+        outputs = self._walk(closed.jaxpr, closed.consts, arguments)
+        renewed, read = outputs[: len(states)], [self._known(x) for x in outputs[len(states) :]]
+        # What is returned beside the states is not overwritten by them, even where it is an old one.
         self.outputs = [
-            x if not isinstance(x, _Seen) or _is_whole(x) else self._copied(x)
-            for x in self._walk(closed.jaxpr, closed.consts, arguments)
+            *(x if not isinstance(x, _Seen) or _is_whole(x) else self._copied(x) for x in renewed),
+            *(self._copied(x) if isinstance(x, _Seen) and self._moves(x) else x for x in read),
         ]
 
     # ------------------------------------------------------------------------------------ values
@@ -204,8 +210,23 @@ class _Program:
         self.types.append(_type_of_aval(aval))
         return _Seen(len(self.types) - 1, self.types[-1], aval)
 
+    def _known(self, x: Any) -> Any:
+        """A number or an array that is returned and that nothing computes, as a constant; others stay."""
+        if isinstance(x, _Seen) or not np.size(x):
+            return x
+        import jax
+
+        array = jax.numpy.asarray(x)
+        seen = self._value(array)
+        self._declare(seen, f"constant{seen.value}", array, fed=False)
+        return seen
+
+    def _moves(self, seen: _Seen) -> bool:
+        """Whether a result needs a block of its own: it lies in pieces, or is an argument or a constant."""
+        return not _is_whole(seen) or seen.value in self.place
+
     def _copied(self, seen: _Seen) -> _Seen:
-        """What is returned lies one element behind the other."""
+        """What is returned lies one element behind the other, in a block that a primitive writes."""
         from jax.lax import copy_p
 
         made = self._value(seen.aval)
@@ -258,7 +279,7 @@ class _Program:
 
     # ------------------------------------------------------------------------------------ blocks
 
-    def build(self, name: str) -> TracedStep:
+    def build(self, name: str, paths: Sequence[str]) -> TracedStep:
         renewed = self.outputs[: len(self.states)]
         read = [x.value for x in self.outputs[len(self.states) :] if isinstance(x, _Seen)]
         last = {value: k for k, call in enumerate(self.calls) for value in call.reads}
@@ -296,9 +317,16 @@ class _Program:
             for block in self.blocks.values()
             if block.name in touched
         ]
-        values = {key: array for key, array in self.values.items() if key in touched}
+        returned = {self.place[state.value] for state in self.states}
+        values = {key: array for key, array in self.values.items() if key in touched or key in returned}
         program = build_program(name, blocks, operations, any_order=True)  # JAX's keys are values
-        return TracedStep(program, functions, values)
+        places = [self.place[state.value] for state in self.states]
+        places += [self.place[x.value] if isinstance(x, _Seen) else "" for x in self.outputs[len(places) :]]
+        results = tuple(
+            _placed(path, place, x.aval if isinstance(x, _Seen) else x)
+            for path, place, x in zip(paths, places, self.outputs, strict=True)
+        )
+        return TracedStep(program, functions, values, results, self.arguments)
 
     def _place_states(
         self, renewed: Sequence[Any], made: Mapping[int, int], last: Mapping[int, int]
@@ -405,6 +433,15 @@ def _type_of_aval(aval: Any) -> TensorType:
     if word in _WORDS:
         return TensorType(tuple(int(n) for n in aval.shape), DType(word))
     return TensorType((math.prod(aval.shape) * dtype.itemsize,), DType.UINT8)
+
+
+def _placed(path: str, block: str, aval: Any) -> Placed:
+    """The place of an array that lies one element behind the other; of a key that of the integers in it."""
+    shape, dtype, size = tuple(int(n) for n in aval.shape), str(aval.dtype), aval.dtype.itemsize
+    if _is_key(aval.dtype):
+        shape, dtype, size = (*shape, aval.dtype.itemsize // 4), "uint32", 4
+    strides = tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return Placed(path, block, 0, shape, strides, dtype)
 
 
 def _word(aval: Any) -> str:

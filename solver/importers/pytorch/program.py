@@ -22,7 +22,7 @@ from solver.graph import Array, TensorType
 from solver.graph.types import DType
 from solver.importers.pytorch.capture import Loss, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
-from solver.importers.traced import TracedStep
+from solver.importers.traced import Placed, TracedStep
 from solver.training import Block, BlockOperation, build_program
 
 __all__ = ["trace", "trace_module"]
@@ -53,6 +53,17 @@ class _View:
     strides: tuple[int, ...]
     start: int
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return int(np.prod(self.shape)) * int(self.dtype.itemsize)
+
+    def placed(self, path: str) -> Placed:
+        """The same in bytes, for whoever runs the program."""
+        size, word = self.dtype.itemsize, str(self.dtype).removeprefix("torch.")
+        strides = tuple(stride * size for stride in self.strides)
+        return Placed(path, self.block, self.start * size, self.shape, strides, word)
+
     def tensor(self, blocks: Any) -> Any:
         """The tensor in the arena."""
         framework = torch()
@@ -73,17 +84,25 @@ def trace(
 ) -> TracedStep:
     """The program of a function that takes tensors by name, updates some, and returns what is read.
 
-    Those in `fed` are written anew before every iteration; the others carry over. Nothing is computed:
-    tensors are traced by their types. Raises DocumentError where PyTorch cannot trace the step, and what
-    building a program raises. Cost: linear in the calls.
+    Those in `fed` are written anew before every iteration; the others carry over. What is returned may be any
+    structure of tensors, of which `TracedStep.results` has the places. Nothing is computed: tensors are
+    traced by their types, each as if it were contiguous and all of its memory. Raises DocumentError where
+    PyTorch cannot trace the step, for shapes that depend on elements, and for a write into memory that two
+    arguments share. Raises what building a program raises. Cost: linear in the calls.
     """
     framework = torch()
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils._pytree import keystr, tree_flatten_with_path
+
+    paths: list[str] = []
+    shared = _shared(tensors)
+    tensors = {name: _alone(tensor, name in shared) for name, tensor in tensors.items()}
 
     def listed(*given: Any) -> list[Any]:
-        returned = step(dict(zip(tensors, given, strict=True)))
-        many = returned if isinstance(returned, list | tuple) else [returned]
-        return [x for x in many if isinstance(x, framework.Tensor)]
+        returned, _ = tree_flatten_with_path(step(dict(zip(tensors, given, strict=True))))
+        leaves = [(keystr(path), x) for path, x in returned if isinstance(x, framework.Tensor)]
+        paths[:] = [path for path, _ in leaves]
+        return [x for _, x in leaves]
 
     tracer = make_fx(listed, tracing_mode="fake", _allow_non_fake_inputs=True)
     with warnings.catch_warnings():
@@ -97,7 +116,38 @@ def trace(
                 f"PyTorch cannot trace the step: {str(error).strip().splitlines()[0][:300]}",
                 remedy="Write a step that does not branch on elements, without calls of item() or compile().",
             ) from error
-    return _Blocks(traced, tuple(tensors), frozenset(fed), tensors).build(name)
+    made = _Blocks(traced, tuple(tensors), frozenset(fed), tensors).build(name, paths)
+    written = {block for operation in made.program.operations for block in operation.writes}
+    for name, other in shared.items():
+        if name in written:
+            raise DocumentError(
+                f"The step writes {name!r}, which shares its memory with {other!r}.",
+                remedy="Give a tensor once, or clones of it.",
+            )
+    return made
+
+
+def _shared(tensors: Mapping[str, Any]) -> dict[str, str]:
+    """Tensors whose memory another one has, too, and the name of that one."""
+    owners: dict[int, list[str]] = {}
+    for name, tensor in tensors.items():
+        if tensor.numel():
+            owners.setdefault(tensor.untyped_storage().data_ptr(), []).append(name)
+    return {
+        name: next(other for other in names if other != name)
+        for names in owners.values()
+        if len(names) > 1
+        for name in names
+    }
+
+
+def _alone(tensor: Any, shared: bool) -> Any:
+    """The tensor, or a contiguous copy of it: a block is one tensor, from its first byte to its last."""
+    whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    if tensor.is_contiguous() and whole and not shared:
+        return tensor
+    copy = tensor.detach().clone(memory_format=torch().contiguous_format)
+    return copy.requires_grad_(tensor.requires_grad)
 
 
 def trace_module(
@@ -219,19 +269,27 @@ class _Blocks:
         #: Whether no call draws random numbers, which come in the order of the calls.
         self.any_order = True
 
-    def build(self, name: str) -> TracedStep:
+    def build(self, name: str, paths: Sequence[str]) -> TracedStep:
         places = iter(self.names)
-        kept: set[str] = set()
+        returned: list[_View] = []
+        arguments: dict[str, Placed] = {}
         for node in self.traced.graph.nodes:
             if node.op == "placeholder":
                 own = next(places)
                 self._given(node, own, self.given[own], fed=own in self.fed)
+                arguments[own] = self.views[node].placed(own)
             elif node.op == "get_attr":
-                self._given(node, str(node.target), getattr(self.traced, node.target), fed=False)
+                held = getattr(self.traced, node.target)
+                if _is(held):
+                    self._given(node, str(node.target), held, fed=False)
+                else:
+                    self.views[node] = held  # the body of a loop or a branch
             elif node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
-                kept = {view.block for view in _blocks_of(self._viewed(node.args))}
+                returned = _leaves(self._viewed(node.args))
+        returned = self._touched(returned)
+        kept = {view.block for view in returned}
         touched = {block for operation in self.operations for block in operation.touched}
         blocks = [
             Block(block.name, block.type, block.fed, block.name in kept)
@@ -240,14 +298,44 @@ class _Blocks:
         ]
         values = {key: array for key, array in self.values.items() if key in touched and key not in self.fed}
         program = build_program(name, blocks, self.operations, any_order=self.any_order)
-        return TracedStep(program, self.functions, values)
+        results = tuple(view.placed(path) for view, path in zip(returned, paths, strict=True))
+        return TracedStep(program, self.functions, values, results, arguments)
+
+    def _touched(self, returned: Sequence[_View]) -> list[_View]:
+        """What is returned; an argument or a constant that no operation touches is copied to a block."""
+        touched = {block for operation in self.operations for block in operation.touched}
+        found = []
+        for k, view in enumerate(returned):
+            if view.block and view.block not in touched:
+                clone, name = torch().ops.aten.clone.default, f"result{k}"
+                copy = _contiguous(name, view)
+                self.blocks[name] = Block(name, _block_type(copy, copy.nbytes))
+                self.operations.append(BlockOperation(name, (view.block,), (name,), str(clone)))
+                self.functions[name] = partial(_run, clone, [view], {}, [copy])
+                view = copy
+            found.append(view)
+        return found
 
     def _given(self, node: Any, name: str, tensor: Any, *, fed: bool) -> None:
         self.views[node] = self._fresh(name, node.meta.get("val", tensor), fed=fed)
-        self.values[self.views[node].block] = tensor.detach().cpu().numpy()
+        self.values[self.views[node].block] = _array(tensor)
 
     def _fresh(self, name: str, value: Any, *, fed: bool = False) -> _View:
         """A new block for a tensor, unless it has no bytes."""
+        sizes = (*value.shape, *value.stride())
+        if any(type(size) is not int for size in sizes):
+            raise DocumentError(
+                f"PyTorch cannot trace the step: the shape of {name!r} depends on elements.",
+                remedy="Use what has a known shape: torch.where(mask, x, 0) in place of x[mask], topk with a"
+                " fixed k in place of nonzero or unique.",
+            )
+        quantized = str(value.dtype).startswith("torch.q") or name.startswith("quantize_per")
+        if quantized or value.layout is not torch().strided:
+            raise DocumentError(
+                f"PyTorch cannot trace the step: {name!r} is a quantized or sparse tensor, which is more than"
+                " one block of memory.",
+                remedy="Keep integers and scales as tensors of their own, and sparse tensors as dense ones.",
+            )
         size = int(value.untyped_storage().nbytes())
         if not size:
             return _view("", value)
@@ -268,6 +356,9 @@ class _Blocks:
             return
         arguments, named = self._viewed(node.args), {k: self._viewed(x) for k, x in node.kwargs.items()}
         word = str(node.target)
+        if isinstance(node.target, torch()._ops.HigherOrderOperator):
+            self._body(node, arguments, named)
+            return
         if word == "aten._local_scalar_dense.default" or not hasattr(node.target, "_schema"):
             self.views[node] = _NUMBER  # an element as a number, or what is computed of such numbers
             return
@@ -313,6 +404,23 @@ class _Blocks:
         )
         outputs = [view if view in fresh else None for view in results]
         self.functions[node.name] = partial(_run, node.target, arguments, named, outputs)
+
+    def _body(self, node: Any, arguments: Any, named: Mapping[str, Any]) -> None:
+        """A loop or a branch, which is one operation: its body is run as a whole, and has results alone."""
+        values = node.meta.get("val")
+        many = list(values) if isinstance(values, list | tuple) else [values]
+        results = [self._fresh(f"{node.name}.{k}", x) if _is(x) else None for k, x in enumerate(many)]
+        self.views[node] = results if isinstance(values, list | tuple) else results[0]
+        self.any_order = False  # a body may draw random numbers
+        writes = [view.block for view in _blocks_of(results)]
+        reads = [view.block for view in _blocks_of([arguments, *named.values()])]
+        if writes:
+            self.operations.append(
+                BlockOperation(
+                    node.name, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), str(node.target)
+                )
+            )
+            self.functions[node.name] = partial(_run, node.target, arguments, named, results)
 
     def _permissions(
         self, target: Any, given: Sequence[_View], fresh: Sequence[_View]
@@ -384,6 +492,23 @@ def _run(
         for view, result in zip(outputs, many, strict=True):
             if view is not None:
                 view.tensor(blocks).copy_(result)
+
+
+def _array(tensor: Any) -> Array:
+    """The elements as NumPy has them; as integers of the same bits where it has no such type."""
+    held = tensor.detach().cpu().contiguous()
+    try:
+        array: Array = held.numpy()
+    except TypeError:
+        bits = {1: torch().uint8, 2: torch().uint16}[held.element_size()]
+        array = held.view(bits).numpy()
+    return array
+
+
+def _contiguous(block: str, view: _View) -> _View:
+    """A view's elements one behind the other, in a block of their own."""
+    strides = tuple(int(np.prod(view.shape[axis + 1 :])) for axis in range(len(view.shape)))
+    return _View(block, view.dtype, view.shape, strides, 0)
 
 
 def _leaves(argument: Any) -> list[Any]:

@@ -221,3 +221,56 @@ class TestStates:
 def test_a_step_that_branches(jax: Any) -> None:
     with pytest.raises(DocumentError, match="cannot trace the step"):
         arenaplan.jax.program(lambda w: (w if w.sum() > 0 else -w, w), (jax.numpy.ones(3),))
+
+
+def assert_returned(jax: Any, step: Any, arguments: tuple[Any, ...]) -> Any:
+    """The traced step, after two runs in the arena gave what JAX gives; the first argument carries over."""
+    traced = arenaplan.jax.program(step, arguments)
+    runner = arenaplan.jax.runner(traced)
+    fed = [name for name in traced.arguments if not name.startswith("s")]
+    for _ in range(2):
+        for name, leaf in zip(fed, jax.tree.leaves(arguments[1:]), strict=True):
+            traced.feed(runner, name, np.asarray(leaf))
+        runner.run()
+        expected = step(*arguments)
+        leaves = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(expected)]
+        arrays = traced.read(runner)
+        assert [place.dtype for place in traced.results] == [leaf.dtype.name for leaf in leaves]
+        for array, leaf in zip(arrays, leaves, strict=True):
+            assert array.tobytes() == leaf.tobytes()
+        arguments = (expected[0], *arguments[1:])
+    return traced
+
+
+class TestResults:
+    """`TracedStep.results` says where each array that the function returned lies."""
+
+    def test_order_duplicates_and_structures(self, jax: Any) -> None:
+        def step(s: Any, x: Any) -> Any:
+            first = x * 2
+            second = first + 1
+            return s + second.sum(), {"b": second, "a": [first, first, first.T, first[1:, 0]]}
+
+        traced = assert_returned(jax, step, (jax.numpy.ones((2, 2)), jax.numpy.arange(6.0).reshape(2, 3)))
+        paths = [place.path for place in traced.results]
+        assert paths == ["[0]", *(f"[1]['a'][{k}]" for k in range(4)), "[1]['b']"]
+        assert traced.results[0].block == "s"
+        assert traced.results[1].block == traced.results[2].block
+
+    def test_what_is_not_computed(self, jax: Any) -> None:
+        """Arguments, the old state beside the new one, a state that stays, numbers, nothing."""
+        s, x = jax.numpy.ones((2, 2)), jax.numpy.arange(6.0).reshape(2, 3)
+        assert_returned(jax, lambda s, x: (s + x.sum(), s, x, 0.5), (s, x))
+        assert_returned(jax, lambda s, x: (s, x.sum(), x[:0]), (s, x))
+        assert_returned(jax, lambda s, x, unused: (s + 1, x.sum()), (s, x, x))
+
+    @pytest.mark.parametrize(
+        "word", ["bfloat16", "float16", "int8", "int16", "int32", "uint16", "uint32", "bool"]
+    )
+    def test_element_types(self, jax: Any, word: str) -> None:
+        def step(s: Any, x: Any) -> Any:
+            return (s + x.astype("float32").sum()).astype(s.dtype), x, ~x if word == "bool" else x + 1
+
+        assert_returned(
+            jax, step, (jax.numpy.ones((2, 2), word), jax.numpy.arange(6).reshape(2, 3).astype(word))
+        )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arenaplan
-from solver.errors import DocumentError
+from solver.errors import BatchError, DocumentError
 from solver.executor import BlockRunner
 from solver.plan import PlanOptions
 
@@ -178,3 +178,199 @@ def test_a_step_that_looks_at_elements(step: Any) -> None:
 
     with pytest.raises(DocumentError, match="the step"):
         arenaplan.torch.trace(step, {"x": torch.ones(3)})
+
+
+def returned(step: Any, tensors: Mapping[str, Any], fed: tuple[str, ...] = ("x",)) -> Any:
+    """The traced step, after a run in the arena gave the bits that PyTorch gives."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    traced = arenaplan.torch.trace(step, tensors, fed=fed)
+    runner = arenaplan.torch.runner(traced)
+    for name in fed:
+        tensor = tensors[name].contiguous()
+        bits = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
+        traced.feed(runner, name, bits.numpy())
+    runner.run()
+    eager = step({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
+    expected = [leaf for leaf in tree_leaves(eager) if isinstance(leaf, torch.Tensor)]
+    arrays = traced.read(runner)
+    assert len(arrays) == len(expected)
+    for array, tensor, place in zip(arrays, expected, traced.results, strict=True):
+        assert place.dtype == str(tensor.dtype).removeprefix("torch.")
+        bits = tensor.contiguous().view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
+        np.testing.assert_array_equal(array, bits.numpy(), err_msg=place.path)
+    return traced
+
+
+class TestResults:
+    """`TracedStep.results` says where each tensor that the function returned lies."""
+
+    def test_the_order_of_the_function(self) -> None:
+        """Two results of one shape, the one that is computed first returned last."""
+        import torch
+
+        def step(tensors: Mapping[str, Any]) -> Any:
+            first = tensors["x"] * 2
+            second = first + 1
+            return second, first
+
+        traced = returned(step, {"x": torch.randn(4, 6)})
+        assert [(place.path, place.block) for place in traced.results] == [("[0]", "add"), ("[1]", "mul")]
+
+    def test_duplicates_and_views(self) -> None:
+        import torch
+
+        def step(tensors: Mapping[str, Any]) -> Any:
+            y = tensors["x"] @ tensors["w"]
+            return y, y, y.t(), y[1:, 2]
+
+        traced = returned(step, {"x": torch.randn(4, 6), "w": torch.randn(6, 6)})
+        places = [(p.block, p.offset, p.shape, p.strides) for p in traced.results]
+        assert places == [
+            ("mm", 0, (4, 6), (24, 4)),
+            ("mm", 0, (4, 6), (24, 4)),
+            ("mm", 0, (6, 4), (4, 24)),
+            ("mm", 32, (3,), (24,)),
+        ]
+
+    def test_nested_structures(self) -> None:
+        import torch
+
+        def step(tensors: Mapping[str, Any]) -> Any:
+            x = tensors["x"]
+            return {"z": [x.sum(), (x.mean(), None, 3)], "a": x.max()}
+
+        traced = returned(step, {"x": torch.randn(4, 6)})
+        assert [place.path for place in traced.results] == ["['z'][0]", "['z'][1][0]", "['a']"]
+
+    def test_arguments_as_they_are(self) -> None:
+        """What no operation touches is copied, so that it lies somewhere; a part of it, too."""
+        import torch
+
+        tensors = {"x": torch.randn(4, 6), "w": torch.randn(6, 6)}
+        traced = returned(lambda t: (t["w"], t["x"].sum(), t["w"].t()[1:]), tensors)
+        assert [place.block for place in traced.results] == ["result0", "sum_1", "result2"]
+        assert returned(lambda t: t["w"], tensors).program.blocks["result0"].kept
+
+    def test_without_elements(self) -> None:
+        import torch
+
+        returned(lambda t: (t["x"].sum(), torch.zeros(0, 3)), {"x": torch.randn(4, 6)})
+
+
+@pytest.mark.parametrize(
+    "word", ["bfloat16", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
+)
+@pytest.mark.parametrize("fed", [True, False])
+def test_element_types(word: str, fed: bool) -> None:
+    """As arguments that are fed or carry over, in between, and as results."""
+    import torch
+
+    dtype = getattr(torch, word)
+    tensors = {"x": torch.arange(24).reshape(4, 6).to(dtype), "w": torch.ones(6)}
+
+    def step(tensors: Mapping[str, Any]) -> Any:
+        y = (tensors["x"].to(torch.float32) * 3 + tensors["w"]).to(dtype)
+        return y, y.flip(0), tensors["w"].to(dtype)
+
+    returned(step, tensors, fed=("x",) if fed else ())
+
+
+def test_unused_arguments() -> None:
+    import torch
+
+    tensors = {"x": torch.randn(3), "unused": torch.randn(5), "kept": torch.randn(7)}
+    traced = returned(lambda t: t["x"].sum(), tensors, fed=("x", "unused"))
+    assert set(traced.arguments) == set(tensors)
+    assert "unused" not in traced.program.blocks
+    runner = arenaplan.torch.runner(traced)
+    with pytest.raises(BatchError, match="no argument 'y'"):
+        traced.feed(runner, "y", np.ones(3))
+    with pytest.raises(BatchError, match=r"traced with float32\[3\]"):
+        traced.feed(runner, "x", np.ones(3))
+
+
+def test_arguments_in_pieces() -> None:
+    """Transposed, cut out or expanded: each is a block of its own, one element behind the other."""
+    import torch
+
+    whole = torch.arange(36.0).reshape(6, 6)
+    pieces = {"x": whole.t(), "rows": whole[2:4], "row": torch.ones(1).expand(6)}
+    traced = returned(lambda t: t["x"] @ t["row"] + t["rows"].sum(0), pieces)
+    assert traced.arguments["rows"].offset == 0
+    assert traced.program.blocks["row"].type.shape == (6,)
+
+
+def test_memory_that_arguments_share() -> None:
+    import torch
+
+    whole = torch.arange(36.0).reshape(6, 6)
+    shared = {"x": torch.ones(6), "all": whole, "row": whole[1]}
+    returned(lambda t: t["all"] @ t["x"] + t["row"], shared)
+
+    def step(tensors: Mapping[str, Any]) -> Any:
+        tensors["row"].mul_(2)
+        return tensors["all"].sum() + tensors["x"].sum()
+
+    with pytest.raises(DocumentError, match="writes 'row', which shares its memory with 'all'"):
+        arenaplan.torch.trace(step, shared)
+
+
+class TestBodies:
+    """Branches and loops are one operation each, with the results of the whole."""
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_a_branch(self, sign: int) -> None:
+        import torch
+
+        def step(tensors: Mapping[str, Any]) -> Any:
+            x = tensors["x"]
+            return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a * 2, (x,)) + 1
+
+        traced = returned(step, {"x": sign * torch.ones(4, 6)})
+        assert "cond" in [operation.kernel for operation in traced.program.operations]
+
+    def test_the_gradient_of_a_branch(self) -> None:
+        import torch
+
+        def step(tensors: Mapping[str, Any]) -> Any:
+            w = tensors["w"].detach().requires_grad_(True)
+            loss = torch.cond(tensors["x"].sum() > 0, torch.sin, torch.cos, (w,)).sum()
+            return loss.detach(), torch.autograd.grad(loss, w)[0]
+
+        returned(step, {"x": torch.ones(3), "w": torch.randn(5)})
+
+    def test_a_loop(self) -> None:
+        import torch
+        from torch._higher_order_ops import while_loop
+
+        def step(tensors: Mapping[str, Any]) -> Any:
+            start = (torch.zeros((), dtype=torch.int64), tensors["x"])
+            return while_loop(lambda k, x: k < 3, lambda k, x: (k + 1, x * 2), start)
+
+        returned(step, {"x": torch.randn(4, 6)})
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda t: t["x"][t["x"] > 0].sum(),
+        lambda t: t["x"].nonzero(),
+        lambda t: t["x"].unique(),
+        lambda t: t["x"].masked_select(t["x"] > 0) * 2,
+    ],
+    ids=["index", "nonzero", "unique", "masked_select"],
+)
+def test_shapes_that_depend_on_elements(step: Any) -> None:
+    import torch
+
+    with pytest.raises(DocumentError, match="depends on elements"):
+        arenaplan.torch.trace(step, {"x": torch.ones(3)})
+
+
+def test_tensors_that_are_more_than_memory() -> None:
+    import torch
+
+    with pytest.raises(DocumentError, match="quantized or sparse"):
+        arenaplan.torch.trace(lambda t: t["x"].to_sparse().to_dense(), {"x": torch.ones(3, 3)})
