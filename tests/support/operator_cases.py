@@ -92,6 +92,13 @@ def _binary() -> Iterator[Case]:
     for type_ in ("And", "Or"):
         yield Case(type_, (np.array([[True, False]]), np.array([[True], [False]])))
     yield Case("Not", (np.array([True, False, False]),))
+    for dtype in (np.int8, np.uint8, np.int32, np.int64):
+        left, right = np.arange(6, dtype=dtype).reshape(2, 3), np.array([3, 1, 5], dtype)
+        for type_ in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+            yield Case(type_, (left, right))
+        yield Case("BitwiseNot", (left,))
+        for direction in ("LEFT", "RIGHT"):
+            yield Case("BitShift", (left, right), {"direction": direction})
     for type_ in ("Add", "Sub", "Mul"):
         yield Case(type_, (np.arange(6).reshape(2, 3), np.array([3, -4, 5])))
 
@@ -295,6 +302,13 @@ def _chosen() -> Iterator[Case]:
             yield Case("Gather", (_uniform(shape), indices.astype(dtype)), {"axis": axis})
             updates = _uniform((*shape[:axis], *picked, *shape[axis + 1 :]), 2)
             yield Case("ScatterAdd", (_uniform(shape), indices.astype(dtype), updates), {"axis": axis})
+            if not axis:
+                for reduction in ("none", "add", "mul", "min", "max"):
+                    values = (_uniform(shape), indices.astype(dtype), updates)
+                    yield Case("ScatterUpdate", values, {"reduction": reduction})
+    whole = (np.arange(6), np.array([4, 0, -1]), np.array([7, 8, 9]))
+    yield Case("ScatterUpdate", whole)
+    yield Case("ScatterUpdate", whole, {"reduction": "add"})
     yield Case("Gather", (_uniform((4, 2)), np.asarray(3)))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from solver.errors import GraphError
-from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import (
     Step,
     bound,
@@ -131,8 +131,28 @@ def _scatter_backward(call: Call) -> Step:
     return run_all(steps)
 
 
+#: How an update is joined with the row that it is for.
+_JOINS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _update_forward(call: Call) -> Step:
+    x, updates, y = present(call.x[0], call.x[2], call.y[0])
+    rows = gathered_rows(call.node)
+    source, target = updates.reshape(rows.picked, rows.inner), y.reshape(rows.size, rows.inner)
+    join = _JOINS.get(call.attributes["reduction"])
+    steps: list[Step] = [bound(np.copyto, y, x)]
+    for places, index, prepare in _indices(call, rows):
+        steps.append(prepare)
+        if join is None:
+            steps.append(bound(target.__setitem__, index, source[places]))
+        else:
+            steps.append(bound(join.at, target, index, source[places]))
+    return with_small_buffers(run_all(steps))
+
+
 KERNELS: Mapping[str, Kernels] = {
     "Where": Kernels(_where_forward, broadcast_backward(None, _where_left, _where_right)),
     "Gather": Kernels(_gather_forward, _gather_backward),
+    "ScatterUpdate": Kernels(_update_forward, no_derivative),
     "ScatterAdd": Kernels(_scatter_forward, _scatter_backward),
 }

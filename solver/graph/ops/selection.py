@@ -11,6 +11,7 @@ from solver.errors import GraphError
 from solver.graph.ops.base import (
     Attribute,
     BackwardNeeds,
+    ForwardOnly,
     InPlace,
     Node,
     OperationType,
@@ -189,4 +190,42 @@ class _ScatterAdd(OperationType):
         return BackwardNeeds(inputs=frozenset({1}), scratch=(index,))
 
 
-OPERATORS: tuple[OperationType, ...] = (_Where(), _Gather(), _ScatterAdd())
+class _ScatterUpdate(ForwardOnly):
+    """X, with each row of the updates (input 2) in the place of its row, or joined with it by `reduction`.
+
+    Indices (input 1) are those of rows, as in Gather; of several updates of one row the last one stays, and
+    reductions join them in their order. Elements may be of any type.
+    """
+
+    name = "ScatterUpdate"
+    arity = (3, 3)
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "axis": Attribute("int", default=0, choices=(0,)),
+        "reduction": Attribute("string", default="none", choices=("none", "add", "mul", "min", "max")),
+    }
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data, index, updates = node.input(0), node.input(1), node.input(2)
+        axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
+        _check_indices(node)
+        if updates.dtype is not data.dtype:
+            raise node.mismatch("expected updates of the type of the data")
+        if node.attributes["reduction"] != "none" and data.dtype is DType.BOOL:
+            raise node.mismatch("expected numbers")
+        shape = (*index.shape, *data.shape[1:])
+        if updates.shape != shape:
+            raise node.mismatch(f"expected updates of shape {list(shape)}")
+        return (data,)
+
+    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
+        if 1 in filled:
+            _check_index(node, 0, filled[1])
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return (InPlace("x0", "y0"),)
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        return (block("index", node.input(1).elements, DType.INT64),)
+
+
+OPERATORS: tuple[OperationType, ...] = (_Where(), _Gather(), _ScatterAdd(), _ScatterUpdate())

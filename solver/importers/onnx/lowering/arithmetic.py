@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
@@ -350,8 +351,152 @@ def _of_two_exponentials(site: Site) -> Value:
     return site.emit("Mul", both, site.number(0.5, both))
 
 
+def _is_inf(site: Site) -> Value:
+    """Beyond the largest number; NaN is not."""
+    x = site.tensor(0)
+    largest = site.number(float(np.finfo(x.type.dtype.numpy).max), x)
+    above, below = site.get("detect_positive", 1), site.get("detect_negative", 1)
+    if above and below:
+        return site.emit("Greater", site.emit("Abs", x), largest)
+    if not above and not below:
+        return Constant(np.zeros(x.shape, np.bool_))
+    return site.emit("Greater", x if above else site.emit("Neg", x), largest)
+
+
+def _hardmax(site: Site) -> Value:
+    """1 for the first of the largest, 0 for all others. Before opset 13 all axes from `axis` on are one."""
+    x = site.tensor(0)
+    axis = site.get("axis", -1 if site.opset >= 13 else 1) % x.rank
+    shape = x.shape
+    if site.opset < 13:
+        x = site.reshape(x, [math.prod(shape[:axis]), math.prod(shape[axis:])])
+        axis = 1
+    place = site.emit("ArgTopK", x, k=1, axis=axis, largest=1)
+    along = [1] * x.rank
+    along[axis] = x.shape[axis]
+    hot = site.emit("Equal", Constant(np.arange(x.shape[axis], dtype=np.int64).reshape(along)), place)
+    return site.reshape(site.emit("Where", hot, site.number(1, x), site.number(0, x)), shape)
+
+
+def _lp_pool(site: Site) -> Value:
+    """The root of a sum of powers: a mean over the whole window, times its size."""
+    x, p = site.tensor(0), site.get("p", 2)
+    size = math.prod(site.attributes.get("kernel_shape", x.shape[2:]))
+    powers = site.emit("Mul", x, x) if p == 2 else site.emit("Pow", site.emit("Abs", x), site.number(p, x))
+    if site.op == "GlobalLpPool":
+        mean = site.emit("ReduceMean", powers, axes=tuple(range(2, x.rank)), keepdims=1)
+    else:
+        given = {key: value for key, value in site.attributes.items() if key != "p"}
+        mean = site.emit("AveragePool", powers, count_include_pad=1, **given)
+    total = site.emit("Mul", mean, site.number(size, mean))
+    return site.emit("Sqrt", total) if p == 2 else site.emit("Pow", total, site.number(1 / p, total))
+
+
+def _transform(site: Site) -> Value:
+    """The discrete Fourier transform as products with cosines and sines; the last axis has both parts."""
+    x = site.tensor(0)
+    position = site.get("axis", 1) if site.opset < 20 else int(site.scalar(2, -2.0) or 0)
+    axis = position % x.rank
+    onesided, inverse = site.get("onesided", 0), site.get("inverse", 0)
+    moved = [*(i for i in range(x.rank - 1) if i != axis), x.rank - 1, axis]
+    if onesided and inverse:
+        return _real_from_half(site, x, axis, moved)
+    length = int(site.scalar(1, float(x.shape[axis])) or 0)
+    if length != x.shape[axis]:
+        raise Unsupported(f"its length is {length}, and the axis has {x.shape[axis]}")
+    count = length // 2 + 1 if onesided else length
+    angles = np.outer(np.arange(length), np.arange(count)) % length * (2 * math.pi / length)
+    sign, scale = (1, 1 / length) if inverse else (-1, 1)
+    waves = [scale * np.cos(angles), sign * scale * np.sin(angles)]
+    rows = _permuted(site, x, moved)
+    cosines, sines = (Constant(np.asarray(wave, x.type.dtype.numpy)) for wave in waves)
+    by_cosine, by_sine = site.emit("MatMul", rows, cosines), site.emit("MatMul", rows, sines)
+    if x.shape[-1] == 1:
+        joined = site.emit("Concat", by_cosine, by_sine, axis=x.rank - 2)
+    else:
+        parts = [site.cut(each, x.rank - 2, k, k + 1) for each in (by_cosine, by_sine) for k in (0, 1)]
+        real = site.emit("Sub", parts[0], parts[3])
+        imaginary = site.emit("Add", parts[1], parts[2])
+        joined = site.emit("Concat", real, imaginary, axis=x.rank - 2)
+    return _permuted(site, joined, [moved.index(i) for i in range(x.rank)])
+
+
+def _real_from_half(site: Site, x: Tensor, axis: int, moved: Sequence[int]) -> Value:
+    """The real signal whose transform has these values, and their conjugates in the other half."""
+    count = x.shape[axis]
+    length = int(site.scalar(1, 2.0 * (count - 1)) or 0)
+    if count != length // 2 + 1:
+        raise Unsupported(f"its length is {length}, and it has {count} values")
+    angles = np.outer(np.arange(count), np.arange(length)) % length * (2 * math.pi / length)
+    weights = np.full((count, 1), 2 / length)
+    weights[0] = 1 / length
+    if length % 2 == 0:
+        weights[-1] = 1 / length
+    waves = [weights * np.cos(angles), -weights * np.sin(angles)]
+    rows = _permuted(site, x, moved)
+    parts = [
+        site.emit(
+            "MatMul", site.cut(rows, x.rank - 2, k, k + 1), Constant(np.asarray(wave, x.type.dtype.numpy))
+        )
+        for k, wave in enumerate(waves)
+    ]
+    return _permuted(site, site.emit("Add", *parts), [moved.index(i) for i in range(x.rank)])
+
+
+def _short_time_transform(site: Site) -> Value:
+    """Transforms of frames of the signal, which overlap, under a window."""
+    x, step = site.tensor(0), int(site.scalar(1) or 0)
+    if x.rank == 2:
+        x = site.reshape(x, [*x.shape, 1])
+    window = site.value(2) if site.has(2) else None
+    length = int(site.scalar(3) or 0) if site.has(3) else window.shape[0] if window else 0
+    count = 1 + (x.shape[1] - length) // step
+    places = np.arange(count).reshape(-1, 1) * step + np.arange(length)
+    frames = site.emit("Gather", x, Constant(places.astype(np.int64)), axis=1)
+    if window is not None:
+        frames = site.emit("Mul", frames, site.reshape(window, [length, 1]))
+    inputs = [frames, None, Constant(np.asarray(2, np.int64))]
+    attributes = {"onesided": site.get("onesided", 1)}
+    return _transform(replace(site, opset=20, inputs=inputs, attributes=attributes))
+
+
+def _in_floats(lowering: Lowering, operands: int = 1, wide: DType = DType.FLOAT64) -> Lowering:
+    """A lowering of floats for whole numbers too: in double precision, exact below 2^53, and back."""
+
+    def lowered(site: Site) -> Value | Sequence[Value]:
+        dtype = site.dtype()
+        if dtype.is_floating:
+            return lowering(site)
+        inputs = [
+            site.cast(value, wide) if value is not None and k < operands else value
+            for k, value in enumerate(site.inputs)
+        ]
+        found = lowering(replace(site, inputs=inputs))
+        if isinstance(found, Tensor | Constant):
+            return site.cast(found, dtype)
+        first, *rest = found if isinstance(found, Sequence) else (found,)
+        return [site.cast(first, dtype), *rest]
+
+    return lowered
+
+
+def _plainly(site: Site) -> Value:
+    return site.emit(site.op, *site.inputs, **site.attributes)
+
+
 LOWERINGS: Mapping[str, Lowering] = {
-    "Pow": _pow,
+    "Abs": _in_floats(_plainly),
+    "Sign": _in_floats(_plainly),
+    "Relu": _in_floats(_plainly),
+    "MatMul": _in_floats(_plainly, operands=2),
+    "IsInf": _is_inf,
+    "Hardmax": _hardmax,
+    "LpPool": _lp_pool,
+    "GlobalLpPool": _lp_pool,
+    "DFT": _transform,
+    "STFT": _short_time_transform,
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _plainly),
+    "Pow": _in_floats(_pow, operands=2),
     "Clip": _clip,
     "Max": _extreme,
     "Min": _extreme,
@@ -365,10 +510,10 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Xor": _xor,
     "Tan": _tan,
     "Neg": _neg,
-    "ReduceL1": _reduce_l1,
-    "ReduceL2": _reduce_square,
-    "ReduceSumSquare": _reduce_square,
-    "ReduceMin": _reduce_min,
+    "ReduceL1": _in_floats(_reduce_l1),
+    "ReduceL2": _in_floats(_reduce_square),
+    "ReduceSumSquare": _in_floats(_reduce_square),
+    "ReduceMin": _in_floats(_reduce_min),
     "ReduceLogSum": _reduce_log_sum,
     "ReduceLogSumExp": _reduce_log_sum_exp,
     "LpNormalization": _lp_normalization,

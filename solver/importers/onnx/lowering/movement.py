@@ -239,10 +239,16 @@ def _from_the_start(site: Site, index: Value, size: int) -> Tensor:
 
 
 def _gather_nd(site: Site) -> Value:
-    x, index = site.tensor(0), site.value(1)
-    if site.get("batch_dims", 0):
-        raise Unsupported("it has batch dimensions")
-    return site.emit("Gather", _rows(site, x, index.shape[-1]), _row_places(site, x.shape, index))
+    x, index, batched = site.tensor(0), site.value(1), site.get("batch_dims", 0)
+    depth = index.shape[-1]
+    if not batched:
+        return site.emit("Gather", _rows(site, x, depth), _row_places(site, x.shape, index))
+    places = site.as_tensor(_row_places(site, x.shape[batched:], index))
+    stride = math.prod(x.shape[batched : batched + depth])
+    starts = np.arange(math.prod(x.shape[:batched]), dtype=np.int64) * stride
+    starts = starts.reshape(*x.shape[:batched], *[1] * (len(places.shape) - batched))
+    rows = _rows(site, x, batched + depth)
+    return site.emit("Gather", rows, site.emit("Add", site.cast(places, DType.INT64), Constant(starts)))
 
 
 def _rows(site: Site, x: Tensor, depth: int) -> Tensor:
@@ -281,25 +287,51 @@ def _scatter_nd(site: Site) -> Value:
 
 
 def _scattered(site: Site, rows: Tensor, places: Value, updates: Tensor) -> Tensor:
-    """Rows with others added to them, or in their place: these are added to zeros, at places that differ."""
-    if not rows.type.dtype.is_floating:
-        raise Unsupported(f"it writes into {rows.type.dtype.value}")
+    """Rows with others added to them, or in their place: these are added to zeros, at places that differ.
+
+    Where elements have no derivative, or places may be equal, rows are overwritten instead.
+    """
     reduction = site.get("reduction", "none")
-    if reduction == "add":
+    is_floating = rows.type.dtype.is_floating
+    if reduction == "add" and is_floating:
         return site.emit("ScatterAdd", rows, places, updates)
-    if reduction != "none":
-        raise Unsupported(f"its reduction is {reduction}")
+    is_repeated = isinstance(places, Constant) and np.unique(places.array).size != places.array.size
+    if reduction != "none" or not is_floating or is_repeated:
+        return site.emit("ScatterUpdate", rows, places, updates, reduction=reduction)
     zeros = Constant(np.zeros(rows.shape, rows.type.dtype.numpy))
     added = site.emit("ScatterAdd", zeros, places, updates)
     if not isinstance(places, Constant):
         ones = Constant(np.ones(updates.shape, rows.type.dtype.numpy))
         count = site.emit("ScatterAdd", zeros, places, ones)
         return site.emit("Where", site.emit("Greater", count, site.number(0, rows)), added, rows)
-    if np.unique(places.array).size != places.array.size:
-        raise Unsupported("it writes twice to one place")
     written = np.zeros(rows.shape, np.bool_)
     written[places.array] = True
     return added if written.all() else site.emit("Where", Constant(written), added, rows)
+
+
+def _compress(site: Site) -> Value:
+    """The positions that a known condition keeps."""
+    kept = np.flatnonzero(site.constant(1, "the condition"))
+    if not kept.size:
+        raise Unsupported("its condition keeps nothing")
+    x, axis = site.tensor(0), site.get("axis")
+    if axis is None:
+        x, axis = site.reshape(x, [x.type.elements]), 0
+    return site.emit("Gather", x, Constant(kept.astype(np.int64)), axis=axis)
+
+
+def _reverse_sequence(site: Site) -> Value:
+    """The first elements of each example in the opposite order, as many as its length says."""
+    x, lengths = site.tensor(0), site.value(1)
+    batch, time = site.get("batch_axis", 1), site.get("time_axis", 0)
+    shape, along = [1] * x.rank, [1] * x.rank
+    shape[batch], along[time] = x.shape[batch], x.shape[time]
+    steps = Constant(np.arange(x.shape[time], dtype=np.int64).reshape(along))
+    ends = site.reshape(site.cast(lengths, DType.INT64), shape)
+    turned = site.emit("Sub", site.emit("Sub", ends, site.number(1, ends)), steps)
+    index = site.emit("Where", site.emit("Less", steps, ends), turned, steps)
+    whole = site.emit("Expand", index, site.integers(x.shape))
+    return _element_at(replace(site, attributes={"axis": time}), x, whole)
 
 
 def _top_k(site: Site) -> Sequence[Value]:
@@ -408,6 +440,8 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "TopK": _top_k,
+    "Compress": _compress,
+    "ReverseSequence": _reverse_sequence,
     "Concat": _concat,
     "SequenceConstruct": _sequence_construct,
     "SplitToSequence": _split_to_sequence,

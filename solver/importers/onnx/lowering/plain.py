@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from solver.graph import DType
@@ -48,6 +49,15 @@ def _max_pool(site: Site) -> Value:
     return site.emit("MaxPool", site.value(0), **given)
 
 
+def _max_pool_of_any(site: Site) -> Value:
+    """Quantised elements are pooled as floats, which hold them exactly."""
+    dtype = site.dtype()
+    if dtype.is_floating:
+        return _max_pool(site)
+    wide = site.cast(site.value(0), DType.FLOAT32)
+    return site.cast(_max_pool(replace(site, inputs=[wide])), dtype)
+
+
 def _swish(site: Site) -> Value:
     return site.emit("Swish", site.value(0), alpha=site.get("alpha", 1.0))
 
@@ -66,7 +76,7 @@ def _reduce(site: Site) -> Value:
 
 LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(_PLAIN, _plain),
-    "MaxPool": _max_pool,
+    "MaxPool": _max_pool_of_any,
     "Swish": _swish,
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _reduce),
 }

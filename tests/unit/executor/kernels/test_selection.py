@@ -210,3 +210,24 @@ def test_updates_have_the_shape_of_what_would_be_gathered() -> None:
         OneOperation("ScatterAdd", [normal(9, 2), np.array([0, 1, 2, 3]), normal(4, 3)])
     with pytest.raises(GraphError, match=r"Index 9 of operation 'op' \(ScatterAdd\)"):
         OneOperation("ScatterAdd", [normal(9, 2), np.array([9]), normal(1, 2)])
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+def test_updates_of_rows_are_those_of_onnx(reduction: str, dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    data: Array = rng.integers(1, 5, (9, 4)).astype(dtype)
+    updates: Array = rng.integers(1, 5, (70, 4)).astype(dtype)
+    index = rng.integers(-9, 9, 70)
+    values: list[Array] = [data, index.reshape(-1, 1), updates]
+    expected = onnx_reference("ScatterND", values, {"reduction": reduction})
+    found = OneOperation("ScatterUpdate", [data, index, updates], reduction=reduction).forward()
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_updates_allocate_nothing_of_tensor_size() -> None:
+    index = np.arange(20_000) % 300
+    values: list[Array] = [np.ones((300, 8), np.float32), index, np.ones((20_000, 8), np.float32)]
+    for reduction in ("none", "max"):
+        operation = OneOperation("ScatterUpdate", values, reduction=reduction)
+        assert allocated(operation.prepare_forward()[1]) < 64 * 1024

@@ -15,6 +15,7 @@ HERE = {
         *("LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Gelu", "PRelu"),
     ),
     "arithmetic": ("Add", "Sub", "Mul", "Div", "Pow"),
+    "bits": ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"),
     "comparison": (
         *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
         *("And", "Or", "Not", "IsNaN"),
@@ -36,7 +37,7 @@ HERE = {
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "resizing": ("Resize",),
     "ordering": ("ArgTopK",),
-    "selection": ("Where", "Gather", "ScatterAdd"),
+    "selection": ("Where", "Gather", "ScatterAdd", "ScatterUpdate"),
     "slicing": ("Concat", "Split", "Slice"),
     "upsampling": ("ConvTranspose",),
     "random": ("RandomUniform",),
