@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from solver.errors import GraphError, OptionsError, TrainableError
+from solver.errors import DimensionError, GraphError, OptionsError, TrainableError
 from solver.graph import FileRange, Initializer, TrainableGraph
 from solver.importers.circle.frozen import freeze_note, freeze_remedy, frozen_before
 from solver.importers.circle.graph import (
@@ -89,8 +90,12 @@ def _translated(model: Model, batch: int | None, options: ImportOptions) -> Netw
         return translated(part, batch, dims=options.dims, trained=named)
 
     def works(part: Model) -> None:
-        if not network(part).weights:
-            raise TrainableError("The part has no weights.", remedy="Freeze the model before another tensor.")
+        """Raise where `part` cannot be imported. Sizes that the caller has not given yet are no failure."""
+        with suppress(DimensionError):
+            if not network(part).weights:
+                raise TrainableError(
+                    "The part has no weights.", remedy="Freeze the model before another tensor."
+                )
 
     try:
         return network(model)
