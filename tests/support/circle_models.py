@@ -18,7 +18,7 @@ circle: Any = circle_schema()
 
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "int64": "INT64", "int8": "INT8",
-    "bool": "BOOL", "resource": "RESOURCE",
+    "bool": "BOOL", "resource": "RESOURCE", "uint8": "UINT8", "int16": "INT16",
 }  # fmt: skip
 _WORDS = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType", "mode": "MirrorPadMode"}
 
@@ -70,6 +70,12 @@ class CircleFile:
         """`signature` has -1 for the axes that the file leaves open."""
         self.inputs.append(self.tensor(name, shape, dtype, signature=signature))
         return self.inputs[-1]
+
+    def scaled(self, number: int, scales: Sequence[float], zeros: Sequence[int] = (), axis: int = 0) -> int:
+        """The tensor, quantised: values are (q - zero) * scale."""
+        made = self.tensors[number].quantization = circle.QuantizationParameters.QuantizationParametersT()
+        made.scale, made.zeroPoint, made.quantizedDimension = list(scales), list(zeros) or None, axis
+        return number
 
     def constant(self, name: str, value: Array) -> int:
         number = self.tensor(name, value.shape, value.dtype.name)

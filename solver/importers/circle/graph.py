@@ -58,7 +58,7 @@ ONERT_ADAM: Final[Mapping[str, float | bool]] = {"epsilon": 1e-7, "epsilon_hat":
 ONERT_EPSILON: Final = 1e-20
 
 #: Operators that are worked out when their inputs are constants, and are not in a graph otherwise.
-_CONSTANT = frozenset(FOLDED) | {"SHAPE", "DENSIFY", "DEQUANTIZE"}
+_CONSTANT = frozenset(FOLDED) | {"SHAPE", "DENSIFY"}
 
 
 _Asked: TypeAlias = Literal["all"] | int | tuple[str, ...] | tuple[int, ...]
@@ -138,6 +138,8 @@ def translated(
         raise DocumentError(
             "The model has no inputs or no outputs.", remedy="Export a model that computes something."
         )
+    if not trained:
+        _check_floating(model)
     _check_known(model)
     try:
         network = Network(model, batch, model.outputs[0], dims=dims, trained=trained)
@@ -209,6 +211,23 @@ def unknown(model: Model) -> list[int]:
         for k, operator in enumerate(model.operators)
         if k not in model.skipped and operator.code not in OPERATORS and operator.code not in _CONSTANT
     ]
+
+
+def _check_floating(model: Model) -> None:
+    """Raise where all weights are quantised: there is nothing to train."""
+    needed = [k for k in range(len(model.operators)) if k not in model.skipped]
+    weights = [model.tensors[n] for n in weight_tensors(model, needed) if n >= 0]
+    stored = [tensor for tensor in weights if tensor.data is not None]
+    if any(tensor.quantization is None and tensor.type.startswith("FLOAT") for tensor in stored):
+        return
+    kinds = ", ".join(sorted({tensor.type for tensor in stored if tensor.quantization}))
+    if kinds:
+        raise TrainableError(
+            f"All {len(stored)} weights of the model are quantised ({kinds}), and quantised weights are not"
+            " trained.",
+            remedy="Train the float model that it was made from, and quantise what was trained.",
+            path=("trainable",),
+        )
 
 
 def _check_known(model: Model) -> None:
@@ -317,7 +336,8 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
     dtype = DType.INT32 if classes else DType.FLOAT32
     network.put(label, Role.LABEL, TensorType(shape[:-1] if classes else shape, dtype))
     network.record(Operation(loss, objective.loss, (prediction, label), (loss,), objective.attributes))
-    trainable = _trainable(network, objective.trainable, network.freeze(loss))
+    network.frozen = network.freeze(loss)
+    trainable = _trainable(network, objective.trainable)
     return build_graph(
         name,
         network.operands.values(),
@@ -340,9 +360,9 @@ def _outputs(network: Network) -> str:
     return ", ".join(repr(network.output_name(n)) for n in numbers) or "none of its tensors has a derivative"
 
 
-def _trainable(network: Network, asked: _Asked, frozen: Sequence[str]) -> Trainable:
-    """The trainable set, without the parameters `frozen` that the loss has no derivative with respect to."""
-    trained = [name for name in network.weights if name in network.operands and name not in frozen]
+def _trainable(network: Network, asked: _Asked) -> Trainable:
+    """The trainable set, without parameters that the loss has no derivative with respect to."""
+    trained = [name for name in network.weights if name in network.operands and name not in network.frozen]
     if not trained:
         raise TrainableError(
             "The model has no weights that the loss has a derivative with respect to.",

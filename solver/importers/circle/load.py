@@ -79,7 +79,7 @@ def load_circle_model(
     loss = f"{objective.loss}, {objective.optimizer.type}"
     note = f"Trained with {loss}: {said}, and --loss and --optimizer choose another way."
     frozen = (freeze_note(model, options.freeze_before),) if options.freeze_before else ()
-    return Imported(graph, (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole)))
+    return Imported(graph, (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole, options)))
 
 
 def _translated(model: Model, batch: int | None, options: ImportOptions) -> Network:
@@ -106,7 +106,7 @@ def _translated(model: Model, batch: int | None, options: ImportOptions) -> Netw
         raise
 
 
-def _notes(network: Network, graph: TrainableGraph, whole: Model) -> Iterator[str]:
+def _notes(network: Network, graph: TrainableGraph, whole: Model, options: ImportOptions) -> Iterator[str]:
     """What of the model is left out, and what is planned in another way than the file has it."""
     output = network.output_name(network.output)
     others = [network.output_name(number) for number in whole.outputs if number != network.output]
@@ -124,6 +124,12 @@ def _notes(network: Network, graph: TrainableGraph, whole: Model) -> Iterator[st
     if whole.subgraphs > 1:
         name = f"{whole.name!r:.80}"
         yield f"The model has {whole.subgraphs} subgraphs; only the first one, {name}, is planned."
+    if network.frozen and options.trainable == "all":
+        yield f"The loss has no derivative with respect to {_some(network.frozen)}: not trained."
+    quantized = [name for name in network.quantized if name in graph.operands]
+    if quantized:
+        count = "1 quantised weight is" if len(quantized) == 1 else f"{len(quantized)} quantised weights are"
+        yield f"{count} not trained: {_some(quantized)}."
     if any(whole.operators[k].code == LSTM for k in network.needed):
         yield "The state of each LSTM is zero when a training step begins."
     yield from widening_notes(

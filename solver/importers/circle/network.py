@@ -22,6 +22,8 @@ __all__ = ["Network", "Unsupported", "Weight", "unique_names"]
 
 #: Operators that a constant of half precision, or a sparse one, goes through before it is read.
 _WIDENINGS = frozenset({"DEQUANTIZE", "DENSIFY"})
+#: Element types of quantised tensors: activations and weights, and biases.
+_QUANTIZED = frozenset({"int8", "uint8", "int32"})
 
 
 class Unsupported(Exception):
@@ -80,6 +82,12 @@ class Network(GraphRecorder):
         self._trained = weight_tensors(model, self.needed) | {
             k for k, name in enumerate(self._names) if any(fnmatchcase(name, pattern) for pattern in trained)
         }
+        #: Parameters that the loss has no derivative with respect to.
+        self.frozen: list[str] = []
+        #: Quantised constants, by name.
+        self.quantized: dict[str, None] = {}
+        #: Quantised tensors as floats, by number and order of axes.
+        self._floats: dict[tuple[int, tuple[int, ...]], str] = {}
         self._folded: dict[int, Array] = {}
         self._stored_at: dict[int, int] = {}
         self.operator: ModelOperator
@@ -97,8 +105,9 @@ class Network(GraphRecorder):
     def _dtype(self, number: int) -> DType:
         tensor = self.model.tensors[number]
         word = np.dtype(tensor.dtype).name if tensor.dtype else tensor.type
-        if tensor.is_quantized or word not in {d.value for d in DType}:
-            what = f"quantized {tensor.type}" if tensor.is_quantized else tensor.type
+        types = _QUANTIZED if tensor.quantization else {d.value for d in DType}
+        if word not in types:
+            what = f"quantized {tensor.type}" if tensor.quantization else tensor.type
             raise Unsupported(f"uses {tensor.name!r}, which is {what}")
         return DType(word)
 
@@ -143,6 +152,8 @@ class Network(GraphRecorder):
             return False
         if any(v is not None and v.dtype.kind not in "iu" for v in values):
             return False
+        if any(n >= 0 and self.model.tensors[n].quantization for n in operator.inputs):
+            return False
         try:
             made = fold(operator, values)
         except (ValueError, IndexError) as error:
@@ -180,6 +191,8 @@ class Network(GraphRecorder):
         return self._read(self._number(k))
 
     def _read(self, number: int) -> str:
+        if self.model.tensors[number].quantization and number not in self._folded:
+            return self._dequantized(number, ())
         name, value = self._names[number], self._value(number)
         if value is None:
             if name not in self.types:
@@ -209,9 +222,64 @@ class Network(GraphRecorder):
             if axes:
                 raise Unsupported("has weights that are computed")
             return self._read(number)
-        if value.dtype.kind != "f" or self.model.tensors[number].is_quantized:
+        if number not in self._folded and self.model.tensors[number].quantization:
+            return self._dequantized(number, axes)
+        if value.dtype.kind != "f":
             raise Unsupported(f"has weights of {self.model.tensors[number].type}")
         return self._parameter(number, value, axes)
+
+    def _dequantized(self, number: int, axes: tuple[int, ...]) -> str:
+        """The name of a quantised tensor as floats, its axes in the order `axes`."""
+        if (number, axes) not in self._floats:
+            attributes, operands = self._quantized_operands(number, axes)
+            name = self.free(f"{self._names[number]}.float")
+            self._emit("DequantizeLinear", operands, [name], attributes)
+            self._floats[number, axes] = name
+        return self._floats[number, axes]
+
+    def dequantize(self) -> None:
+        """The operator's first input as floats, under the name of its output."""
+        attributes, operands = self._quantized_operands(self._number(0), ())
+        self._emit("DequantizeLinear", operands, [self._names[self.operator.outputs[0]]], attributes)
+
+    def quantize(self, value: str, number: int) -> None:
+        """The floats `value` as a tensor of the file. Halves are rounded away from zero."""
+        attributes, scale = self._scale(number, ())
+        self._emit(
+            "QuantizeLinear", [value, *scale], [self._names[number]], {**attributes, "rounding": "away"}
+        )
+
+    def _quantized_operands(
+        self, number: int, axes: tuple[int, ...]
+    ) -> tuple[dict[str, AttributeValue], list[str]]:
+        """The quantised elements with their scale and zero point, and the axis of these."""
+        name, value = self._names[number], self._value(number)
+        dtype = self._dtype(number)
+        if value is not None:
+            if axes:
+                name, value = self.free(f"{name}.turned"), value.transpose(axes)
+            self._declare(name, Role.CONSTANT, value.shape, dtype, value)
+            self.quantized.setdefault(self._names[number])
+        elif name not in self.types:
+            raise Unsupported(f"reads {name!r}, which no operator before it defines")
+        attributes, scale = self._scale(number, axes)
+        return attributes, [name, *scale]
+
+    def _scale(self, number: int, axes: tuple[int, ...]) -> tuple[dict[str, AttributeValue], list[str]]:
+        tensor = self.model.tensors[number]
+        if tensor.quantization is None:
+            raise Unsupported(f"needs a scale of {tensor.name!r}")
+        many, dtype = len(tensor.quantization.scales) > 1, self._dtype(number)
+        shape = (len(tensor.quantization.scales),) if many else ()
+        scales = np.array(tensor.quantization.scales, np.float32).reshape(shape)
+        operands = [self._declare(self._constant(), Role.CONSTANT, shape, DType.FLOAT32, scales)]
+        if dtype is not DType.INT32:
+            zeros = np.broadcast_to(np.array(tensor.quantization.zeros, dtype.numpy), shape or (1,))
+            operands.append(
+                self._declare(self._constant(), Role.CONSTANT, shape, dtype, zeros.reshape(shape))
+            )
+        axis = tensor.quantization.axis
+        return {"axis": axes.index(axis) if axes else axis} if many else {}, operands
 
     def _parameter(self, number: int, value: Array, axes: tuple[int, ...]) -> str:
         stored, name = self._stored_at.get(number, number), self._names[number]
@@ -287,7 +355,10 @@ class Network(GraphRecorder):
         numbers = self.operator.outputs
         if type_ != "Split":
             numbers = numbers[output : output + 1]
-        self._emit(type_, inputs, [self._names[number] for number in numbers], attributes)
+        floats = {n: self._part() for n in numbers if self.model.tensors[n].quantization}
+        self._emit(type_, inputs, [floats.get(number, self._names[number]) for number in numbers], attributes)
+        for number, value in floats.items():
+            self.quantize(value, number)
 
     def part(self, type_: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None) -> str:
         """An operation on the way to the operator's output; returns the name of what it defines."""

@@ -361,6 +361,14 @@ def _resize(mode: str) -> Callable[[Network, ModelOperator], None]:
     return resize
 
 
+def _quantize(net: Network, operator: ModelOperator) -> None:
+    net.quantize(net.input(0), operator.outputs[0])
+
+
+def _dequantize(net: Network, _: ModelOperator) -> None:
+    net.dequantize()
+
+
 def _cast(net: Network, operator: ModelOperator) -> None:
     to = {"<f4": 1, "<f8": 11, "<i4": 6, "<i8": 7, "|u1": 2, "|b1": 9}.get(net.output_dtype())
     if to is None:
@@ -500,6 +508,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "COS": _unary("Cos"),
         "CUMSUM": _running,
         "DEPTHWISE_CONV_2D": _depthwise,
+        "DEQUANTIZE": _dequantize,
         "DEPTH_TO_SPACE": _depth_to_space,
         "DIV": _arithmetic("Div"),
         "ELU": _unary("Elu"),
@@ -540,6 +549,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "PRELU": _prelu,
         "REDUCE_MAX": _reduction("ReduceMax"),
         "REDUCE_MIN": _least,
+        "QUANTIZE": _quantize,
         "RELU": _unary("Relu"),
         "RELU6": _unary("Clip", min=0.0, max=6.0),
         "RELU_0_TO_1": _unary("Clip", min=0.0, max=1.0),

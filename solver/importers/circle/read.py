@@ -126,6 +126,15 @@ CUSTOM_OPTIONS: Final = "CustomOptions"
 
 
 @dataclass(frozen=True, slots=True)
+class Quantization:
+    """Values are (q - zero) * scale: one pair for the whole tensor, or one for each position of `axis`."""
+
+    scales: tuple[float, ...]
+    zeros: tuple[int, ...]
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelTensor:
     """A tensor of the file. `shape` is that of the file's own batch.
 
@@ -142,7 +151,7 @@ class ModelTensor:
     dtype: str
     buffer: int
     data: memoryview | None = None
-    is_quantized: bool = False
+    quantization: Quantization | None = None
     is_variable: bool = False
     open_axes: tuple[int, ...] = ()
     sparsity: Sparsity | None = None
@@ -310,11 +319,23 @@ class _Reader:
             dtype=dtype,
             buffer=number,
             data=data,
-            is_quantized=details is not None and details.ScaleLength() > 0,
+            quantization=self._quantization(details, shape) if details is not None else None,
             is_variable=bool(tensor.IsVariable()),
             open_axes=tuple(k for k, size in enumerate(_numbers(tensor.ShapeSignatureAsNumpy())) if size < 0),
             sparsity=sparsity,
         )
+
+    def _quantization(self, details: Any, shape: tuple[int, ...]) -> Quantization | None:
+        scales = details.ScaleAsNumpy().tolist() if details.ScaleLength() else []
+        if not scales:
+            return None
+        zeros = _numbers(details.ZeroPointAsNumpy()) or (0,) * len(scales)
+        axis = details.QuantizedDimension()
+        if len(scales) > 1 and (not 0 <= axis < len(shape) or len(scales) != shape[axis]):
+            raise ValueError
+        if len(zeros) not in (1, len(scales)):
+            raise ValueError
+        return Quantization(tuple(scales), zeros, axis)
 
     def _sparsity(self, tensor: Any) -> Sparsity | None:
         table = tensor.Sparsity()

@@ -195,9 +195,11 @@ def test_a_quantized_model() -> None:
     with pytest.raises(ArenaplanError, match="'w'"):
         load_circle(file.write(y))
     file = CircleFile()
-    file.inputs.append(file.tensor("x", (1, 4), "int8", quantized=True))
-    with pytest.raises(GraphError, match="uses 'x', which is quantized INT8"):
-        load_circle(file.write(0))
+    x, y = file.input("x", (1, 4), "int16"), file.tensor("y", (1, 4))
+    file.scaled(x, [0.1])
+    file.operator("PRELU", [x, file.constant("slope", np.ones(4, np.float32))], [y])
+    with pytest.raises(GraphError, match="uses 'x', which is quantized INT16"):
+        load_circle(file.write(y))
 
 
 def test_options_that_its_kind_needs() -> None:

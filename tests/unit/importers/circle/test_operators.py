@@ -22,7 +22,7 @@ STILL = CircleTraining(OptimizerSpec("SGD", {"learning_rate": 1e-30}), "mean-squ
 
 #: Operators that have a test of their own below, or that only integers and conditions use.
 ELSEWHERE = {
-    *("CUSTOM Convolution2DTransposeBias", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
+    *("CUSTOM Convolution2DTransposeBias", "UNIDIRECTIONAL_SEQUENCE_LSTM", "QUANTIZE", "DEQUANTIZE"),
     *("CAST", "EMBEDDING_LOOKUP", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"),
     *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "NOT_EQUAL", "SELECT", "SELECT_V2"),
 }
