@@ -22,6 +22,7 @@ from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk
 from solver.importers.options import Imported, ImportOptions
 from solver.importers.recognise import recognise
+from solver.importers.widened import widening_notes
 
 if TYPE_CHECKING:
     import onnx
@@ -95,13 +96,25 @@ def _loaded(
     recognise(network, loss)
     inputs = [value for value in network.operands.values() if value.role is Role.INPUT]
     network.keep([loss])
+    network.settle_constants()
     unused = [value.id for value in inputs if value.id not in network.operands]
     if unused:
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, options, name)
-    notes += _on_normalisation(walk, model, options)
+    notes += (*_on_normalisation(walk, model, options), *_on_narrow_weights(network, graph))
     return Imported(graph, (*part.notes, *notes), constants=walk.constants)
+
+
+def _on_narrow_weights(network: Network, graph: TrainableGraph) -> Iterable[str]:
+    """Weights in half precision, and quantised ones: computed on import, or by each step out of integers."""
+    origins = {name: origin for name, origin in network.origins.items() if name in graph.operands}
+    wide = {
+        operation.outputs[0]: origins[operation.inputs[0]]
+        for operation in graph.operations
+        if operation.type == "DequantizeLinear" and operation.inputs[0] in origins
+    }
+    return widening_notes((graph.operands[name].type, origin) for name, origin in {**origins, **wide}.items())
 
 
 def _frozen_before(

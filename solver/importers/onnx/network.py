@@ -23,6 +23,7 @@ from solver.graph import (
     TensorType,
 )
 from solver.importers.recorder import GraphRecorder
+from solver.importers.widened import Origin
 
 __all__ = ["Constant", "Network", "Sequence_", "Tensor", "Unknown", "Value"]
 
@@ -49,10 +50,14 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """What is known when the model is imported; an operand only where an operation reads it."""
+    """What is known when the model is imported; an operand only where an operation reads it.
+
+    `origin` says which tensors of the file it comes from, where it does.
+    """
 
     array: Array
     name: str = ""
+    origin: Origin | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -84,6 +89,8 @@ class Network(GraphRecorder):
     def __init__(self) -> None:
         super().__init__()
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
+        #: The tensors of the file behind parameters and constants, by operand.
+        self.origins: dict[str, Origin] = {}
         self._taken: set[str] = set()
         self._counters: dict[str, int] = {}
 
@@ -108,7 +115,7 @@ class Network(GraphRecorder):
         self.put(own, role, type_, initializer)
         return Tensor(own, type_)
 
-    def constant(self, array: Array, name: str = "") -> Tensor:
+    def constant(self, array: Array, name: str = "", origin: Origin | None = None) -> Tensor:
         """An operand with these values; one for all that have the same. Raises DocumentError."""
         dtype = _DTYPES.get(array.dtype)
         if dtype is None:
@@ -128,7 +135,10 @@ class Network(GraphRecorder):
             self._constants[key] = self.declare(
                 name or "constant", Role.CONSTANT, type_, Initializer("values", data)
             )
-        return self._constants[key]
+        made = self._constants[key]
+        if origin is not None:
+            self.origins.setdefault(made.name, origin)
+        return made
 
     def emit(
         self,

@@ -17,6 +17,7 @@ import numpy as np
 from solver.errors import DocumentError
 from solver.graph import Array, DType
 from solver.importers.onnx.wire import Range, skeleton_of
+from solver.importers.widened import Origin
 
 if TYPE_CHECKING:
     import onnx
@@ -90,6 +91,18 @@ class StoredTensor:
         assert self.source is not None
         assert self.range is not None
         return self.source.data[self.range.offset : self.range.offset + self.range.length]
+
+    @property
+    def origin(self) -> Origin:
+        """Its element type and its bytes in the file."""
+        import onnx
+
+        word = onnx.TensorProto.DataType.Name(self.element).lower()
+        word = {"float": "float32", "double": "float64"}.get(word, word)
+        if self.range is not None:
+            return Origin(self.name, word, self.range.length)
+        bits = 4 if word.endswith("int4") else 8 * onnx.helper.tensor_dtype_to_np_dtype(self.element).itemsize
+        return Origin(self.name, word, -(-self.elements * bits // 8))
 
     def array(self) -> Array:
         """The values, in an element type of ours where there is one."""

@@ -27,6 +27,7 @@ from solver.importers.onnx.lowering import LOWERINGS, Site, Unsupported
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Unknown, Value
 from solver.importers.onnx.read import StoredTensor, array_of, constant_tensor, tensors_of
 from solver.importers.onnx.roles import Body, Roles
+from solver.importers.widened import Origin
 
 if TYPE_CHECKING:
     import onnx
@@ -205,12 +206,14 @@ class Walk:
             self._count(array.nbytes)
             if tensor.dtype is not None and tensor.dtype.is_floating:
                 self.constants[tensor.name] = tensor.elements
-            return Constant(array, name)
+            return Constant(array, name, tensor.origin)
         assert tensor.dtype is not None, "roles other than constant are of floating tensors"
         if 0 in tensor.shape:
             return Constant(tensor.array(), tensor.name)
         type_ = TensorType(tensor.shape, tensor.dtype)
-        return self.network.declare(tensor.name, role, type_, self._initializer(tensor))
+        made = self.network.declare(tensor.name, role, type_, self._initializer(tensor))
+        self.network.origins[made.name] = tensor.origin
+        return made
 
     def _initializer(self, tensor: StoredTensor) -> Initializer | None:
         """By reference where the bytes in the file are those in memory."""
@@ -334,7 +337,9 @@ class Walk:
         given = [value.array if isinstance(value, Constant) else None for value in site.inputs]
         found = evaluate(site.op, given, site.attributes, site.opset, max(1, len(site.wanted)))
         self._count(sum(array.nbytes for array in found))
-        return [Constant(array) for array in found]
+        parents = (value.origin for value in site.inputs if isinstance(value, Constant))
+        origin = Origin(parents=tuple(parent for parent in parents if parent is not None))
+        return [Constant(array, origin=origin) for array in found]
 
     def _filled_weight(self, site: Site, name: str) -> Value:
         """A weight whose values are all the same, as models have that are published without their weights."""

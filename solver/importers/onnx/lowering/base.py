@@ -59,7 +59,8 @@ class Site:
         if isinstance(value, Tensor):
             return value
         if isinstance(value, Constant):
-            return self.network.constant(value.array, value.name or f"{self.name}.constant")
+            name = value.name or f"{self.name}.constant"
+            return self.network.constant(value.array, name, value.origin)
         raise Unsupported("a sequence cannot be an operand")
 
     def constant(self, position: int, what: str) -> Array:

@@ -9,6 +9,7 @@ and s = y_scale / (x_scale * w_scale) in the type of the sum.
     QLinearConv QLinearMatMul QGemm             sums, then quantised
     MatMulIntegerToFloat DynamicQuantizeMatMul  sums, then scaled
     QLinearAdd QLinearConcat QLinearSigmoid ... on floats between a dequantisation and a quantisation
+    MatMulNBits                                 a product with the weight as floats
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from solver.graph import DType
+from solver.graph import Array, DType
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 from solver.importers.onnx.network import Constant, Tensor, Value
+from solver.importers.widened import Origin
 
 __all__ = ["LOWERINGS", "SCALES"]
 
@@ -243,6 +245,44 @@ def _softmax(site: Site) -> Value:
     return _quantised(site, found, site.value(3), _optional(site, 4), site.dtype(0))
 
 
+def _matmul_nbits(site: Site) -> Value:
+    """A product with a weight of 2, 4 or 8 bits an element, which becomes floats on import.
+
+    ONNX Runtime's MatMulNBits: the weight [N, blocks, bytes] has the K elements of a row in blocks of
+    `block_size`, the first one of each byte in its low bits; a scale, and maybe a zero point, for each block.
+    """
+    bits, size = int(site.get("bits", 4)), int(site.get("block_size", 0))
+    rows, length = int(site.get("N", 0)), int(site.get("K", 0))
+    blocks = -(-length // size) if size > 0 else 0
+    packed = site.constant(1, "the weight")
+    if bits not in (2, 4, 8) or packed.dtype != np.uint8 or packed.size * 8 != rows * blocks * size * bits:
+        raise Unsupported(f"its weight is {packed.dtype}{list(packed.shape)} of {bits} bits an element")
+    if site.has(4):
+        raise Unsupported("its weight is in groups of an order of their own (g_idx)")
+    scales = site.constant(2, "the scales").reshape(rows, blocks, 1)
+    zero: Array | int = 2 ** (bits - 1)
+    if site.has(3):
+        given = site.constant(3, "the zero points")
+        if given.dtype == np.uint8:
+            given = _unpacked(given.reshape(rows, -1), bits)[:, :blocks]
+        zero = given.reshape(rows, blocks, 1)
+    elements = _unpacked(packed.reshape(rows, -1), bits).reshape(rows, blocks, size)
+    weight = ((elements.astype(scales.dtype) - zero) * scales).reshape(rows, -1)[:, :length]
+    parents = [value.origin for value in site.inputs[1:4] if isinstance(value, Constant) and value.origin]
+    known = Constant(
+        np.ascontiguousarray(weight.T, scales.dtype), f"{site.name}.weight", Origin(parents=tuple(parents))
+    )
+    product = site.emit("MatMul", site.value(0), known)
+    return site.emit("Add", product, site.value(5)) if site.has(5) else product
+
+
+def _unpacked(rows: Array, bits: int) -> Array:
+    """Elements of `bits` bits, as many of them from each byte as it holds."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    found: Array = (rows[..., np.newaxis] >> shifts) & (2**bits - 1)
+    return found.reshape(len(rows), -1)
+
+
 LOWERINGS: Mapping[str, Lowering] = {
     "DequantizeLinear": _dequantize,
     "QuantizeLinear": _quantize,
@@ -254,6 +294,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "QGemm": _qgemm,
     "MatMulIntegerToFloat": _matmul_to_float,
     "DynamicQuantizeMatMul": _dynamic_matmul,
+    "MatMulNBits": _matmul_nbits,
     "QLinearAdd": _of_floats(2, lambda site, floats: site.emit("Add", *floats)),
     "QLinearMul": _of_floats(2, lambda site, floats: site.emit("Mul", *floats)),
     "QLinearConcat": _qlinear_concat,
@@ -270,4 +311,5 @@ SCALES: Mapping[str, frozenset[int]] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), frozenset({1})),
     "MatMulIntegerToFloat": frozenset({2, 3}),
     "DynamicQuantizeMatMul": frozenset({2}),
+    "MatMulNBits": frozenset({2, 3}),
 }

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from solver.errors import TrainableError
+from solver.errors import ArenaplanError, TrainableError
 from solver.executor import Trainer, validate
-from solver.graph import DType, TrainableGraph
+from solver.executor.initial import initial_value
+from solver.graph import DType, Role, TrainableGraph
 from solver.importers.onnx import load_onnx
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
@@ -255,3 +256,118 @@ def test_sums_are_exact_where_float32_would_not_be() -> None:
     with Trainer(graph, plan(graph)) as trainer:
         loss = trainer.step({"q": q, "label": np.zeros((1, 1))})
     assert loss == float((size * 255 - 1) * 127) ** 2
+
+
+class TestBytesOfBoth:
+    """A weight that is planned in more bytes than the file has is named, with both."""
+
+    @staticmethod
+    def note(model: onnx.ModelProto) -> str:
+        (note,) = [note for note in imported(model).notes if " stored in " in note]
+        return note
+
+    def test_half_precision(self) -> None:
+        """Trained ones and constants alike; those of float32 are not counted."""
+        nodes = [
+            node("MatMul", ["x", "w"], ["h"]),
+            node("Mul", ["h", "table"], ["t"]),
+            node("MatMul", ["t", "v"], ["y"]),
+        ]
+        weights = {
+            "w": RNG.standard_normal((8, 64)).astype(np.float16),
+            "table": RNG.standard_normal((4, 64)).astype(np.float16),
+            "v": RNG.standard_normal((64, 3)).astype(np.float32),
+        }
+        note = self.note(model_of(nodes, {"x": (4, 8)}, weights))
+        assert "2 weights are stored in 1,536 bytes (float16) and planned in 3,072 bytes" in note
+        assert "'w'" in note
+        assert "'v'" not in note
+
+    def test_computed_on_import(self) -> None:
+        """A table of int8 that the model itself casts."""
+        nodes = [
+            node("Cast", ["table"], ["wide"], to=TensorProto.FLOAT),
+            node("Add", ["x", "wide"], ["h"]),
+            node("MatMul", ["h", "w"], ["y"]),
+        ]
+        weights = {"table": int8(4, 8), "w": np.ones((8, 2), np.float32)}
+        note = self.note(model_of(nodes, {"x": (4, 8)}, weights))
+        assert "1 weight is stored in 32 bytes (int8) and planned in 128 bytes" in note
+        assert "'table'" in note
+
+    def test_dequantised_by_each_step(self) -> None:
+        """Each step computes the floats of an int8 weight: they are in the arena, beside the integers."""
+        assert "stored in 54 bytes (int8) and planned in 216 bytes" in self.note(qdq())
+
+    def test_nothing_to_say(self) -> None:
+        nodes = [node("MatMul", ["x", "w"], ["y"])]
+        model = model_of(nodes, {"x": (4, 8)}, {"w": np.ones((8, 2), np.float32)})
+        assert not [note for note in imported(model).notes if " stored in " in note]
+
+
+class TestWeightsOfFewBits:
+    """ONNX Runtime's MatMulNBits, held against a decoder that goes bit by bit."""
+
+    @staticmethod
+    def model(bits: int, *, zeros: str, bias: bool, length: int = 40) -> tuple[onnx.ModelProto, Any]:
+        rows, size = 6, 16
+        blocks = -(-length // size)
+        packed = RNG.integers(0, 256, (rows, blocks, size * bits // 8), np.uint8)
+        scales = RNG.uniform(0.01, 0.1, (rows, blocks)).astype(np.float32)
+        width = -(-blocks * bits // 8)
+        weights = {"packed": packed, "scales": scales, "head": np.ones((rows, 2), np.float32)}
+        if zeros == "packed":
+            weights["zeros"] = RNG.integers(0, 256, (rows, width), np.uint8)
+        elif zeros == "floats":
+            weights["zeros"] = RNG.uniform(0, 3, (rows, blocks)).astype(np.float32)
+        if bias:
+            weights["bias"] = RNG.standard_normal(rows).astype(np.float32)
+
+        def element(data: Any, index: int) -> int:
+            text = "".join(f"{byte:08b}"[::-1] for byte in data.reshape(-1).tolist())
+            return int(text[index * bits : (index + 1) * bits][::-1], 2)
+
+        dense = np.zeros((rows, length))
+        for row in range(rows):
+            for k in range(length):
+                zero: float = 2 ** (bits - 1)
+                if zeros == "packed":
+                    zero = element(weights["zeros"][row], k // size)
+                elif zeros == "floats":
+                    zero = float(weights["zeros"][row, k // size])
+                dense[row, k] = (element(packed[row], k) - zero) * float(scales[row, k // size])
+        inputs = ["x", "packed", "scales", "zeros" if zeros else "", "", "bias" if bias else ""]
+        while not inputs[-1]:
+            inputs.pop()
+        attributes: dict[str, Any] = {"K": length, "N": rows, "bits": bits, "block_size": size}
+        nodes = [
+            node("MatMulNBits", inputs, ["h"], domain="com.microsoft", **attributes),
+            node("MatMul", ["h", "head"], ["y"]),
+        ]
+        model = model_of(nodes, {"x": (3, length)}, weights, domains=["com.microsoft"])
+        return model, dense
+
+    @pytest.mark.parametrize("bits", [2, 4, 8])
+    @pytest.mark.parametrize("zeros", ["", "packed", "floats"])
+    @pytest.mark.parametrize("bias", [False, True])
+    def test_values(self, bits: int, zeros: str, bias: bool) -> None:
+        model, dense = self.model(bits, zeros=zeros, bias=bias)
+        found = imported(model, trainable=("head",))
+        graph = found.graph
+        weight = next(o for o in graph.operands.values() if o.shape == dense.T.shape)
+        np.testing.assert_allclose(initial_value(weight), dense.T, rtol=1e-5, atol=1e-6)
+        assert graph.trainable == ("head",)
+        assert any(" stored in " in note and "uint8" in note for note in found.notes)
+        x, y = RNG.standard_normal((3, 40)).astype(np.float32), np.zeros((3, 2), np.float32)
+        hidden = x @ dense.T + (numpy_helper.to_array(model.graph.initializer[-1]) if bias else 0)
+        with Trainer(graph, plan(graph)) as trainer:
+            loss = trainer.step(
+                {"x": x, next(o.id for o in graph.operands.values() if o.role is Role.LABEL): y}
+            )
+        assert loss == pytest.approx(np.mean((hidden @ np.ones((6, 2))) ** 2), rel=1e-4)
+
+    def test_what_does_not_fit(self) -> None:
+        model, _ = self.model(4, zeros="", bias=False)
+        model.graph.node[0].attribute[0].i = 400
+        with pytest.raises(ArenaplanError, match="of 4 bits an element"):
+            imported(model)
