@@ -28,7 +28,8 @@ from solver.graph.unroll import unrolled
 __all__ = ["check_outputs", "with_training"]
 
 _Path = tuple[str | int, ...]
-_QUANTISED = (DType.INT8, DType.UINT8)
+#: Types of quantised elements, and of sums of their products.
+_QUANTISED = (DType.INT8, DType.UINT8, DType.INT32)
 
 
 def with_training(
@@ -203,8 +204,8 @@ def _check_forward_only(
         return
 
     def sources(operation: Operation) -> list[str]:
-        """Also quantised elements, which may be moved before they become floats again."""
-        if operation.id in forward_only:
+        """Also quantised elements and their sums, which may be moved before they become floats again."""
+        if operation.id in forward_only or operation.type == "Cast":
             return [name for name in operation.inputs if name]
         quantised = [name for name in operation.inputs if name and graph.operands[name].dtype in _QUANTISED]
         return [*differentiable(operation), *quantised]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["load_onnx"]
 
 _ONNX: Final = ("", "ai.onnx")
+_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
 #: Names of layers that a model was made with.
 _BATCH_NORM: Final = re.compile(r"batch_?norm|(^|[._/])bn_?\d*([._/]|$)", re.IGNORECASE)
 #: Convolutions that make the lack of any normalisation worth a word.
@@ -174,6 +176,14 @@ def _frozen_without_derivative(network: Network, loss: str, options: ImportOptio
 
 def _graph(network: Network, loss: str, options: ImportOptions, name: str) -> TrainableGraph:
     parameters = [o.id for o in network.operands.values() if o.role is Role.PARAMETER and o.trainable]
+    quantised = _quantised(network)
+    if not parameters and quantised:
+        raise TrainableError(
+            f"The weights of the model are quantised ({', '.join(_some(quantised, 3))}), and quantised"
+            " weights are not trained.",
+            remedy=_FLOAT_FIRST,
+            path=("trainable",),
+        )
     if not parameters:
         raise TrainableError(
             "The model has no parameters that the loss depends on.",
@@ -185,18 +195,35 @@ def _graph(network: Network, loss: str, options: ImportOptions, name: str) -> Tr
         network.operations,
         loss=loss,
         optimizer=options.optimizer,
-        trainable=_trainable(options, parameters),
+        trainable=_trainable(options, parameters, quantised),
         training=options.rules,
     )
 
 
-def _trainable(options: ImportOptions, parameters: Sequence[str]) -> Trainable:
+def _quantised(network: Network) -> list[str]:
+    """Constants of several elements that are dequantised."""
+    read = {op.inputs[0] for op in network.operations if op.type == "DequantizeLinear"}
+    return [
+        operand.id
+        for operand in network.operands.values()
+        if operand.role is Role.CONSTANT and operand.id in read and math.prod(operand.shape or ()) > 1
+    ]
+
+
+def _trainable(options: ImportOptions, parameters: Sequence[str], quantised: Sequence[str]) -> Trainable:
     """Names, of those that match a name or pattern."""
     if not isinstance(options.trainable, tuple):
         return options.trainable
     chosen: set[str] = set()
     for wanted in options.trainable:
         found = set(fnmatch.filter(parameters, wanted)) | ({wanted} & set(parameters))
+        packed = fnmatch.filter(quantised, wanted)
+        if not found and packed:
+            raise TrainableError(
+                f"{packed[0]!r:.80} is quantised, and quantised weights are not trained.",
+                remedy=_FLOAT_FIRST,
+                path=("trainable",),
+            )
         if not found:
             raise TrainableError(
                 f"No parameter is called {wanted!r:.80}.",

@@ -177,9 +177,12 @@ def _dynamic_quantize(site: Site) -> Sequence[Value]:
 
 
 def _dynamically(site: Site, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """uint8 elements, scale and zero point by the range of X, which is made to contain 0."""
-    zero = site.number(0, x)
-    high, low = (_largest(site, x), site.emit("Neg", _largest(site, site.emit("Neg", x))))
+    """uint8 elements, scale and zero point by the range of X, which is made to contain 0.
+
+    The range has no derivative either: one through the scale alone would not be that of the elements.
+    """
+    still, zero = site.emit("StopGradient", x), site.number(0, x)
+    high, low = (_largest(site, still), site.emit("Neg", _largest(site, site.emit("Neg", still))))
     high, low = (
         site.emit("Where", site.emit(type_, bound, zero), bound, zero)
         for type_, bound in (("Greater", high), ("Less", low))

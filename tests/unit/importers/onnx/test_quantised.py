@@ -371,3 +371,39 @@ class TestWeightsOfFewBits:
         model.graph.node[0].attribute[0].i = 400
         with pytest.raises(ArenaplanError, match="of 4 bits an element"):
             imported(model)
+
+
+def test_quantised_weights_are_not_trained() -> None:
+    with pytest.raises(
+        TrainableError, match=r"'conv\.weight' is quantised, and quantised weights are not trained"
+    ):
+        imported(qdq(), trainable=("conv.weight",))
+    nodes = [
+        node("QuantizeLinear", ["x", "a_scale", "a_zero"], ["xq"]),
+        node("DequantizeLinear", ["xq", "a_scale", "a_zero"], ["xd"]),
+        node("DequantizeLinear", ["fc", "f_scale"], ["w"]),
+        node("MatMul", ["xd", "w"], ["y"]),
+    ]
+    weights = {**ACTIVATION, "fc": int8(4, 3), "f_scale": np.float32(0.01)}
+    with pytest.raises(TrainableError, match=r"quantised \(fc\), and quantised weights are not trained"):
+        imported(model_of(nodes, {"x": (2, 4)}, weights))
+
+
+def test_weights_before_a_range_that_is_measured_are_not_trained_through_it() -> None:
+    """The scale alone has a derivative, which is not that of the quantised elements."""
+    nodes = [
+        node("MatMul", ["x", "body.weight"], ["b"]),
+        node("DynamicQuantizeLinear", ["b"], ["q", "q_scale", "q_zero"]),
+        node("MatMulInteger", ["q", "fc", "q_zero"], ["i"]),
+        node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["f", "q_scale"], ["m"]),
+        node("MatMul", ["m", "head.weight"], ["y"]),
+    ]
+    weights = {**head(), "body.weight": RNG.random((4, 32), np.float32), "fc": int8(32, 32)}
+    found = imported(model_of(nodes, {"x": (2, 4)}, weights))
+    assert found.graph.trainable == ("head.weight",)
+    assert "The loss has no derivative with respect to body.weight: not trained." in found.notes
+    around = [*nodes[:-1], node("Add", ["m", "b"], ["s"]), node("MatMul", ["s", "head.weight"], ["y"])]
+    with pytest.raises(TrainableError, match="quantised weights and values are not trained") as caught:
+        imported(model_of(around, {"x": (2, 4)}, weights))
+    assert "--trainable head.weight " in caught.value.remedy
