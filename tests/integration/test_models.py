@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import onnx
 import pytest
 
 from clients import Client
@@ -53,6 +54,40 @@ def test_a_model_is_planned(server: Server, media_type: str) -> None:
         post(server, MODEL, media_type, **CHOICES, capacity="1MiB", in_place="true").headers["x-cache"]
         == "hit"
     )
+
+
+def choosing() -> bytes:
+    """x times one of two weights, by an input."""
+    branches = {}
+    for name in ("then", "else"):
+        inner = [node("MatMul", ["x", f"{name}.weight"], [f"{name}_y"])]
+        out = onnx.helper.make_empty_tensor_value_info(f"{name}_y")
+        branches[f"{name}_branch"] = onnx.helper.make_graph(inner, name, [], [out])
+    nodes = [node("Greater", ["rate", "bound"], ["c"]), node("If", ["c"], ["y"], name="choice", **branches)]
+    weights = {f"{name}.weight": np.ones((30, 20), np.float32) for name in ("then", "else")}
+    inputs: dict[str, Any] = {"x": (1, 30), "rate": ("int64", ())}
+    return bytes(model_of(nodes, inputs, {**weights, "bound": np.array(9000)}).SerializeToString())
+
+
+def test_an_input_with_a_value_chooses_a_branch(server: Server) -> None:
+    """Without one, the refusal says how a query gives it."""
+    model = choosing()
+    problem = post(server, model, loss="mse").json()
+    assert problem["type"] == "/problems/unknown-operator"
+    assert problem["remedy"] == "Fix it with input=rate=9000."
+    digests = {}
+    for rate in (8000, 16000):
+        answer = post(server, model, loss="mse", input=f"rate={rate}", batch="4")
+        assert answer.status_code == 200, answer.text
+        options = import_options({"loss": "mse", "input": f"rate={rate}"}, batch=4)
+        digests[rate] = documents.load_plan(answer.content).graph_digest
+        assert digests[rate] == documents.graph_digest(load_onnx(model, options=options).graph)
+    with Client(server.url) as client:
+        plan = client.plan(model, loss="mse", input=["rate=8000"], batch=4)
+        job = client.jobs.plan(model, loss="mse", input=["rate=8000"], batch=4).wait()
+    assert plan.document["graph_digest"] == job.document["graph_digest"] == digests[8000] != digests[16000]
+    problem = post(server, model, loss="mse", input="rate=fast").json()
+    assert (problem["type"], problem["pointer"]) == ("/problems/invalid-options", "/query/input")
 
 
 def test_curves_and_verdicts_of_a_model(server: Server) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from solver.errors import DimensionError, DocumentError, GraphError
 from solver.graph import Role, TensorType
 from solver.importers.cuts import Step, cut_points, needed_steps, unknown_cut
-from solver.importers.onnx.inputs import bound_inputs
+from solver.importers.onnx.inputs import batch_sizes, bound_inputs
 from solver.importers.onnx.network import Tensor, Value
 from solver.importers.onnx.read import StoredTensor
 from solver.importers.onnx.roles import Roles
@@ -135,13 +135,19 @@ def _bound(
     """The model with the sizes that the caller gives for dimensions of its inputs."""
     import onnx
 
-    sizes = dict(dims)
-    for value in inputs:
-        shape = value.type.tensor_type.shape.dim
-        if batch is not None and len(shape) and not shape[0].dim_value > 0:
-            sizes.setdefault(shape[0].dim_param or f"{value.name}[0]", batch)
+    sizes = {**batch_sizes(inputs, batch), **dims}
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    fixed = {
+        f"{value.name}[{axis}]": dimension.dim_value
+        for value in inputs
+        for axis, dimension in enumerate(value.type.tensor_type.shape.dim)
+        if dimension.dim_value > 0
+    }
+    if any(sizes.get(place, size) != size for place, size in fixed.items()):
+        del copy.graph.value_info[:]  # what the file says of tensors holds for other sizes
+        for output in copy.graph.output:
+            output.type.tensor_type.ClearField("shape")
     for value in (*copy.graph.input, *copy.graph.value_info, *copy.graph.output):
         for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
             size = sizes.get(f"{value.name}[{axis}]", sizes.get(dimension.dim_param or ""))

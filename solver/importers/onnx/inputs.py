@@ -14,7 +14,7 @@ from solver.importers.onnx.read import ELEMENTS, MAX_DIMENSION
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["bound_inputs", "fixed_inputs"]
+__all__ = ["batch_sizes", "bound_inputs", "fixed_inputs"]
 
 
 def fixed_inputs(
@@ -106,22 +106,30 @@ def _known(
             )
         if not 1 <= size <= MAX_DIMENSION:
             raise DimensionError(f"Dimension {key!r:.80} is to be {size}.", remedy="Give a positive number.")
-    sizes = dict(dims)
-    if batch is not None:
-        firsts = {name: shape[0] for name, shape in named.items() if shape}
-        open_ = {word for word in firsts.values() if isinstance(word, str)}
-        if not firsts:
-            raise BatchError(
-                f"A batch of {batch} is asked for, but no input has an axis.",
-                remedy="Leave out --batch.",
-                path=("batch",),
-            )
-        if batch < 1:
-            raise BatchError(f"The batch is {batch}.", remedy="Give a positive number.", path=("batch",))
-        own = next(iter(firsts.values()))
-        fixed = () if open_ else (f"{name}[0]" for name, size in firsts.items() if size == own)
-        sizes.update((place, batch) for place in (*open_, *fixed) if place not in dims)
-    return sizes
+    if batch is not None and not any(named.values()):
+        raise BatchError(
+            f"A batch of {batch} is asked for, but no input has an axis.",
+            remedy="Leave out --batch.",
+            path=("batch",),
+        )
+    if batch is not None and batch < 1:
+        raise BatchError(f"The batch is {batch}.", remedy="Give a positive number.", path=("batch",))
+    return {**_batch_sizes(named, batch), **dims}
+
+
+def batch_sizes(inputs: Sequence[onnx.ValueInfoProto], batch: int | None) -> dict[str, int]:
+    """The sizes that a batch means, by names and places of dimensions, as `bound_inputs` says."""
+    return _batch_sizes({value.name: list(_dimensions(value)) for value in inputs}, batch)
+
+
+def _batch_sizes(named: Mapping[str, list[int | str]], batch: int | None) -> dict[str, int]:
+    firsts = {name: shape[0] for name, shape in named.items() if shape}
+    if batch is None or not firsts:
+        return {}
+    open_ = [word for word in firsts.values() if isinstance(word, str)]
+    own = next(iter(firsts.values()))
+    places = open_ or [f"{name}[0]" for name, size in firsts.items() if size == own]
+    return dict.fromkeys(places, batch)
 
 
 def _element(value: onnx.ValueInfoProto) -> DType:

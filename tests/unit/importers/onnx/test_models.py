@@ -911,6 +911,16 @@ def test_sizes_of_inputs_that_are_left_out_reach_what_follows(options: dict[str,
     assert shape_of(imported(model, freeze_before=("h",), **options).graph, "h") == (5, 6)
 
 
+@pytest.mark.parametrize("options", [{"batch": 5}, {"dims": {"x[0]": 5}}])
+def test_another_batch_than_the_fixed_one_reaches_what_follows(options: dict[str, Any]) -> None:
+    nodes = [node("Flatten", ["x"], ["f"]), unknown("z", "d"), node("Mul", ["f", "d"], ["h"])]
+    nodes.append(node("MatMul", ["h", "w"], ["y"]))
+    model = model_of(nodes, {"x": (1, 2, 3), "z": (2, 2)}, {"w": floats(6, 2)})
+    model.graph.value_info.append(helper.make_tensor_value_info("h", onnx.TensorProto.FLOAT, [1, 6]))
+    graph = imported(model, freeze_before=("h",), **options).graph
+    assert (shape_of(graph, "h"), shape_of(graph, "label")) == ((5, 6), (5, 2))
+
+
 def test_the_caller_may_say_a_shape_that_nothing_tells() -> None:
     model = headed(strange("x", "h"))
     model.opset_import.append(helper.make_opsetid("com.example", 1))
