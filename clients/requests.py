@@ -72,6 +72,7 @@ _CHOICES: Final = frozenset(
         "optimizer",
         "learning_rate",
         "trainable",
+        "frozen",
         "batch_norm",
         "weights",
         "freeze_before",

@@ -6,15 +6,16 @@ Files of other tools hold a network and rarely its training, so every importer t
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from solver.errors import GraphError, OptionsError
+from solver.errors import GraphError, OptionsError, TrainableError
 from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
@@ -43,6 +44,7 @@ IMPORT_OPTIONS: Final = (
         "optimizer",
         "learning_rate",
         "trainable",
+        "frozen",
         "dim",
         "input",
         "batch_norm",
@@ -59,12 +61,12 @@ class ImportOptions:
     `loss` is a word of `LOSSES`, or None where an output of the model is the loss. It is taken of `output`,
     the first one if that is None, with the classes at `class_axis`; None means axis 1 of images (four axes
     and more) and the last axis otherwise. `trainable` is "all", a number of operations from the back, or
-    names and patterns of names as ``head.*``. `dims` are sizes of dimensions that the model leaves open, by
-    name, or by place, as ``x[0]``; `batch` is that of the first axis of the inputs. `inputs` are values of
-    inputs that are the same in each step, which are no inputs then: numbers, or nested lists of them.
-    `batch_norm` is "train", "frozen", or None for what the model says. Without `weights` the first values are
-    drawn. The tensors named in `freeze_before` become inputs of the graph; what leads to them alone is not
-    imported.
+    names and patterns of names as ``head.*``; parameters that match one of `frozen` are not trained whatever
+    it says. `dims` are sizes of dimensions that the model leaves open, by name, or by place, as ``x[0]``;
+    `batch` is that of the first axis of the inputs. `inputs` are values of inputs that are the same in each
+    step, which are no inputs then: numbers, or nested lists of them. `batch_norm` is "train", "frozen", or
+    None for what the model says. Without `weights` the first values are drawn. The tensors named in
+    `freeze_before` become inputs of the graph; what leads to them alone is not imported.
     """
 
     loss: str | None = None
@@ -73,6 +75,7 @@ class ImportOptions:
     optimizer: OptimizerSpec = field(default_factory=lambda: OptimizerSpec("SGD"))
     rules: TrainingRules = field(default_factory=TrainingRules)
     trainable: Literal["all"] | int | tuple[str, ...] = "all"
+    frozen: tuple[str, ...] = ()
     dims: Mapping[str, int] = field(default_factory=dict)
     batch: int | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -92,6 +95,31 @@ class Imported:
     graph: TrainableGraph
     notes: tuple[str, ...] = ()
     constants: Mapping[str, int] | None = None
+
+    def frozen(self, names: Iterable[str]) -> Imported:
+        """The same model, of which parameters that match one of the names and patterns are not trained.
+
+        Raises TrainableError for one that matches no parameter, and where nothing is left to train.
+        """
+        parameters = [o.id for o in self.graph.operands.values() if o.role is Role.PARAMETER]
+        frozen: set[str] = set()
+        for name in names:
+            matching = {name} & set(parameters) or set(fnmatch.filter(parameters, name))
+            if not matching:
+                raise TrainableError(
+                    f"No parameter is called {name!r:.80}, which is to be frozen.",
+                    remedy=f"The model has{_listed(parameters)[1:]}.",
+                    path=("frozen",),
+                )
+            frozen |= matching
+        trainable = tuple(name for name in self.graph.trainable if name not in frozen)
+        if not trainable:
+            raise TrainableError(
+                "Everything that would be trained is frozen.",
+                remedy="Leave a parameter out of --frozen.",
+                path=("frozen",),
+            )
+        return replace(self, graph=self.graph.with_spec(trainable=trainable)) if frozen else self
 
     @property
     def summary(self) -> str:
@@ -130,10 +158,10 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     """Choices from what a command line or a query says; numbers may be text.
 
     `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
-    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim`
-    (``name=size``, or a list of them), `input` (``name=value``, or a list of them), `batch_norm` (``train``,
-    ``frozen``), `weights` (``reference``, ``none``), `freeze_before` (a tensor's name, or a list of them).
-    Raises OptionsError with the option's name as path.
+    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `frozen`
+    (names and patterns), `dim` (``name=size``, or a list of them), `input` (``name=value``, or a list of
+    them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``), `freeze_before` (a
+    tensor's name, or a list of them). Raises OptionsError with the option's name as path.
     """
     for name in given:
         if name not in IMPORT_OPTIONS:
@@ -155,6 +183,7 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
         class_axis=None if given.get("class_axis") is None else _whole("class_axis", given["class_axis"]),
         optimizer=_optimizer(given.get("optimizer", "sgd"), given.get("learning_rate")),
         trainable=_trainable(given.get("trainable", "all")),
+        frozen=_frozen(given.get("frozen")),
         dims=_dims(dims),
         batch=batch,
         inputs=_inputs(inputs),
@@ -218,6 +247,13 @@ def _trainable(text: Any) -> Literal["all"] | int | tuple[str, ...]:
     names = tuple(name.strip() for name in words.split(",") if name.strip())
     if not names:
         raise _bad("trainable", text, "all, last:COUNT, or names separated by commas")
+    return names
+
+
+def _frozen(text: Any) -> tuple[str, ...]:
+    names = () if text is None else tuple(name.strip() for name in str(text).split(",") if name.strip())
+    if text is not None and not names:
+        raise _bad("frozen", text, "names and patterns separated by commas")
     return names
 
 

@@ -115,7 +115,7 @@ def load_model(
             remedy=f"pip install 'arenaplan[{importer.extra}]', or pip install {importer.needs}.",
         )
     load: Callable[..., Imported] = getattr(importlib.import_module(module), function)
-    imported = load(data, options=options, path=path, name=name)
+    imported = load(data, options=options, path=path, name=name).frozen(options.frozen)
     return replace(imported, notes=(*imported.notes, imported.summary))
 
 

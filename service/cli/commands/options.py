@@ -210,6 +210,10 @@ class ModelChoices:
         str | None,
         typer.Option(metavar="SET", help="Of a model: all, last:2 operations, or names as head.*,fc.bias."),
     ] = None
+    frozen: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Of a model: names and patterns of weights that are not trained."),
+    ] = None
     dim: Annotated[
         list[str] | None,
         typer.Option(

@@ -105,7 +105,8 @@ def _loaded(
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, options, name)
     notes += (*_on_normalisation(walk, model, options), *_on_narrow_weights(network, graph))
-    return Imported(graph, (*part.notes, *notes), constants=walk.constants)
+    imported = Imported(graph, (*part.notes, *notes), constants=walk.constants)
+    return imported.frozen(options.frozen)
 
 
 def _on_narrow_weights(network: Network, graph: TrainableGraph) -> Iterable[str]:
@@ -127,7 +128,8 @@ def _frozen_before(
     def works(name: str) -> object:
         return _loaded(data, replace(options, freeze_before=(name,), weights=False), path, "", advises=False)
 
-    return freeze_remedy(cut_points_of(part, walk.refused, options), works)
+    names = (name for name in cut_points_of(part, walk.refused, options) if name not in part.outputs)
+    return freeze_remedy(names, works)
 
 
 def _walked(

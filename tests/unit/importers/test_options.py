@@ -22,7 +22,7 @@ def test_everything_that_can_be_said() -> None:
         "loss": "mse", "output": "y", "class_axis": "1", "optimizer": "SGD,momentum=0.9,nesterov=true",
         "learning_rate": "0.1", "trainable": "head.*, fc.bias", "dim": ["batch=32", "x[1]=7", "a=b=3"],
         "batch_norm": "train", "weights": "none", "freeze_before": ["h", "h", "g"],
-        "input": ["sr=16000", "a=b=[[1, 2.5]]", "on=false"],
+        "frozen": "stem.*, b", "input": ["sr=16000", "a=b=[[1, 2.5]]", "on=false"],
     }  # fmt: skip
     found = import_options(given, batch=4)
     assert dict(found.optimizer.attributes) == {"momentum": 0.9, "nesterov": True, "learning_rate": 0.1}
@@ -30,6 +30,7 @@ def test_everything_that_can_be_said() -> None:
     assert dict(found.dims) == {"batch": 32, "x[1]": 7, "a=b": 3}
     assert (found.class_axis, found.batch, found.batch_norm, found.weights) == (1, 4, "train", False)
     assert found.freeze_before == ("h", "g")
+    assert found.frozen == ("stem.*", "b")
     assert dict(found.inputs) == {"sr": 16000, "a=b": [[1, 2.5]], "on": False}
     assert set(given) == set(IMPORT_OPTIONS)
 
@@ -59,6 +60,7 @@ def test_every_loss_is_known(loss: str) -> None:
         ({"trainable": " ,"}, "trainable", "names"),
         ({"dim": ["batch"]}, "dim", "batch=32"),
         ({"dim": ["=3"]}, "dim", "batch=32"),
+        ({"frozen": ", "}, "frozen", "names"),
         ({"input": "16000"}, "input", "sr=16000"),
         ({"input": ["=3"]}, "input", "sr=16000"),
         ({"input": ["sr=fast"]}, "input", "sr=16000"),

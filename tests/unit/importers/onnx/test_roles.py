@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from solver.errors import TrainableError
 from solver.executor import validate
 from solver.graph import Array, Role, TrainableGraph
 from solver.importers.onnx import load_onnx
@@ -348,6 +349,34 @@ def masked() -> onnx.ModelProto:
 )
 def test_patterns_reach_every_floating_tensor(patterns: tuple[str, ...], names: set[str]) -> None:
     assert trained(masked(), trainable=patterns) == names
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"frozen": ("a.*",)}, {"b.weight", "b.bias"}),
+        ({"frozen": ("a.*", "b.bias")}, {"b.weight"}),
+        ({"frozen": ("*.bias",), "trainable": ("b.*",)}, {"b.weight"}),
+        ({"frozen": ("b.weight",), "trainable": 1}, {"b.bias"}),
+    ],
+)
+def test_what_is_frozen_is_not_trained(options: dict[str, Any], names: set[str]) -> None:
+    nodes = [
+        node("Gemm", ["x", "a.weight", "a.bias"], ["h"]),
+        node("Relu", ["h"], ["r"]),
+        node("Gemm", ["r", "b.weight", "b.bias"], ["y"]),
+    ]
+    weights = {"a.weight": floats(3, 4), "a.bias": floats(4), "b.weight": floats(4, 2), "b.bias": floats(2)}
+    model = model_of(nodes, {"x": (2, 3)}, weights)
+    found = summarised(model, **options)
+    assert set(found.graph.trainable) == trained(model, **options) == names
+    assert found.notes[-1].startswith(f"{len(names)} tensor")
+    assert f"{4 - len(names)} floating tensor" in found.notes[-1]
+    assert validate(found.graph, plan(found.graph), steps=2).identical
+    with pytest.raises(TrainableError, match="No parameter is called 'c'"):
+        imported(model, frozen=("c",))
+    with pytest.raises(TrainableError, match="Everything that would be trained is frozen"):
+        imported(model, frozen=("*",))
 
 
 def test_a_pattern_does_not_reach_what_an_operator_has_to_know() -> None:
