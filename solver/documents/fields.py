@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from solver.documents.floats import NotFinite, float_of
 from solver.documents.limits import MAX_INTEGER, MAX_NAME, MAX_RANK
 
 __all__ = [
     "FIXED_LIST",
+    "NUMBER",
     "Attributes",
     "DTypeName",
     "DocumentModel",
@@ -106,15 +108,14 @@ def _attribute(value: Any) -> int | float | str | tuple[int, ...] | tuple[float,
         raise PydanticCustomError("wanted", "a number or a string (write 1 or 0 for true or false)")
     if isinstance(value, list | tuple):
         return _numbers(value)
-    if isinstance(value, str):
-        return _text(value)
-    return _number(value)
+    value = float_of(value)
+    return _text(value) if isinstance(value, str) else _number(value)
 
 
 def _numbers(values: list[Any] | tuple[Any, ...]) -> tuple[int, ...] | tuple[float, ...]:
     if len(values) > MAX_NAME:
         raise PydanticCustomError("wanted", "a list of at most 1024 numbers")
-    return tuple(_number(value) for value in values)
+    return tuple(_number(float_of(value)) for value in values)
 
 
 def _text(value: str) -> str:
@@ -139,6 +140,9 @@ def _number(value: Any) -> int | float:
     return value
 
 
+#: The JSON Schema of a number, or of the word for one that JSON does not have.
+NUMBER = {"anyOf": [{"type": "number"}, {"enum": [*get_args(NotFinite)]}]}
+
 Attributes = dict[
     str,
     Annotated[
@@ -149,7 +153,7 @@ Attributes = dict[
                 "anyOf": [
                     {"type": "number"},
                     {"type": "string"},
-                    {"type": "array", "items": {"type": "number"}},
+                    {"type": "array", "items": NUMBER},
                 ]
             }
         ),

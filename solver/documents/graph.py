@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from solver.collector import collector_paused
+from solver.documents.floats import word_for
 from solver.documents.graph_fields import GraphFields, OperandFields, OptimizerFields, usual_graph
 from solver.documents.header import VERSION, read_header
 from solver.documents.initializer import initializer_to_dict, to_initializer
@@ -178,7 +179,10 @@ def graph_to_dict(graph: TrainableGraph) -> dict[str, Any]:
         "operands": [_operand_to_dict(operand) for operand in declared],
         "operations": [_operation_to_dict(operation) for operation in graph.operations],
         "loss": graph.loss,
-        "optimizer": {"type": graph.optimizer.type, **graph.optimizer.attributes},
+        "optimizer": {
+            "type": graph.optimizer.type,
+            **{k: word_for(v) for k, v in graph.optimizer.attributes.items()},
+        },
         "trainable": list(graph.trainable),
         "outputs": list(graph.outputs),
     }
@@ -207,8 +211,5 @@ def _operation_to_dict(operation: Operation) -> dict[str, Any]:
         "outputs": list(operation.outputs),
     }
     if operation.attributes:
-        found["attributes"] = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in operation.attributes.items()
-        }
+        found["attributes"] = {key: word_for(value) for key, value in operation.attributes.items()}
     return found

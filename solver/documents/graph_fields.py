@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
+from solver.documents.floats import float_of
 from solver.documents.limits import MAX_INTEGER, MAX_NAME, MAX_RANK
 from solver.graph.types import DType, Operation, Role, TrainingRules
 
@@ -217,7 +218,7 @@ def _attribute(value: Any) -> Any:
         return tuple([_number(element) for element in value])
     if type(value) is str:
         _check(len(value) <= MAX_NAME)
-        return value
+        return float_of(value)
     return _number(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -22,6 +22,7 @@ from solver.documents.fields import (
     is_name,
     is_names,
 )
+from solver.documents.floats import NotFinite, float_of
 from solver.documents.graph_fields import GraphFields, InitializerFields, OperandFields, OptimizerFields
 from solver.documents.read import read
 from solver.graph.types import Operation, TrainingRules
@@ -36,7 +37,7 @@ class InitializerDocument(DocumentModel):
         "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file",
         "band", "iota",
     ]  # fmt: skip
-    value: float | None = Field(
+    value: float | NotFinite | None = Field(
         None,
         description="Of kind constant: the value of every element; of band those inside, of iota the first.",
     )
@@ -49,7 +50,9 @@ class InitializerDocument(DocumentModel):
     values: list[Any] | None = Field(
         None,
         description="Of kind values: all elements, flat, in C order.",
-        json_schema_extra={"items": {"type": ["number", "boolean"]}},
+        json_schema_extra={
+            "items": {"anyOf": [{"type": ["number", "boolean"]}, {"enum": [*get_args(NotFinite)]}]}
+        },
     )
     base64: str | None = Field(
         None, description="Of kind values, instead: raw little-endian elements in C order."
@@ -66,7 +69,9 @@ class InitializerDocument(DocumentModel):
         None, description="Of kind file: SHA-256 of the elements, in hexadecimal."
     )
     step: float | None = Field(None, description="Of kind iota: what each element adds to the one before.")
-    other: float | None = Field(None, description="Of kind band: the value of the elements outside.")
+    other: float | NotFinite | None = Field(
+        None, description="Of kind band: the value of the elements outside."
+    )
     lower: Int64 | None = Field(
         None, description="Of kind band: least column - row of the elements inside; no bound if left out."
     )
@@ -196,4 +201,7 @@ def read_graph(value: Mapping[str, Any]) -> GraphFields:
 
 
 def _initial(document: InitializerDocument | None) -> InitializerFields | None:
-    return None if document is None else InitializerFields(**dict(document))
+    if document is None:
+        return None
+    values = {"value": float_of(document.value), "other": float_of(document.other)}
+    return InitializerFields(**{**dict(document), **values})

@@ -6,10 +6,12 @@ import base64
 import binascii
 import zlib
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
+from solver.documents.floats import without_words, word_for
 from solver.documents.graph_fields import InitializerFields
 from solver.documents.rules import LARGEST_RULE, rule_bytes, rule_of
 from solver.errors import DocumentError
@@ -161,6 +163,7 @@ def _pack(values: list[Any], name: str, type_: TensorType, path: _Path) -> bytes
             remedy="List every element once, flat, in C order.",
             path=path,
         )
+    values = without_words(values)
     if not _all_fit(values, type_.dtype):
         for i, value in enumerate(values):
             _check_element(value, name, type_, (*path, i))
@@ -172,6 +175,8 @@ def _all_fit(values: list[Any], dtype: DType) -> bool:
     kinds = set(map(type, values))
     if not kinds <= _KINDS[dtype]:
         return False
+    if float in kinds:  # integers of any length are finite, and too long for `isfinite`
+        values = [value for value in values if type(value) is int or isfinite(value)]
     if dtype is DType.BOOL or not values:
         return True
     least, most = _range(dtype)
@@ -201,7 +206,7 @@ def _check_element(value: Any, name: str, type_: TensorType, path: _Path) -> Non
     fits = value in (0, 1) if type_.dtype is DType.BOOL and single else _all_fit([whole], type_.dtype)
     if not fits:
         raise DocumentError(
-            f"{str(value)[:60]} is no {type_.dtype.value} element of operand {name!r}.",
+            f"{str(word_for(value))[:60]} is no {type_.dtype.value} element of operand {name!r}.",
             remedy=_element_remedy(type_.dtype),
             path=path,
         )
@@ -222,8 +227,8 @@ def initializer_to_dict(initializer: Initializer, type_: TensorType | None = Non
         return {"kind": "file", "file": found.path, "offset": found.offset, "sha256": found.sha256}
     rule = None if type_ is None or initializer.data is None else rule_of(initializer.data, type_)
     if rule is not None:
-        return rule
+        return {key: word_for(field) for key, field in rule.items()}
     if initializer.data is not None:
         return {"kind": "values", "base64": base64.b64encode(initializer.data).decode()}
-    fields = {key: getattr(initializer, key) for key in _FIELDS[initializer.kind]}
+    fields = {key: word_for(getattr(initializer, key)) for key in _FIELDS[initializer.kind]}
     return {"kind": initializer.kind, **fields}

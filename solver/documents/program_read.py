@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solver.documents.floats import float_of
 from solver.documents.program_rows import ProgramTables
 from solver.documents.rows import REMEDY, check_positions
 from solver.errors import PlanError
@@ -75,7 +76,7 @@ def to_program(document: ProgramTables) -> Program:
         exit=tuple(Exit(*row) for row in document.exit),
         aliases=tuple(Alias(*row) for row in document.aliases),
         period=document.period,
-        initial={row.of: Initial(*row[1:]) for row in document.initial},
+        initial={row.of: Initial(row.scheme, float_of(row.value), *row[3:]) for row in document.initial},
     )
     _check_program(program)
     return program

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from solver.documents.certificate import CertificateOfPlan
 from solver.documents.fields import (
     FIXED_LIST,
+    NUMBER,
     DocumentModel,
     Int64,
     Natural,
@@ -17,6 +18,7 @@ from solver.documents.fields import (
     StoredDTypeName,
     Text,
 )
+from solver.documents.floats import NotFinite, float_of, without_words
 from solver.documents.limits import MAX_INTEGER
 from solver.documents.rows import ROW, In
 from solver.program import Access, EntryKind, Kind, Phase
@@ -42,6 +44,7 @@ _Integers = Annotated[tuple[Int64, ...] | None, *FIXED_LIST[1:]]  # failing fast
 
 def _attribute(value: Any) -> bool | int | float | str | tuple[int | float, ...] | None:
     """What attributes of kernels are: a plan holds those of optimizers too."""
+    value = without_words(value) if isinstance(value, list) else float_of(value)
     numbers = value if isinstance(value, list) else [value] if isinstance(value, int | float) else []
     if any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers):
         if not isinstance(value, bool):
@@ -62,7 +65,7 @@ _Attribute = Annotated[
         {
             "anyOf": [
                 {"type": ["number", "string", "boolean", "null"]},
-                {"type": "array", "items": {"type": "number"}},
+                {"type": "array", "items": NUMBER},
             ]
         }
     ),
@@ -90,7 +93,7 @@ class FloatsOfPlan(NamedTuple):
     """The elements of a floating input that is constant by rule."""
 
     input: Natural
-    elements: Annotated[tuple[float | Literal["NaN", "Infinity", "-Infinity"], ...], *FIXED_LIST]
+    elements: Annotated[tuple[float | NotFinite, ...], *FIXED_LIST]
 
 
 class KernelOfPlan(NamedTuple):
@@ -196,7 +199,7 @@ class InitialOfPlan(NamedTuple):
 
     of: ValueNumber
     scheme: Text
-    value: float
+    value: float | NotFinite
     scale: float
     seed: Int64
     source: Text

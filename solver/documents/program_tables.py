@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from solver.documents.floats import word_for
 from solver.graph.ops.base import Node
 from solver.graph.types import TensorType
 from solver.program import (
@@ -112,7 +113,7 @@ def program_tables(program: Program, offsets: Sequence[int]) -> dict[str, Any]:
         "entry": [(entry.value, entry.kind.word, entry.reference) for entry in program.entry],
         "exit": [(exit_.value, exit_.reference) for exit_ in program.exit],
         "initial": [
-            (value, i.scheme, float(i.value), float(i.scale), i.seed, i.source, i.sha256)
+            (value, i.scheme, word_for(float(i.value)), float(i.scale), i.seed, i.source, i.sha256)
             for value, i in sorted(program.initial.items())
         ],
     }
@@ -122,15 +123,8 @@ def _kernel(node: Node) -> tuple[Any, ...]:
     """What a kernel computes, beside the types."""
     return (
         node.operation.type,
-        dict(sorted(node.attributes.items())),
+        {name: word_for(value) for name, value in sorted(node.attributes.items())},
         node.constants,
-        [(k, [_number(number) for number in numbers]) for k, numbers in sorted(node.floats.items())],
+        [(k, [word_for(number) for number in numbers]) for k, numbers in sorted(node.floats.items())],
         node.scratch_budget,
     )
-
-
-def _number(number: float) -> float | str:
-    """JSON has no numbers for these."""
-    if number != number:
-        return "NaN"
-    return number if abs(number) != float("inf") else "Infinity" if number > 0 else "-Infinity"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from solver.documents.fields import FIXED_LIST, DocumentModel, Natural
+from solver.documents.floats import NotFinite, word_for
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.plan import StepReport, ValidationReport, Violation
@@ -17,9 +17,7 @@ __all__ = ["FORMAT", "ReportDocument", "dump_report", "load_report"]
 
 FORMAT = "arenaplan.report"
 
-#: JSON has no word for these, and a run that diverges has to be reported all the same.
-_NotFinite = Literal["NaN", "Infinity", "-Infinity"]
-_Loss = float | _NotFinite
+_Loss = float | NotFinite
 _Names = Annotated[tuple[str, ...], *FIXED_LIST]
 
 
@@ -93,14 +91,8 @@ def dump_report(report: ValidationReport, *, indent: int | None = None) -> bytes
 def _step_to_dict(step: StepReport) -> dict[str, Any]:
     return {
         "step": step.step,
-        "loss": _loss(step.loss),
-        "reference_loss": _loss(step.reference_loss),
+        "loss": word_for(step.loss),
+        "reference_loss": word_for(step.reference_loss),
         "identical": step.identical,
         "differing": list(step.differing),
     }
-
-
-def _loss(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -110,8 +110,7 @@ def _band(elements: Array, bits: Array) -> dict[str, Any] | None:
     distance = np.arange(columns) - np.arange(rows)[:, np.newaxis]
     for inside in (corner, ~corner):
         lower, upper = int(distance[inside].min()), int(distance[inside].max())
-        finite = np.isfinite([elements[inside][0], elements[~inside][0]]).all()
-        if finite and (inside == ((distance >= lower) & (distance <= upper))).all():
+        if (inside == ((distance >= lower) & (distance <= upper))).all():
             found = {
                 "kind": "band",
                 "value": float(elements[inside][0]),

@@ -108,7 +108,7 @@ def _verified(
     declared = _by_name(operands)
     _check_operation_names(operations)
     defined_by = _definitions(declared, operations)
-    _check_references(declared, defined_by, operations)
+    _check_references(declared, defined_by, operations, outputs)
     order = topological_order(operations, defined_by)
     typed, nodes = _infer(declared, operations, order)
     _check_shape_pairs(declared, typed)
@@ -202,6 +202,7 @@ def _check_references(
     declared: Mapping[str, DeclaredOperand],
     defined_by: Mapping[str, int],
     operations: Sequence[Operation],
+    outputs: Sequence[str],
 ) -> None:
     used: set[str] = set()
     for i, operation in enumerate(operations):
@@ -212,6 +213,14 @@ def _check_references(
     for operand in declared.values():
         if operand.id in used or operand.id in defined_by:
             continue
+        if operand.id in outputs and operand.role is not Role.INTERMEDIATE:
+            raise DanglingOperandError(
+                f"Output {operand.id!r} ({operand.role.value}) is used by no operation: a plan has no place"
+                " for it, and the caller has its contents already.",
+                remedy=f"Take {operand.id!r} out of the outputs and out of the operands, or use it in an"
+                " operation.",
+                path=("outputs", list(outputs).index(operand.id)),
+            )
         if operand.role is Role.PARAMETER:
             raise TrainableError(
                 f"Parameter {operand.id!r} is used by no operation.",

@@ -84,6 +84,8 @@ def _solved(
         raise ProblemError(
             f"The incumbent is not a layout of this problem: {wrong[0].rule}, {wrong[0].detail}."
         )
+    if any(not buffer.size for buffer in problem.buffers):
+        return _without_empty(problem, solver, deadline, incumbent, options)
     impossible = _trivial(problem)
     if impossible is not None:
         return impossible
@@ -104,6 +106,26 @@ def _solved(
     else:
         outcome = solved(problem, incumbent, asked)
     return _within_capacity(problem, _checked(problem, outcome))
+
+
+def _without_empty(
+    problem: LayoutProblem,
+    solver: str,
+    deadline: Deadline | None,
+    incumbent: Layout | None,
+    options: SolveOptions | None,
+) -> Outcome:
+    """Places the other buffers. Buffers of 0 bytes take no place: they lie where they are pinned, or at 0."""
+    kept = [i for i, buffer in enumerate(problem.buffers) if buffer.size]
+    smaller = LayoutProblem(tuple(problem.buffers[i] for i in kept), problem.capacity)
+    start = None if incumbent is None else Layout(tuple(incumbent.offsets[i] for i in kept), incumbent.peak)
+    outcome = solve(smaller, solver=solver, deadline=deadline, incumbent=start, options=options)
+    if outcome.layout is None:
+        return outcome
+    offsets = [buffer.offset or 0 for buffer in problem.buffers]
+    for i, offset in zip(kept, outcome.layout.offsets, strict=True):
+        offsets[i] = offset
+    return _checked(problem, replace(outcome, layout=Layout(tuple(offsets), outcome.layout.peak)))
 
 
 def _chosen(solver: str, options: SolveOptions) -> LayoutSolver:

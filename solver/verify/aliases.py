@@ -176,7 +176,9 @@ def _meetings(
 
     changed, unchanged = list[int](), list[int]()
     same: dict[tuple[int, bool], int] = {}
-    places = [(low[b.value], high[b.value], j) for j, b in enumerate(bindings)]
+    places = [
+        (low[b.value], high[b.value], j) for j, b in enumerate(bindings) if low[b.value] < high[b.value]
+    ]
     for address, _, j in sorted(places):
         value, reads = bindings[j].value, bindings[j].access is Access.READ
         changed = [i for i in changed if ends_behind(i, address)]

@@ -22,7 +22,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable
 
-__all__ = ["UNDEFINED", "Bytes", "Terms"]
+__all__ = ["EMPTY", "UNDEFINED", "Bytes", "Terms"]
+
+#: The contents of every tensor of 0 bytes: one term, beyond the numbers of all others.
+EMPTY = 1 << 62
 
 #: What is not a whole value: bytes that nothing has written, scratch behind its step, a copy on its way.
 UNDEFINED = -1
@@ -70,6 +73,8 @@ class Terms:
                         piece = (root, found.pop()[1], piece[2], whole)
                     found.append(piece)
                 position += last - first
+        if not found:
+            return EMPTY
         if len(found) == 1 and found[0][2] - found[0][1] == found[0][3]:
             return found[0][0]
         key = tuple(found)
@@ -110,6 +115,8 @@ class Bytes:
 
         A view of a part writes what is there already; what it is a part of can still be read as a whole.
         """
+        if low == high:
+            return
         starts, ranges = self._starts, self._ranges
         found = ranges.get(low)
         if found is not None and found[0] == high and number != UNDEFINED:
@@ -135,6 +142,8 @@ class Bytes:
 
     def read(self, low: int, high: int) -> int:
         """The number of what the bytes ``[low, high)`` hold; UNDEFINED if they do not hold it all."""
+        if low == high:
+            return EMPTY
         found = self._ranges.get(low)
         if found is not None and found[0] == high:
             return found[1]

@@ -12,7 +12,7 @@ from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import OWN_KERNELS, Access, Binding, EntryKind, Phase, Program, Step, expiring
 from solver.verify.addresses import Line, step_name
-from solver.verify.contents import UNDEFINED, Bytes, Terms
+from solver.verify.contents import EMPTY, UNDEFINED, Bytes, Terms
 
 __all__ = ["check_contents"]
 
@@ -186,7 +186,9 @@ def _run_reference(
 
     Every step runs once, so each of its results is a term like no other.
     """
+    empty = {i for i, value in enumerate(reference.values) if not value.type.nbytes}
     now = {entry.value: terms.number(("entry", entry.reference)) for entry in reference.entry}
+    now |= dict.fromkeys(empty, EMPTY)
     finds: list[list[int]] = []
     leaves: list[list[int]] = []
     for step, results in zip(reference.steps, facts, strict=True):
@@ -198,7 +200,8 @@ def _run_reference(
             for fact in results:
                 number = terms.new() if fact.computed else _copied(terms, fact, found)
                 numbers.append(number)
-                now[bindings[fact.position].value] = number
+                if bindings[fact.position].value not in empty:
+                    now[bindings[fact.position].value] = number
         finds.append(found)
         leaves.append(numbers)
     return now, finds, leaves
@@ -287,6 +290,10 @@ def _check_end(
         label = program.values[entry.value].label
         if entry.kind is EntryKind.CARRIED and (entry.value, entry.reference) not in exits:
             yield Violation("exit", (label,), f"{label!r} carries over, but is not among the exits.")
-        given = terms.number(("entry", entry.reference))
+        given = (
+            terms.number(("entry", entry.reference))
+            if line.low[entry.value] < line.high[entry.value]
+            else EMPTY
+        )
         if entry.kind is EntryKind.CONSTANT and holds(entry.value) != given:
             yield Violation("value", (label,), f"Constant {label!r} is overwritten.")

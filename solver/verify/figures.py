@@ -25,7 +25,7 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
     for number, space in enumerate(program.spaces):
         inside = [region for region in placed if region.space == number]
         size, certificate = plan.sizes[number], plan.certificates[number]
-        top = max((plan.offsets[r.members[0]] + r.size for r in inside), default=0)
+        top = max((plan.offsets[r.members[0]] + r.size for r in inside if r.size), default=0)
         if top != size:
             yield Violation(
                 "size", (), f"Space {space.name!r} claims {size:,} bytes; its buffers end at {top:,}."
@@ -81,8 +81,8 @@ def _overlaps(plan: Plan, placed: Sequence[Region]) -> Iterator[Violation]:
     As long as the live buffers, sorted by offset, are disjoint, a new one can only meet the two
     between which it falls. Comparing neighbours of the sorted list alone would be unsound.
     """
-    events = [(span.start, 1, i) for i, r in enumerate(placed) for span in r.spans]
-    events += [(span.end, 0, i) for i, r in enumerate(placed) for span in r.spans]
+    events = [(span.start, 1, i) for i, r in enumerate(placed) if r.size for span in r.spans]
+    events += [(span.end, 0, i) for i, r in enumerate(placed) if r.size for span in r.spans]
     live: list[tuple[int, int, int]] = []
     for _, starts, i in sorted(events):
         offset = plan.offsets[placed[i].members[0]]

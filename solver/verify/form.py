@@ -162,7 +162,8 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
                 (value.label,),
                 f"{value.label!r} does not hold {wanted.label!r} at the start as the reference says it.",
             )
-        ranges.append((value.space, plan.offsets[entry.value], entry.value))
+        if value.type.nbytes:
+            ranges.append((value.space, plan.offsets[entry.value], entry.value))
         entered.add(entry.reference)
         if entry.kind is EntryKind.FED:
             continue

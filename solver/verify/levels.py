@@ -48,7 +48,7 @@ def _apart(plan: Plan, line: Line, views: set[tuple[int, int]], s: int, t: int) 
         )
     for a in first.bindings:
         for b in second.bindings:
-            if line.low[a.value] < line.high[b.value] and line.low[b.value] < line.high[a.value]:
+            if max(line.low[a.value], line.low[b.value]) < min(line.high[a.value], line.high[b.value]):
                 writes = (a.access.writes and (s, a.value) not in views) or (
                     b.access.writes and (t, b.value) not in views
                 )

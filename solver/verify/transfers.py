@@ -16,6 +16,7 @@ from solver.plan.violation import Violation
 from solver.program import Program, loads
 from solver.schedules.paging.clocks import elapsed, is_copy, level_costs, traffic
 from solver.schedules.paging.gaps import paging_problem
+from solver.verify.addresses import step_name
 from solver.verify.before import unpaged
 
 __all__ = ["check_paging"]
@@ -42,6 +43,10 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
             f"Paging is recorded between {len(tiers)} tiers; the plan has {len(program.spaces)} memories.",
         )
         return
+    unmoved = next(_not_between_tiers(plan), None)
+    if unmoved is not None:
+        yield unmoved
+        return
     moved = traffic(program)
     took = elapsed(program, tiers, plan.options.costs)
     found = {
@@ -63,6 +68,26 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
         if not isinstance(said, int) or not 0 <= said <= most:
             yield Violation("record", (), f"Paging claims {name} {said}; the plan itself takes {most}.")
     yield from _check_compared(reference, plan, facts)
+
+
+def _not_between_tiers(plan: Plan) -> Iterator[Violation]:
+    """Copies inside one tier, and between tiers that name no bandwidth for them."""
+    program, tiers = plan.program, plan.options.tiers
+    for t, step in enumerate(program.steps):
+        if is_copy(program, step):
+            source, target = (program.values[binding.value] for binding in step.bindings)
+            names = (source.label, target.label)
+            rates = tiers[source.space].read, tiers[target.space].write
+            if source.space == target.space:
+                detail = f"{step_name(plan, t)} copies inside tier {tiers[source.space].name!r}."
+            elif max(rates) <= 0:
+                detail = (
+                    f"{step_name(plan, t)} copies from tier {tiers[source.space].name!r} to"
+                    f" {tiers[target.space].name!r}, and neither says how fast that is."
+                )
+            else:
+                continue
+            yield Violation("record", names, detail)
 
 
 def _check_compared(reference: Program, plan: Plan, facts: _Facts) -> Iterator[Violation]:

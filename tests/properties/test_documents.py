@@ -66,7 +66,7 @@ def initializers(draw: st.DrawFn, shape: tuple[int, ...]) -> Initializer | None:
             "values", data=draw(st.binary(min_size=4 * math.prod(shape), max_size=4 * math.prod(shape)))
         )
     if kind == "constant":
-        return Initializer(kind, value=draw(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+        return Initializer(kind, value=draw(st.floats(width=32, allow_nan=False)))
     if kind == "normal":
         return Initializer(kind, scale=draw(st.floats(1e-9, 1e9)), seed=seed)
     return Initializer(kind, seed=seed if kind == "he_normal" else 0)

@@ -117,8 +117,8 @@ def _bad(index: int, buffer: Buffer, what: str, remedy: str, field: str) -> Prob
 
 def _check_buffer(index: int, buffer: Buffer) -> None:
     size, span, alignment = buffer.size, buffer.lifespan, buffer.alignment
-    if not _is_int(size) or not 1 <= size <= MAX_BYTES:
-        raise _bad(index, buffer, f"has size {size!r}", "A size is 1 to 2**63 - 1 bytes.", "size")
+    if not _is_int(size) or not 0 <= size <= MAX_BYTES:
+        raise _bad(index, buffer, f"has size {size!r}", "A size is 0 to 2**63 - 1 bytes.", "size")
     if not _is_int(span.start) or not _is_int(span.end) or span.start < 0:
         what = f"has lifespan [{span.start!r}, {span.end!r})"
         raise _bad(index, buffer, what, "Steps are whole numbers from 0.", "lifespan")
@@ -130,10 +130,14 @@ def _check_buffer(index: int, buffer: Buffer) -> None:
         raise _bad(index, buffer, what, "An alignment is a power of two.", "alignment")
     if buffer.offset is not None:
         _check_pin(index, buffer, buffer.offset)
-    before = span.start
+    before, empty = span.start, 0
     for hole in buffer.holes:
         _check_hole(index, buffer, hole, before)
         before = hole.lifespan.end
+        empty += before - hole.lifespan.start if hole.low == hole.high else 0
+    if size and empty == span.end - span.start:
+        what = f"holds no bytes at any step of its lifespan [{span.start}, {span.end})"
+        raise _bad(index, buffer, what, "Remove the buffer, or shorten its gaps.", "gaps")
 
 
 def _check_hole(index: int, buffer: Buffer, hole: Hole, before: int) -> None:
@@ -170,7 +174,7 @@ def _check_load(problem: LayoutProblem) -> None:
     if sum(b.size + (b.offset or 0) for b in problem.buffers) <= MAX_BYTES:
         return
     for index, buffer in enumerate(problem.buffers):
-        if buffer.offset is not None and buffer.offset + buffer.size > MAX_BYTES:
+        if buffer.size and buffer.offset is not None and buffer.offset + buffer.size > MAX_BYTES:
             what = f"is pinned at {buffer.offset} and ends beyond 2**63 - 1 bytes"
             raise _bad(index, buffer, what, "No runtime addresses that much; pin it lower.", "offset")
     events = [(p.lifespan.start, 1, p.owner, p.high - p.low) for p in pieces(problem)]
@@ -300,7 +304,7 @@ def _violations(problem: LayoutProblem, layout: Layout) -> Iterator[Violation]:
         yield from _misplaced(buffer, offset)
     for a, b in _overlaps(pieces(problem), layout.offsets):
         yield _overlap(problem, layout, a, b)
-    tops = [o + b.size for b, o in zip(problem.buffers, layout.offsets, strict=True)]
+    tops = [b.size and o + b.size for b, o in zip(problem.buffers, layout.offsets, strict=True)]
     if layout.peak != max(tops, default=0):
         yield Violation("peak", (), f"peak {layout.peak:,} stated, {max(tops, default=0):,} needed")
     for buffer, top in zip(problem.buffers, tops, strict=True):

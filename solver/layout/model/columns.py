@@ -106,18 +106,25 @@ class Columns:
         return bool((self.pin != UNPINNED).any())
 
     def well_formed(self) -> bool:
-        """Lifespans hold a step, alignments are powers of two, pins are aligned; holes lie inside, apart."""
+        """Lifespans hold a step, alignments are powers of two, pins are aligned; holes lie inside, apart, and
+        leave bytes at some step."""
         lives = bool((self.end > self.start).all())
         powers = not bool((self.alignment & (self.alignment - 1)).any())
         pinned = self.pin != UNPINNED
         aligned = not bool((self.pin[pinned] % self.alignment[pinned]).any())
-        return lives and powers and aligned and self._holes_lie_inside()
+        return lives and powers and aligned and self._holes_lie_inside() and self._each_holds_bytes()
 
     def _holes_lie_inside(self) -> bool:
         begin, stop, low, high, owner = self.holes.T
         after = self._before_holes()
         in_time = (begin >= after) & (begin < stop) & (stop <= self.end[owner])
         return bool((in_time & (low >= 0) & (low <= high) & (high <= self.size[owner])).all())
+
+    def _each_holds_bytes(self) -> bool:
+        begin, stop, low, high, owner = self.holes.T
+        held = self.end - self.start
+        np.subtract.at(held, owner, np.where(low == high, stop - begin, 0))
+        return bool((held > 0).all())
 
     def _before_holes(self) -> _Integers:
         """Where each hole's buffer begins, or the hole before it ends."""

@@ -51,8 +51,9 @@ def without_holes(problem: LayoutProblem) -> LayoutProblem:
 
 
 def pieces(problem: LayoutProblem) -> list[Piece]:
-    """Buffer by buffer, in order of time; one that has no holes is one piece."""
-    return [piece for owner, buffer in enumerate(problem.buffers) for piece in _cut(owner, buffer)]
+    """Buffer by buffer, in order of time; one that has no holes is one piece, and one of 0 bytes is none."""
+    buffers = enumerate(problem.buffers)
+    return [piece for owner, buffer in buffers if buffer.size for piece in _cut(owner, buffer)]
 
 
 def _cut(owner: int, buffer: Buffer) -> Iterator[Piece]:

@@ -73,6 +73,15 @@ def test_an_output_may_be_any_operand() -> None:
     assert two_layers().graph(outputs=["x", "h"]).outputs == ("x", "h")
 
 
+@pytest.mark.parametrize("role", [Role.INPUT, Role.CONSTANT, Role.PARAMETER])
+def test_an_output_that_no_operation_uses_is_refused_for_that(role: Role) -> None:
+    s = two_layers()
+    s.add("k", role, (4,), initializer=Initializer("ones") if role is Role.CONSTANT else None)
+    with pytest.raises(errors.DanglingOperandError, match=r"'k' .* is used by no operation") as caught:
+        s.graph(outputs=["y", "k"])
+    assert caught.value.path == ("outputs", 1)
+
+
 def test_declared_intermediate_of_the_inferred_type() -> None:
     s = two_layers()
     s.operands.append(DeclaredOperand("h", Role.INTERMEDIATE, (2, 4), DType.FLOAT32))

@@ -182,12 +182,21 @@ def test_overlap_in_a_hole_is_none_and_beside_it_is_one() -> None:
         ((hole(2, 4.5),), r"has the hole \[2, 4.5\). Steps are whole numbers"),
         ((hole(2, 4, 0.0, 3),), r"holds bytes \[0.0, 3\) of 8. Bytes are whole numbers"),
         ((hole(2, 4, 0, True),), r"holds bytes \[0, True\) of 8. Bytes are whole numbers"),
+        ((hole(1, 9),), r"holds no bytes at any step of its lifespan \[1, 9\)"),
+        ((hole(1, 4, 3, 3), hole(4, 9)), r"holds no bytes at any step of its lifespan \[1, 9\)"),
     ],
 )
 def test_bad_holes(holes: tuple[Hole, ...], words: str) -> None:
     with pytest.raises(ProblemError, match=words) as caught:
         solve(LayoutProblem((buffer("a", 8, 1, 9, *holes),)))
     assert caught.value.path == ("buffers", 0, "gaps")
+
+
+def test_a_hole_that_covers_the_lifespan_of_one_of_many() -> None:
+    p = LayoutProblem((*(buffer(f"b{i}", 8, 1, 9) for i in range(99)), buffer("a", 8, 1, 9, hole(1, 9))))
+    with pytest.raises(ProblemError, match="'a' holds no bytes at any step") as caught:
+        solve(p)
+    assert caught.value.path == ("buffers", 99, "gaps")
 
 
 def test_pins_that_only_holes_keep_apart() -> None:

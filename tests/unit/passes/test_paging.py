@@ -482,3 +482,31 @@ def test_a_tier_that_is_too_small_for_its_arena_is_named(paged: tuple[Program, P
     first, second = made.options.tiers
     less = replace(made.options, tiers=(replace(first, bytes=made.sizes[0] - 1), second))
     assert rules(reference, replace(made, options=less)) == {"capacity"}
+
+
+@pytest.mark.parametrize("home", [0, 2])
+def test_copies_that_have_no_time_are_named(paged: tuple[Program, Plan], home: int) -> None:
+    """Values of slower memory lie in the first tier, or in one that says as little of its speed."""
+    reference, made = paged
+    program = made.program
+    spaces = (*program.spaces, dataclasses.replace(program.spaces[1], name="mute"))
+    values = tuple(replace(v, space=home) if v.space == 1 else v for v in program.values)
+    end = made.sizes[0]
+    offsets = tuple(
+        offset + end if value.space == 1 and home == 0 else offset
+        for value, offset in zip(program.values, made.offsets, strict=True)
+    )
+    large = replace(made.options.tiers[0], bytes=2**30)
+    options = replace(made.options, tiers=(large, FLASH, Tier("mute", 2**30)))
+    moved = dataclasses.replace(program, spaces=spaces, values=values)
+    plan_ = replace(
+        made,
+        program=moved,
+        options=options,
+        offsets=offsets,
+        sizes=(*made.sizes, 0),
+        certificates=(*made.certificates, made.certificates[1]),
+    )
+    details = [v.detail for v in prove(reference, certified(plan_)) if v.rule == "record"]
+    words = "copies inside tier 'sram'" if home == 0 else "neither says how fast that is"
+    assert any(words in detail for detail in details)

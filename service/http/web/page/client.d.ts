@@ -141,12 +141,12 @@ export interface GraphDocument {
 
 export type HoldOfPlan = [number, number, number];
 
-export type InitialOfPlan = [number, string, number, number, number, string, string];
+export type InitialOfPlan = [number, string, number | "NaN" | "Infinity" | "-Infinity", number, number, string, string];
 
 /** `values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes. */
 export interface InitializerDocument {
   kind: "zeros" | "ones" | "constant" | "normal" | "uniform" | "he_normal" | "glorot_uniform" | "values" | "file" | "band" | "iota";
-  value?: number | null;
+  value?: number | "NaN" | "Infinity" | "-Infinity" | null;
   scale?: number | null;
   seed?: number | null;
   values?: Array<unknown> | null;
@@ -155,7 +155,7 @@ export interface InitializerDocument {
   offset?: number | null;
   sha256?: string | null;
   step?: number | null;
-  other?: number | null;
+  other?: number | "NaN" | "Infinity" | "-Infinity" | null;
   lower?: number | null;
   upper?: number | null;
   axes?: Array<number> | null;
@@ -281,7 +281,7 @@ export interface OperationDocument {
   type: string;
   inputs: Array<string>;
   outputs: Array<string>;
-  attributes?: Record<string, number | string | Array<number>>;
+  attributes?: Record<string, number | string | Array<number | "NaN" | "Infinity" | "-Infinity">>;
 }
 
 export type OperationOfPlan = [string, number, Array<number | null>, Array<number>];
