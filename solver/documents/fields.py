@@ -95,7 +95,7 @@ Shape = Annotated[
         {
             "type": "array",
             "maxItems": MAX_RANK,
-            "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "batch"}]},
+            "items": {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "batch"}]},
         }
     ),
 ]

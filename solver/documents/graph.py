@@ -113,11 +113,11 @@ def _declared(operand: OperandFields, batch: int | None, path: _Path, folder: Pa
 def _check_dimensions(name: str, shape: Sequence[int], path: _Path) -> None:
     """Before anything is multiplied: what does not fit a 64-bit integer is refused."""
     for axis, dimension in enumerate(shape):
-        if not 1 <= dimension <= MAX_INTEGER:
+        if not 0 <= dimension <= MAX_INTEGER:
             shown = dimension if abs(dimension) <= MAX_INTEGER else "beyond 2**63 - 1"
             raise DimensionError(
                 f"Operand {name!r} has dimension {shown} at axis {axis}.",
-                remedy="Dimensions are integers from 1 to 2**63 - 1.",
+                remedy="Dimensions are integers from 0 to 2**63 - 1.",
                 path=(*path, axis),
             )
 

@@ -17,6 +17,7 @@ from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.plan_written import certificate_to_dict
 from solver.documents.read import read
 from solver.errors import PlanError
+from solver.layout.check.rules import check_problem
 from solver.layout.model.placed import PlacedBuffers
 from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 from solver.names import check_characters
@@ -66,9 +67,10 @@ def dump_layout(placed: PlacedBuffers, *, indent: int | None = None) -> bytes:
 
 
 def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
-    """The layout of a document. Raises DocumentError, or PlanError when content and digest disagree.
+    """The layout of a document. Raises DocumentError, PlanError when content and digest disagree, or
+    ProblemError for buffers that no layout can have.
 
-    Whether the layout is right is for `solver.layout.find_violations` to say.
+    Whether the layout is right is for `solver.layout.find_violations` to say. O(n log n) for n buffers.
     """
     document = read(LayoutDocument, data, format_=FORMAT, range_error=PlanError)
     placed = PlacedBuffers(
@@ -87,6 +89,7 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
             remedy="Take the layout as the solver wrote it, or make a new one.",
             path=("digest",),
         )
+    check_problem(placed.problem)
     return placed
 
 

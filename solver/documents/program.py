@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from solver.documents.fields import FIXED_LIST, DocumentModel, DTypeName, Name, Natural, Positive, Text
+from solver.documents.fields import FIXED_LIST, DocumentModel, DTypeName, Name, Natural, Text
 from solver.documents.limits import MAX_RANK
 from solver.documents.parse import PROGRAM_FORMAT, canonical_json, to_bytes
 from solver.documents.read import read
@@ -21,7 +21,7 @@ __all__ = ["ProgramDocument", "dump_program", "load_program", "program_digest"]
 
 _Names = Annotated[tuple[Name, ...], *FIXED_LIST]
 _Strides = Annotated[tuple[Natural, ...], Field(max_length=MAX_RANK)]
-_Dimensions = Annotated[tuple[Positive, ...], Field(max_length=MAX_RANK)]
+_Dimensions = Annotated[tuple[Natural, ...], Field(max_length=MAX_RANK)]
 
 
 class ViewDocument(DocumentModel):
@@ -42,7 +42,7 @@ class BlockDocument(DocumentModel):
     )
 
     name: Name
-    bytes: Positive | None = None
+    bytes: Natural | None = None
     shape: Annotated[_Dimensions | None, *FIXED_LIST[1:]] = None  # failing fast is for lists alone
     dtype: DTypeName | None = None
     fed: bool = Field(False, description="The caller writes it anew before every iteration.")

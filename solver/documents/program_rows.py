@@ -85,7 +85,7 @@ class SpaceOfPlan(NamedTuple):
 class TypeOfPlan(NamedTuple):
     """Shape and element type; [] is the shape of a scalar."""
 
-    shape: Annotated[tuple[Positive, ...], *FIXED_LIST]
+    shape: Annotated[tuple[Natural, ...], *FIXED_LIST]
     dtype: StoredDTypeName
 
 

@@ -34,13 +34,13 @@ def _values(graph: TrainableGraph, operand: Operand, rng: np.random.Generator) -
     if loss is not None and loss.type in ("CategoricalCrossEntropy", "KLDivergence"):
         classes = graph.operands[loss.inputs[0]].shape[-1]
         if not operand.dtype.is_floating:
-            return rng.integers(0, classes, operand.shape).astype(dtype)
+            return rng.integers(0, max(1, classes), operand.shape).astype(dtype)
         return np.eye(classes, dtype=dtype)[rng.integers(0, classes, operand.shape[:-1])]
     if loss is not None and loss.type == "BinaryCrossEntropy":
         return rng.integers(0, 2, operand.shape).astype(dtype)
     if operand.dtype.is_floating:
         return rng.standard_normal(operand.shape).astype(dtype)
-    return rng.integers(0, _index_end(graph, operand.id), operand.shape).astype(dtype)
+    return rng.integers(0, max(1, _index_end(graph, operand.id)), operand.shape).astype(dtype)
 
 
 def _index_end(graph: TrainableGraph, name: str) -> int:

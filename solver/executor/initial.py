@@ -73,7 +73,7 @@ def fans(shape: tuple[int, ...]) -> tuple[int, int]:
     """Fan in and fan out where axis 0 counts outputs, as in Conv and in Gemm with transB."""
     if len(shape) < 2:
         return max(1, math.prod(shape)), max(1, math.prod(shape))
-    return math.prod(shape[1:]), shape[0] * math.prod(shape[2:])
+    return max(1, math.prod(shape[1:])), max(1, shape[0] * math.prod(shape[2:]))
 
 
 def _normal(initializer: Initializer, type_: TensorType, scale: float) -> Array:

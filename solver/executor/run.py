@@ -7,7 +7,7 @@ allocates nothing of tensor size.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 
@@ -28,6 +28,7 @@ from solver.program import (
     CLIP,
     CONVERT,
     COPY,
+    OWN_KERNELS,
     SEED,
     UPDATE,
     Access,
@@ -206,8 +207,20 @@ class Runner:
             if binding.access is Access.READ:
                 arrays[binding.slot] = arrays[binding.slot].view()
                 arrays[binding.slot].flags.writeable = False
-        prepared = self._kernel(step, node, arrays)
+        prepared = self._of_nothing(step, node) or self._kernel(step, node, arrays)
         return self._when_due(prepared) if step.due else prepared
+
+    def _of_nothing(self, step: Step, node: Node) -> Prepared | None:
+        """What a step does that leaves 0 bytes, or whose operation has outputs of 0 bytes; None for others.
+
+        Zeros: nothing looks at what such a forward step saves, and no element depends on what its backward
+        step derives from. What either updates stays as it is.
+        """
+        own = node.operation.type in OWN_KERNELS or step.phase is Phase.EXPLICIT
+        left = [b for b in step.bindings if b.access.defines and self._views[b.value].size]
+        if left and (own or any(output.elements for output in node.outputs)):
+            return None
+        return partial(_fill, [self._views[b.value] for b in left if b.access is Access.WRITE])
 
     def _kernel(self, step: Step, node: Node, arrays: Mapping[str, Array]) -> Prepared:
         kernel = node.operation.type
@@ -258,6 +271,11 @@ class Runner:
                 step()
 
         return run
+
+
+def _fill(views: Sequence[Array]) -> None:
+    for view in views:
+        view.fill(0)
 
 
 def _told(on_step: Callable[[int], None], number: int, step: Prepared) -> Prepared:

@@ -287,10 +287,10 @@ def _declared_operand(declared: DeclaredOperand, alike: dict[TensorType, TensorT
             path=declared.path,
         )
     for axis, dimension in enumerate(declared.shape):
-        if dimension < 1:
+        if dimension < 0:
             raise DimensionError(
                 f"Operand {declared.id!r} has dimension {dimension} at axis {axis}.",
-                remedy="Dimensions are at least 1.",
+                remedy="Dimensions are at least 0.",
                 path=(*declared.path, "shape", axis),
             )
     if declared.dtype.is_storage:

@@ -99,7 +99,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape and element type. Shape () is a scalar; every dimension is positive.
+    """Shape and element type. Shape () is a scalar; one with a dimension of 0 has no elements and no bytes.
 
     `elements` and the exact size in bytes, `nbytes`, follow from these. They are asked often, so they are
     worked out once.

@@ -9,6 +9,8 @@ there take their place (`solver.program.Costs`).
 
 from __future__ import annotations
 
+import math
+
 from solver.graph.ops.base import Node
 from solver.graph.ops.recurrent import GATES, cell
 from solver.program import Costs, Phase, Program, Step, given_costs
@@ -35,13 +37,13 @@ def _forward_flops(node: Node) -> int:
     kind = node.operation.type
     if kind == "Conv":
         weights = node.input(1)
-        return 2 * node.outputs[0].elements * weights.elements // weights.shape[0]
+        return 2 * node.outputs[0].elements * math.prod(weights.shape[1:])
     if kind == "ConvTranspose":
         weights = node.input(1)
-        return 2 * node.input(0).elements * weights.elements // weights.shape[0]
+        return 2 * node.input(0).elements * math.prod(weights.shape[1:])
     if kind == "Gemm":
-        rows = node.outputs[0].elements // node.outputs[0].shape[-1]
-        return 2 * node.outputs[0].elements * node.input(0).elements // rows
+        rows, columns = math.prod(node.outputs[0].shape[:-1]), node.outputs[0].shape[-1]
+        return 2 * columns * node.input(0).elements if rows else 0
     if kind == "MatMul":
         return 2 * node.outputs[0].elements * node.input(0).shape[-1]
     if kind in GATES:

@@ -237,9 +237,9 @@ def _check_names(what: str, key: str, names: Sequence[str]) -> None:
 
 
 def _check_size(block: Block, path: _Path) -> None:
-    if any(dimension < 1 for dimension in block.type.shape) or block.type.nbytes > MAX_BYTES:
+    if any(dimension < 0 for dimension in block.type.shape) or block.type.nbytes > MAX_BYTES:
         raise DimensionError(
-            f"Block {block.name!r} has {block.type}; its size must be 1 to 2**63 - 1 bytes.",
+            f"Block {block.name!r} has {block.type}; its size must be 0 to 2**63 - 1 bytes.",
             remedy="Correct the size, or the shape and dtype.",
             path=path,
         )

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tests.support.circle_models import circle
 from tests.support.onnx_models import model_of, node
 
-__all__ = ["damaged_bytes", "damaged_model", "whole_models"]
+__all__ = ["damaged_bytes", "damaged_circle", "damaged_model", "whole_models"]
 
 #: Numbers that sizes, axes and offsets are put to.
 _NUMBERS = (0, 1, -1, 2, 7, -2, 2**31, 2**40, -(2**63), 2**63 - 1)
@@ -38,8 +40,9 @@ def damaged_bytes(data: bytes, random: Random) -> bytes:
     stop = min(len(made), start + random.choice((1, 4, 60)))
     match random.randrange(5):
         case 0:
+            some = random.choice((range(256), (0, 1, 2, 127, 128, 255)))
             for _ in range(random.choice((1, 2, 8))):
-                made[random.randrange(len(made))] = random.randrange(256)
+                made[random.randrange(len(made))] = random.choice(some)
         case 1:
             del made[start:stop]
         case 2:
@@ -78,7 +81,9 @@ def damaged_model(data: bytes, random: Random) -> bytes:
         case 7:
             del graph.node[random.randrange(len(graph.node))]
         case _:
-            random.choice(graph.input).type.tensor_type.elem_type = random.randrange(25)
+            random.choice(graph.input).type.tensor_type.elem_type = random.choice(
+                (1, 1, 7, 11, random.randrange(25))
+            )
     return bytes(model.SerializeToString())
 
 
@@ -97,6 +102,38 @@ def _change(attribute: onnx.AttributeProto, random: Random) -> None:
         attribute.f = random.choice((0.0, float("inf"), float("nan"), -1.0))
     else:
         attribute.type = random.randrange(15)  # type: ignore[assignment]  # any number is well formed
+
+
+def damaged_circle(data: bytes, random: Random) -> bytes:
+    """A .circle or .tflite file in which one field of one table says something else."""
+    model = circle.Model.ModelT.InitFromPackedBuf(data)
+    graph = random.choice(model.subgraphs)
+    rows = (graph.tensors, graph.operators, model.operatorCodes, model.buffers, [graph])
+    of = random.choice(random.choice(rows[:2] if random.random() < 0.7 else rows))
+    options = getattr(of, "builtinOptions", None)
+    if options is not None and random.random() < 0.5:
+        of = options
+    field = random.choice(sorted(vars(of)) or ["none"])
+    value = vars(of).get(field)
+    if isinstance(value, str | bytes):
+        setattr(of, field, random.choice((b"", b"x", b"y0", "\u202e".encode())))
+    elif value is None or isinstance(value, bool | int | float):
+        fits = random.choice(_NUMBERS[:6]) if random.random() < 0.8 else random.randrange(128)
+        setattr(of, field, max(fits, 0) if isinstance(value, bool) or value is None else fits)
+    elif isinstance(value, list | np.ndarray):
+        made = list(value)
+        if made and random.random() < 0.7:
+            place = random.randrange(len(made))
+            made[place] = random.choice((*made, *_NUMBERS)) if isinstance(made[place], int) else made[-1]
+        else:
+            made = random.choice(([], made[:-1], made[::-1], made + made))
+        setattr(of, field, made)
+    builder = flatbuffers.Builder(1024)
+    try:
+        builder.Finish(model.Pack(builder), file_identifier=data[4:8])
+    except (TypeError, ValueError, AttributeError, OverflowError):  # no file can say that
+        return data
+    return bytes(builder.Output())
 
 
 def whole_models() -> Sequence[onnx.ModelProto]:

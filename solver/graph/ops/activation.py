@@ -211,8 +211,8 @@ def softmax_block(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     more than `BLOCK_ELEMENTS` classes is a block of its own.
     """
     outer, classes, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    columns = min(inner, max(1, BLOCK_ELEMENTS // classes))
-    return min(outer, max(1, BLOCK_ELEMENTS // (classes * columns))), classes, columns
+    columns = min(inner, max(1, BLOCK_ELEMENTS // max(1, classes)))
+    return min(outer, max(1, BLOCK_ELEMENTS // max(1, classes * columns))), classes, columns
 
 
 class _Softmax(OperationType):

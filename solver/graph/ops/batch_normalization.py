@@ -87,8 +87,8 @@ def channels_of(node: Node) -> Channels:
 
 def _rows(rows: int, channels: int) -> Channels:
     """As many lanes as a power of two that divides the rows allows, up to a long row."""
-    wanted = max(1, _LONG_ROW // channels)
-    lanes = min(rows & -rows, 1 << (wanted.bit_length() - 1))
+    wanted = max(1, _LONG_ROW // max(1, channels))
+    lanes = max(1, min(rows & -rows, 1 << (wanted.bit_length() - 1)))
     return Channels(rows // lanes, channels, 1, lanes)
 
 

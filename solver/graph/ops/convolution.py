@@ -99,7 +99,7 @@ class Convolution:
     def filters_a_sum(self) -> int:
         """Filters of each group whose share of dW is added at a time: their sums stay in the cache."""
         row = self.groups * self.group_channels * self.window.taps * self.dtype.itemsize
-        return min(self.group_filters, max(1, self.budget // (_SHARE_OF_WEIGHTS * row)))
+        return min(self.group_filters, max(1, self.budget // max(1, _SHARE_OF_WEIGHTS * row)))
 
     # ------------------------------------------------------------------------------------ loops
 
@@ -151,8 +151,8 @@ class Convolution:
         """
         if window.layout == "NCHW" or self.group_filters > 1 or len(window.axes) == 1:
             return 1
-        out, enough = window.axes[-1].out, -(-_INNER_ELEMENTS // window.channels)
-        affordable = self.budget // (_SHARE_OF_WEIGHTS * self.weights * self.dtype.itemsize)
+        out, enough = window.axes[-1].out, -(-_INNER_ELEMENTS // max(1, window.channels))
+        affordable = self.budget // max(1, _SHARE_OF_WEIGHTS * self.weights * self.dtype.itemsize)
         return next(n for n in range(max(min(enough, affordable, out), 1), 0, -1) if out % n == 0)
 
     def scatter(self) -> Staging:
@@ -227,6 +227,8 @@ def convolution(node: Node) -> Convolution:
         raise node.mismatch("expected inputs 0 and 1 of one rank")
     is_nchw = node.attributes["data_layout"] == "NCHW"
     kernel, depth = (shape[2:], shape[1]) if is_nchw else (shape[1:-1], shape[-1])
+    if not channels:
+        raise node.mismatch("expected an input of at least one channel")
     if depth * group != channels:
         raise node.mismatch(
             f"{group} groups of {depth} channels in W do not make the {channels} of the input"

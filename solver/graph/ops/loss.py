@@ -127,7 +127,7 @@ def block_rows(prediction: TensorType) -> tuple[int, int, int]:
     """(rows, classes, rows of a block) of a prediction seen as [rows, classes]."""
     classes = prediction.shape[-1]
     rows = math.prod(prediction.shape[:-1])
-    return rows, classes, min(rows, max(1, BLOCK_ELEMENTS // classes))
+    return rows, classes, max(1, min(rows, BLOCK_ELEMENTS // max(1, classes)))
 
 
 class _CategoricalCrossEntropy(OperationType):
@@ -161,7 +161,7 @@ class _CategoricalCrossEntropy(OperationType):
         if not node.attributes["epsilon"] < 1:
             raise bad_attribute(node, "epsilon", "must be below 1")
         shape, target = node.input(0).shape, node.input(1)
-        if not shape:
+        if not shape or not shape[-1]:
             raise node.mismatch("expected a prediction with an axis of classes")
         if node.attributes["sparse"]:
             if target.shape != shape[:-1] or target.dtype not in (DType.INT32, DType.INT64):
@@ -210,7 +210,7 @@ class _KLDivergence(_CategoricalCrossEntropy):
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         dtype, shape = same_floating(node, (0,)), node.input(0).shape
-        if not shape:
+        if not shape or not shape[-1]:
             raise node.mismatch("expected a prediction with an axis of classes")
         if node.input(1) != node.input(0):
             raise node.mismatch("expected a target of the type and shape of the prediction")

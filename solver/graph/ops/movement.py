@@ -39,7 +39,7 @@ class _Unmoved(_Movement):
 class _Reshape(_Unmoved):
     """`shape` is a constant input: -1 takes what is left, 0 keeps the input's dimension.
 
-    With `allowzero` a 0 is a dimension without elements, which no operand may have, so it is refused.
+    With `allowzero` a 0 is a dimension without elements, beside which nothing can be left open.
     """
 
     name = "Reshape"
@@ -54,7 +54,9 @@ class _Reshape(_Unmoved):
         if shape.count(-1) > 1:
             raise node.mismatch(f"the shape {list(asked)} leaves more than one dimension open")
         known = math.prod(size for size in shape if size != -1)
-        left = data.elements // known
+        if not known and -1 in shape:
+            raise node.mismatch(f"the shape {list(asked)} leaves a dimension open beside one of 0")
+        left = data.elements // max(1, known)
         shape = tuple(left if size == -1 else size for size in shape)
         if math.prod(shape) != data.elements:
             raise node.mismatch(f"the shape {list(asked)} does not hold {data.elements:,} elements")
@@ -66,8 +68,8 @@ class _Reshape(_Unmoved):
             if position >= len(data.shape):
                 raise node.mismatch(f"dimension {position} of the shape is 0, but the input has no such axis")
             return data.shape[position]
-        if size < -1 or size == 0:
-            raise node.mismatch(f"dimension {position} of the shape must be positive or -1, not {size}")
+        if size < -1:
+            raise node.mismatch(f"dimension {position} of the shape must be -1 or more, not {size}")
         return size
 
 
@@ -150,7 +152,9 @@ class _Pad(_Movement):
                 raise node.mismatch("expected the value (input 2) to be a scalar of the input's element type")
         pads = padding(node)
         for axis, (size, pair) in enumerate(zip(data.shape, pads, strict=True)):
-            longest = {"reflect": size - 1, "wrap": size}.get(mode)
+            longest = {"reflect": max(size - 1, 0), "wrap": size}.get(mode)
+            if mode == "edge" and not size:
+                longest = 0
             if longest is not None and max(pair) > longest:
                 raise node.mismatch(
                     f"in mode {mode!r} the pads of axis {axis} must be at most {longest}, not {max(pair)}"
@@ -215,8 +219,8 @@ class _Expand(_Movement):
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         data, asked = node.input(0), constant_input(node, 1, "the shape")
-        if any(size < 1 for size in asked):
-            raise node.mismatch(f"the shape {list(asked)} must be of positive dimensions")
+        if any(size < 0 for size in asked):
+            raise node.mismatch(f"the shape {list(asked)} must be of dimensions from 0")
         return (TensorType(broadcast_shape(node, data, TensorType(asked, data.dtype)), data.dtype),)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:

@@ -69,10 +69,10 @@ class Rows:
     @property
     def step(self) -> tuple[int, int]:
         """(outer, groups) of a block."""
-        rows = max(1, BLOCK_ELEMENTS // self.size)
+        rows = max(1, BLOCK_ELEMENTS // max(1, self.size))
         if rows < self.groups:
             return 1, rows
-        return min(self.outer, rows // self.groups), self.groups
+        return min(self.outer, rows // max(1, self.groups)), self.groups
 
 
 class Normalisation(OperationType):
@@ -197,8 +197,8 @@ class _ByChannel(Normalisation):
         last = node.attributes["data_layout"] == "NHWC"
         (channels,) = self.parameter_shape(node)
         groups = self.groups(node, channels)
-        positions = math.prod(shape) // (shape[0] * channels)
-        return Rows(shape[0], groups, channels // groups, positions, channels_last=last)
+        positions = math.prod(shape[1:-1] if last else shape[2:])
+        return Rows(shape[0], groups, channels // max(1, groups), positions, channels_last=last)
 
     def parameter_shape(self, node: Node) -> tuple[int, ...]:
         return (node.input(0).shape[-1 if node.attributes["data_layout"] == "NHWC" else 1],)

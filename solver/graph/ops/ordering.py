@@ -29,7 +29,7 @@ def ranked(node: Node) -> Ranked:
     shape = node.input(0).shape
     axis = node.attributes["axis"] % len(shape)
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    chunk = min(outer, max(1, BLOCK_ELEMENTS // (shape[axis] * inner)))
+    chunk = min(outer, max(1, BLOCK_ELEMENTS // max(1, shape[axis] * inner)))
     return Ranked(outer, shape[axis], inner, chunk)
 
 

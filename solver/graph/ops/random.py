@@ -37,8 +37,8 @@ class _RandomUniform(NoDerivative):
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         shape = constant_input(node, 0, "the shape")
-        if any(size < 1 for size in shape):
-            raise node.mismatch(f"the shape {list(shape)} must be of positive dimensions")
+        if any(size < 0 for size in shape):
+            raise node.mismatch(f"the shape {list(shape)} must be of dimensions from 0")
         if not node.attributes["low"] <= node.attributes["high"]:
             raise bad_attribute(node, "low", "must not be greater than high")
         return (TensorType(shape, _TYPES[node.attributes["dtype"]]),)

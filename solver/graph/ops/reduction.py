@@ -78,6 +78,12 @@ class _ReduceMax(_Reduction):
 
     name = "ReduceMax"
 
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        (type_,) = super().infer(node)
+        if type_.elements and not node.input(0).elements:
+            raise node.mismatch("nothing is the largest of no elements")
+        return (type_,)
+
     def _dtype(self, node: Node) -> DType:
         return node.input(0).dtype
 

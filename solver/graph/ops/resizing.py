@@ -50,16 +50,21 @@ def _by_scales(node: Node, axes: Sequence[int]) -> list[ResizedAxis]:
     if len(scales) != len(axes) or not all(0 < scale < math.inf for scale in scales):
         raise node.mismatch(f"expected {len(axes)} positive scales, of floating type")
     outs = [math.floor(shape[axis] * scale) for axis, scale in zip(axes, scales, strict=True)]
-    if min(outs) < 1:
+    if any(out < 1 and shape[axis] for axis, out in zip(axes, outs, strict=True)):
         raise node.mismatch(f"the scales {list(scales)} leave an axis empty")
-    return [ResizedAxis(a, shape[a], out, scale) for a, out, scale in zip(axes, outs, scales, strict=True)]
+    return [
+        ResizedAxis(a, shape[a], out, scale if shape[a] else 1.0)
+        for a, out, scale in zip(axes, outs, scales, strict=True)
+    ]
 
 
 def _by_sizes(node: Node, axes: Sequence[int]) -> list[ResizedAxis]:
     shape, sizes = node.input(0).shape, constant_input(node, _SIZES, "the sizes")
-    if len(sizes) != len(axes) or min(sizes, default=1) < 1:
-        raise node.mismatch(f"expected {len(axes)} positive sizes")
-    scales = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
+    if len(sizes) != len(axes) or any(
+        size != shape[axis] and min(size, shape[axis]) < 1 for axis, size in zip(axes, sizes, strict=True)
+    ):
+        raise node.mismatch(f"expected {len(axes)} positive sizes of axes that are not empty")
+    scales = [size / shape[axis] if shape[axis] else 1.0 for axis, size in zip(axes, sizes, strict=True)]
     policy = node.attributes["keep_aspect_ratio_policy"]
     if policy == "stretch":
         return [ResizedAxis(a, shape[a], n, s) for a, n, s in zip(axes, sizes, scales, strict=True)]
@@ -119,7 +124,7 @@ def passes(node: Node, *, backward: bool) -> Passes:
         rows = max(1, room // max(math.prod(each[1:]) for each in shapes[1:-1]))
         rows = rows if rows < shapes[1][0] else 0
     examples = math.prod(shape[:first])
-    step = 1 if rows else max(1, BLOCK_ELEMENTS // max(map(math.prod, shapes)))
+    step = 1 if rows else max(1, BLOCK_ELEMENTS // max(1, *map(math.prod, shapes)))
     return Passes(tuple(inner), shapes, examples, min(examples, step), rows)
 
 

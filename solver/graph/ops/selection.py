@@ -80,7 +80,7 @@ class Rows:
         """
         if self.outer > 1 or self.inner > _WIDE or self.picked < _FEW:
             return 0
-        return min(self.picked, _GROUP, BLOCK_ELEMENTS // self.inner)
+        return min(self.picked, _GROUP, BLOCK_ELEMENTS // max(1, self.inner))
 
 
 def gathered_rows(node: Node) -> Rows:
@@ -94,6 +94,8 @@ def gathered_rows(node: Node) -> Rows:
 def _check_indices(node: Node) -> None:
     if node.input(1).dtype not in (DType.INT32, DType.INT64):
         raise node.mismatch("expected int32 or int64 indices")
+    if node.input(1).elements and not node.input(0).shape[node.attributes["axis"]]:
+        raise node.mismatch("no index lies inside an axis of 0 positions")
     for place, given in enumerate(node.constants[1] or ()):
         _check_index(node, place, given)
 

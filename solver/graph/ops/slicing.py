@@ -99,7 +99,7 @@ class _Split(_Slicing):
         data = node.input(0)
         axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
         sizes = self._sizes(node, data.shape[axis], len(node.operation.outputs))
-        if min(sizes) < 1 or sum(sizes) != data.shape[axis]:
+        if min(sizes) < 0 or sum(sizes) != data.shape[axis]:
             raise node.mismatch(
                 f"the sizes {list(sizes)} do not make up the {data.shape[axis]} of axis {axis}"
             )
@@ -127,7 +127,7 @@ class _Split(_Slicing):
 
 
 def cut(node: Node) -> Index:
-    """What a Slice selects. Raises ShapeMismatchError where the parts disagree or nothing is left."""
+    """What a Slice selects. Raises ShapeMismatchError where the parts disagree."""
     shape = node.input(0).shape
     starts, ends = (constant_input(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
     named = constant_input(node, 3, "axes") if node.has_input(3) else tuple(range(len(starts)))
@@ -140,8 +140,6 @@ def cut(node: Node) -> Index:
         if step == 0:
             raise node.mismatch("a step must not be 0")
         found[axis] = slice(*slice(start, end, step).indices(shape[axis]))
-        if not len(range(found[axis].start, found[axis].stop, found[axis].step)):
-            raise node.mismatch(f"nothing is left of axis {axis}")
     return tuple(found)
 
 
@@ -162,7 +160,7 @@ class _Slice(_Slicing):
     def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
         """One part, where single positions of leading axes are followed by a range and then by whole axes."""
         data, kept = node.input(0), node.outputs[0]
-        if not forward:
+        if not forward or not kept.elements:
             return ()
         axis = next((i for i, size in enumerate(kept.shape) if size > 1), len(kept.shape))
         index = cut(node)

@@ -35,6 +35,8 @@ def transposed(node: Node) -> Convolution:
     weight, rank = node.input(W).shape, len(sizes)
     if len(weight) != rank + 2 or weight[0] != channels or channels % groups:
         raise node.mismatch(f"expected weights of {channels} channels in {groups} groups and {rank} axes")
+    if not channels:
+        raise node.mismatch("expected an input of at least one channel")
     last = node.attributes["data_layout"] == "NHWC"
     kernel, filters = (weight[1:-1], weight[-1]) if last else (weight[2:], weight[1])
     if node.attributes["kernel_shape"] not in (None, kernel):
@@ -69,6 +71,8 @@ def _axes(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> list[A
             smaller = total // 2
             before, after = (smaller, total - smaller) if how == "SAME_UPPER" else (total - smaller, smaller)
         out = full - before - after
+        if min(size, kernel[i]) < 1:
+            raise node.mismatch(f"a window of {kernel[i]} taps over {size} positions gives nothing")
         if out < 1:
             raise node.mismatch(f"the pads leave nothing of {full} positions")
         found.append(Axis(out, kernel[i], strides[i], dilations[i], before, after, size))

@@ -159,7 +159,7 @@ def translated(
                 remedy="Export the model without it, in float32.",
                 path=("operators", k),
             ) from error
-        except (KeyError, ValueError, IndexError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
             raise DocumentError(
                 f"Operator {k}, {operator.code} ({_output(model, k)!r}), has not the options or inputs that"
                 f" its kind needs.",

@@ -156,7 +156,7 @@ class Network(GraphRecorder):
             return False
         try:
             made = fold(operator, values)
-        except (ValueError, IndexError) as error:
+        except (LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:
             raise Unsupported(f"cannot be worked out from constants: {error}") from error
         if made is None:
             return False

@@ -61,7 +61,7 @@ def load_onnx(
         raise DocumentError(
             f"A name in the model is not UTF-8: {error.reason}.", remedy="Export it again."
         ) from None
-    except (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError, MemoryError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, MemoryError) as error:
         # Files come from anywhere: what the checks have missed must not look like a bug of the caller's.
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
         raise DocumentError(

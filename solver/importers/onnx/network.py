@@ -123,11 +123,6 @@ class Network(GraphRecorder):
                 f"The constant {name!r:.80} has elements of type {array.dtype}.",
                 remedy=f"Export the model with {', '.join(d.value for d in DType)}.",
             )
-        if 0 in array.shape:
-            raise DocumentError(
-                f"The constant {name!r:.80} of shape {list(array.shape)} has no elements.",
-                remedy="Leave out what is empty, or give larger dimensions.",
-            )
         data = np.ascontiguousarray(array).tobytes()
         key = (dtype.value, array.shape, hashlib.sha256(data).digest())
         if key not in self._constants:

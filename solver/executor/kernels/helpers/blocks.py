@@ -122,7 +122,7 @@ def _coalesced(shape: Sequence[int], arrays: Sequence[Array]) -> tuple[tuple[int
     """Neighbouring axes along which the same arrays are broadcast, joined into one axis."""
     rank = len(shape)
     padded = [(1,) * (rank - array.ndim) + array.shape for array in arrays]
-    axes = [axis for axis in range(rank) if shape[axis] > 1]
+    axes = [axis for axis in range(rank) if shape[axis] != 1]
 
     def pattern(axis: int) -> tuple[bool, ...]:
         return tuple(sizes[axis] == 1 for sizes in padded)
@@ -196,6 +196,10 @@ def sum_steps(
 
     A target that collects several sources takes one `seen` for all of them.
     """
+    if not source.size:
+        return (
+            [] if seen is not None and not is_new(seen, target) else [bound(target.fill, function.identity)]
+        )
     seen = set() if seen is None else seen
     steps = []
     for part, into in block_views(source.shape, (source, target)):

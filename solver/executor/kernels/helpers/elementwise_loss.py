@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -35,14 +36,16 @@ _Maker = Callable[[Mapping[str, Any]], _Function]
 
 
 def loss_scale(call: Call, examples: int) -> float:
-    """What a sum over `examples` is multiplied with."""
-    return 1 / examples if call.attributes["reduction"] == "mean" else 1.0
+    """What a sum over `examples` is multiplied with. The mean of none is 0 times infinity, no number."""
+    if call.attributes["reduction"] != "mean":
+        return 1.0
+    return 1 / examples if examples else math.inf
 
 
 def _scale(call: Call) -> float:
     type_ = call.node.input(0)
     if call.attributes["reduction"] == "sum_of_means":
-        return type_.shape[0] / type_.elements
+        return 1 / (type_.elements // type_.shape[0] or math.inf) if type_.shape[0] else 1.0
     return loss_scale(call, type_.elements)
 
 

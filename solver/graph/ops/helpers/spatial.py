@@ -232,7 +232,7 @@ def _axis(node: Node, size: int, kernel: int, stride: int, dilation: int, pads: 
         if node.attributes.get("ceil_mode") and (out - 1) * stride >= size + pads[0]:
             # A window that exists by rounding up must not start behind the input.
             out -= 1
-    if out < 1:
+    if out < 1 or min(size, kernel) < 1:
         raise node.mismatch(
             f"a window of {kernel} taps, dilation {dilation}, does not fit {size} positions padded by"
             f" {pads[0]} and {pads[1]}"
@@ -279,10 +279,10 @@ class Staging:
 
     @property
     def count(self) -> int:
-        return -(-self.batch // self.examples) * -(-self.height // self.rows)
+        return -(-self.batch // max(1, self.examples)) * -(-self.height // self.rows)
 
     def parts(self) -> Iterator[Part]:
-        for first in range(0, self.batch, self.examples):
+        for first in range(0, self.batch, max(1, self.examples)):
             for start in range(0, self.height, self.rows):
                 yield Part(
                     first,
