@@ -105,7 +105,7 @@ def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> Pa
     """The gaps of a program without aliases. Linear in bindings, levels and gaps.
 
     Left out, and so held, are values that a step defines which does not run in each iteration, and fed ones
-    that are results as well. With `relaxed` their gaps are there, too: then what is proved of the problem
+    that are results as well, and values of 0 bytes. With `relaxed` their gaps are there, too: then what is proved of the problem
     holds for every program with copies, but `with_transfers` makes none of it.
     """
     levels = program.duration
@@ -138,7 +138,7 @@ def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> Pa
     for value, span in lives(program).items():
         size = -(-program.values[value].type.nbytes // alignment) * alignment
         collected.hold(size, span)
-        if value not in held:
+        if size and value not in held:
             collected.add(
                 value,
                 size,
