@@ -88,7 +88,7 @@ class MiniMallocTable:
         known = tuple(offset for offset in offsets if offset is not None)
         if len(known) < len(offsets):
             return None
-        peak = max(o + b.size for o, b in zip(known, self.problem.buffers, strict=True))
+        peak = max(b.size and o + b.size for o, b in zip(known, self.problem.buffers, strict=True))
         layout = Layout(known, peak)
         return None if find_violations(LayoutProblem(self.problem.buffers), layout, limit=1) else layout
 

@@ -2,73 +2,33 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
+from functools import cache
+from random import Random
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.problems import CATALOGUE, MEDIA_TYPE
-from tests.support.server import ROOT
+from tests.support.damaged_documents import damaged_text
+from tests.support.damaged_kinds import KINDS
 
-TINY: dict[str, Any] = json.loads((ROOT / "service/http/web/examples/tiny.json").read_bytes())
-PARALLEL: dict[str, Any] = json.loads((ROOT / "service/http/web/examples/parallel.json").read_bytes())
-
-#: What a careless or hostile writer might put anywhere.
-NUMBERS = [0, 1, -1, 3, 0.5, 2**31, 2**63, -(2**64), 10**40, 1e308]
-WORDS = ["", "x", "batch", "h", "y", "Gemm", "Conv", "loss.out", "float64", "\u0000", "@", "ü", "a" * 5000]
-SCALARS: st.SearchStrategy[Any] = st.sampled_from(
-    [None, True, False, *NUMBERS, *WORDS, [], {}, [[]], [1, -1]]
-)
-NAMES = st.sampled_from(["extra", "shape", "attributes", "seed", "value"])
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "x", ""]), inner, max_size=2)
-    ),
-    max_leaves=5,
-)
+#: What a request of each task costs decides how many there are, one damaged model of each kind included.
+TASKS = ("plan", "program", "layout", "validate", "tradeoff", "explain")
+MODELS = ("onnx", "onnx, said otherwise", "circle", "circle, said otherwise", "nntrainer", "graph", "plan")
 FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
-
-def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Paths of all values inside `value`."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield (*path, key)
-        yield from places(inner, (*path, key))
-
-
-def parent(document: Any, path: tuple[str | int, ...]) -> Any:
-    for part in path[:-1]:
-        document = document[part]
-    return document
+SOURCES = cache(lambda kind: KINDS[kind].sources())
 
 
 @st.composite
-def damaged(draw: st.DrawFn, request: dict[str, Any]) -> dict[str, Any]:
-    """The request with up to three values replaced, deleted, doubled or swapped."""
-    broken: dict[str, Any] = copy.deepcopy(request)
-    for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from(sorted(places(broken), key=str) or [("graph",)]))
-        holder, key = parent(broken, path), path[-1]
-        match draw(st.sampled_from(["replace", "delete", "double", "add"])):
-            case "replace":
-                holder[key] = copy.deepcopy(draw(VALUES))
-            case "delete":
-                del holder[key]
-            case "double" if isinstance(holder, list):
-                holder.append(copy.deepcopy(holder[int(key)]))
-            case _ if isinstance(holder, dict):
-                holder[draw(st.sampled_from(["extra", "shape", "attributes", "seed", "value"]))] = (
-                    copy.deepcopy(draw(VALUES))
-                )
-            case _:
-                holder.insert(0, copy.deepcopy(draw(VALUES)))
-    return broken
+def damaged(draw: st.DrawFn, kind: str) -> bytes:
+    """An input of a kind with something wrong in it."""
+    random = Random(draw(st.integers(0, 2**32)))
+    return KINDS[kind].damage(random.choice(SOURCES(kind)), random)
 
 
 def check(response: httpx.Response) -> None:
@@ -82,27 +42,20 @@ def check(response: httpx.Response) -> None:
     assert len(response.content) < 20_000, "a problem must not echo the request"
 
 
-@FIXTURE
-@given(damaged({**TINY, "options": {"batch": 2, "alignment": 16, "solver": "greedy", "capacity": 10**6}}))
-def test_plan(http: httpx.Client, request: dict[str, Any]) -> None:
-    check(http.post("/plan", json=request))
-
-
+@pytest.mark.parametrize("task", TASKS)
 @FIXTURE
 @given(st.data())
-def test_validate(http: httpx.Client, data: st.DataObject) -> None:
-    plan = http.post("/plan", json=TINY).json()
-    check(http.post("/validate", json=data.draw(damaged({**TINY, "plan": plan, "steps": 1, "seed": 0}))))
+def test_requests(http: httpx.Client, task: str, data: st.DataObject) -> None:
+    body = data.draw(damaged(f"request: {task}"))
+    check(http.post(f"/v1/{task}", content=body, headers={"Content-Type": "application/json"}))
 
 
+@pytest.mark.parametrize("route", ["/v1/plan?loss=mse", "/v1/explain?loss=mse&capacity=9999"])
 @FIXTURE
-@given(
-    damaged(
-        {**PARALLEL, "options": {"parallelism": 2, "alignment": 16, "solver": "greedy", "capacity": 10**6}}
-    )
-)
-def test_program(http: httpx.Client, request: dict[str, Any]) -> None:
-    check(http.post("/program", json=request))
+@given(st.data())
+def test_models_and_documents_as_bodies(http: httpx.Client, route: str, data: st.DataObject) -> None:
+    body = data.draw(st.sampled_from(MODELS).flatmap(damaged))
+    check(http.post(route, content=body, headers={"Content-Type": "application/octet-stream"}))
 
 
 @FIXTURE
@@ -112,8 +65,8 @@ def test_bytes(http: httpx.Client, body: bytes) -> None:
 
 
 @FIXTURE
-@given(st.binary(max_size=60), st.integers(0, 3000))
-def test_bytes_inside_a_request(http: httpx.Client, noise: bytes, at: int) -> None:
-    text = json.dumps(TINY).encode()
-    body = text[:at] + noise + text[at + len(noise) :]
+@given(st.integers(0, 2**32))
+def test_text_of_a_request(http: httpx.Client, seed: int) -> None:
+    whole: dict[str, Any] = SOURCES("request: plan")[0]
+    body = damaged_text(json.dumps(whole), Random(seed)).encode("utf-8", "surrogatepass")
     check(http.post("/plan", content=body, headers={"Content-Type": "application/json"}))

@@ -109,7 +109,8 @@ def damaged_circle(data: bytes, random: Random) -> bytes:
     model = circle.Model.ModelT.InitFromPackedBuf(data)
     graph = random.choice(model.subgraphs)
     rows = (graph.tensors, graph.operators, model.operatorCodes, model.buffers, [graph])
-    of = random.choice(random.choice(rows[:2] if random.random() < 0.7 else rows))
+    some = [row for row in (rows[:2] if random.random() < 0.7 else rows) if row] or [[graph]]
+    of = random.choice(random.choice(some))
     options = getattr(of, "builtinOptions", None)
     if options is not None and random.random() < 0.5:
         of = options

@@ -121,6 +121,21 @@ def test_trivial_problems_are_optimal_with_every_solver(name: str, p: LayoutProb
     assert (outcome.layout.peak, outcome.status, outcome.proof) == (peak, Status.OPTIMAL, Proof.MAX_LOAD)
 
 
+@pytest.mark.parametrize("name", list(SOLVERS))
+def test_buffers_of_no_bytes_take_no_place(name: str) -> None:
+    span = Lifespan(0, 2)
+    some = (Buffer("a", 8, span), Buffer("empty", 0, span, 4), Buffer("b", 8, span, 8))
+    p = LayoutProblem((*some, Buffer("pinned", 0, span, 1, 100)), 16)
+    outcome = solve(p, solver=name)
+    assert outcome.layout is not None
+    assert outcome.layout.peak == outcome.lower_bound == 16
+    assert (outcome.layout.offsets[1], outcome.layout.offsets[3]) == (0, 100)
+    assert find_violations(p, outcome.layout) == ()
+    assert solve(p, solver=name, incumbent=outcome.layout).layout is not None
+    nothing = solve(LayoutProblem((some[1],), 0), solver=name)
+    assert nothing.layout == Layout((0,), 0)
+
+
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name not in NEVER_REUSE])
 def test_disjoint_buffers_share_the_ground(name: str) -> None:
     outcome = solve(problem((5, 0, 2), (9, 2, 3), (2, 3, 7)), solver=name)

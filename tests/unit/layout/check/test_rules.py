@@ -27,7 +27,6 @@ def buffer(id: str = "x", size: Any = 4, start: Any = 0, end: Any = 2, **other: 
 @pytest.mark.parametrize(
     ("bad", "field", "words"),
     [
-        (buffer(size=0), "size", "size 0"),
         (buffer(size=-3), "size", "size -3"),
         (buffer(size=1.5), "size", "size 1.5"),
         (buffer(size=True), "size", "size True"),
