@@ -17,7 +17,7 @@ from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.plan_written import certificate_to_dict
 from solver.documents.read import read
 from solver.errors import PlanError
-from solver.layout.check.rules import check_problem
+from solver.layout.check.rules import check_holes
 from solver.layout.model.placed import PlacedBuffers
 from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 from solver.names import check_characters
@@ -68,9 +68,9 @@ def dump_layout(placed: PlacedBuffers, *, indent: int | None = None) -> bytes:
 
 def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
     """The layout of a document. Raises DocumentError, PlanError when content and digest disagree, or
-    ProblemError for buffers that no layout can have.
+    ProblemError for gaps that are none.
 
-    Whether the layout is right is for `solver.layout.find_violations` to say. O(n log n) for n buffers.
+    Whether the layout is right is for `solver.layout.find_violations` to say.
     """
     document = read(LayoutDocument, data, format_=FORMAT, range_error=PlanError)
     placed = PlacedBuffers(
@@ -89,7 +89,6 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
             remedy="Take the layout as the solver wrote it, or make a new one.",
             path=("digest",),
         )
-    check_problem(placed.problem)
     return placed
 
 
@@ -103,7 +102,9 @@ def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
         )
     span = Lifespan(buffer.start, buffer.end)
     pin = buffer.offset if buffer.pinned else None
-    return Buffer(buffer.id, buffer.size, span, buffer.alignment, pin, to_gaps(buffer.gaps))
+    made = Buffer(buffer.id, buffer.size, span, buffer.alignment, pin, to_gaps(buffer.gaps))
+    check_holes(i, made)
+    return made
 
 
 def layout_to_dict(placed: PlacedBuffers) -> dict[str, Any]:

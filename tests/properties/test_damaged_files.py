@@ -19,7 +19,7 @@ from solver.errors import ArenaplanError, InternalError
 from tests.support.damaged_kinds import KINDS, Kind
 
 #: Cases of each kind. ./run fuzz has 2,000, of all kinds together more than 50,000.
-CASES = int(os.environ.get("ARENAPLAN_FUZZ") or 20)
+CASES = int(os.environ.get("ARENAPLAN_FUZZ") or 12)
 #: Of other cases; a seed says where a piece of a long run begins.
 SEED = os.environ.get("ARENAPLAN_FUZZ_SEED", "13")
 #: Bytes that all cases of a kind together may add to the process.

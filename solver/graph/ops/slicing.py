@@ -99,7 +99,9 @@ class _Split(_Slicing):
         data = node.input(0)
         axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
         sizes = self._sizes(node, data.shape[axis], len(node.operation.outputs))
-        if min(sizes) < 0 or sum(sizes) != data.shape[axis]:
+        # Sizes that are given may be 0; equal ones end in a smaller one, which may not.
+        least = 0 if attribute_or_input(node, "split", 1) is not None or not data.elements else 1
+        if min(sizes) < least or sum(sizes) != data.shape[axis]:
             raise node.mismatch(
                 f"the sizes {list(sizes)} do not make up the {data.shape[axis]} of axis {axis}"
             )

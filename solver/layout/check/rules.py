@@ -27,7 +27,7 @@ from solver.layout.model.pieces import Piece, pieces
 from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, LayoutProblem, Lifespan
 from solver.layout.model.sorting import in_order
 
-__all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
+__all__ = ["Violation", "check_holes", "check_problem", "find_violations", "known_sound"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 _Indices: TypeAlias = npt.NDArray[np.int32]
@@ -130,12 +130,17 @@ def _check_buffer(index: int, buffer: Buffer) -> None:
         raise _bad(index, buffer, what, "An alignment is a power of two.", "alignment")
     if buffer.offset is not None:
         _check_pin(index, buffer, buffer.offset)
-    before, empty = span.start, 0
+    check_holes(index, buffer)
+
+
+def check_holes(index: int, buffer: Buffer) -> None:
+    """Raise `ProblemError` for holes that do not lie in the lifespan, in order, or that leave no byte."""
+    span, before, empty = buffer.lifespan, buffer.lifespan.start, 0
     for hole in buffer.holes:
         _check_hole(index, buffer, hole, before)
         before = hole.lifespan.end
         empty += before - hole.lifespan.start if hole.low == hole.high else 0
-    if size and empty == span.end - span.start:
+    if buffer.size and empty == span.end - span.start:
         what = f"holds no bytes at any step of its lifespan [{span.start}, {span.end})"
         raise _bad(index, buffer, what, "Remove the buffer, or shorten its gaps.", "gaps")
 

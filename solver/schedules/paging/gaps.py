@@ -105,8 +105,8 @@ def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> Pa
     """The gaps of a program without aliases. Linear in bindings, levels and gaps.
 
     Left out, and so held, are values that a step defines which does not run in each iteration, and fed ones
-    that are results as well, and values of 0 bytes. With `relaxed` their gaps are there, too: then what is proved of the problem
-    holds for every program with copies, but `with_transfers` makes none of it.
+    that are results as well. With `relaxed` their gaps are there, too: then what is proved of the problem
+    holds for every program with copies, but `with_transfers` makes none of it. Values of 0 bytes have none.
     """
     levels = program.duration
     alignment = program.spaces[0].alignment

@@ -18,7 +18,7 @@ from solver.documents import (
     load_layout_options,
 )
 from solver.documents.layout_options import RulesOfLayout
-from solver.errors import DocumentError, OptionsError, PlanError
+from solver.errors import DocumentError, OptionsError, PlanError, ProblemError
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, Proof, Rules, Status
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
@@ -63,6 +63,19 @@ def test_gaps_survive() -> None:
     assert load_layout(dump_layout(made)) == made
     (written,) = json.loads(dump_layout(made))["buffers"]
     assert written["gaps"] == [{"start": 1, "end": 2}, {"start": 2, "end": 3, "low": 1, "high": 2}]
+
+
+@pytest.mark.parametrize(
+    "gaps", [(Hole(Lifespan(0, 3)),), (Hole(Lifespan(2, 3)), Hole(Lifespan(0, 1))), (Hole(Lifespan(2, 1)),)]
+)
+def test_gaps_that_are_none_are_refused(gaps: tuple[Hole, ...]) -> None:
+    """Whoever looks for violations relies on it."""
+    made = placed(
+        problem=LayoutProblem((Buffer("a", 4, Lifespan(0, 3), holes=gaps),)), layout=Layout((0,), 4)
+    )
+    with pytest.raises(ProblemError) as caught:
+        load_layout(dump_layout(made))
+    assert caught.value.path == ("buffers", 0, "gaps")
 
 
 def test_without_capacity_proof_or_buffers() -> None:

@@ -382,7 +382,7 @@ def test_numbering_that_is_not_by_first_use_is_refused(document: dict[str, Any])
         ("kernels", 0, 1, {"a": {"b": 1}}, DocumentError, "a number, a string"),
         ("kernels", 0, 1, {"a": [1, "b"]}, DocumentError, "a list of numbers"),
         ("kernels", 0, 1, {"a": 2**64}, DocumentError, "64 bits"),
-        ("types", 0, 0, [0], PlanError, "at least 1"),
+        ("types", 0, 0, [-1], PlanError, "at least 0"),
         ("types", 0, 1, "float8", DocumentError, "'float32'"),
         ("values", 0, 0, "a\u001b[2J", DocumentError, "control characters"),
         ("values", 0, 5, 2**63, PlanError, "at most"),

@@ -199,7 +199,7 @@ def test_path_leads_to_the_operation(
 
 def test_path_leads_to_the_declaration() -> None:
     s = two_layers()
-    s.operands[2] = DeclaredOperand("w1", Role.PARAMETER, (3, 0), DType.FLOAT32, path=("operands", 2))
+    s.operands[2] = DeclaredOperand("w1", Role.PARAMETER, (3, -1), DType.FLOAT32, path=("operands", 2))
     with pytest.raises(errors.DimensionError) as caught:
         s.graph()
     assert caught.value.pointer == "/operands/2/shape/1"

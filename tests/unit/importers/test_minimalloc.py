@@ -202,7 +202,6 @@ ROWS = {
     "size is hexadecimal": ("", "b,0,9,0x10", "size", "size is '0x10'"),
     "size is padded": ("", "b,0,9, 4", "size", "size is ' 4'"),
     "size is negative": ("", "b,0,9,-4", "size", "size is -4"),
-    "size is zero": ("", "b,0,9,0", "size", "has size 0"),
     "size is beyond 63 bits": ("", f"b,0,9,{2**63}", "size", f"size is {2**63}"),
     "size is endless": ("", "b,0,9," + "9" * 5000, "size", "size is '999"),
     "sum is beyond 63 bits": ("", f"b,0,9,{2**63 - 1}", "size", "beyond 2**63 - 1"),

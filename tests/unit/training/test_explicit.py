@@ -72,8 +72,8 @@ def test_the_largest_block_is_one_byte_less_than_two_to_the_63() -> None:
             "'idle' neither reads nor writes",
         ),
         ([A, block("b")], [READ_A], errors.DanglingOperandError, ("blocks", 1), "'b' is touched by no"),
-        ([block("a", 0)], [READ_A], errors.DimensionError, ("blocks", 0), "1 to 2"),
-        ([block("a", 2**63)], [READ_A], errors.DimensionError, ("blocks", 0), "1 to 2"),
+        ([block("a", -1)], [READ_A], errors.DimensionError, ("blocks", 0), "0 to 2"),
+        ([block("a", 2**63)], [READ_A], errors.DimensionError, ("blocks", 0), "0 to 2"),
         (
             [Block("a", TensorType((2**31, 2**31), DType.FLOAT32))],
             [READ_A],
