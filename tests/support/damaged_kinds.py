@@ -490,7 +490,7 @@ INI: Final = (
     "[Model]\ntype=neuralnetwork\nloss=cross\nbatch_size=2\n[Optimizer]\ntype=adam\nlearning_rate=0.1\n"
     "[in]\ntype=input\ninput_shape=2:6:6\n[c]\ntype=conv2d\nfilters=3\nkernel_size=3,3\npadding=same\n"
     "activation=relu\n[bn]\ntype=batch_normalization\n[p]\ntype=pooling2d\npooling=max\npool_size=2,2\n"
-    "stride=2,2\n[f]\ntype=flatten\n[rnn]\ntype=lstm\nunit=3\n[out]\ntype=fully_connected\nunit=4\n"
+    "stride=2,2\n[f]\ntype=flatten\n[rnn]\ntype=lstm\nunit=3\n[out]\ntype=fully_connected\nunit=4\nactivation=softmax\n"
 )
 
 
