@@ -49,6 +49,21 @@ def test_graphs_and_plans_keep_them(word: str, kind: str) -> None:
     assert validate(again, load_plan(written), steps=2).identical
 
 
+@pytest.mark.parametrize("value", [-math.inf, math.nan])
+def test_a_mask_of_infinities_is_a_rule(value: float) -> None:
+    s = Sketch()
+    mask = np.where(np.tri(16, dtype=np.bool_), 0, np.float32(value)).astype(np.float32)
+    first = Initializer("values", data=mask.tobytes())
+    s.add("mask", Role.CONSTANT, (16, 16), initializer=first)
+    y = s.op("Add", [s.op("MatMul", [s.input("x", 16, 4), s.parameter("w", 4, 16)], "h"), "mask"], "y")
+    s.op("MeanSquaredError", [y, s.label("t", 16, 16)], "loss")
+    data = dump_graph(s.graph())
+    assert b'"band"' in data
+    again = load_graph(data).operands["mask"].initializer
+    assert again is not None
+    assert again.data == mask.tobytes()
+
+
 @pytest.mark.parametrize("word", WORDS)
 def test_words_in_lists_are_elements(word: str) -> None:
     operand = {"initializer": {"kind": "values", "values": [word, 1.5]}, "dtype": "float32", "shape": [2]}
