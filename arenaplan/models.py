@@ -49,8 +49,9 @@ def load(path: str | os.PathLike[str], *, batch: int | None = None) -> Loaded:
     """The graph, explicit program or plan that a file holds; other formats by their suffix, as `plan` of the
     command line reads them.
 
-    `batch` takes the place of a graph's own. Raises OSError where the file cannot be read, ArenaplanError
-    with the place of the mistake. Cost: linear in the file.
+    `batch` takes the place of a graph's own. Files of weights that a graph names are looked for from the
+    folder of its document. Raises OSError where the file cannot be read, ArenaplanError with the place of the
+    mistake. Cost: linear in the file.
     """
     data = Path(path).read_bytes()
     return _read(data, Path(path), batch)
@@ -58,12 +59,12 @@ def load(path: str | os.PathLike[str], *, batch: int | None = None) -> Loaded:
 
 def _read(data: bytes, path: Path, batch: int | None) -> Loaded:
     if path.suffix.lower() in ("", ".json"):
-        return _of_document(documents.parse_json(data), batch)
+        return _of_document(documents.parse_json(data), batch, path.parent)
     return read_model(data, path, batch)
 
 
-def _of_document(value: object, batch: int | None) -> Loaded:
-    """What a parsed document describes, by the format that it names."""
+def _of_document(value: object, batch: int | None, folder: Path | None = None) -> Loaded:
+    """What a parsed document describes, by the format that it names; its files are found from `folder`."""
     if not isinstance(value, Mapping):
         return documents.load_graph(cast("Mapping[str, Any]", value), batch=batch)  # which says what is wrong
     match value.get("format"):
@@ -71,7 +72,7 @@ def _of_document(value: object, batch: int | None) -> Loaded:
             return documents.load_program(value)
         case format_ if format_ == _PLAN:
             return documents.load_plan(value)
-    return documents.load_graph(value, batch=batch)
+    return documents.load_graph(value, batch=batch, folder=folder)
 
 
 def plan(model: Plannable, options: PlanOptions | None = None, **choices: Any) -> Plan:

@@ -76,6 +76,7 @@ _CHOICES: Final = frozenset(
         "batch_norm",
         "weights",
         "freeze_before",
+        "keep_outputs",
         "plan",
     }
 )

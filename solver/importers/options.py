@@ -50,6 +50,7 @@ IMPORT_OPTIONS: Final = (
         "batch_norm",
         "weights",
         "freeze_before",
+        "keep_outputs",
     ),
 )
 
@@ -66,7 +67,8 @@ class ImportOptions:
     `batch` is that of the first axis of the inputs. `inputs` are values of inputs that are the same in each
     step, which are no inputs then: numbers, or nested lists of them. `batch_norm` is "train", "frozen", or
     None for what the model says. Without `weights` the first values are drawn. The tensors named in
-    `freeze_before` become inputs of the graph; what leads to them alone is not imported.
+    `freeze_before` become inputs of the graph; what leads to them alone is not imported. The outputs of the
+    model in `keep_outputs`, or "all", are outputs of the graph: they can be read after a step.
     """
 
     loss: str | None = None
@@ -82,6 +84,7 @@ class ImportOptions:
     batch_norm: Literal["train", "frozen"] | None = None
     weights: bool = True
     freeze_before: tuple[str, ...] = ()
+    keep_outputs: Literal["all"] | tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,8 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `frozen`
     (names and patterns), `dim` (``name=size``, or a list of them), `input` (``name=value``, or a list of
     them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``), `freeze_before` (a
-    tensor's name, or a list of them). Raises OptionsError with the option's name as path.
+    tensor's name, or a list of them), `keep_outputs` (``all``, or names, separated by commas). Raises
+    OptionsError with the option's name as path.
     """
     for name in given:
         if name not in IMPORT_OPTIONS:
@@ -189,6 +193,7 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
         inputs=_inputs(inputs),
         batch_norm=_batch_norm(given.get("batch_norm")),
         weights=_weights(given.get("weights", "reference")),
+        keep_outputs=_kept(given.get("keep_outputs")),
         freeze_before=tuple(dict.fromkeys(map(str, cuts if isinstance(cuts, list | tuple) else [cuts]))),
     )
 
@@ -254,6 +259,15 @@ def _frozen(text: Any) -> tuple[str, ...]:
     names = () if text is None else tuple(name.strip() for name in str(text).split(",") if name.strip())
     if text is not None and not names:
         raise _bad("frozen", text, "names and patterns separated by commas")
+    return names
+
+
+def _kept(text: Any) -> Literal["all"] | tuple[str, ...]:
+    if text is None or text == "all":
+        return () if text is None else "all"
+    names = tuple(dict.fromkeys(name.strip() for name in str(text).split(",") if name.strip()))
+    if not names:
+        raise _bad("keep_outputs", text, "all, or names of outputs separated by commas")
     return names
 
 

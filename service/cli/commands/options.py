@@ -246,6 +246,12 @@ class ModelChoices:
             help="Of a model: a tensor that becomes an input; what leads to it is not imported. Repeatable.",
         ),
     ] = None
+    keep_outputs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Of a model: outputs that can be read after a step, as logits,mask; or all."
+        ),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """As `solver.importers.options.import_options` names them, without what was left out."""

@@ -70,7 +70,7 @@ def load_circle_model(
         model = frozen_before(model, options.freeze_before)
     network = _translated(model, batch, options)
     objective, chosen = _chosen(objective_of(own or DEFAULT, network), options, network)
-    graph = with_objective(network, objective, name)
+    graph = _keeping(with_objective(network, objective, name), network, whole, options)
     if not options.weights:
         graph = _drawn(graph, network)
     elif path is not None:
@@ -80,6 +80,22 @@ def load_circle_model(
     note = f"Trained with {loss}: {said}, and --loss and --optimizer choose another way."
     frozen = (freeze_note(model, options.freeze_before),) if options.freeze_before else ()
     return Imported(graph, (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole, options)))
+
+
+def _keeping(graph: TrainableGraph, network: Network, whole: Model, options: ImportOptions) -> TrainableGraph:
+    """The graph with more outputs: those of the file that it computes on the way to its loss."""
+    names = [network.output_name(number) for number in whole.outputs]
+    computed = [name for name in names if name in graph.operands]
+    for name in computed if options.keep_outputs == "all" else options.keep_outputs:
+        if name not in computed:
+            raise OptionsError(
+                f"{name!r:.80} is not an output of the model that is computed for the loss.",
+                remedy=f"Those are {', '.join(computed) or 'none'}. --output-name chooses the loss's.",
+                path=("keep_outputs",),
+            )
+        if name not in graph.outputs:
+            graph = graph.with_graph(outputs=(*graph.outputs, name))
+    return graph
 
 
 def _translated(model: Model, batch: int | None, options: ImportOptions) -> Network:

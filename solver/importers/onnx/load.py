@@ -16,7 +16,7 @@ from solver.importers.cuts import freeze_remedy
 from solver.importers.onnx.frozen import Part, cut_points_of, whole_or_part
 from solver.importers.onnx.inputs import bound_inputs, fixed_inputs
 from solver.importers.onnx.network import Constant, Network, Unknown, Value
-from solver.importers.onnx.objective import attach_loss
+from solver.importers.onnx.objective import attach_loss, kept_outputs
 from solver.importers.onnx.products import join_products
 from solver.importers.onnx.read import StoredTensor, read_model
 from solver.importers.onnx.roles import Roles
@@ -94,17 +94,18 @@ def _loaded(
         raise
     network = walk.network
     loss, notes = attach_loss(network, outputs, options)
-    join_products(network, loss)
-    recognise(network, loss)
+    kept, kept_notes = kept_outputs(outputs, loss, options)
+    join_products(network, loss, *kept)
+    recognise(network, loss, *kept)
     inputs = [value for value in network.operands.values() if value.role is Role.INPUT]
-    network.keep([loss])
+    network.keep([loss, *kept])
     network.settle_constants()
     unused = [value.id for value in inputs if value.id not in network.operands]
     if unused:
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
-    graph = _graph(network, loss, options, name)
-    notes += (*_on_normalisation(walk, model, options), *_on_narrow_weights(network, graph))
+    graph = _graph(network, loss, kept, options, name)
+    notes += (*kept_notes, *_on_normalisation(walk, model, options), *_on_narrow_weights(network, graph))
     imported = Imported(graph, (*part.notes, *notes), constants=walk.constants)
     return imported.frozen(options.frozen)
 
@@ -176,7 +177,9 @@ def _frozen_without_derivative(network: Network, loss: str, options: ImportOptio
     return [f"The loss has no derivative with respect to {names}: not trained."] if found else []
 
 
-def _graph(network: Network, loss: str, options: ImportOptions, name: str) -> TrainableGraph:
+def _graph(
+    network: Network, loss: str, kept: Sequence[str], options: ImportOptions, name: str
+) -> TrainableGraph:
     parameters = [o.id for o in network.operands.values() if o.role is Role.PARAMETER and o.trainable]
     quantised = _quantised(network)
     if not parameters and quantised:
@@ -198,6 +201,7 @@ def _graph(network: Network, loss: str, options: ImportOptions, name: str) -> Tr
         loss=loss,
         optimizer=options.optimizer,
         trainable=_trainable(options, parameters, quantised),
+        outputs=kept,
         training=options.rules,
     )
 

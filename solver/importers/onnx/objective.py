@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from solver.errors import DocumentError, LossError
+from solver.errors import DocumentError, LossError, OptionsError
 from solver.graph import DType, Role, TensorType
 from solver.importers.onnx.lowering import Site
 from solver.importers.onnx.network import Constant, Network, Tensor, Value
 from solver.importers.options import LOSSES, ImportOptions
 
-__all__ = ["attach_loss"]
+__all__ = ["attach_loss", "kept_outputs"]
 
 #: Images have their classes at axis 1, as PyTorch has it; sequences and tables at the last one.
 _IMAGE_RANK = 4
+#: Outputs that a note names.
+_SHOWN = 4
 
 
 def attach_loss(
@@ -31,7 +33,7 @@ def attach_loss(
             f"The output {name!r:.80} does not depend on the inputs.", remedy="Choose another with --output."
         )
     others = [other for other in outputs if other != name]
-    notes = [f"The loss is of output {name!r}; {len(others)} others are left out."] if others else []
+    notes = [f"The loss is of output {name!r}."] if others and options.loss is not None else []
     if options.loss is None:
         return prediction.name, notes
     if options.loss not in LOSSES:
@@ -44,6 +46,32 @@ def attach_loss(
             remedy="Choose another with --output.",
         )
     return _attached(network, prediction, options, notes), notes
+
+
+def kept_outputs(
+    outputs: Mapping[str, Value], loss: str, options: ImportOptions
+) -> tuple[list[str], list[str]]:
+    """The tensors of the outputs that are kept after a step, and a note on those that are not.
+
+    Raises OptionsError for an output that the model does not have, or that does not depend on its inputs.
+    """
+    tensors = {name: value.name for name, value in outputs.items() if isinstance(value, Tensor)}
+    names = tuple(tensors) if options.keep_outputs == "all" else options.keep_outputs
+    for name in names:
+        if name not in tensors:
+            raise OptionsError(
+                f"The model has no output {name!r:.80} that depends on its inputs.",
+                remedy=f"Its outputs are {', '.join(tensors)}.",
+                path=("keep_outputs",),
+            )
+    kept = list(dict.fromkeys(tensors[name] for name in names))
+    lost = [name for name, tensor in tensors.items() if tensor not in (loss, *kept)]
+    notes = [f"Output {name!r:.80} is {tensors[name]!r:.80} here." for name in names if tensors[name] != name]
+    if lost:
+        shown = ", ".join(f"{name!r:.80}" for name in lost[:_SHOWN])
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        notes.append(f"Not kept after a step: output {shown}{more}; --keep-outputs names what is read then.")
+    return kept, notes
 
 
 def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str:

@@ -19,12 +19,15 @@ from solver.importers.onnx.network import Network
 __all__ = ["join_products"]
 
 
-def join_products(network: Network, loss: str) -> None:
-    """Replace such products, in place; what is not read any more stays, for others to drop. Linear."""
+def join_products(network: Network, *read: str) -> None:
+    """Replace such products, in place; what is not read any more stays, for others to drop. Linear.
+
+    `read` are operands that something beside operations reads: the loss, outputs.
+    """
     operations = list(network.operations)
     by_output = {name: op for op in operations for name in op.outputs if name}
     readers = Counter(name for op in operations for name in op.inputs)
-    readers[loss] += 1
+    readers.update(read)
     rows: dict[str, str] = {}
     network.operations.clear()
     for operation in operations:

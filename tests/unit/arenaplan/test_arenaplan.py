@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import arenaplan
 from arenaplan.neighbours import NEIGHBOURS, hidden
 from solver.documents import dump_graph, dump_plan
 from solver.errors import ArenaplanError, CapacityError, DocumentError, OptionsError
-from solver.graph import TrainableGraph
+from solver.graph import FileRange, Initializer, TrainableGraph
 from solver.pipeline import BlockProgram
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -192,6 +195,26 @@ class TestLoad:
         assert graph.operands["image"].shape[0] == 3
         (tmp_path / "graph").write_bytes(dump_graph(graph))
         assert arenaplan.load(tmp_path / "graph") == graph
+
+    def test_weights_beside_the_document(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As `validate` finds them, from wherever it is called."""
+        graph = arenaplan.load(MNIST, batch=2)
+        assert isinstance(graph, TrainableGraph)
+        name = graph.trainable[0]
+        operand = graph.operands[name]
+        value = np.arange(operand.type.elements, dtype=np.float32)
+        folder = tmp_path / "models"
+        folder.mkdir()
+        (folder / "weights.bin").write_bytes(b"head" + value.tobytes())
+        place = FileRange("weights.bin", 4, hashlib.sha256(value.tobytes()).hexdigest())
+        operands = {**graph.operands, name: replace(operand, initializer=Initializer("values", file=place))}
+        (folder / "graph.json").write_bytes(dump_graph(graph.with_graph(operands=operands)))
+        for path in (folder / "graph.json", Path("models/graph.json")):
+            monkeypatch.chdir(tmp_path)
+            loaded = arenaplan.load(path)
+            assert isinstance(loaded, TrainableGraph)
+            with arenaplan.Trainer(loaded, arenaplan.plan(loaded)) as trainer:
+                assert trainer.read(name).tobytes() == value.tobytes()
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):

@@ -23,6 +23,7 @@ def test_everything_that_can_be_said() -> None:
         "learning_rate": "0.1", "trainable": "head.*, fc.bias", "dim": ["batch=32", "x[1]=7", "a=b=3"],
         "batch_norm": "train", "weights": "none", "freeze_before": ["h", "h", "g"],
         "frozen": "stem.*, b", "input": ["sr=16000", "a=b=[[1, 2.5]]", "on=false"],
+        "keep_outputs": "y, h,y",
     }  # fmt: skip
     found = import_options(given, batch=4)
     assert dict(found.optimizer.attributes) == {"momentum": 0.9, "nesterov": True, "learning_rate": 0.1}
@@ -32,6 +33,8 @@ def test_everything_that_can_be_said() -> None:
     assert found.freeze_before == ("h", "g")
     assert found.frozen == ("stem.*", "b")
     assert dict(found.inputs) == {"sr": 16000, "a=b": [[1, 2.5]], "on": False}
+    assert found.keep_outputs == ("y", "h")
+    assert import_options({"keep_outputs": "all"}).keep_outputs == "all"
     assert set(given) == set(IMPORT_OPTIONS)
 
 
@@ -58,6 +61,7 @@ def test_every_loss_is_known(loss: str) -> None:
         ({"trainable": "last:x"}, "trainable", "whole number"),
         ({"trainable": "last:-1"}, "trainable", "not negative"),
         ({"trainable": " ,"}, "trainable", "names"),
+        ({"keep_outputs": ","}, "keep_outputs", "names of outputs"),
         ({"dim": ["batch"]}, "dim", "batch=32"),
         ({"dim": ["=3"]}, "dim", "batch=32"),
         ({"frozen": ", "}, "frozen", "names"),

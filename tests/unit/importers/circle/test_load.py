@@ -137,6 +137,29 @@ def test_one_of_several_outputs() -> None:
         load_circle_model(two_heads(), options=import_options({"loss": "mse", "output": "kind"}))
 
 
+def test_outputs_on_the_way_to_the_loss_are_kept() -> None:
+    file, random = CircleFile(), np.random.default_rng(5)
+    x, trunk, scores, other = (
+        file.input("x", (1, 4)),
+        *(file.tensor(n, (1, 3)) for n in ("trunk", "scores", "u")),
+    )
+    for source, target in ((x, trunk), (trunk, scores), (trunk, other)):
+        shape = (3, 4 if source == x else 3)
+        weight = file.constant(f"w{target}", random.standard_normal(shape).astype("f4"))
+        file.operator("FULLY_CONNECTED", [source, weight, -1], [target], "FullyConnectedOptions")
+    data = file.write(scores, trunk, other)
+    for asked, kept in (
+        ("trunk", ("scores", "trunk")),
+        ("all", ("scores", "trunk")),
+        ("scores", ("scores",)),
+    ):
+        options = import_options({"loss": "mse", "keep_outputs": asked})
+        assert load_circle_model(data, options=options).graph.outputs == kept
+    with pytest.raises(OptionsError, match="'u' is not an output of the model that is computed") as caught:
+        load_circle_model(data, options=import_options({"loss": "mse", "keep_outputs": "u"}))
+    assert "scores, trunk" in caught.value.remedy
+
+
 def test_only_the_first_subgraph_is_planned() -> None:
     file = CircleFile()
     x, weight = file.input("x", (1, 2)), file.constant("w", np.eye(2, dtype=np.float32))

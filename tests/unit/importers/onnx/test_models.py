@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -296,7 +296,54 @@ def test_inputs_without_influence_are_left_out() -> None:
     nodes = [node("MatMul", ["x", "w"], ["y"]), node("Relu", ["z"], ["u"])]
     found = imported(model_of(nodes, {"x": (2, 3), "z": (9,)}, {"w": floats(3, 4)}))
     assert "z" not in found.graph.operands
-    assert found.notes == ("The loss does not depend on input 'z': left out.",)
+    assert "The loss does not depend on input 'z': left out." in found.notes
+
+
+# ---------------------------------------------------------------------------------------- what is kept
+
+
+def with_three_outputs() -> onnx.ModelProto:
+    """A prediction, the product that it is made of, and one beside it that the loss does not need."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("Add", ["h", "b"], ["y"]),
+        node("Tanh", ["h"], ["beside"]),
+    ]
+    weights = {"w": floats(3, 4), "b": floats(4)}
+    return model_of(nodes, {"x": (2, 3)}, weights, outputs=("y", "h", "beside"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept", "lost"),
+    [
+        ((), (), "'y', 'h', 'beside'"),
+        (("beside",), ("beside",), "'y', 'h'"),
+        (("h", "y"), ("h", "y"), "'beside'"),
+        ("all", ("y", "h", "beside"), ""),
+    ],
+)
+def test_outputs_are_kept_where_that_is_said(
+    asked: Literal["all"] | tuple[str, ...], kept: tuple[str, ...], lost: str
+) -> None:
+    found = imported(with_three_outputs(), loss="mse", keep_outputs=asked)
+    assert found.graph.outputs == kept
+    notes = [note for note in found.notes if note.startswith("Not kept after a step")]
+    assert len(notes) == bool(lost)
+    assert all(f"output {lost};" in note for note in notes)
+    # What is kept are the values that NumPy computes, of the weights before the step.
+    batch = synthetic_batch(found.graph, 0, 0)
+    with Trainer(found.graph, plan(found.graph)) as trainer:
+        h = batch["x"] @ trainer.read("w")
+        expected = {"h": h, "y": h + trainer.read("b"), "beside": np.tanh(h)}
+        trainer.step(batch)
+        for name in kept:
+            np.testing.assert_allclose(trainer.read(name), expected[name], rtol=1e-5)
+
+
+def test_an_output_that_cannot_be_kept() -> None:
+    with pytest.raises(OptionsError, match="no output 'z' that depends on its inputs") as caught:
+        imported(with_three_outputs(), loss="mse", keep_outputs=("z",))
+    assert caught.value.remedy == "Its outputs are y, h, beside."
 
 
 # ---------------------------------------------------------------------------------------- normalisation
