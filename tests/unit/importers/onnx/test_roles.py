@@ -408,6 +408,7 @@ def test_the_last_note_says_what_is_trained_and_what_is_not() -> None:
     )
     nodes = [node("MatMul", ["x", "w"], ["y"])]
     assert summarised(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)})).notes == (
+        "Not kept after a step: output 'y'; --keep-outputs names what is read then.",
         "1 tensor trained, 0 floating tensors not trained.",
     )
 
