@@ -31,6 +31,7 @@ import numpy as np
 from solver.errors import DocumentError
 from solver.graph import Array, FileRange, Initializer, Operand, Role, TrainableGraph
 from solver.importers.options import Imported
+from solver.importers.widened import Origin, widening_notes
 
 __all__ = ["StoredWeight", "read_arrays", "read_weights", "weight_array", "with_weights"]
 
@@ -116,6 +117,7 @@ def with_weights(graph: TrainableGraph, path: Path) -> Imported:
         )
     data = _mapped(path)
     operands, converted = dict(graph.operands), Counter[str]()
+    widened = []
     for operand in wanted:
         weight = stored.get(operand.id)
         if weight is None:
@@ -128,8 +130,10 @@ def with_weights(graph: TrainableGraph, path: Path) -> Imported:
             values = weight_array(path, data, weight).astype(operand.dtype.numpy)
             given = Initializer("values", data=np.ascontiguousarray(values).tobytes())
             converted[f"{weight.kind} as {operand.dtype.value}"] += 1
+            widened.append((operand.type, Origin(weight.name, weight.kind, weight.length)))
         operands[operand.id] = replace(operand, initializer=given)
-    return Imported(graph.with_graph(operands=operands), tuple(_notes(graph, stored, converted, path)))
+    notes = (*_notes(graph, stored, converted, path), *widening_notes(widened))
+    return Imported(graph.with_graph(operands=operands), notes)
 
 
 def _check_fits(operand: Operand, weight: StoredWeight, path: Path) -> None:

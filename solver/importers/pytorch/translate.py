@@ -160,17 +160,21 @@ class _Translator:
         for place, full in signature.inputs_to_parameters.items():
             name = self.captured.own(full)
             names = self.captured.names.get(name, (name,))
-            tensor = self.captured.program.state_dict[full].detach()
-            type_ = _type_of(tensor)
-            if (type_ is None or not type_.dtype.is_floating) and self.captured.frozen & set(names):
-                self._known(placeholders[place], tensor, name)  # what is computed from it may have a type
+            stored = self.captured.program.state_dict[full]
+            tensor, type_ = stored.detach(), _type_of(stored)
+            frozen = bool(self.captured.frozen & set(names)) or not stored.requires_grad
+            # What is computed from it may have a type that graphs have. A part of a tensor that PyTorch takes
+            # apart, as quantised ones, has no name of the module's own.
+            taken_apart = name not in self.captured.names
+            if frozen and (type_ is None or not type_.dtype.is_floating or taken_apart):
+                self._known(placeholders[place], tensor, name)
                 continue
             if names not in known:
                 known[names] = self.recorder.declare(
                     names[0],
                     Role.PARAMETER,
                     checked_type(tensor, name),
-                    trainable=not self.captured.frozen & set(names),
+                    trainable=not frozen,
                 )
                 self.stored[known[names].name] = (names, tensor)
             self.env[placeholders[place]] = known[names]
@@ -236,6 +240,10 @@ class _Translator:
         if _is_item(node):
             source, index = self.env[node.args[0]], node.args[1]
             return source if source is _UNKNOWN else source[index]
+        if isinstance(node.target, torch()._ops.HigherOrderOperator):
+            place = self._module(node)
+            self.missing.append(Missing(str(node.target), node.name, place, "a branch or a loop"))
+            return _UNKNOWN
         arguments = self._resolved(node.args)
         named = {key: self._resolved(x) for key, x in node.kwargs.items()}
         parts = list(_leaves([arguments, *named.values()]))

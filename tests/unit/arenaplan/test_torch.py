@@ -21,6 +21,7 @@ from solver.errors import (
     LossError,
     PlanError,
     TrainableError,
+    UnknownOperatorError,
 )
 from solver.graph import Role
 from solver.importers.pytorch import Weight
@@ -191,6 +192,37 @@ class TestGraph:
 
         with pytest.raises(DocumentError, match="cannot export Branching"):
             arenaplan.torch.graph(Branching(), torch.ones(3), loss="mse")
+
+    def test_branches_and_loops(self) -> None:
+        """Refused by name: graphs have neither. The remedy, a program, has both."""
+        import torch
+
+        class Branching(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 3)
+
+            def forward(self, x: Any) -> Any:
+                return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y * 2, (self.layer(x),))
+
+        with pytest.raises(UnknownOperatorError, match=r"cond \(a branch or a loop\)"):
+            arenaplan.torch.graph(Branching(), torch.ones(3, 3), loss="mse")
+
+    def test_an_input_that_nothing_reads(self) -> None:
+        import torch
+
+        class Half(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 3)
+
+            def forward(self, x: Any, unused: Any) -> Any:
+                return self.layer(x)
+
+        module, x, y = Half(), torch.ones(2, 3), torch.zeros(2, 3)
+        captured = arenaplan.torch.graph(module, (x, x), loss="mse", targets=y)
+        expected = torch.nn.functional.mse_loss(module(x, x), y).item()
+        assert next(captured.train([(x, x, y)])) == pytest.approx(expected, rel=1e-6)
 
     def test_a_batch_of_other_tensors(self, made: Any) -> None:
         captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy")

@@ -83,6 +83,9 @@ def test_other_floating_types_are_converted(dtype: str, graph: TrainableGraph, t
     write_safetensors(path, values)
     found = with_weights(graph, path)
     assert f"tensors of {dtype} as float32" in found.notes[0]
+    stored = sum(value.nbytes for value in values.values())
+    wider = f"stored in {stored:,} bytes (float16) and planned in {2 * stored:,} bytes"
+    assert any(wider in note for note in found.notes) is (dtype == "float16")
     for name, value in values.items():
         np.testing.assert_array_equal(initial_value(found.graph.operands[name]), value.astype(np.float32))
 
