@@ -101,9 +101,10 @@ def _per_channel(model: Model, operators: Sequence[ModelOperator], weights: set[
     for operator in operators:
         if operator.code in _MOVES and constants.issuperset(n for n in operator.inputs if n >= 0):
             constants.update(operator.outputs)
+    #: What a shift of one channel may stand behind: a product, or a scale of one channel.
     products: set[int] = set()
     trained = weights & constants
-    for operator in operators:
+    for k, operator in enumerate(operators):
         if operator.code in _PRODUCTS:
             products.update(operator.outputs)
         if operator.code in _SCALES and len(operator.inputs) == 2:
@@ -111,9 +112,24 @@ def _per_channel(model: Model, operators: Sequence[ModelOperator], weights: set[
                 if constant not in constants or other not in trained or other in constants:
                     continue
                 shape, data = model.tensors[constant].shape, model.tensors[other].shape
-                is_bias = operator.code in _SHIFTS and other in products
                 channels = data[-1] if data else 0
-                if shape and shape == (*[1] * (len(shape) - 1), channels) and (channels > 1 or is_bias):
+                if not shape or shape != (*[1] * (len(shape) - 1), channels):
+                    continue
+                if operator.code in _SHIFTS:
+                    is_single = other in products
+                else:
+                    is_single = _is_shifted(model, operators[k + 1 :], operator.outputs[0], constants)
+                    products.update(operator.outputs if is_single else ())
+                if channels > 1 or is_single:
                     yield constant
         if trained.intersection(operator.inputs):
             trained.update(operator.outputs)
+
+
+def _is_shifted(model: Model, operators: Iterable[ModelOperator], number: int, constants: set[int]) -> bool:
+    """Whether a constant of one element, and not a scalar, is added to the tensor: a normalisation's shift."""
+    readers = [operator for operator in operators if number in operator.inputs]
+    if len(readers) != 1 or readers[0].code not in _SHIFTS:
+        return False
+    others = [other for other in readers[0].inputs if other in constants]
+    return any(model.tensors[other].shape and set(model.tensors[other].shape) == {1} for other in others)

@@ -78,6 +78,17 @@ def test_scale_and_shift_of_a_normalisation_and_not_its_epsilon() -> None:
     assert trained(file, z) == ["dense b", "dense w", "scale", "shift"]
 
 
+def test_scale_and_shift_of_one_channel() -> None:
+    file = CircleFile()
+    y = layer(file, file.input("x", (1, 3)), 1, 3, "dense")
+    y = step(file, "RELU", [y], (1, 1), "positive")
+    scaled = step(file, "MUL", [y, file.constant("scale", ones(1))], (1, 1), "scaled")
+    z = step(file, "ADD", [scaled, file.constant("shift", ones(1))], (1, 1), "z")
+    assert trained(file, z) == ["dense b", "dense w", "scale", "shift"]
+    alone = step(file, "MUL", [y, file.constant("half", ones(1))], (1, 1), "alone")
+    assert trained(file, alone) == ["dense b", "dense w"]
+
+
 def test_what_an_input_is_divided_by_is_not_trained() -> None:
     file = CircleFile()
     x = file.input("x", (1, 3))
