@@ -19,6 +19,7 @@ circle: Any = circle_schema()
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "int64": "INT64", "int8": "INT8",
     "bool": "BOOL", "resource": "RESOURCE", "uint8": "UINT8", "int16": "INT16",
+    "complex64": "COMPLEX64",
 }  # fmt: skip
 _WORDS = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType", "mode": "MirrorPadMode"}
 

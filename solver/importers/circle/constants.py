@@ -6,6 +6,7 @@ that is planned these are constants.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +16,7 @@ import numpy as np
 from solver.graph.types import Array
 from solver.importers.circle.read import ModelOperator
 
-__all__ = ["FOLDED", "fold", "slices"]
+__all__ = ["FOLDED", "SEVERAL", "fold", "fold_several", "slices"]
 
 #: More elements than these are weights, and not the sizes of something.
 _MOST: Final = 4096
@@ -30,6 +31,11 @@ def fold(operator: ModelOperator, values: Sequence[Array | None]) -> Array | Non
     if operator.code not in FOLDED or sum(v.size for v in values if v is not None) > _MOST:
         return None
     return FOLDED[operator.code](operator, values)
+
+
+def fold_several(operator: ModelOperator, values: Sequence[Array | None]) -> list[Array]:
+    """The outputs of an operator of `SEVERAL`, one after the other; raises as `fold` does."""
+    return SEVERAL[operator.code](operator, _given(values))
 
 
 def slices(operator: ModelOperator, rank: int, numbers: Sequence[Array]) -> tuple[slice | int | None, ...]:
@@ -93,6 +99,13 @@ def _range(_: ModelOperator, values: Sequence[Array | None]) -> Array:
     return np.arange(first, last, step, dtype=_given(values)[0].dtype)
 
 
+def _filled(_: ModelOperator, values: Sequence[Array | None]) -> Array:
+    sizes, value = _given(values)
+    if math.prod(sizes.ravel().tolist()) > _MOST:
+        raise ValueError("has too many elements")
+    return np.full(sizes.ravel().tolist(), value)
+
+
 def _of_two(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     def folded(_: ModelOperator, values: Sequence[Array | None]) -> Array:
         a, b = _given(values)
@@ -105,6 +118,25 @@ def _like(function: Callable[[Array], Array]) -> Callable[..., Array]:
     return lambda _, values: function(_given(values)[0])
 
 
+def _split(operator: ModelOperator, values: Sequence[Array]) -> list[Array]:
+    axis, x = values
+    return np.split(x, len(operator.outputs), int(axis.item()))
+
+
+def _split_v(_: ModelOperator, values: Sequence[Array]) -> list[Array]:
+    x, sizes, axis = values
+    return np.split(x, np.cumsum(sizes)[:-1].tolist(), int(axis.item()))
+
+
+def _unpack(operator: ModelOperator, values: Sequence[Array]) -> list[Array]:
+    return list(np.moveaxis(values[0], operator.integer("Axis", 0), 0))
+
+
+#: By operator of several outputs: what it makes of constants.
+SEVERAL: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array]], list[Array]]]] = MappingProxyType(
+    {"SPLIT": _split, "SPLIT_V": _split_v, "UNPACK": _unpack}
+)
+
 #: By operator: what it makes of constants.
 FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Array]]] = MappingProxyType(
     {
@@ -112,6 +144,7 @@ FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Arr
         "CAST": _like(np.asarray),
         "CONCATENATION": _concatenation,
         "EXPAND_DIMS": lambda _, values: np.expand_dims(_given(values)[0], int(_given(values)[1].item())),
+        "FILL": _filled,
         "FLOOR_DIV": _of_two(np.floor_divide),
         "GATHER": _gather,
         "MAXIMUM": _of_two(np.maximum),

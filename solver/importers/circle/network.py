@@ -11,10 +11,10 @@ import numpy as np
 
 from solver.graph import AttributeValue, DType, Initializer, Operation, Role
 from solver.graph.types import Array, TensorType
-from solver.importers.circle.constants import fold
+from solver.importers.circle.constants import SEVERAL, fold, fold_several
 from solver.importers.circle.inputs import file_batch, input_shapes
 from solver.importers.circle.read import Model, ModelOperator
-from solver.importers.circle.roles import weight_tensors
+from solver.importers.circle.roles import MOVES, weight_tensors
 from solver.importers.recorder import GraphRecorder
 from solver.importers.widened import Origin
 
@@ -84,10 +84,15 @@ class Network(GraphRecorder):
         }
         #: Parameters that the loss has no derivative with respect to.
         self.frozen: list[str] = []
+        #: Complex tensors by number.
+        self._complex: dict[int, tuple[str, str]] = {}
         #: Quantised constants, by name.
         self.quantized: dict[str, None] = {}
         #: Quantised tensors as floats, by number and order of axes.
         self._floats: dict[tuple[int, tuple[int, ...]], str] = {}
+        self._computed = {number for operator in model.operators for number in operator.outputs} | {
+            *model.inputs
+        }
         self._folded: dict[int, Array] = {}
         self._stored_at: dict[int, int] = {}
         self.operator: ModelOperator
@@ -134,14 +139,50 @@ class Network(GraphRecorder):
         """
         self.operator, self._parts = operator, 0
         self.owned.append([])
-        if not self._fold(operator):
+        if self._fold(operator):
+            return
+        pairs = {n: self._complex[n] for n in operator.inputs if n in self._complex}
+        if pairs and operator.code in MOVES:
+            self._move_both(pairs, operator, translate)
+        else:
             translate(self, operator)
+
+    def _move_both(
+        self, pairs: Mapping[int, tuple[str, str]], operator: ModelOperator, translate: Callable[..., None]
+    ) -> None:
+        """Translate a move of complex tensors twice, for the real and for the imaginary part."""
+        names, moved = self._names, []
+        for part, word in enumerate(("real", "imaginary")):
+            self._names = list(names)
+            for number, pair in pairs.items():
+                self._names[number] = pair[part]
+            for number in operator.outputs:
+                self._names[number] = self.free(f"{names[number]}.{word}")
+            translate(self, operator)
+            moved.append([self._names[number] for number in operator.outputs])
+        self._names = names
+        for number, real, imaginary in zip(operator.outputs, *moved, strict=True):
+            self.set_complex(number, (real, imaginary))
+
+    def complex(self, k: int) -> tuple[str, str]:
+        """Real and imaginary part of the k-th input."""
+        number = self._number(k)
+        if number not in self._complex:
+            raise Unsupported(f"reads {self._names[number]!r}, which is {self.model.tensors[number].type}")
+        return self._complex[number]
+
+    def set_complex(self, number: int, parts: tuple[str, str]) -> None:
+        """Say what the complex tensor `number` has become."""
+        self._complex[number] = parts
+
+    def is_complex(self, k: int) -> bool:
+        return self._number(k) in self._complex
 
     def _fold(self, operator: ModelOperator) -> bool:
         if operator.code == "SHAPE":
             self._folded[operator.outputs[0]] = np.array(self.shape(0), np.int64)
             return True
-        if len(operator.outputs) != 1:
+        if len(operator.outputs) != 1 and operator.code not in SEVERAL:
             return False
         values = [None if number < 0 else self._value(number) for number in operator.inputs]
         if operator.code in _WIDENINGS and values[0] is not None and values[0].dtype.kind == "f":
@@ -155,6 +196,9 @@ class Network(GraphRecorder):
         if any(n >= 0 and self.model.tensors[n].quantization for n in operator.inputs):
             return False
         try:
+            if operator.code in SEVERAL:
+                self._folded.update(zip(operator.outputs, fold_several(operator, values), strict=True))
+                return True
             made = fold(operator, values)
         except (LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:
             raise Unsupported(f"cannot be worked out from constants: {error}") from error
@@ -169,6 +213,10 @@ class Network(GraphRecorder):
         if number in self._folded:
             return self._folded[number]
         tensor = self.model.tensors[number]
+        if tensor.data is None and tensor.dtype and 0 in tensor.shape and number not in self._computed:
+            return np.zeros(
+                tensor.shape, tensor.dtype
+            )  # a constant without elements has no bytes in the file
         if tensor.data is None or not tensor.dtype:
             return None
         if tensor.sparsity is None:
@@ -399,6 +447,10 @@ class Network(GraphRecorder):
         """A constant of integers: sizes, axes, pads."""
         value = np.array(list(values), np.int64)
         return self._declare(self._constant(), Role.CONSTANT, value.shape, DType.INT64, value)
+
+    def table(self, values: Array) -> str:
+        """A constant of floats that follows from the operator."""
+        return self._declare(self._constant(), Role.CONSTANT, values.shape, DType.FLOAT32, values)
 
     def scalar(self, value: float) -> str:
         return self._declare(self._constant(), Role.CONSTANT, (), DType.FLOAT32, np.array(value))

@@ -19,6 +19,7 @@ from solver.importers.circle.network import Network, Unsupported
 from solver.importers.circle.read import CUSTOM_OPTIONS, ModelOperator
 from solver.importers.circle.recurrent import LSTM, unidirectional_lstm
 from solver.importers.circle.roles import TRANSPOSE_BIAS
+from solver.importers.circle.transforms import complex_absolute, imaginary_part, real_part, real_transform
 
 __all__ = ["OPERATORS"]
 
@@ -370,6 +371,9 @@ def _dequantize(net: Network, _: ModelOperator) -> None:
 
 
 def _cast(net: Network, operator: ModelOperator) -> None:
+    if net.is_complex(0):
+        real_part(net, operator)
+        return
     to = {"<f4": 1, "<f8": 11, "<i4": 6, "<i8": 7, "|u1": 2, "|b1": 9}.get(net.output_dtype())
     if to is None:
         raise Unsupported("casts to a type that graphs do not have")
@@ -378,6 +382,10 @@ def _cast(net: Network, operator: ModelOperator) -> None:
 
 def _broadcast(net: Network, _: ModelOperator) -> None:
     net.emit("Expand", [net.input(0), net.numbers(net.with_batch(net.integers(1), net.shape(0)))])
+
+
+def _fill(net: Network, _: ModelOperator) -> None:
+    net.emit("Expand", [net.input(1), net.numbers(net.integers(0))])
 
 
 def _select(net: Network, _: ModelOperator) -> None:
@@ -505,6 +513,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "CONCATENATION": _concatenation,
         "CONV_2D": _convolution,
         TRANSPOSE_BIAS: _transposed_with_bias,
+        "COMPLEX_ABS": complex_absolute,
         "COS": _unary("Cos"),
         "CUMSUM": _running,
         "DEPTHWISE_CONV_2D": _depthwise,
@@ -516,6 +525,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "EQUAL": _binary("Equal"),
         "EXP": _unary("Exp"),
         "EXPAND_DIMS": _expand_dims,
+        "FILL": _fill,
         "FLOOR": _unary("Floor"),
         "FULLY_CONNECTED": _fully_connected,
         "GATHER": _gather,
@@ -523,6 +533,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "GREATER": _binary("Greater"),
         "GREATER_EQUAL": _binary("GreaterOrEqual"),
         "HARD_SWISH": _unary("HardSwish"),
+        "IMAG": imaginary_part,
         "INSTANCE_NORM": _instance_norm,
         "L2_NORMALIZATION": _l2_normalised,
         "LEAKY_RELU": _leaky_relu,
@@ -547,6 +558,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "PADV2": _pad,
         "POW": _binary("Pow"),
         "PRELU": _prelu,
+        "REAL": real_part,
         "REDUCE_MAX": _reduction("ReduceMax"),
         "REDUCE_MIN": _least,
         "QUANTIZE": _quantize,
@@ -558,6 +570,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "RESIZE_BILINEAR": _resize("linear"),
         "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
         "REVERSE_V2": _reversed,
+        "RFFT2D": real_transform,
         "ROUND": _unary("Round"),
         "RSQRT": _rsqrt,
         "SELECT": _select,

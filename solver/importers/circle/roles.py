@@ -19,7 +19,7 @@ from typing import Final
 
 from solver.importers.circle.read import Model, ModelOperator
 
-__all__ = ["TRANSPOSE_BIAS", "needed_operators", "weight_tensors"]
+__all__ = ["MOVES", "TRANSPOSE_BIAS", "needed_operators", "weight_tensors"]
 
 #: MediaPipe's transposed convolution with a bias.
 TRANSPOSE_BIAS: Final = "CUSTOM Convolution2DTransposeBias"
@@ -47,7 +47,7 @@ _PRODUCTS: Final = frozenset(
 _SHIFTS: Final = frozenset({"ADD", "SUB"})
 _SCALES: Final = frozenset({"ADD", "SUB", "MUL"})
 #: Operators whose result is what they are given, moved.
-_MOVES: Final = frozenset(
+MOVES: Final = frozenset(
     {
         *("BROADCAST_TO", "CONCATENATION", "DENSIFY", "DEQUANTIZE", "EXPAND_DIMS", "PACK", "RESHAPE"),
         *("SLICE", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE", "UNPACK"),
@@ -90,20 +90,27 @@ def _behind_moves(operators: Sequence[ModelOperator], numbers: Iterable[int]) ->
     """The tensors, and what they are moved from."""
     found = set(numbers)
     for operator in reversed(operators):
-        if operator.code in _MOVES and found.intersection(operator.outputs):
-            found.update(operator.inputs)
+        if operator.code in MOVES and found.intersection(operator.outputs):
+            found.update(_moved(operator))
     return found
+
+
+def _moved(operator: ModelOperator) -> tuple[int, ...]:
+    """What a move moves, without the numbers that say where to."""
+    if operator.code in ("CONCATENATION", "PACK"):
+        return operator.inputs
+    return operator.inputs[1:2] if operator.code == "SPLIT" else operator.inputs[:1]
 
 
 def _per_channel(model: Model, operators: Sequence[ModelOperator], weights: set[int]) -> Iterable[int]:
     """Constants that scale or shift the channels of what weights have had a part in."""
     constants = {number for number, tensor in enumerate(model.tensors) if tensor.data is not None}
     for operator in operators:
-        if operator.code in _MOVES and constants.issuperset(n for n in operator.inputs if n >= 0):
+        if operator.code in MOVES and constants.issuperset(n for n in operator.inputs if n >= 0):
             constants.update(operator.outputs)
     #: What a shift of one channel may stand behind: a product, or a scale of one channel.
     products: set[int] = set()
-    trained = weights & constants
+    trained = {number for number in weights & constants if model.tensors[number].type.startswith("FLOAT")}
     for k, operator in enumerate(operators):
         if operator.code in _PRODUCTS:
             products.update(operator.outputs)
@@ -127,7 +134,7 @@ def _per_channel(model: Model, operators: Sequence[ModelOperator], weights: set[
 
 
 def _is_shifted(model: Model, operators: Iterable[ModelOperator], number: int, constants: set[int]) -> bool:
-    """Whether a constant of one element, and not a scalar, is added to the tensor: a normalisation's shift."""
+    """Whether a constant of one element that is no scalar is added to the tensor, as a shift is."""
     readers = [operator for operator in operators if number in operator.inputs]
     if len(readers) != 1 or readers[0].code not in _SHIFTS:
         return False

@@ -78,6 +78,19 @@ def test_scale_and_shift_of_a_normalisation_and_not_its_epsilon() -> None:
     assert trained(file, z) == ["dense b", "dense w", "scale", "shift"]
 
 
+def test_numbers_that_say_where_to_move_are_no_weights() -> None:
+    """A signal is cut into frames by a GATHER, and multiplied with a window, before there is a weight."""
+    file = CircleFile()
+    x, where = file.input("x", (1, 6)), [np.array(v, np.int32) for v in ([0, 0], [1, 4], [1, 1])]
+    cut = file.tensor("cut", (1, 4))
+    inputs = [x, *(file.constant(f"slice {k}", value) for k, value in enumerate(where))]
+    file.operator("STRIDED_SLICE", inputs, [cut], "StridedSliceOptions")
+    frames, places = file.tensor("frames", (1, 3)), file.constant("places", np.array([0, 1, 3], np.int32))
+    file.operator("GATHER", [cut, places], [frames], "GatherOptions", {"axis": 1})
+    windowed = step(file, "MUL", [frames, file.constant("window", ones(3))], (1, 3), "windowed")
+    assert trained(file, layer(file, windowed, 2, 3, "dense")) == ["dense b", "dense w"]
+
+
 def test_scale_and_shift_of_one_channel() -> None:
     file = CircleFile()
     y = layer(file, file.input("x", (1, 3)), 1, 3, "dense")
