@@ -90,6 +90,24 @@ def test_an_input_with_a_value_chooses_a_branch(server: Server) -> None:
     assert (problem["type"], problem["pointer"]) == ("/problems/invalid-options", "/query/input")
 
 
+def test_what_follows_a_tensor_is_planned(server: Server) -> None:
+    """The parameter may be given several times."""
+    nodes = [node("Det", ["x"], ["h"]), node("Add", ["h", "h"], ["g"]), node("Mul", ["g", "h"], ["m"])]
+    nodes.append(node("MatMul", ["m", "fc.weight"], ["y"]))
+    weights = {"fc.weight": np.ones((4, 2), np.float32)}
+    body = model_of(nodes, {"x": (3, 4, 2, 2)}, weights).SerializeToString()
+    refused = post(server, body, loss="mse")
+    assert refused.status_code == 422
+    assert "the parameter freeze_before h" in refused.json()["remedy"]
+    query = {"loss": "mse", "freeze_before": ["h", "g"]}
+    headers = {"content-type": "application/onnx"}
+    url = f"{server.url}/v1/plan"
+    answer = httpx.post(url, content=body, params=query, headers=headers, timeout=60)
+    assert answer.status_code == 200, answer.text
+    graph = load_onnx(body, options=import_options({"loss": "mse", "freeze_before": ["h", "g"]})).graph
+    assert documents.load_plan(answer.content).graph_digest == documents.graph_digest(graph)
+
+
 def test_curves_and_verdicts_of_a_model(server: Server) -> None:
     """They are those of its graph."""
     graph = {**json.loads(documents.dump_graph(graph_of())), "name": "model"}

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from solver.errors import TrainableError
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import Initializer, TrainableGraph
+from solver.graph import Initializer, Role, TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.pipeline import plan
 from solver.program import (
@@ -316,3 +317,42 @@ def test_the_scratch_budget_of_the_nodes_decides_the_size_of_scratch() -> None:
     assert sizes[0] < sizes[1]
     small = derive(graph, graph_nodes(graph, 1))
     assert small.operations != derive(graph).operations, "the budget is part of the kernel"
+
+
+def quantised_trunk() -> Sketch:
+    """Layers that save what their derivatives read, a quantisation, and a head."""
+    s = Sketch("quantised")
+    h = s.op("Conv", [s.input("x", 2, 3, 6, 6), s.parameter("k", 4, 3, 3, 3)], "c")
+    h = s.op("MaxPool", [h], "p", kernel_shape=(2, 2), strides=(2, 2))
+    h = s.op("Flatten", [h], "f")
+    h = s.op("LayerNormalization", [h, s.parameter("g", 16, initializer=Initializer("ones"))], "n")
+    scale = s.add("scale", Role.CONSTANT, (), initializer=Initializer("constant", value=0.03))
+    h = s.op("DequantizeLinear", [s.op("QuantizeLinear", [h, scale], "q"), scale], "d")
+    h = s.op("MatMul", [h, s.parameter("head", 16, 3)], "y")
+    s.op("MeanSquaredError", [h, s.label("t", 2, 3)], "loss")
+    return s
+
+
+def test_a_frozen_trunk_is_planned_forward_only_and_what_it_saves_dies_at_once() -> None:
+    graph = quantised_trunk().graph(trainable=["head"])
+    program = derive(graph)
+    back = {program.kernel(found) for found in program.steps if found.phase.word.startswith("calc")}
+    assert back == {"Seed", "MeanSquaredError", "MatMul"}
+    saved = {value for value, found in enumerate(program.values) if found.kind is Kind.SAVED}
+    assert saved
+    touched = [b.value for found in program.steps for b in found.bindings if b.value in saved]
+    assert sorted(touched) == sorted(saved)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+def test_a_graph_that_needs_a_derivative_of_a_forward_kernel_is_refused() -> None:
+    with pytest.raises(TrainableError) as caught:
+        quantised_trunk().graph(trainable=["k", "head"])
+    assert "'q.op'" in caught.value.message
+    assert "QuantizeLinear has a forward kernel only" in caught.value.message
+    assert "to train 'k'" in caught.value.message
+    assert "--trainable head " in caught.value.remedy
+    assert "--freeze-before d." in caught.value.remedy
+    with pytest.raises(TrainableError, match="forward kernel only") as caught:
+        quantised_trunk().graph(trainable=["k", "g"])
+    assert "Train a part that follows it" in caught.value.remedy

@@ -22,7 +22,7 @@ class FoldConstants(Rule):
 
     No derivative goes through it: no parameter stands before it. Parameters are never folded, not even
     frozen ones: a checkpoint may bring other values. Nor is what draws random numbers, what updates a
-    state, and what slides windows.
+    state, and what slides windows. Quantised weights stay as small as they are stored.
     """
 
     name: ClassVar[str] = "fold-constants"
@@ -38,6 +38,8 @@ class FoldConstants(Rule):
             return None
         given = [around.constant(name) if name else None for name in operation.inputs]
         node = around.nodes[operation.id]
+        if operation.type == "DequantizeLinear" and node.outputs[0].nbytes > node.input(0).nbytes:
+            return None
         size = sum(value.nbytes for value in given if value is not None)
         if sum(type_.nbytes for type_ in node.outputs) > size + _GROWTH:
             return None

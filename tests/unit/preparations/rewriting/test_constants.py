@@ -157,3 +157,19 @@ def test_arithmetic_is_the_kernels_arithmetic() -> None:
     assert found.ctypes.data % 64 == 0
     assert np.array_equal(found, np.reciprocal(value))
     assert np.array_equal(value, [1, 2, 3, 4, 5, 7])
+
+
+@pytest.mark.parametrize(("dtype", "folds"), [(DType.INT8, False), (DType.UINT8, False), (DType.INT32, True)])
+def test_quantised_weights_stay_as_small_as_they_are_stored(dtype: DType, folds: bool) -> None:
+    """A bias of int32 takes no more bytes as floats."""
+
+    def dequantised(s: Sketch) -> str:
+        data = np.arange(6, dtype=dtype.numpy).tobytes()
+        stored = s.add("stored", Role.CONSTANT, (6,), dtype=dtype, initializer=Initializer("values", data))
+        scale = s.add("scale", Role.CONSTANT, (), initializer=Initializer("constant", value=0.25))
+        return s.op("DequantizeLinear", [stored, scale], "factor")
+
+    before = scaled(dequantised)
+    after = only(before, RULE)
+    assert ("DequantizeLinear" in types(after)) is not folds
+    same_training(before, after, bitwise=True)

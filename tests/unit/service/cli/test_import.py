@@ -91,6 +91,39 @@ def test_what_is_missing_is_said_with_the_flag(model: Path) -> None:
     assert "--loss" in arenaplan("plan", model, "--dim", "batch=2").output
 
 
+def test_the_tensor_that_a_refusal_names_works_when_it_is_pasted(tmp_path: Path) -> None:
+    """Behind operators that nobody knows, under a name that a shell would take apart."""
+    rng = np.random.default_rng(3)
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Strange", ["r"], ["s"], domain="com.example"),
+        node("Det", ["z"], ["d"]),
+        node("Mul", ["s", "d"], ["it's (joined)"]),
+        node("MatMul", ["it's (joined)", "fc.weight"], ["y"]),
+    ]
+    made = model_of(
+        nodes,
+        {"x": ("batch", 30), "z": (2, 2)},
+        {"fc.weight": rng.standard_normal((30, 20)).astype(np.float32)},
+        domains=["com.example"],
+    )
+    made.graph.value_info.append(
+        onnx.helper.make_tensor_value_info("it's (joined)", onnx.TensorProto.FLOAT, ["batch", 30])
+    )
+    path, planned = tmp_path / "behind.onnx", tmp_path / "plan.json"
+    onnx.save(made, path)
+    refused = arenaplan("plan", path, *CHOICES)
+    assert refused.exit_code == Exit.USAGE
+    said = " ".join(refused.output.split())
+    pasted = said.partition("Plan what follows with ")[2].partition(", which becomes")[0]
+    chosen = [*CHOICES, *shlex.split(pasted)]
+    assert chosen[-2:] == ["--freeze-before", "it's (joined)"]
+    done = arenaplan("plan", path, *chosen, "-o", planned)
+    assert done.exit_code == Exit.OK, done.output
+    assert "4 of 5 nodes are not imported" in " ".join(done.output.split())
+    assert "Identical" in arenaplan("validate", path, planned, *chosen, "--steps", "2").output
+
+
 def test_a_mistake_in_an_option_names_it(model: Path) -> None:
     assert "--batch-norm: " in arenaplan("plan", model, *CHOICES, "--batch-norm", "off").output
     assert "--trainable: " in arenaplan("plan", model, *CHOICES, "--trainable", "last:x").output
