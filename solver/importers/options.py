@@ -116,7 +116,7 @@ class Imported:
                 )
             frozen |= matching
         trainable = tuple(name for name in self.graph.trainable if name not in frozen)
-        if not trainable:
+        if frozen and not trainable:
             raise TrainableError(
                 "Everything that would be trained is frozen.",
                 remedy="Leave a parameter out of --frozen.",
