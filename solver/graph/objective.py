@@ -58,6 +58,9 @@ def with_training(
     _check_derivatives(chosen, scalar, graph, defined_by, paths or {}, nodes)
     order = range(len(graph.operations))
     operations, operands = unrolled(graph.operations, order, graph.operands, max_operations)
+    read = {name for operation in operations for name in operation.inputs} | set(graph.outputs)
+    for name in [name for name, o in operands.items() if o.role is Role.CONSTANT and name not in read]:
+        del operands[name]  # lengths of sequences that are all whole
     rules = rules or TrainingRules()
     check_rules(rules)
     spec = TrainingSpec(scalar, optimizer, chosen, rules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from solver import documents
 from solver.errors import (
     ArenaplanError,
     BatchError,
@@ -190,6 +192,18 @@ def test_a_choice_that_is_left_open_names_the_input_and_a_value_of_it() -> None:
         imported(chooses("bool"))
     assert caught.value.remedy == "Fix it with --input rate=true."
     assert imported(chooses("bool"), inputs={"rate": True}).graph.trainable == ("v",)
+
+
+def test_lengths_of_sequences_that_are_all_whole_leave_nothing_behind() -> None:
+    """The document of the graph can be read again, which it cannot be with an operand that nothing reads."""
+    nodes = [node("GRU", ["x", "w", "r", "", "lengths"], ["h", "y"], hidden_size=4)]
+    inputs: Any = {"x": (5, 2, 3), "lengths": ("int64", (2,))}
+    model = model_of(nodes, inputs, {"w": floats(1, 12, 3), "r": floats(1, 12, 4)})
+    model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    graph = imported(model, inputs={"lengths": 5}).graph
+    assert set(graph.trainable) == {"w", "r"}
+    again = documents.load_graph(json.loads(documents.dump_graph(graph)))
+    assert documents.graph_digest(again) == documents.graph_digest(graph)
 
 
 def test_one_number_fills_an_input_and_a_list_has_its_shape() -> None:
