@@ -91,8 +91,8 @@ class ImportOptions:
 class Imported:
     """An imported model, and what the caller should know about it, a sentence each.
 
-    `constants` are floating tensors of the file that are not parameters, with the number of their elements;
-    None where the graph's own constants are all there are.
+    `constants` are floating tensors of the file that are no parameters of the graph, with the number of
+    their elements: constants, and weights that the loss does not depend on. None where the graph has all.
     """
 
     graph: TrainableGraph

@@ -98,7 +98,9 @@ def _loaded(
     join_products(network, loss, *kept)
     recognise(network, loss, *kept)
     inputs = [value for value in network.operands.values() if value.role is Role.INPUT]
+    parameters = {o.id for o in network.operands.values() if o.role is Role.PARAMETER}
     network.keep([loss, *kept])
+    unread = {name: network.types[name].type.elements for name in parameters.difference(network.operands)}
     network.settle_constants()
     unused = [value.id for value in inputs if value.id not in network.operands]
     if unused:
@@ -106,7 +108,8 @@ def _loaded(
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, kept, options, name)
     notes += (*kept_notes, *_on_normalisation(walk, model, options), *_on_narrow_weights(network, graph))
-    imported = Imported(graph, (*part.notes, *notes), constants=walk.constants)
+    constants = {**walk.constants, **dict(sorted(unread.items()))}
+    imported = Imported(graph, (*part.notes, *notes), constants=constants)
     return imported.frozen(options.frozen)
 
 

@@ -154,12 +154,18 @@ class Roles:
             return Role.PARAMETER
         return role
 
-    def is_filled_weight(self, name: str, body: Body) -> bool:
-        """Whether the result of a ConstantOfShape, whose shape the file holds, stands in a weight's place."""
-        nodes = self._nodes(body)
-        shape = nodes.shape_of(name)
+    def is_filled_weight(self, name: str, body: Body, *, is_zero: bool) -> bool:
+        """Whether the result of a ConstantOfShape, whose shape the file holds, stands in a weight's place.
+
+        Zeros that are added to what a layer computes may be a first state, and are none.
+        """
+        shape = self._nodes(body).shape_of(name)
+        if shape is None:
+            return False
         places = self._of(name, body)
-        return shape is not None and ("weight" in places or f"bias {math.prod(shape)}" in places)
+        if "weight" in places or f"bias {math.prod(shape)}" in places:
+            return True
+        return bool(places & {"arithmetic", "part of a weight"}) and math.prod(shape) > 1 and not is_zero
 
     def _is_asked_for(self, tensor: StoredTensor, body: Body) -> bool:
         if tensor.dtype is None or not tensor.dtype.is_floating or not tensor.elements:

@@ -274,11 +274,7 @@ class Walk:
             constants = [value for value in inputs if isinstance(value, Constant)]
             present = [value for value in inputs if value is not None]
             if len(constants) == len(present) and present and can_evaluate(op) and op not in _RANDOM:
-                if (
-                    op == "ConstantOfShape"
-                    and place.is_own
-                    and self.roles.is_filled_weight(node.output[0], place.body)
-                ):
+                if self._is_filled_weight(site, node.output[0], place):
                     return [self._filled_weight(site, node.output[0])]
                 return self._computed(site)
             if op in LOWERINGS:
@@ -340,6 +336,13 @@ class Walk:
         parents = (value.origin for value in site.inputs if isinstance(value, Constant))
         origin = Origin(parents=tuple(parent for parent in parents if parent is not None))
         return [Constant(array, origin=origin) for array in found]
+
+    def _is_filled_weight(self, site: Site, name: str, place: _Place) -> bool:
+        if site.op != "ConstantOfShape" or not place.is_own:
+            return False
+        value = site.get("value", np.zeros(1, np.float32))
+        is_zero = not value.any()
+        return value.dtype.kind == "f" and self.roles.is_filled_weight(name, place.body, is_zero=is_zero)
 
     def _filled_weight(self, site: Site, name: str) -> Value:
         """A weight whose values are all the same, as models have that are published without their weights."""

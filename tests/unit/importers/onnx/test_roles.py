@@ -160,6 +160,19 @@ def test_weights_that_are_filled_by_a_rule_are_weights() -> None:
     assert validate(graph, plan(graph), steps=2).identical
 
 
+@pytest.mark.parametrize(("value", "is_trained"), [(0.5, True), (0.0, False)])
+def test_a_filled_scale_is_trained_and_added_zeros_are_not(value: float, is_trained: bool) -> None:
+    filled = helper.make_tensor("value", TensorProto.FLOAT, [1], [value])
+    nodes = [
+        node("ConstantOfShape", ["s"], ["c"], value=filled),
+        node("Unsqueeze", ["c", "axis"], ["u"]),
+        node("Tanh", ["h"], ["t"]),
+        node("Mul" if value else "Add", ["t", "u"], ["y"]),
+    ]
+    graph = after_product(nodes, (2,), s=np.array([4]), axis=np.array([0]))
+    assert set(graph.trainable) == ({"w", "c"} if is_trained else {"w"})
+
+
 def test_a_filled_state_of_the_size_of_the_batch_is_no_weight() -> None:
     nodes = [
         node("Shape", ["x"], ["s"]),
@@ -411,6 +424,13 @@ def test_the_last_note_says_what_is_trained_and_what_is_not() -> None:
         "Not kept after a step: output 'y'; --keep-outputs names what is read then.",
         "1 tensor trained, 0 floating tensors not trained.",
     )
+
+
+def test_weights_that_the_loss_does_not_depend_on_are_among_those_not_trained() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["y"]), node("MatMul", ["x", "v"], ["z"])]
+    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "v": floats(3, 4)}, outputs=("y", "z"))
+    assert summarised(model).notes[-1] == "1 tensor trained, 1 floating tensor not trained: v."
+    assert summarised(model, output="z").notes[-1] == "1 tensor trained, 1 floating tensor not trained: w."
 
 
 def test_the_note_shortens_a_long_list() -> None:
