@@ -75,7 +75,8 @@ class GraphRecorder:
     def settle_constants(self, apart: Collection[str] = ()) -> dict[str, str]:
         """Make constants of the same type and bytes one, and write large ones of one number as that number.
 
-        Those `apart` stay as they are. Returns the names that are gone, with those in their place. Linear.
+        Those `apart` stay as they are, and so do lists of sizes, axes and bounds: which of them are equal may
+        depend on the batch. Returns the names that are gone, with those in their place. Linear.
         """
         first: dict[tuple[TensorType, bytes], str] = {}
         gone: dict[str, str] = {}
@@ -83,7 +84,9 @@ class GraphRecorder:
             initializer, type_ = operand.initializer, self.types[name].type
             if operand.role is not Role.CONSTANT or initializer is None or initializer.data is None:
                 continue
-            if name in apart:
+            if name in apart or (
+                type_.dtype is DType.INT64 and len(type_.shape) == 1 and type_.elements < 32
+            ):
                 continue
             kept = first.setdefault((type_, initializer.data), name)
             if kept != name:
@@ -128,7 +131,6 @@ def _fill(type_: TensorType, data: bytes) -> Initializer | None:
         return None
     element = np.frombuffer(data, type_.dtype.numpy, 1)
     number = float(element[0])
-    exact = type_.dtype is DType.BOOL or np.isfinite(number)
     with np.errstate(all="ignore"):
-        exact = exact and np.float64(number).astype(type_.dtype.numpy).tobytes() == element.tobytes()
+        exact = np.float64(number).astype(type_.dtype.numpy).tobytes() == element.tobytes()
     return Initializer("constant", value=number) if exact else None

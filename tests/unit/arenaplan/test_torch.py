@@ -525,6 +525,29 @@ class TestMasks:
         assert next(captured.train([(x, x)])) == pytest.approx(expected, rel=1e-5)
         module.load_state_dict(captured.state_dict())
 
+    def test_a_mask_of_infinities(self) -> None:
+        """Written in the document as one rule, and found again from it."""
+        import torch
+
+        class Masked(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
+
+            def forward(self, x: Any) -> Any:
+                for layer in self.layers:
+                    mask = torch.full((x.shape[1], x.shape[1]), float("-inf")).triu(1)
+                    x = layer((x @ x.mT + mask).softmax(-1) @ x)
+                return x
+
+        module, x = Masked(), torch.randn(2, self.SIZE, 8)
+        captured = arenaplan.torch.graph(module, x, loss="mse", targets=x)
+        text = dump_graph(captured.graph)
+        assert text.count(b'"other":"-Infinity"') == 1
+        assert load_graph(text) == captured.graph
+        expected = torch.nn.functional.mse_loss(module(x), x).item()
+        assert next(captured.train([(x, x)])) == pytest.approx(expected, rel=1e-5)
+
     def test_masks_that_differ_in_other_weights(self) -> None:
         """They were one constant, and are not any more: refused, not trained with the wrong one."""
         import torch

@@ -11,6 +11,7 @@ import pytest
 
 from solver.documents import dump_graph, load_graph
 from solver.documents.digest import graph_digest
+from solver.documents.floats import float_of
 from solver.documents.graph_fields import InitializerFields
 from solver.documents.initializer import initializer_to_dict, to_initializer
 from solver.documents.rules import rule_bytes, rule_of
@@ -40,7 +41,8 @@ def rule_for(array: Array) -> dict[str, Any] | None:
     rule = rule_of(array.tobytes(), type_)
     if rule is not None:
         assert read(rule, type_) == array.tobytes()
-        assert initializer_to_dict(Initializer("values", data=array.tobytes()), type_) == rule
+        written = initializer_to_dict(Initializer("values", data=array.tobytes()), type_)
+        assert {key: float_of(field) for key, field in written.items()} == rule
     return rule
 
 
@@ -62,7 +64,10 @@ def test_bands(dtype: str, pattern: Array, bounds: dict[str, int]) -> None:
     assert {rule["value"], rule["other"]} == {0.0, 1.0}
 
 
-@pytest.mark.parametrize("values", [(-1e9, 0.0), (0.0, float(np.finfo(np.float32).min)), (-0.0, 0.0)])
+@pytest.mark.parametrize(
+    "values",
+    [(-1e9, 0.0), (0.0, float(np.finfo(np.float32).min)), (-0.0, 0.0), (-np.inf, 0.0), (0.0, -np.inf)],
+)
 def test_masks_to_be_added(values: tuple[float, float]) -> None:
     """A sign of zero is part of the bytes."""
     mask = np.where(np.tri(33, dtype=bool), *np.array(values, np.float32))

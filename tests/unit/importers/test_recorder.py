@@ -36,6 +36,19 @@ def test_equal_constants_are_one() -> None:
     assert [operation.inputs[1] for operation in made.operations] == ["a", "a", "c", "d"]
 
 
+def test_sizes_stay_apart() -> None:
+    """Two lists that are equal for this batch may differ for the next one."""
+    made = GraphRecorder()
+    made.put("x", Role.INPUT, TensorType((6, 8), DType.FLOAT32))
+    last = "x"
+    for name in ("first", "second"):
+        data = np.array([8, 6]).tobytes()
+        made.put(name, Role.CONSTANT, TensorType((2,), DType.INT64), Initializer("values", data=data))
+        made.record(Operation(f"{name}.reshape", "Reshape", (last, name), (f"{name}.out",)))
+        last = f"{name}.out"
+    assert made.settle_constants() == {}
+
+
 def test_not_those_apart_or_of_another_type() -> None:
     zeros = np.zeros((48, 48), np.float32)
     made = recorder(a=zeros, b=zeros, c=zeros)
@@ -53,6 +66,7 @@ def test_not_those_apart_or_of_another_type() -> None:
     [
         np.full((48, 48), 0.1, np.float32),
         np.full((48, 48), -0.0, np.float32),
+        np.full((48, 48), -np.inf, np.float32),
         np.full((48, 48), 0.1, np.float64),
         np.full((48, 48), 7, np.int64),
         np.ones((96, 96), bool),
