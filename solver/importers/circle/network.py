@@ -297,6 +297,26 @@ class Network(GraphRecorder):
             "QuantizeLinear", [value, *scale], [self._names[number]], {**attributes, "rounding": "away"}
         )
 
+    def keeps_scale(self) -> bool:
+        """Whether the first input and the output are quantised by the same scale and zero point."""
+        source, target = (
+            self.model.tensors[number] for number in (self._number(0), self.operator.outputs[0])
+        )
+        return source.quantization is not None and source.quantization == target.quantization
+
+    def emit_on_elements(self, type_: str, attributes: Mapping[str, Any]) -> None:
+        """The operation on the quantised elements themselves, in floats, and rounded away from zero."""
+        name, output = self._names[self._number(0)], self.operator.outputs[0]
+        if name not in self.types:
+            raise Unsupported(f"reads {name!r}, which no operator before it defines")
+        element = {DType.UINT8: 2, DType.INT8: 3}.get(self._dtype(output))
+        if element is None:
+            raise Unsupported("has elements that are not quantised to 8 bits")
+        one = self.scalar(1.0)
+        value = self.part(type_, [self.part("DequantizeLinear", [name, one])], attributes)
+        rounding: dict[str, AttributeValue] = {"rounding": "away", "output_dtype": element}
+        self._emit("QuantizeLinear", [value, one], [self._names[output]], rounding)
+
     def _quantized_operands(
         self, number: int, axes: tuple[int, ...]
     ) -> tuple[dict[str, AttributeValue], list[str]]:

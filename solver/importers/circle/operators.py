@@ -140,7 +140,11 @@ def _pool(type_: str) -> Callable[[Network, ModelOperator], None]:
     def pool(net: Network, operator: ModelOperator) -> None:
         window = (operator.integer("FilterHeight"), operator.integer("FilterWidth"))
         attributes = {**_windows(operator), "kernel_shape": window}
-        _activated(net, type_, [net.input(0)], attributes, fuses=False)
+        plain = net.operator.word("FusedActivationFunction", "NONE") == "NONE"
+        if type_ == "AveragePool" and plain and net.keeps_scale():
+            net.emit_on_elements(type_, attributes)  # their mean is rounded, not that of the floats
+        else:
+            _activated(net, type_, [net.input(0)], attributes, fuses=False)
 
     return pool
 

@@ -118,6 +118,20 @@ def test_a_sum_of_tensors_with_other_scales_and_a_split() -> None:
     np.testing.assert_array_equal(found, floats(expected[:, 2:], 1.0, 0))
 
 
+@pytest.mark.parametrize(("dtype", "zero"), [("int8", -128), ("int8", 5), ("uint8", 100)])
+def test_a_mean_over_windows_rounds_the_elements_themselves(dtype: str, zero: int) -> None:
+    """Halves of elements away from zero, wherever the zero point is: a quarter of all means is one."""
+    file = CircleFile()
+    x = file.scaled(file.input("x", (2, 8, 8, 3), dtype), [0.5], [zero])
+    q = file.scaled(file.tensor("q", (2, 4, 4, 3), dtype), [0.5], [zero])
+    options = {"padding": "VALID", "strideH": 2, "strideW": 2, "filterHeight": 2, "filterWidth": 2}
+    file.operator("AVERAGE_POOL_2D", [x], [q], "Pool2DOptions", options)
+    values = integers(2, 8, 8, 3, seed=2, dtype=dtype)
+    sums = values.astype(np.int64).reshape(2, 4, 2, 4, 2, 3).sum(axis=(2, 4))
+    means = np.where(sums > 0, (sums + 2) // 4, -((2 - sums) // 4))
+    np.testing.assert_array_equal(answer(head(file, q, (2, 4, 4, 3)), values), floats(means, 0.5, zero))
+
+
 def mixed() -> bytes:
     """Weights of 8 bits between float layers, as a dynamic range has them."""
     file, random = CircleFile(), np.random.default_rng(4)
