@@ -331,6 +331,7 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
             path=("outputs",),
         )
     network.keep([prediction])
+    network.settle_constants()
     shape, classes = network.types[prediction].type.shape, objective.of_classes
     label, loss = network.free("label"), network.free("loss")
     dtype = DType.INT32 if classes else DType.FLOAT32

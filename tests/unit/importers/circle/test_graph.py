@@ -242,3 +242,18 @@ def test_a_file_that_is_cut_off() -> None:
         except ArenaplanError:
             refused += 1
     assert refused >= len(range(8, len(whole), 37)) - 1  # the very last bytes are those of a name
+
+
+def test_equal_masks_are_one_constant() -> None:
+    """Converters write a mask for each layer."""
+    file, mask = CircleFile(), np.triu(np.full((4, 4), -1e9, np.float32), 1)
+    last = file.input("x", (4, 4))
+    weight = file.constant("w", np.eye(4, dtype=np.float32))
+    for layer in range(3):
+        masked, sum_ = file.tensor(f"s{layer}", (4, 4)), file.constant(f"mask{layer}", mask)
+        file.operator("ADD", [last, sum_], [masked], "AddOptions")
+        last = file.tensor(f"h{layer}", (4, 4))
+        file.operator("FULLY_CONNECTED", [masked, weight, -1], [last], "FullyConnectedOptions")
+    graph = load_circle(file.write(last)).graph
+    assert [o.id for o in graph.operands.values() if o.role is Role.CONSTANT] == ["mask0"]
+    assert [o.inputs[1] for o in graph.operations if o.type == "Add"] == ["mask0"] * 3
