@@ -131,6 +131,28 @@ def in_text(text: str, random: Random) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def in_entries(text: str, random: Random) -> bytes:
+    """An INI file with a line elsewhere, twice or not at all, or with the value of another entry."""
+    lines = text.splitlines()
+    values = [line.partition("=")[2] for line in lines]
+    for _ in range(random.choice((1, 1, 2, 3))):
+        at, other = random.randrange(len(lines)), random.randrange(len(lines) + 1)
+        key, separator, _value = lines[at].partition("=")
+        match random.randrange(5):
+            case 0:
+                lines.insert(other, lines.pop(at))
+            case 1:
+                lines.insert(other, lines[at])
+            case 2 if len(lines) > 1:
+                del lines[at]
+            case _ if separator:
+                number = str(random.choice((0, 1, -1, 2, 5, 2**31, 2**63, "1,2", "1:0:3", "nan", "1e400")))
+                lines[at] = f"{key}={random.choice((*values, number, number))}"
+            case _:
+                lines[at] = damaged_text(lines[at], random)
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
 def in_lines(lines: Any, random: Random) -> bytes:
     """One JSON value a line, of which some are damaged."""
     made = damaged_value(lines, random)
@@ -179,7 +201,7 @@ def of_csv(data: bytes, _folder: Path) -> None:
 
 
 def _placed(problem: LayoutProblem, options: LayoutOptions | None = None) -> None:
-    made = documents.layout_with_digest(place(problem, options or LayoutOptions(work=2000)))
+    made = documents.layout_with_digest(place(problem, options or LayoutOptions(deadline_seconds=0.1)))
     of_layout(documents.dump_layout(made), Path())
 
 
@@ -305,13 +327,18 @@ class Answers:
 
 
 def by_command(*words: str) -> Callable[[bytes, Path], None]:
-    """A command with the input in the place of ``{}``; the exit code 4 says that it has met a bug."""
+    """A command with the input in the place of ``{}``, a graph that it may belong to in that of ``{graph}``.
+
+    The exit code 4 says that it has met a bug.
+    """
 
     def run(data: bytes, folder: Path) -> None:
         path = folder / "input.json"
         path.write_bytes(data)
         said, told = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
-        given = [str(path) if word == "{}" else word for word in words]
+        graph = folder / "graph.json"
+        graph.write_bytes(documents.dump_graph(small.residual(optimizer="Adam")))
+        given = [{"{}": str(path), "{graph}": str(graph)}.get(word, word) for word in words]
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
             code = _ended(given)
         told.flush()
@@ -600,7 +627,7 @@ KINDS: Final[dict[str, Kind]] = {
     "npz": Kind(lambda: [archive(np.savez), archive(np.savez_compressed)], in_bytes, of_weights),
     # PyTorch's .pt2 and .pt are archives, too.
     "zip": Kind(lambda: [archive(np.savez)], in_bytes, imported),
-    "nntrainer": Kind(lambda: [INI], in_text, of_ini),
+    "nntrainer": Kind(lambda: [INI], in_entries, of_ini),
     "csv": Kind(lambda: [CSV, PLAIN_CSV], in_text, of_csv),
     "buffers": Kind(lambda: [buffers(), many_buffers()], _JSON, of_buffers),
     "layout": Kind(layouts, resealed, of_layout),
@@ -630,5 +657,8 @@ KINDS: Final[dict[str, Kind]] = {
     "command: solve": Kind(lambda: [buffers()], _JSON, by_command("solve", "{}", "--deadline", "1"), 0.5),
     "command: plan": Kind(graph_documents, _JSON, by_command("plan", "{}"), 0.5),
     "command: show": Kind(plan_documents, resealed, by_command("show", "{}"), 0.5),
+    "command: validate": Kind(
+        plan_documents, resealed, by_command("validate", "{graph}", "{}", "--steps", "1"), 0.5
+    ),
     "command: report": Kind(plan_documents, resealed, by_command("report", "{}", "-o", "-"), 0.2),
 }  # fmt: skip

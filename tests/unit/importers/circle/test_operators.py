@@ -157,3 +157,13 @@ def test_a_shape_that_is_split_and_a_filled_tensor() -> None:
     file.operator("PRELU", [whole, file.constant("slope", np.ones(4, np.float32))], [y])
     values = np.random.default_rng(3).standard_normal((3, 4)).astype("f4")
     np.testing.assert_array_equal(answer(file.write(y), values)[:2], np.full((2, 4), 2.5))
+
+
+@pytest.mark.parametrize("code", ["SPACE_TO_DEPTH", "DEPTH_TO_SPACE"])
+def test_blocks_of_no_elements_are_refused(code: str) -> None:
+    file = CircleFile()
+    image, y = file.input("x", (1, 4, 4, 4)), file.tensor("y", (1, 4, 4, 4))
+    table = "SpaceToDepthOptions" if code == "SPACE_TO_DEPTH" else "DepthToSpaceOptions"
+    file.operator(code, [image], [y], table, {"blockSize": 0})
+    with pytest.raises(DocumentError, match="has not the options or inputs"):
+        load_circle(file.write(y), training=STILL)
