@@ -284,7 +284,7 @@ def _dims(texts: Iterable[Any]) -> dict[str, int]:
 
 def _dim(text: Any) -> tuple[str, int]:
     name, equals, size = str(text).rpartition("=")
-    if not equals or not name or not size.isdecimal() or len(size) > 19 or int(size) < 1:
+    if not equals or not name or not size.isdecimal() or len(size) > 19:
         raise _bad("dim", text, "a name and a size, as batch=32, or a place and a size, as x[0]=32")
     return name, int(size)
 

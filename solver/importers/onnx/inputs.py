@@ -68,7 +68,7 @@ def bound_inputs(
             size = known.get(place, known.get(dimension) if isinstance(dimension, str) else dimension)
             if size is None:
                 missing.setdefault(str(dimension) or place, place)
-            shape.append(size or 1)
+            shape.append(1 if size is None else size)
         found[value.name] = TensorType(tuple(shape), _element(value))
     if missing:
         raise DimensionError(
@@ -104,8 +104,8 @@ def _known(
                 f"The inputs have no dimension {key!r:.80}.",
                 remedy=f"They have {', '.join(sorted(words | places))}.",
             )
-        if not 1 <= size <= MAX_DIMENSION:
-            raise DimensionError(f"Dimension {key!r:.80} is to be {size}.", remedy="Give a positive number.")
+        if not 0 <= size <= MAX_DIMENSION:
+            raise DimensionError(f"Dimension {key!r:.80} is to be {size}.", remedy="Give 0 or more.")
     if batch is not None and not any(named.values()):
         raise BatchError(
             f"A batch of {batch} is asked for, but no input has an axis.",

@@ -72,7 +72,7 @@ def test_every_loss_is_known(loss: str) -> None:
         ({"input": ["sr=[]"]}, "input", "sr=16000"),
         ({"input": ["sr={}"]}, "input", "sr=16000"),
         ({"input": ["sr=1", "sr=2"]}, "input", "one value"),
-        ({"dim": ["batch=0"]}, "dim", "batch=32"),
+        ({"dim": ["batch=-1"]}, "dim", "batch=32"),
         ({"dim": ["batch=1e3"]}, "dim", "batch=32"),
         ({"dim": ["a=1", "b=1", "a=1"]}, "dim", "one size"),
         ({"dim": ["batch=" + "9" * 5000]}, "dim", "batch=32"),
