@@ -81,13 +81,22 @@ def _batch(document: GraphFields, override: int | None) -> int | None:
             f"The batch is {value}.", remedy="Give a positive number of examples.", path=("batch",)
         )
     symbolic = any("batch" in (operand.shape or ()) for operand in document.operands)
-    if override is not None and not symbolic:
+    if override is not None and not symbolic and _fixed_batches(document) != {override}:
         raise BatchError(
             f"A batch of {override} is asked for, but no shape of the graph is symbolic.",
             remedy='Write "batch" for the dimension that counts examples, or ask for no batch.',
             path=("batch",),
         )
     return value
+
+
+def _fixed_batches(document: GraphFields) -> set[int | str]:
+    """The first dimensions of the inputs: where they are one number, that is the batch of the document."""
+    return {
+        operand.shape[0]
+        for operand in document.operands
+        if operand.role == Role.INPUT.value and operand.shape
+    }
 
 
 def _declared(operand: OperandFields, batch: int | None, path: _Path, folder: Path | None) -> DeclaredOperand:

@@ -127,8 +127,15 @@ def test_batch_override_out_of_range(batch: int) -> None:
 
 
 def test_batch_override_without_a_symbol() -> None:
+    concrete = dump_graph(load_graph(graph_document()))
     with pytest.raises(BatchError, match="no shape of the graph is symbolic"):
-        load_graph(dump_graph(load_graph(graph_document())), batch=4)
+        load_graph(concrete, batch=5)
+
+
+def test_the_batch_that_a_document_has_may_be_asked_for() -> None:
+    """A plan of an imported model says its batch, and is validated with the imported document."""
+    concrete = dump_graph(load_graph(graph_document()))
+    assert load_graph(concrete, batch=4) == load_graph(concrete)
 
 
 @pytest.mark.parametrize(
