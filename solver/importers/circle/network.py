@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from solver.graph import AttributeValue, DType, Initializer, Operation, Role
+from solver.errors import TooManyOperationsError
+from solver.graph import MAX_OPERATIONS, AttributeValue, DType, Initializer, Operation, Role
 from solver.graph.types import Array, TensorType
 from solver.importers.circle.constants import SEVERAL, fold, fold_several
 from solver.importers.circle.inputs import file_batch, input_shapes
@@ -461,6 +462,11 @@ class Network(GraphRecorder):
         outputs: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None,
     ) -> None:
+        if len(self.operations) >= MAX_OPERATIONS:
+            raise TooManyOperationsError(
+                f"The model has more than {MAX_OPERATIONS:,} operations, sequences unrolled over time.",
+                remedy="Cut the sequences, or split the model.",
+            )
         self.record(Operation(outputs[0], type_, tuple(inputs), tuple(outputs), attributes or {}))
 
     def numbers(self, values: Iterable[int]) -> str:

@@ -6,6 +6,7 @@ A complex tensor is a pair of operands, its real and its imaginary part; `Networ
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from solver.importers.circle.read import ModelOperator
 
 __all__ = ["complex_absolute", "imaginary_part", "real_part", "real_transform"]
 
+#: Elements of the table of cosines; longer transforms are for a fast algorithm.
+MAX_TABLE_ELEMENTS: Final = 2**24
+
 
 def real_transform(net: Network, operator: ModelOperator) -> None:
     """RFFT2D along the last axis: of n values, cut or filled up with zeros, n // 2 + 1 complex ones."""
@@ -21,10 +25,12 @@ def real_transform(net: Network, operator: ModelOperator) -> None:
     shape = net.shape(0)
     if rows != 1 or shape[-2] != 1:
         raise Unsupported("transforms two axes")
-    x, width = net.input(0), min(length, shape[-1])
+    x, width, count = net.input(0), min(length, shape[-1]), length // 2 + 1
+    if length < 1 or width * count > MAX_TABLE_ELEMENTS:
+        raise Unsupported(f"transforms {length:,} elements, for which a table of cosines is too large")
     if width < shape[-1]:
         x = net.part("Slice", [x, *map(net.numbers, ([0], [width], [len(shape) - 1]))])
-    angles = np.outer(np.arange(width), np.arange(length // 2 + 1)) % length * (2 * math.pi / length)
+    angles = np.outer(np.arange(width), np.arange(count)) % length * (2 * math.pi / length)
     parts = [net.part("MatMul", [x, net.table(wave)]) for wave in (np.cos(angles), -np.sin(angles))]
     net.set_complex(operator.outputs[0], (parts[0], parts[1]))
 

@@ -136,6 +136,17 @@ def test_a_transform_of_two_axes_is_refused() -> None:
         load_circle(file.write(y), training=STILL)
 
 
+@pytest.mark.parametrize("length", [0, 1 << 30])
+def test_a_transform_without_a_table(length: int) -> None:
+    file = CircleFile()
+    z, y = file.tensor("z", (2, 1, 4), "complex64"), file.tensor("y", (2, 1, 4))
+    size = file.constant("size", np.array([1, length], np.int32))
+    file.operator("RFFT2D", [file.input("x", (2, 1, 6)), size], [z])
+    file.operator("COMPLEX_ABS", [z], [y])
+    with pytest.raises(UnknownOperatorError, match="a table of cosines is too large"):
+        load_circle(file.write(y), training=STILL)
+
+
 def test_a_shape_that_is_split_and_a_filled_tensor() -> None:
     """Front ends work sizes out of a shape, by a split with an empty part and a constant without elements."""
     file = CircleFile()
