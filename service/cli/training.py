@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from service.cli import models
-from service.cli.console import heed, read_document, showing, write_document
+from service.cli.console import heed, print_json, print_line, read_document, showing, write_document
 from solver import documents, executor
-from solver.errors import OptionsError
+from solver.errors import DocumentError, OptionsError, PlanError
 from solver.executor import StepReport, ValidationReport
+from solver.graph import Array, Role
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan
 
 if TYPE_CHECKING:
     from service.cli.remote import SentModel
 
-__all__ = ["read_graph", "read_plan", "read_to_send", "run"]
+__all__ = [
+    "read_batch",
+    "read_graph",
+    "read_plan",
+    "read_to_send",
+    "run",
+    "run_arguments",
+    "write_outputs",
+]
 
 
 def read_plan(path: Path) -> Plan:
@@ -87,6 +98,76 @@ def run(
         else:
             _print(report)
     return report.identical
+
+
+def run_arguments(graph: Path | None, choices: Mapping[str, Any]) -> tuple[Path, Path, Mapping[str, Any]]:
+    """The model to run, the file of its batch, and the other choices; `input` may fix inputs as well."""
+    if graph is None:
+        raise OptionsError(
+            "A plan has no weights: they are in the graph or model that it was made from.",
+            remedy="Give --graph graph.json, too.",
+            path=("graph",),
+        )
+    inputs = choices.get("input", [])
+    batches = [text for text in inputs if text.lower().endswith((".npz", ".safetensors"))]
+    if len(batches) != 1:
+        raise OptionsError(
+            f"There {'is no batch' if not batches else f'are {len(batches)} batches'} to run.",
+            remedy="Give one file of arrays by the names of the inputs: --input batch.npz.",
+            path=("input",),
+        )
+    left = [text for text in inputs if text not in batches]
+    others = {name: value for name, value in choices.items() if name != "input"}
+    return graph, Path(batches[0]), others | ({"input": left} if left else {})
+
+
+def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
+    """The arrays of a file for the inputs and labels of a graph; labels that are missing are zeros."""
+    from solver.importers.weights import read_arrays
+
+    arrays = dict(read_arrays(path))
+    fed = {o.id: o for o in graph.operands.values() if o.role in (Role.INPUT, Role.LABEL)}
+    if unknown := [name for name in arrays if name not in fed]:
+        raise DocumentError(
+            f"{unknown[0]!r:.80} is not an input of the graph.",
+            remedy=f"Its inputs are {', '.join(fed)}.",
+        )
+    labels = [operand for operand in fed.values() if operand.role is Role.LABEL]
+    return {o.id: np.zeros(o.shape, o.dtype.numpy) for o in labels} | arrays
+
+
+def write_outputs(
+    graph: TrainableGraph,
+    plan: Plan,
+    batch: Mapping[str, Array],
+    output: Path,
+    checkpoint: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run one step in the arena of the plan, and write the outputs of the graph as an .npz file."""
+    if not graph.outputs:
+        raise PlanError(
+            f"The graph {graph.name!r:.80} has no outputs that outlive a step.",
+            remedy='Name them in its "outputs" or with --keep-outputs, of `plan` as well, and plan again.',
+            path=("outputs",),
+        )
+    with executor.Trainer(graph, plan) as trainer:
+        if checkpoint is not None:
+            trainer.restore(checkpoint)
+        trainer.step(batch)
+        arrays: dict[str, Any] = {name: trainer.read(name) for name in graph.outputs}
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    write_document(output, written.getvalue())
+    if str(output) == "-":
+        return
+    facts = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()}
+    if as_json:
+        print_json({"outputs": facts})
+        return
+    shown = ", ".join(f"{name} {fact['dtype']} {fact['shape']}" for name, fact in facts.items())
+    print_line(f"{output.name}: {shown}")
 
 
 @contextlib.contextmanager

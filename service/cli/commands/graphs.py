@@ -286,6 +286,52 @@ def validate(
 
 @app.command(
     epilog=examples(
+        "arenaplan run plan.json --graph graph.json --input batch.npz -o outputs.npz",
+        "arenaplan run plan.json --graph model.onnx --loss mse --keep-outputs all --input batch.npz -o o.npz",
+        "arenaplan run plan.json --graph graph.json --checkpoint t.safetensors --input batch.npz -o o.npz",
+    )
+)
+@grouped
+def run(
+    plan: PlanFile,
+    *,
+    graph: Annotated[
+        Path | None,
+        typer.Option("--graph", metavar="MODEL", help="Graph document or model that the plan was made from."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the outputs go, as .npz; - is standard output.")
+    ] = Path("-"),
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Trained weights, as `Trainer.save` writes them; else the first values."
+        ),
+    ] = None,
+    choices: ModelChoices,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the outputs of a graph for a batch, in the planned arena.
+
+    It is the forward half of a training step, and changes nothing.
+    `--input batch.npz` is the batch: arrays by the names of inputs. Labels that it lacks are zeros.
+    """
+    gc.enable()
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import training
+
+        made = training.read_plan(plan)
+        place, batch, given = training.run_arguments(graph, choices.given())
+    with reporting(as_json=as_json, document=str(place)):
+        network = training.read_graph(place, made, given)
+    with reporting(as_json=as_json, document=str(batch)):
+        arrays = training.read_batch(network, batch)
+    with reporting(as_json=as_json, document=str(plan)):
+        training.write_outputs(network, made, arrays, output, checkpoint, as_json=as_json)
+
+
+@app.command(
+    epilog=examples(
         "arenaplan plan graph.json --rewrite -o plan.json",
         "arenaplan rewritten graph.json plan.json -o rewritten.json",
     )

@@ -130,7 +130,7 @@ def test_json_and_lists() -> None:
 #: How models of other tools, which are slower to read than options, are trained.
 OF_MODELS = {
     *("--loss", "--output-name", "--class-axis", "--optimizer", "--learning-rate", "--trainable", "--dim"),
-    *("--batch-norm", "--weights", "--freeze-before", "--keep-outputs", "--input"),
+    *("--batch-norm", "--weights", "--freeze-before", "--keep-outputs", "--input", "--frozen"),
 }
 
 #: Options of the whole command line that scripts give seldom, or whose values need a closer look.
