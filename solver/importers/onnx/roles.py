@@ -182,10 +182,10 @@ class Roles:
         if tensor.dtype is None or not tensor.dtype.is_floating or not tensor.elements:
             return Role.CONSTANT
         places = self._of(tensor.name, body)
-        if "state" in places:
-            return Role.STATE
         if "weight" in places:
             return Role.PARAMETER
+        if "state" in places:
+            return Role.STATE
         if tensor.shape and f"bias {tensor.elements}" in places:
             return Role.PARAMETER
         if places <= {"known"}:
@@ -196,7 +196,7 @@ class Roles:
             return Role.PARAMETER
         if any(place in ("arithmetic", "part of a weight") or place.startswith("bias") for place in places):
             if tensor.elements == 1:
-                return Role.PARAMETER if _is_named_scalar(tensor.name) else Role.CONSTANT
+                return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
             is_computed = _is_mask if self._is_bare else _is_computed
             return Role.CONSTANT if is_computed(tensor.array()) else Role.PARAMETER
         if self._is_bare and "preprocessing" in places and tensor.elements > 1:
@@ -208,7 +208,7 @@ class Roles:
     def _by_name(self, tensor: StoredTensor) -> Role:
         last = _last_part(tensor.name)
         if tensor.elements == 1:
-            return Role.PARAMETER if _is_named_scalar(tensor.name) else Role.CONSTANT
+            return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
         if _MADE_UP.search(tensor.name) or (_BUFFERS.search(last) and not _SCALARS.search(last)):
             return Role.CONSTANT
         return Role.PARAMETER
@@ -349,16 +349,18 @@ class _Nodes:
             return "preprocessing"
         return "arithmetic"
 
-    def is_angle(self, name: str, depth: int = 0) -> bool:
-        """Whether both Sin and Cos are taken of a value, or of what it is moved to."""
-        return depth < _DEPTH and {"Sin", "Cos"} <= self._functions_of(name)
+    def is_angle(self, name: str) -> bool:
+        """Whether both Sin and Cos are taken of a value, moved and scaled by constants or not."""
+        return {"Sin", "Cos"} <= self._functions_of(name)
 
     def _functions_of(self, name: str, depth: int = 0) -> set[str]:
-        found = {node.op_type for node, _ in self.readers.get(name, ())}
-        for node, _ in self.readers.get(name, ()) if depth < _DEPTH else ():
-            if node.op_type in _MOVES | {"Concat"}:
-                found |= self._functions_of(node.output[0], depth + 1)
-        return found
+        functions = {node.op_type for node, _ in self.readers.get(name, ())}
+        for node, position in self.readers.get(name, ()) if depth < _DEPTH else ():
+            others = (self.source(other) for k, other in enumerate(node.input) if k != position)
+            is_scaled = node.op_type in _ARITHMETIC and all(s is _Source.CONSTANTS for s in others)
+            if is_scaled or node.op_type in _MOVES | {"Concat"}:
+                functions |= self._functions_of(node.output[0], depth + 1)
+        return functions
 
     def _is_normalised(self, name: str) -> bool:
         """Whether a value is divided by a deviation that the file holds: the root of a variance."""
@@ -434,10 +436,11 @@ def _last_part(name: str) -> str:
     return name.rpartition(".")[2].rpartition("/")[2]
 
 
-def _is_named_scalar(name: str) -> bool:
-    """As modules name what they train: ``blocks.0.alpha``, ``logit_scale``; not ``alpha`` or ``val_3``."""
-    is_own = ("." in name or "_" in name) and not _MADE_UP.search(name)
-    return is_own and bool(_SCALARS.search(name))
+def _is_named_scalar(tensor: StoredTensor) -> bool:
+    """As modules name what they train: ``blocks.0.alpha``, ``logit_scale``; ``alpha`` if it has an axis."""
+    name = tensor.name
+    is_own = ("." in name or "_" in name or tensor.shape) and not _MADE_UP.search(name)
+    return bool(is_own and _SCALARS.search(name))
 
 
 def _is_computed(values: Array) -> bool:

@@ -374,7 +374,7 @@ class Walk:
         inputs = list(site.inputs)
         for i in (3, 4):
             value = inputs[i]
-            if trains and isinstance(value, Tensor):
+            if isinstance(value, Tensor) and (trains or self._is_parameter(value)):
                 inputs[i] = self._own_state(value, ("zeros", "ones")[i - 3])
             elif trains and isinstance(value, Constant):
                 type_ = TensorType(value.shape, DType(value.array.dtype.name))
@@ -387,12 +387,21 @@ class Walk:
                 )
         return replace(site, inputs=inputs, attributes={**site.attributes, "training_mode": int(trains)})
 
+    def _is_parameter(self, value: Tensor) -> bool:
+        known = self.network.operands.get(value.name)
+        return known is not None and known.role is Role.PARAMETER
+
     def _own_state(self, given: Tensor, scheme: str) -> Tensor:
-        """A state for one operation: another one where it is called twice, or where the model computes it."""
+        """A state for one operation: another one where it is called twice, or where the model computes it.
+
+        Exporters store equal tensors once, as the bias and the mean of an untrained network: the state then
+        begins with the values of the weight.
+        """
         state = given
         known = self.network.operands.get(given.name)
         if known is None or known.role is not Role.STATE:
-            state = self.network.declare(given.name, Role.STATE, given.type, Initializer(scheme))
+            initializer = (known and known.initializer) or Initializer(scheme)
+            state = self.network.declare(given.name, Role.STATE, given.type, initializer)
         elif given.name in self.updated:
             self.shared.append(given.name)
             state = self.network.declare(given.name, Role.STATE, given.type, known.initializer)

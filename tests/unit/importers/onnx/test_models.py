@@ -802,6 +802,29 @@ def test_a_normalisation_that_is_called_twice_has_statistics_for_each_call() -> 
     assert validate(found.graph, plan(found.graph), steps=2).identical
 
 
+@pytest.mark.parametrize("training", [0, 1])
+def test_a_weight_that_is_stored_once_with_a_statistic_is_trained_and_the_statistic_is_not(
+    training: int,
+) -> None:
+    """As PyTorch exports a normalisation that is new: its bias equals its mean, its weight its variance."""
+    nodes = [
+        node("Identity", ["bn.weight"], ["variance"]),
+        node("Identity", ["bn.bias"], ["mean"]),
+        node("MatMul", ["x", "w"], ["h"]),
+        node("BatchNormalization", ["h", "bn.weight", "bn.bias", "mean", "variance"], ["y", "a", "b"],
+             training_mode=training),
+    ]  # fmt: skip
+    if not training:
+        del nodes[-1].output[1:]
+    weights = {"w": floats(3, 4), "bn.weight": np.abs(floats(4)) + 1, "bn.bias": floats(4)}
+    graph = imported(model_of(nodes, {"x": (5, 3)}, weights, opset=17)).graph
+    assert set(graph.trainable) == set(weights)
+    states = [o for o in graph.operands.values() if o.role is Role.STATE]
+    values = [o.initializer.data for o in states if o.initializer is not None]
+    assert values == [weights["bn.bias"].tobytes(), weights["bn.weight"].tobytes()]
+    assert validate(graph, plan(graph), steps=2).identical
+
+
 def test_a_normalisation_whose_statistics_the_model_computes_has_states_of_its_own() -> None:
     """As PyTorch exports one that tracks none."""
     nodes = [

@@ -269,6 +269,19 @@ def test_frequencies_of_sines_and_cosines_are_constants() -> None:
     assert trained(model) == {"w"}
 
 
+def test_frequencies_may_be_scaled() -> None:
+    """As Fourier features have it, whose matrix is drawn once."""
+    turn = np.array(6.28, np.float32)
+    nodes = [
+        node("MatMul", ["x", "drawn"], ["a"]), node("Mul", ["a", "turn"], ["b"]),
+        node("Sin", ["b"], ["s"]), node("Cos", ["b"], ["c"]), node("Concat", ["s", "c"], ["f"], axis=1),
+        node("MatMul", ["f", "w"], ["y"]),
+    ]  # fmt: skip
+    assert trained(
+        model_of(nodes, {"x": (2, 3)}, {"drawn": floats(3, 4), "turn": turn, "w": floats(8, 2)})
+    ) == {"w"}
+
+
 def test_sines_alone_leave_weights_what_they_are() -> None:
     nodes = [node("MatMul", ["x", "w"], ["h"]), node("Sin", ["h"], ["y"])]
     assert trained(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)})) == {"w"}
