@@ -200,7 +200,8 @@ class CapacityError(ArenaplanError):
         if bound > capacity:
             best = "" if found in (None, bound) else f", {found:,} as far as the solver could find"
             return f"{subject} {bound:,} bytes at least{best}; the capacity is {capacity:,}."
-        unknown = f"{bound:,} bytes at least are proved, so whether a layout within it exists is not known."
+        proved = f"{bound:,} bytes at least are proved" if bound else "No bound is proved"
+        unknown = f"{proved}, so whether a layout within it exists is not known."
         if found is None:
             return f"No layout was found; the capacity is {capacity:,}. {unknown}"
         best = f"{subject} {found:,} bytes as far as the solver could find"

@@ -148,17 +148,17 @@ def progress_text(stage: str, found: Mapping[str, Any]) -> str:
 
     def share(name: str) -> str | None:
         part, step = found.get(name), found.get("step_nanoseconds")
-        return None if part is None or not step else f"{100 * part / step:.2f} %"
+        return None if part is None or not step else f"{10_000 * part // step / 100:.2f} %"
 
     peak, bound, moved = (found.get(name) for name in ("peak_bytes", "bound_bytes", "moved_bytes"))
     parts = [stage]
     if peak is not None:
         parts.append(f"{peak:,} bytes")
-    if bound is not None:
+    if bound:  # 0 is no news
         parts.append(f"at least {bound:,}")
     if extra := share("extra_nanoseconds"):
         parts.append(f"+{extra} of time")
-    if least := share("bound_nanoseconds"):
+    if (least := share("bound_nanoseconds")) not in (None, "0.00 %"):
         parts.append(f"at least {least}")
     if moved is not None:
         parts.append(f"{moved:,} bytes moved")

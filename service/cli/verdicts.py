@@ -166,7 +166,7 @@ def _print_curve(console: Console, curve: TradeOff) -> None:
             f"{point.peak:,}",
             f"{point.peak / max(curve.present.peak, 1):.1%}",
             _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "as it is",
-            least if point.bound or point.optimal else "-",
+            least if 10_000 * point.bound // max(curve.step_nanoseconds, 1) or point.optimal else "-",
             _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
             f"{point.repeated_steps:,}",
         )
@@ -222,7 +222,7 @@ def _sentences(made: Verdict) -> Iterator[str]:
     if made.status is VerdictStatus.PLAN:
         known = (
             "no bound is proved"
-            if made.bound is None
+            if made.bound is None or not 10_000 * made.bound // max(total, 1)
             else f"{_percent(made.bound, total)} at least is proved"
         )
         if made.bound == made.extra or made.extra == 0:

@@ -129,9 +129,15 @@ class Recompute(Pass):
             found = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
             reached = self._reached(program, found)
             if reached.peak <= capacity or budget <= capacity:
-                return reached
+                break
             over = reached.peak - capacity
             budget = max(capacity, min(budget - over, budget - budget // _STEP))
+        if budget > capacity and not found.optimal and not deadline.expired:
+            # A search with more bytes may end at a higher cost than one that counts on no aliases.
+            found = cheapest(problem, capacity, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
+            if found.fits and found.extra < reached.schedule.extra:
+                reached = self._reached(program, found)
+        return reached
 
     def _reached(self, program: Program, found: Schedule) -> _Reached:
         changed = rerun(program, found.sequence)

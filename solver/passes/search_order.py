@@ -14,7 +14,7 @@ Otherwise an order is looked for in which less has to run again, even if its pea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
 from solver.layout import Deadline
@@ -24,7 +24,7 @@ from solver.program import UPDATE, Costs, Program, Tier, dependencies, loads
 from solver.schedules import ScheduleProblem, SearchProgress, order_bound, schedule_problem, step_costs
 from solver.schedules.rounds import Rounds
 
-__all__ = ["SearchOrder", "in_given_order"]
+__all__ = ["SearchOrder", "in_given_order", "in_order_of"]
 
 #: Orders differ where another one lowers the peak by this part of it. Most training steps have less to gain,
 #: and which of their orders recomputation prefers, bytes alone do not tell.
@@ -49,6 +49,8 @@ class SearchOrder(Pass):
     name: ClassVar[str] = "search_order"
     requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
     searches: ClassVar[bool] = True
+    #: See `for_own_bytes`.
+    own_bytes: ClassVar[bool] = False
 
     order: bool = False
     in_place: bool = False
@@ -87,16 +89,15 @@ class SearchOrder(Pass):
                 order = rounds.lowest(problem, order, deadline, bound)
                 peak = max(loads(program.reordered(order))[0])
             tell(SearchProgress(peak, bound))
-        repeats = self.recompute and self.capacity is not None and peak > self.capacity
         differ = given - peak > given // _DIFFER
-        if not repeats or self.capacity is None:
+        if not self.recompute or self.capacity is None or self._fits(program, order, self.capacity):
             return self._taken(program, facts, order, complete)
         load = [0] * len(order)
         for t, bytes_ in zip(order, loads(program.reordered(order))[0], strict=True):
             load[t] = bytes_
         least = self._least_cost(program, before, load, deadline)
         facts |= least
-        if not differ and (self.in_place or self.tiers or len(order) > _LARGEST):
+        if not differ and (self._shares or self.tiers or len(order) > _LARGEST):
             # What repetitions cost is not known before values lie in place, or others are paged.
             return self._taken(program, facts, order, complete)
         from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
@@ -144,9 +145,42 @@ class SearchOrder(Pass):
         found = least_cost(problem, before, self.capacity, load, deadline.leaving(_AFTER_BOUND))
         return {"every_order_nanoseconds": found.bound, "step_nanoseconds": sum(cost)} if found.bound else {}
 
+    def for_own_bytes(self) -> SearchOrder:
+        """The pass that chooses the order as if every value had bytes of its own, though some will not."""
+        return _OwnBytes(**{field.name: getattr(self, field.name) for field in fields(self)})
+
+    @property
+    def _shares(self) -> bool:
+        return self.in_place and not self.own_bytes
+
+    def _fits(self, program: Program, order: tuple[int, ...], capacity: int) -> bool:
+        """Whether nothing has to run again, in this order or in the one that steps have."""
+        return self._peak(program.reordered(order)) <= capacity or self._peak(program) <= capacity
+
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
-        return max(loads(define_in_place(program) if self.in_place else program)[0])
+        return max(loads(define_in_place(program) if self._shares else program)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnBytes(SearchOrder):
+    own_bytes: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Found(Pass):
+    """Instead of `SearchOrder`: what it came to before."""
+
+    name: ClassVar[str] = SearchOrder.name
+    requires: ClassVar[frozenset[str]] = SearchOrder.requires
+
+    applied: Applied
+
+    def run(self, program: Program) -> Program:
+        return self.applied.program
+
+    def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
+        return self.applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +209,13 @@ def in_given_order(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_O
     return lambda options: [
         _KeptOrder(p.update) if isinstance(p, SearchOrder) else p for p in passes(options)
     ]
+
+
+def in_order_of(
+    passes: Callable[[_Options], Sequence[Pass]], applied: Applied
+) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes, with what a search for an order came to instead of that search."""
+    return lambda options: [_Found(applied) if isinstance(p, SearchOrder) else p for p in passes(options)]
 
 
 def _problem(

@@ -112,6 +112,8 @@ def _does_not_fit(
     ]
     required = max(found or 0, bound)
     subject, raised = "The plan needs", f"Raise the capacity to {required:,}"
+    if options.recompute:
+        subject = "No schedule was found whose layout fits: the first one needs"
     path: tuple[str | int, ...] = ("capacity",)
     if options.tiers:
         name = options.tiers[space].name

@@ -5,17 +5,17 @@ An explicit program enters behind derivation: it is its own reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from solver import documents, preparations
 from solver.collector import collector_paused
-from solver.errors import DimensionError, InternalError, OptionsError
+from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
-from solver.passes import Aliases, Levels, Pass, SearchOrder, without_advice
+from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder, without_advice
 from solver.pipeline.layout import place
 from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
 from solver.pipeline.planner import Planner
@@ -55,22 +55,75 @@ def plan(
     target = checked(options)
     watch = Stopwatch(observe, follow)
     deadline = Deadline.after(options.deadline_seconds)
-    with watch("prepare"):
-        planner = Planner(target, options, deadline)
-        prepared = _prepared(graph, planner, options)
-        # As it was fitted: the plan can be repeated with its own options.
-        options = replace(options, scratch_budget=prepared.scratch_budget)
+    passes = target.passes if advise else without_advice(target.passes)
+    best: tuple[Lowered, Plan] | None = None
+    refused: CapacityError | None = None
+    tried = set[tuple[object, ...]]()
+    for preparing in _preparing(options):
+        with watch("prepare"):
+            planner = Planner(target, preparing, deadline)
+            prepared = _prepared(graph, planner, preparing)
+        if (prepared.replacements, prepared.scratch_budget) in tried:
+            continue
+        tried.add((prepared.replacements, prepared.scratch_budget))
+        try:
+            found = _prepared_plan(prepared, planner, passes, options, deadline, watch)
+        except CapacityError as error:
+            refused = refused or error
+            continue
+        except OptionsError:
+            if preparing is options:
+                raise
+            continue  # costs that were given are those of other steps
+        if best is None or _nanoseconds(found[1]) < _nanoseconds(best[1]):
+            best = found
+        if deadline.expired or not (any(found[1].program.runs) or options.tiers):
+            break
+    if best is None:
+        raise refused or InternalError("No preparation was tried.")
+    return _proved(*best, lambda: documents.graph_digest(graph), watch)
+
+
+def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
+    """The options; and where steps may have to run again or leave, those with fewer preparations: what these
+    save of the peak must not make a plan dearer, or impossible.
+    """
+    yield options
+    if not options.tiers and options.capacity is None:
+        return
+    for rewrite, fit_scratch in ((False, True), (True, False), (False, False)):
+        if rewrite <= options.rewrite and fit_scratch <= options.fit_scratch:
+            yield replace(options, rewrite=rewrite, fit_scratch=fit_scratch)
+
+
+def _nanoseconds(made: Plan) -> int:
+    """How long an iteration of a plan is modelled to take."""
+    for record in made.records:
+        if record.name == Paging.name and "nanoseconds" in record.facts:
+            return int(record.facts["nanoseconds"])
+    return sum(step_costs(made.program, made.options.costs))
+
+
+def _prepared_plan(
+    prepared: Prepared,
+    planner: Planner,
+    passes: Passes,
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: Stopwatch,
+) -> tuple[Lowered, Plan]:
+    """The reference program of a prepared graph, and its plan, which is not proved yet."""
+    # The budget as it was fitted: the plan can be repeated with its own options.
+    options = replace(options, scratch_budget=prepared.scratch_budget)
     with watch("derive"):
         reference = _reference(prepared, planner, options)
-    passes = target.passes if advise else without_advice(target.passes)
-    made = _planned(graph.name, reference, passes, options, deadline, watch)
-    made = replace(
+    made = _planned(prepared.graph.name, reference, passes, options, deadline, watch)
+    return reference, replace(
         made,
         replacements=prepared.replacements,
         records=(*prepared.records, *_conversions(reference.program, options), *made.records),
         deterministic=made.deterministic and prepared.complete,
     )
-    return _proved(reference, made, lambda: documents.graph_digest(graph), watch)
 
 
 @collector_paused()

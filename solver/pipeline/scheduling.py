@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from solver.errors import CapacityError, InternalError
 from solver.layout import Deadline, Outcome
-from solver.passes import Paging, Pass, Recompute, in_given_order
+from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
+from solver.passes.search_order import in_order_of
 from solver.pipeline.layout import place
+from solver.pipeline.options import with_capacity
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
 from solver.program import CostBound, Program, Record, Region, loads, regions
@@ -55,6 +57,18 @@ class Applied:
         return replace(self, records=records)
 
     @property
+    def cost(self) -> int:
+        """Nanoseconds of an iteration where there are tiers, else those of repetitions."""
+        return self.nanoseconds or self.fact(Recompute.name, "extra_nanoseconds")
+
+    @property
+    def least(self) -> int:
+        """What `cost` is at least in every order, as far as that is known."""
+        if self.nanoseconds:
+            return self.compute - self.fact(Recompute.name, "extra_nanoseconds")
+        return self.fact(SearchOrder.name, "every_order_nanoseconds")
+
+    @property
     def nanoseconds(self) -> int:
         """How long an iteration is modelled to take."""
         return self.fact(Paging.name, "nanoseconds")
@@ -77,19 +91,50 @@ class Placed:
 def placed(
     reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
 ) -> Placed:
-    """Passes and layout. Where another order leaves no plan that fits, the steps stay in the given one.
+    """Passes and layout. Where steps run again or values are paged, the cheapest plan of several orders.
 
-    Raises CapacityError where nothing was found that fits, OptionsError for what passes and solvers refuse.
+    So a choice of order makes no plan dearer than it is in the order as written, nor than it is in the order
+    that is chosen where nothing may be defined in place. Raises CapacityError where nothing was found that
+    fits, OptionsError for what passes and solvers refuse.
     """
-    try:
-        return _fitting(reference, passes, options, deadline, watch)
-    except CapacityError as error:
-        if error.proved or not options.order or not (options.recompute or options.tiers):
-            raise
+    best: Placed | None = None
+    refused: CapacityError | None = None
+    tried = set[tuple[int, ...]]()
+    for order, choice in _orders(reference.program, passes, options, deadline, watch):
+        if order in tried:
+            continue
         try:
-            return _fitting(reference, in_given_order(passes), options, deadline, watch)
-        except CapacityError as other:
-            raise min(error, other, key=lambda each: each.excess) from None
+            made = _fitting(reference, choice, options, deadline, watch)
+        except CapacityError as error:
+            if error.proved:
+                raise
+            refused = error if refused is None else min(refused, error, key=lambda each: each.excess)
+            continue
+        tried.add(_first_runs(made.applied.program))
+        if best is None or made.applied.cost < best.applied.cost:
+            best = made
+        if best.applied.cost <= best.applied.least or deadline.expired:
+            break
+    if best is not None:
+        return best
+    raise refused or InternalError("No order was tried.")
+
+
+def _orders(
+    program: Program, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+) -> Iterator[tuple[tuple[int, ...] | None, Passes]]:
+    """The same passes with several orders of steps, and each order where it is known before they run."""
+    yield None, passes
+    if not options.order or not (options.recompute or options.tiers):
+        return
+    for each in passes(with_capacity(options)):
+        if isinstance(each, SearchOrder):
+            if options.in_place and not options.tiers:
+                found = each.for_own_bytes().apply(program, deadline, watch.searching(each.name))
+                yield _first_runs(found.program), in_order_of(passes, found)
+            break
+        program = each.run(program)
+    yield _first_runs(program), in_given_order(passes)
 
 
 def _fitting(
@@ -189,9 +234,9 @@ def _scheduled(
     return found[best].stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
 
 
-def _first_runs(program: Program) -> list[int]:
+def _first_runs(program: Program) -> tuple[int, ...]:
     """The reference's steps in the order in which they run first."""
-    return list(dict.fromkeys(step.reference for step in program.steps if step.reference is not None))
+    return tuple(dict.fromkeys(step.reference for step in program.steps if step.reference is not None))
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline, watch: Stopwatch) -> Applied:

@@ -50,17 +50,20 @@ class Recomputation:
         """What is proved of the cost, in words: shares are percent of the modelled time of a step."""
         if self.optimal:
             known = "proved to be the least for this order"
-        elif self.bound:
+        elif self._hundredths(self.bound):
             known = f"{self._share(self.bound)} at least are proved for this order"
         else:
-            return "no bound is proved"
-        if not self.checked:
+            return "no bound is proved"  # nor is one that is 0.00 %
+        if not self._hundredths(self.checked):
             return known
         summed = "which" if self.checked == self.bound else f"of which {self._share(self.checked)}"
         return f"{known}, {summed} can be checked without a solver"
 
+    def _hundredths(self, nanoseconds: int) -> int:
+        return 10_000 * nanoseconds // max(self.step, 1)  # rounded down: it is a bound
+
     def _share(self, nanoseconds: int) -> str:
-        return f"{10_000 * nanoseconds // max(self.step, 1) / 100:.2f} %"  # rounded down: it is a bound
+        return f"{self._hundredths(nanoseconds) / 100:.2f} %"
 
 
 def recomputation(plan: PlanView) -> Recomputation | None:

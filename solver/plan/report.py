@@ -233,6 +233,8 @@ def order_note(plan: PlanView) -> str | None:
         return note
     least, step = int(facts["every_order_nanoseconds"]), int(facts["step_nanoseconds"])
     percent = 100_000 * least // max(step, 1) / 1000  # rounded down: it is a bound
+    if not percent:
+        return note
     return (
         f"{note} What runs again to keep the capacity adds {percent:.3f} % of time at least in every order."
     )

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from arenaplan.builder import Tape, adam, layers, ops
 from solver.documents import dump_plan, load_graph, load_plan
 from solver.errors import CapacityError
 from solver.executor import validate
-from solver.graph import TrainableGraph, TrainingRules
+from solver.graph import DType, TrainableGraph, TrainingRules
 from solver.layout import Deadline
 from solver.passes import Order, Recompute
 from solver.pipeline import plan, reference_of
@@ -275,3 +276,44 @@ def test_preparations_try_programs_without_the_search() -> None:
     """Rewriting looks at a footprint for every rule; a search for a schedule each time would take minutes."""
     assert Recompute.searches
     assert not Order.searches
+
+
+def gpt() -> TrainableGraph:
+    """One block with dropout behind its embedding, its attention and its projections."""
+    tape = Tape("gpt", batch=2)
+    token, following = (
+        of(name, 8, dtype=DType.INT64) for of, name in ((tape.input, "token"), (tape.label, "y"))
+    )
+    table = tape.parameter("table", [16, 16], "normal", scale=0.1)
+    x = tape.apply("Dropout", layers.embedding(token, table), ratio=0.1)
+    h = layers.layer_norm(x)
+    query, key, value = (layers.project(h, 16, name=name) for name in ("query", "key", "value"))
+    scores = tape.apply("Dropout", ops.softmax(query @ key.transpose(0, 2, 1)), ratio=0.1)
+    x = x + tape.apply("Dropout", layers.project(scores @ value, 16, name="mixed"), ratio=0.1)
+    hidden = ops.gelu(layers.project(layers.layer_norm(x), 64, name="up"))
+    x = layers.layer_norm(x + tape.apply("Dropout", layers.project(hidden, 16, name="down"), ratio=0.1))
+    logits = tape.apply("Gemm", x.reshape(-1, 16), table, transB=1).reshape(-1, 8, 16)
+    return tape.minimise(ops.cross_entropy(logits, following, sparse=True), adam(0.01)).graph
+
+
+def test_where_nothing_is_found_above_the_floor_the_bound_is_said() -> None:
+    lowest = floor(schedule_problem(ordered(gpt()).at_same_residues(), roofline(ordered(gpt())))).bytes
+    with pytest.raises(CapacityError) as refused:
+        plan(gpt(), PlanOptions(capacity=lowest, recompute=True), advise=False)
+    assert not refused.value.proved
+    message = str(refused.value)
+    assert message.startswith(f"No schedule was found that keeps {lowest:,} bytes; the smallest takes ")
+    assert f" {lowest:,} bytes at least are proved, at step " in message
+
+
+@pytest.mark.parametrize("share", [0.95, 0.85])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_no_sentence_takes_nothing_for_a_bound(share: float, in_place: bool) -> None:
+    options = PlanOptions(capacity=int(plan(gpt()).arena_bytes * share), recompute=True, in_place=in_place)
+    try:
+        made = recomputation(plan(gpt(), options, advise=False))
+        said = made.proof if made is not None else ""
+    except CapacityError as error:
+        said = str(error)
+    assert " 0.00 %" not in said
+    assert " 0 bytes at least" not in said

@@ -83,3 +83,11 @@ def test_what_is_proved_of_the_cost_is_said(bound: int, checked: int, said: str,
     found = recomputation(made)
     assert found is not None
     assert replace(found, step=1000, extra=30, bound=bound, checked=checked).proof == said
+
+
+def test_a_bound_of_hardly_anything_is_none(made: Plan) -> None:
+    found = recomputation(made)
+    assert found is not None
+    assert replace(found, step=10**6, extra=30_000, bound=99, checked=99).proof == "no bound is proved"
+    most = replace(found, step=10**6, extra=30_000, bound=100, checked=99)
+    assert most.proof == "0.01 % at least are proved for this order"

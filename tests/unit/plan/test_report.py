@@ -108,6 +108,10 @@ def test_what_another_order_takes_and_what_is_left() -> None:
     note = order_note(replace(made, records=(Record("search_order", facts),)))
     assert note is not None
     assert note.endswith("What runs again to keep the capacity adds 6.999 % of time at least in every order.")
+    facts |= {"every_order_nanoseconds": 9}
+    note = order_note(replace(made, records=(Record("search_order", facts),)))
+    assert note is not None
+    assert note.endswith("so 10.00 % are left at most.")
 
 
 def test_empty_arena() -> None:

@@ -39,6 +39,13 @@ def test_figures_of_a_search_in_words() -> None:
     assert progress_text("paging", {"moved_bytes": 1_000}) == "paging, 1,000 bytes moved"
 
 
+def test_a_bound_of_nothing_is_not_told() -> None:
+    assert progress_text("layout", {"peak_bytes": 9, "bound_bytes": 0}) == "layout, 9 bytes"
+    for bound in (0, 9):
+        times = {"extra_nanoseconds": 50_000, "bound_nanoseconds": bound, "step_nanoseconds": 100_000}
+        assert progress_text("recompute", times) == "recompute, +50.00 % of time"
+
+
 def test_an_interruption_that_was_swallowed_is_heeded_later() -> None:
     heed()
     try:
