@@ -92,7 +92,8 @@ def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
     if not options.tiers and options.capacity is None:
         return
     for rewrite, fit_scratch in ((False, True), (True, False), (False, False)):
-        if rewrite <= options.rewrite and fit_scratch <= options.fit_scratch:
+        fewer = rewrite <= options.rewrite and fit_scratch <= options.fit_scratch
+        if fewer and (rewrite, fit_scratch) != (options.rewrite, options.fit_scratch):
             yield replace(options, rewrite=rewrite, fit_scratch=fit_scratch)
 
 

@@ -32,6 +32,10 @@ _ROUNDS, _FEW_ROUNDS, _LATER_STEP = 6, 2, 50
 _SHARES, _HALVED = (1000, 500, 200, 100, 0), 3
 
 
+#: Figures of a search for an order that hold for every order, with what they are compared with.
+_EVERY_ORDER = ("every_order_nanoseconds", "step_nanoseconds")
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
@@ -111,6 +115,9 @@ def placed(
             refused = error if refused is None else min(refused, error, key=lambda each: each.excess)
             continue
         tried.add(_first_runs(made.applied.program))
+        for figure in _EVERY_ORDER:  # what is proved for every order, the first search has proved
+            if best is not None and (known := best.applied.fact(SearchOrder.name, figure)):
+                made = replace(made, applied=made.applied.stating(SearchOrder.name, figure, known))
         if best is None or made.applied.cost < best.applied.cost:
             best = made
         if best.applied.cost <= best.applied.least or deadline.expired:
