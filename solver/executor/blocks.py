@@ -115,7 +115,15 @@ class BlockRunner:
         return self._plan.program.operations[step.operation].operation.id
 
     def block(self, name: str) -> Array:
-        """The block in the arena. It holds what the plan says only while the block is live."""
+        """The block in the arena. It holds what the plan says only while the block is live.
+
+        Raises DanglingOperandError for a name that the program has no block of.
+        """
+        if name not in self._program.blocks:
+            raise DanglingOperandError(
+                f"The program has no block {name!r:.80}.",
+                remedy="Use TracedStep.feed for what a traced step takes: it leaves out what nothing uses.",
+            )
         return block_array(self._program, self._plan.program.by_label, self._memory, name)
 
     def run(self) -> None:

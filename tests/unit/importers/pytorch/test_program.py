@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arenaplan
-from solver.errors import BatchError, DocumentError
+from solver.errors import BatchError, DanglingOperandError, DocumentError
 from solver.executor import BlockRunner
 from solver.plan import PlanOptions
 
@@ -285,6 +285,8 @@ def test_unused_arguments() -> None:
     assert set(traced.arguments) == set(tensors)
     assert "unused" not in traced.program.blocks
     runner = arenaplan.torch.runner(traced)
+    with pytest.raises(DanglingOperandError, match="no block 'unused'"):
+        runner.block("unused")
     with pytest.raises(BatchError, match="no argument 'y'"):
         traced.feed(runner, "y", np.ones(3))
     with pytest.raises(BatchError, match=r"traced with float32\[3\]"):
@@ -374,3 +376,27 @@ def test_tensors_that_are_more_than_memory() -> None:
 
     with pytest.raises(DocumentError, match="quantized or sparse"):
         arenaplan.torch.trace(lambda t: t["x"].to_sparse().to_dense(), {"x": torch.ones(3, 3)})
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_training_in_bfloat16(name: str) -> None:
+    """Weights, gradients and the optimizer's variables, for three steps: PyTorch's bits."""
+    import torch
+
+    module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    module = module.to(torch.bfloat16)
+    optimizer = optimizer_of(module, name, lr=0.01)
+    x, y = torch.randn(5, 8).to(torch.bfloat16), torch.randint(0, 4, (5,))
+    loss = torch.nn.functional.cross_entropy
+    traced = arenaplan.torch.program(module, x, loss=loss, targets=y, optimizer=optimizer)
+    runner = arenaplan.torch.runner(traced)
+    for _ in range(3):
+        traced.feed(runner, "input0", x.view(torch.uint16).numpy())
+        traced.feed(runner, "target0", y.numpy())
+        runner.run()
+        (value,) = traced.read(runner)
+        expected = loss(module(x), y)
+        optimizer.zero_grad()
+        expected.backward()
+        optimizer.step()
+        assert int(value) == expected.detach().view(torch.uint16).item()
