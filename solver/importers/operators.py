@@ -22,7 +22,7 @@ def onnx_operators() -> dict[str, list[str]]:
     have to be translated; `computed` ones are taken where all that they are given is known when the model is
     imported. The last two need the package onnx.
     """
-    translated = sorted({*LOWERINGS, "Constant", "If", "Shape", "Size"})
+    translated = sorted({*LOWERINGS, "Constant", "If", "Loop", "Scan", "Shape", "Size"})
     names, expanded = expanded_by_onnx()
     rest = set(names) - set(translated)
     return {

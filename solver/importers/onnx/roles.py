@@ -308,7 +308,8 @@ class _Nodes:
                         self.stored.setdefault(tensor.name, tensor)
                         self.sources.setdefault(tensor.name, _Source.CONSTANTS)
                     yield from self._flattened(attribute.g.node)
-                    for inner, outer in zip(attribute.g.output, node.output, strict=False):
+                    inward = attribute.g.output[1:] if node.op_type == "Loop" else attribute.g.output
+                    for inner, outer in zip(inward, node.output, strict=False):
                         self.aliases.setdefault(inner.name, []).append(outer)
             yield node
 

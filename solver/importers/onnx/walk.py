@@ -58,6 +58,8 @@ class _Place:
 
 _GRAPH: Final = _Place()
 
+#: Rounds of a loop, each of which becomes operations of its own.
+_MOST_ROUNDS: Final = 2_000
 #: Nodes that are walked, those of functions as often as they are called.
 _MOST_NODES: Final = 200_000
 #: Functions that call functions, and branches in branches.
@@ -264,6 +266,9 @@ class Walk:
             return [self._value_of(tensor, place, is_initializer=False)]
         if op == "If":
             return self._branch(node, name, inputs, attributes, scope, opsets, depth, place)
+        if op in ("Loop", "Scan"):
+            repeated = self._loop if op == "Loop" else self._scan
+            return repeated(node, name, inputs, attributes, scope, opsets, depth, place)
         if any(isinstance(value, Unknown) for value in inputs):
             known = op in LOWERINGS or can_evaluate(op) or op in ("Shape", "Size") or _has_body(node, opset)
             return [Unknown()] * len(wanted) if known else self._lack(op, name)
@@ -461,6 +466,137 @@ class Walk:
         results = [output.name for output in branch.output]
         self.run(branch.node, inner, opsets, results, None, f"{name}/", depth + 1, here)
         return [self._fetch(inner, output.name, name) for output in branch.output]
+
+    def _loop(
+        self,
+        node: onnx.NodeProto,
+        name: str,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        scope: _Scope,
+        opsets: Mapping[str, int],
+        depth: int,
+        place: _Place,
+    ) -> Sequence[Value]:
+        """The rounds of a loop whose number is known, one after the other."""
+        count, condition, *carried = (*inputs, None, None)[: max(2, len(inputs))]
+        if any(isinstance(value, Unknown) for value in inputs):
+            return [Unknown()] * len(node.output)
+        known = [value for value in (count, condition) if value is not None]
+        if count is None or not all(isinstance(value, Constant) and value.array.size == 1 for value in known):
+            return self._lack("Loop (of rounds that are counted at run time)", name)
+        body = self._body_of(node, name, attributes, scope, place)
+        rounds = _number(count) if condition is None or _number(condition) else 0
+        results: list[list[Value]] = [[] for _ in body.graph.output[1 + len(carried) :]]
+        if rounds > _MOST_ROUNDS or (results and rounds < 1):
+            return self._lack(f"Loop (of {rounds:,} rounds)", name)
+        for k in range(rounds):
+            index, goes_on = Constant(np.asarray(k, np.int64)), Constant(np.asarray(True))
+            found = self._round(body, [index, goes_on, *carried], name, k, opsets, depth)
+            if any(isinstance(value, Unknown) for value in found):
+                return [Unknown()] * len(node.output)
+            if not isinstance(found[0], Constant):
+                return self._lack("Loop (that ends on a value computed at run time)", name)
+            carried = list(found[1 : 1 + len(carried)])
+            for values, value in zip(results, found[1 + len(carried) :], strict=True):
+                values.append(value)
+            if not _number(found[0]):
+                break
+        return [value or Unknown() for value in carried] + [self._stacked(name, values) for values in results]
+
+    def _scan(
+        self,
+        node: onnx.NodeProto,
+        name: str,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        scope: _Scope,
+        opsets: Mapping[str, int],
+        depth: int,
+        place: _Place,
+    ) -> Sequence[Value]:
+        """A round for each position of the operands that are scanned."""
+        if any(isinstance(value, Unknown) for value in inputs):
+            return [Unknown()] * len(node.output)
+        body, count = self._body_of(node, name, attributes, scope, place), attributes["num_scan_inputs"]
+        states, scanned = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
+        results: list[list[Value]] = [[] for _ in body.graph.output[len(states) :]]
+        axes = attributes.get("scan_input_axes", (0,) * count)
+        backwards = attributes.get("scan_input_directions", (0,) * count)
+        site = Site("Scan", name, 13, {}, scanned, [], self.network)
+        rounds = {site.shape(i)[axis] for i, axis in enumerate(axes)}
+        if len(rounds) != 1 or max(rounds) > _MOST_ROUNDS:
+            return self._lack(f"Scan (of {' or '.join(f'{n:,}' for n in sorted(rounds))} rounds)", name)
+        for k in range(max(rounds)):
+            parts: list[Value] = []
+            for i, axis in enumerate(axes):
+                shape = site.shape(i)
+                at = shape[axis] - 1 - k if backwards[i] else k
+                rest = [size for j, size in enumerate(shape) if j != axis % len(shape)]
+                parts.append(site.reshape(site.cut(site.value(i), axis % len(shape), at, at + 1), rest))
+            found = self._round(body, [*states, *parts], name, k, opsets, depth)
+            if any(isinstance(value, Unknown) for value in found):
+                return [Unknown()] * len(node.output)
+            states = list(found[: len(states)])
+            for values, value in zip(results, found[len(states) :], strict=True):
+                values.append(value)
+        outward = attributes.get("scan_output_directions", (0,) * len(results))
+        places = attributes.get("scan_output_axes", (0,) * len(results))
+        stacked = [
+            self._stacked(name, values[::-1] if turned else values, axis)
+            for values, turned, axis in zip(results, outward, places, strict=True)
+        ]
+        return [value or Unknown() for value in states] + stacked
+
+    def _body_of(
+        self, node: onnx.NodeProto, name: str, attributes: Mapping[str, Any], scope: _Scope, place: _Place
+    ) -> _Rounds:
+        """The body of a loop; its weights are the same in all rounds."""
+        graph: Any = attributes.get("body")
+        if not hasattr(graph, "initializer"):
+            raise DocumentError(f"Node {name!r:.80} has no body.", remedy="Export the model again.")
+        here = replace(place, path=f"{place.path}/{next(filter(None, node.output), name)}")
+        held = {tensor.name: self._value_of(tensor, here) for tensor in tensors_of(graph)}
+        return _Rounds(graph, ChainMap(dict[str, Value | StoredTensor](held), scope), here)
+
+    def _round(
+        self,
+        body: _Rounds,
+        operands: Sequence[Value | None],
+        name: str,
+        k: int,
+        opsets: Mapping[str, int],
+        depth: int,
+    ) -> Sequence[Value]:
+        """What the body of a loop computes in one round."""
+        inner: _Scope = ChainMap({}, body.scope)
+        for formal, value in zip(body.graph.input, operands, strict=False):
+            if value is not None:
+                inner[formal.name] = value
+        results = [output.name for output in body.graph.output]
+        self.run(body.graph.node, inner, opsets, results, None, f"{name}/{k}/", depth + 1, body.place)
+        return [self._fetch(inner, result, name) for result in results]
+
+    def _stacked(self, name: str, values: Sequence[Value], axis: int = 0) -> Value:
+        site = Site("ConcatFromSequence", name, 13, {"axis": axis, "new_axis": 1}, [Sequence_(tuple(values))],
+                    [True], self.network)  # fmt: skip
+        stacked = LOWERINGS["ConcatFromSequence"](site)
+        assert isinstance(stacked, Tensor)
+        return stacked
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """The body of a loop, with what it reads from around it."""
+
+    graph: Any
+    scope: _Scope
+    place: _Place
+
+
+def _number(value: Value | None) -> int:
+    assert isinstance(value, Constant)
+    return int(value.array.reshape(-1)[0])
 
 
 def _check_names(node: onnx.NodeProto) -> None:

@@ -484,7 +484,30 @@ def _plainly(site: Site) -> Value:
     return site.emit(site.op, *site.inputs, **site.attributes)
 
 
+def _cumulative_product(site: Site) -> Value:
+    """Each step multiplies with what stands 1, 2, 4, ... places before (Hillis and Steele, 1986)."""
+    x, axis = site.tensor(0), int(site.constant(1, "the axis").reshape(-1)[0]) % len(site.shape())
+    size, reverse = x.shape[axis], site.get("reverse", 0)
+
+    def moved(value: Tensor, places: int) -> Value:
+        """The elements `places` further along, behind ones."""
+        shape = [places if i == axis else length for i, length in enumerate(x.shape)]
+        ones = Constant(np.ones(shape, x.type.dtype.numpy))
+        if places >= size:
+            return Constant(np.ones(x.shape, x.type.dtype.numpy))
+        kept = site.cut(value, axis, places if reverse else 0, size if reverse else size - places)
+        return site.emit("Concat", *((kept, ones) if reverse else (ones, kept)), axis=axis)
+
+    found = site.as_tensor(moved(x, 1)) if site.get("exclusive", 0) else x
+    places = 1
+    while places < size:
+        found = site.emit("Mul", found, moved(found, places))
+        places *= 2
+    return found
+
+
 LOWERINGS: Mapping[str, Lowering] = {
+    "CumProd": _in_floats(_cumulative_product),
     "Abs": _in_floats(_plainly),
     "Sign": _in_floats(_plainly),
     "Relu": _in_floats(_plainly),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
@@ -345,6 +346,66 @@ def _top_k(site: Site) -> Sequence[Value]:
     return [_element_at(replace(site, attributes={"axis": axis}), x, places), places]
 
 
+def _grid_sample(site: Site) -> Value:
+    """Images read at places between their pixels: by the four neighbours' weights, or the nearest one."""
+    x, grid, mode = (
+        site.tensor(0),
+        site.tensor(1),
+        site.get("mode", "linear" if site.opset >= 20 else "bilinear"),
+    )
+    padding = site.get("padding_mode", "zeros")
+    if x.rank != 4 or mode not in ("linear", "bilinear", "nearest") or padding not in ("zeros", "border"):
+        raise Unsupported(f"it samples {x.rank - 2} axes by {mode} with padding {padding}")
+    n, channels, height, width = x.shape
+    rows, columns = grid.shape[1:3]
+    aligned = site.get("align_corners", 0)
+
+    def along(k: int, size: int) -> Tensor:
+        """Coordinates from -1 to 1 as places in pixels."""
+        part = site.reshape(site.cut(grid, 3, k, k + 1), [n, rows, columns])
+        scale, shift = ((size - 1) / 2, (size - 1) / 2) if aligned else (size / 2, (size - 1) / 2)
+        found = site.emit("Add", site.emit("Mul", part, site.number(scale, part)), site.number(shift, part))
+        if padding == "border":
+            found = site.emit("Clip", found, min=0.0, max=float(size - 1))
+        return found
+
+    across, down = along(0, width), along(1, height)
+    pixels = site.reshape(site.emit("Transpose", x, perm=(0, 2, 3, 1)), [n * height * width, channels])
+    starts = Constant((np.arange(n, dtype=np.int64) * height * width).reshape(n, 1, 1))
+
+    def at(column: Tensor, row: Tensor, weight: Tensor | None) -> Tensor:
+        """The pixels at whole places, 0 beyond the image, times their weight."""
+        inside: Tensor | None = None
+        whole = []
+        for place, size in ((column, width), (row, height)):
+            bounded = site.emit("Clip", place, min=0.0, max=float(size - 1))
+            kept = site.emit("Equal", bounded, place)
+            inside = kept if inside is None else site.emit("And", inside, kept)
+            whole.append(site.cast(bounded, DType.INT64))
+        index = site.emit("Add", site.emit("Mul", whole[1], site.number(width, whole[1])), whole[0])
+        taken = site.emit("Gather", pixels, site.emit("Add", index, starts))
+        assert inside is not None, "there are two axes"
+        factor = site.cast(inside, x.type.dtype)
+        factor = factor if weight is None else site.emit("Mul", factor, weight)
+        return site.emit("Mul", taken, site.reshape(factor, [n, rows, columns, 1]))
+
+    if mode == "nearest":
+        found = at(site.emit("Round", across), site.emit("Round", down), None)
+    else:
+        left, top = site.emit("Floor", across), site.emit("Floor", down)
+        one = site.number(1, x)
+        right_part, lower_part = site.emit("Sub", across, left), site.emit("Sub", down, top)
+        left_part, upper_part = site.emit("Sub", one, right_part), site.emit("Sub", one, lower_part)
+        right, bottom = site.emit("Add", left, one), site.emit("Add", top, one)
+        corners = [
+            at(column, row, site.emit("Mul", wide, tall))
+            for column, wide in ((left, left_part), (right, right_part))
+            for row, tall in ((top, upper_part), (bottom, lower_part))
+        ]
+        found = reduce(lambda one, other: site.emit("Add", one, other), corners)
+    return site.emit("Transpose", found, perm=(0, 3, 1, 2))
+
+
 def _places(shape: Sequence[int], index: Sequence[Array]) -> Array:
     found: Array = np.zeros((), np.int64)
     for size, positions in zip(shape, index, strict=True):
@@ -441,6 +502,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ScatterND": _scatter_nd,
     "TopK": _top_k,
     "Compress": _compress,
+    "GridSample": _grid_sample,
     "ReverseSequence": _reverse_sequence,
     "Concat": _concat,
     "SequenceConstruct": _sequence_construct,
