@@ -5,8 +5,9 @@
                            normalisations, weights of an LSTM
     scale or shift         one number a channel that is added to or multiplied with what a weight has
                            had a part in: a normalisation, or a bias, that stands behind its layer
-    anything else          not trained: scalars, what an image is divided by, masks, anchors, tables
-                           of positions
+    table of positions     added to rows of a table or to products, moved and added up, a row of channels
+                           for each position; no mask, no whole numbers, no sines
+    anything else          not trained: scalars, what an image is divided by, masks, anchors
 
 Names say nothing. A weight is found behind moves, too (TRANSPOSE, RESHAPE, DEQUANTIZE, CONCATENATION ...).
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
+
+import numpy as np
 
 from solver.importers.circle.read import Model, ModelOperator
 
@@ -44,6 +47,8 @@ _PRODUCTS: Final = frozenset(
         *(TRANSPOSE_BIAS, "BATCH_MATMUL"),
     }
 )
+#: Operators that take rows of a table.
+_LOOKUPS: Final = frozenset({"EMBEDDING_LOOKUP", "GATHER"})
 _SHIFTS: Final = frozenset({"ADD", "SUB"})
 _SCALES: Final = frozenset({"ADD", "SUB", "MUL"})
 #: Operators whose result is what they are given, moved.
@@ -82,7 +87,7 @@ def weight_tensors(model: Model, operators: Sequence[int]) -> frozenset[int]:
         for position in _WEIGHTS.get(operator.code, ())
         if position < len(operator.inputs)
     }
-    found |= set(_per_channel(model, chosen, _behind_moves(chosen, found)))
+    found |= set(_added(model, chosen, _behind_moves(chosen, found)))
     return frozenset(_behind_moves(chosen, found))
 
 
@@ -102,41 +107,72 @@ def _moved(operator: ModelOperator) -> tuple[int, ...]:
     return operator.inputs[1:2] if operator.code == "SPLIT" else operator.inputs[:1]
 
 
-def _per_channel(model: Model, operators: Sequence[ModelOperator], weights: set[int]) -> Iterable[int]:
-    """Constants that scale or shift the channels of what weights have had a part in."""
+def _added(model: Model, operators: Sequence[ModelOperator], weights: set[int]) -> Iterable[int]:
+    """Constants that scale or shift channels behind weights, and tables that are added to embeddings."""
     constants = {number for number, tensor in enumerate(model.tensors) if tensor.data is not None}
+    readers: dict[int, list[ModelOperator]] = {}
+    stored: dict[int, int] = {}  # of constants in half precision: the tensor that the file has
     for operator in operators:
         if operator.code in MOVES and constants.issuperset(n for n in operator.inputs if n >= 0):
             constants.update(operator.outputs)
-    #: What a shift of one channel may stand behind: a product, or a scale of one channel.
-    products: set[int] = set()
+            if operator.code == "DEQUANTIZE":
+                stored[operator.outputs[0]] = operator.inputs[0]
+        for number in operator.inputs:
+            readers.setdefault(number, []).append(operator)
     trained = {number for number in weights & constants if model.tensors[number].type.startswith("FLOAT")}
-    for k, operator in enumerate(operators):
+    #: Products and scales of one channel; products and rows of trained tables, moved and added up.
+    products: set[int] = set()
+    embeddings: set[int] = set()
+    for operator in operators:
         if operator.code in _PRODUCTS:
             products.update(operator.outputs)
+        is_embedding = operator.code in _PRODUCTS | _LOOKUPS and trained.intersection(operator.inputs)
+        if is_embedding or (operator.code in MOVES | {"ADD"} and embeddings.intersection(operator.inputs)):
+            embeddings.update(operator.outputs)
         if operator.code in _SCALES and len(operator.inputs) == 2:
             for constant, other in (operator.inputs, operator.inputs[::-1]):
                 if constant not in constants or other not in trained or other in constants:
                     continue
-                shape, data = model.tensors[constant].shape, model.tensors[other].shape
-                channels = data[-1] if data else 0
-                if not shape or shape != (*[1] * (len(shape) - 1), channels):
-                    continue
-                if operator.code in _SHIFTS:
-                    is_single = other in products
-                else:
-                    is_single = _is_shifted(model, operators[k + 1 :], operator.outputs[0], constants)
-                    products.update(operator.outputs if is_single else ())
-                if channels > 1 or is_single:
+                is_shift = operator.code in _SHIFTS
+                one = other in products if is_shift else _is_shifted(model, readers, operator, constants)
+                if one and not is_shift:
+                    products.update(operator.outputs)
+                if _is_per_channel(model, constant, other, one) or (
+                    is_shift
+                    and other in embeddings
+                    and _is_table(model, stored.get(constant, constant), other)
+                ):
                     yield constant
         if trained.intersection(operator.inputs):
             trained.update(operator.outputs)
 
 
-def _is_shifted(model: Model, operators: Iterable[ModelOperator], number: int, constants: set[int]) -> bool:
-    """Whether a constant of one element that is no scalar is added to the tensor, as a shift is."""
-    readers = [operator for operator in operators if number in operator.inputs]
-    if len(readers) != 1 or readers[0].code not in _SHIFTS:
+def _is_per_channel(model: Model, constant: int, data: int, one: bool) -> bool:
+    """Whether there is one number a channel; of one channel, only where `one` says that it is no scalar."""
+    shape, channels = model.tensors[constant].shape, (model.tensors[data].shape or (0,))[-1]
+    return bool(shape) and shape == (*[1] * (len(shape) - 1), channels) and (channels > 1 or one)
+
+
+def _is_table(model: Model, constant: int, data: int) -> bool:
+    """Whether there is a row of channels for each position, with values that training can have made."""
+    tensor, sizes = model.tensors[constant], model.tensors[data].shape
+    shape = tensor.shape[next((k for k, size in enumerate(tensor.shape) if size > 1), 0) :]
+    if len(shape) < 2 or shape != sizes[-len(shape) :] or tensor.data is None or tensor.sparsity:
         return False
-    others = [other for other in readers[0].inputs if other in constants]
+    values = tensor.array()
+    first = values.reshape(-1, shape[-1])[0]
+    is_mask = len(np.unique(values)) <= 2 or not np.isfinite(values).all()
+    is_grid = bool((values * 2 == np.round(values * 2)).all())
+    is_sines = bool(np.isin(first, (0, 1)).all()) and float(np.abs(values).max()) <= 1
+    return not (is_mask or is_grid or is_sines)
+
+
+def _is_shifted(
+    model: Model, readers: Mapping[int, Sequence[ModelOperator]], scale: ModelOperator, constants: set[int]
+) -> bool:
+    """Whether a constant of one element that is no scalar is added to what was scaled, as a shift is."""
+    found = readers.get(scale.outputs[0], ())
+    if len(found) != 1 or found[0].code not in _SHIFTS:
+        return False
+    others = [other for other in found[0].inputs if other in constants]
     return any(model.tensors[other].shape and set(model.tensors[other].shape) == {1} for other in others)

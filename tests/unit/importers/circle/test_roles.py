@@ -102,6 +102,25 @@ def test_scale_and_shift_of_one_channel() -> None:
     assert trained(file, alone) == ["dense b", "dense w"]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("rows", ["learned", "sines"])
+def test_a_table_of_positions(rows: str, dtype: str) -> None:
+    file = CircleFile()
+    ids, words = file.input("ids", (1, 4), "int32"), file.constant("words", ones(9, 6))
+    angles = np.arange(4)[:, None] / np.array([1, 10, 100])
+    values = {"learned": np.random.default_rng(1).standard_normal((1, 4, 6)) / 50,
+              "sines": np.concatenate([np.sin(angles), np.cos(angles)], 1)[None]}  # fmt: skip
+    embedded, kinds = file.tensor("embedded", (1, 4, 6)), file.constant("kinds", ones(1, 1, 6))
+    file.operator("GATHER", [words, ids], [embedded], "GatherOptions")
+    both = step(file, "ADD", [embedded, kinds], (1, 4, 6), "both")
+    places = file.constant("places" if dtype == "float32" else "half", values[rows].astype(dtype))
+    if dtype == "float16":
+        half, places = places, file.tensor("places", (1, 4, 6))
+        file.operator("DEQUANTIZE", [half], [places])
+    z = step(file, "ADD", [places, both], (1, 4, 6), "z")
+    assert trained(file, z) == ["kinds", *(["places"] if rows == "learned" else []), "words"]
+
+
 def test_what_an_input_is_divided_by_is_not_trained() -> None:
     file = CircleFile()
     x = file.input("x", (1, 3))
