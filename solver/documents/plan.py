@@ -26,7 +26,7 @@ from solver.layout import Lifespan
 from solver.plan import Plan, PlanTables
 from solver.program import CostBound, DualRow, Record, Replacement, RowKind
 
-__all__ = ["PlanDocument", "load_plan", "load_plan_tables"]
+__all__ = ["PlanDocument", "load_plan", "load_plan_tables", "to_plan"]
 
 _Names = Annotated[tuple[Text, ...], *FIXED_LIST]
 
@@ -127,7 +127,7 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
             path=("version",),
         )
     document = read(PlanDocument, value, format_=FORMAT, version=VERSION, range_error=PlanError)
-    plan = _to_plan(document)
+    plan = to_plan(document)
     if with_digest(plan).digest != plan.digest:
         raise PlanError(
             "The plan's content does not match its digest: it was changed after it was made.",
@@ -150,7 +150,8 @@ def load_plan_tables(data: bytes | Mapping[str, Any]) -> PlanTables:
     return load_version1(value)
 
 
-def _to_plan(document: PlanDocument) -> Plan:
+def to_plan(document: PlanDocument) -> Plan:
+    """The plan of a document whose digest nobody has looked at. Raises PlanError as `load_plan` does."""
     program = to_program(document)
     for i, hold in enumerate(document.holds):
         if hold.start >= hold.end:

@@ -9,11 +9,10 @@ from dataclasses import asdict, astuple, fields, replace
 from typing import Any
 
 from solver.collector import collector_paused
-from solver.documents.digest import PIECE
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.program_tables import program_tables
 from solver.plan import Certificate, Plan, PlanOptions
-from solver.program import CostBound
+from solver.program import PIECE, CostBound
 
 __all__ = ["FORMAT", "VERSION", "certificate_to_dict", "dump_plan", "options_to_dict", "with_digest"]
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from statistics import median_low
 
+from solver import documents
 from solver.errors import PlanError
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_spaces
@@ -42,7 +43,7 @@ def measured_costs(
             "Steps are timed one by one, and the plan repeats some, runs some at the same time, or pages.",
             remedy="Plan without recompute, parallelism and tiers to measure.",
         )
-    violations = check_plan(reference, plan)
+    violations = check_plan(reference, plan, documents.graph_digest(graph))
     if violations:
         raise PlanError(f"The plan is wrong: {violations[0].detail}", remedy="Plan again.")
     runner = Runner(program, in_spaces(plan), inline_data(subject))

@@ -6,12 +6,13 @@ import contextlib
 import os
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from solver import documents
 from solver.errors import OptionsError, PlanError
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from solver.executor.initial import initial_value, stored_values
@@ -20,6 +21,7 @@ from solver.executor.paging_file import PagingFile
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Operand, Role, TrainableGraph
+from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.preparations import Prepared, chosen
 from solver.program import EntryKind, Program
@@ -57,17 +59,25 @@ def _options_of_plan() -> Iterator[None]:
 
 
 #: Rules that a plan for another graph, batch or budget breaks.
-_FOREIGN = frozenset({"form", "step", "entry", "exit", "initial", "name", "period"})
+_FOREIGN = frozenset({"digest", "form", "step", "entry", "exit", "initial", "name", "period"})
 
 
-def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
+def check_plan(
+    reference: Program, plan: Plan, graph_digest: str, holds: Mapping[int, Lifespan] = MappingProxyType({})
+) -> tuple[Violation, ...]:
     """What is wrong with a plan beside its reference (`solver.verify.prove`), where they belong together.
 
-    Raises PlanError when they do not: steps, or what holds values at the start and the end, differ.
+    `graph_digest` is that of the graph, or of the explicit program; no target that trains `holds` anything
+    longer. Raises PlanError when they do not belong together: steps, what holds values at the start and the
+    end, names, or digests differ.
     """
     with _options_of_plan():
-        violations = prove(reference, plan, {})  # no target that trains holds anything longer
-    violations = violations or tuple(check_labels(reference, plan.program))
+        violations = prove(reference, plan, holds)
+    violations = violations or tuple(check_labels(reference, plan))
+    if not violations and plan.graph_digest != graph_digest:
+        violations = (Violation("digest", (), "The graph does not have the digest that the plan names."),)
+    if not violations and not plan.reference_digest:
+        violations = (Violation("digest", (), "The plan names no digest of its reference program."),)
     foreign = next((violation.detail for violation in violations if violation.rule in _FOREIGN), None)
     if foreign is not None:
         raise PlanError(
@@ -124,7 +134,7 @@ class Trainer:
     def __init__(self, graph: TrainableGraph, plan: Plan, *, paging_file: Path | None = None) -> None:
         subject = rewritten(graph, plan)
         reference = reference_program(subject, plan)
-        violations = check_plan(reference, plan)
+        violations = check_plan(reference, plan, documents.graph_digest(graph))
         if violations:
             raise PlanError(
                 f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",

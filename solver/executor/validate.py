@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from solver import documents
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
 from solver.executor.paging_file import PagingFile
@@ -55,7 +56,7 @@ def validate(
     """
     subject = rewritten(graph, plan)
     reference = reference_program(subject, plan)
-    violations = check_plan(reference, plan)
+    violations = check_plan(reference, plan, documents.graph_digest(graph))
     if violations and not run_wrong_plans:
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
     data = inline_data(subject)

@@ -207,11 +207,10 @@ def storage_note(plan: PlanView) -> str | None:
     facts = next((record.facts for record in plan.records if record.name == "storage"), None)
     if facts is None:
         return note
-    spent, step = int(facts["nanoseconds"]), int(facts["step_nanoseconds"])
+    spent, step = (int(facts.get(name, 0)) for name in ("nanoseconds", "step_nanoseconds"))
     share = spent / max(step - spent, 1)
-    return (
-        f"{note} {facts['conversions']:,} conversions add {100 * share:.2f} % to the modelled time of a step."
-    )
+    count = int(facts.get("conversions", 0))
+    return f"{note} {count:,} conversions add {100 * share:.2f} % to the modelled time of a step."
 
 
 def order_note(plan: PlanView) -> str | None:
@@ -219,7 +218,7 @@ def order_note(plan: PlanView) -> str | None:
     facts = next((record.facts for record in plan.records if record.name == "search_order"), None)
     if facts is None:
         return None
-    least, before, after = (int(facts[name]) for name in ("order_bound", "peak_before", "peak_after"))
+    least, before, after = (int(facts.get(name, 0)) for name in ("order_bound", "peak_before", "peak_after"))
     if after < before:
         found = f"another one takes {before:,} live bytes down to {after:,}"
     elif facts.get("for_recomputation"):
@@ -231,7 +230,7 @@ def order_note(plan: PlanView) -> str | None:
     note = f"Order: {found}. Where {where}, no order takes less than {least:,}, so {left}."
     if "every_order_nanoseconds" not in facts:
         return note
-    least, step = int(facts["every_order_nanoseconds"]), int(facts["step_nanoseconds"])
+    least, step = (int(facts.get(name, 0)) for name in ("every_order_nanoseconds", "step_nanoseconds"))
     percent = 100_000 * least // max(step, 1) / 1000  # rounded down: it is a bound
     if not percent:
         return note

@@ -6,6 +6,7 @@ from solver.program.check import check_program
 from solver.program.conflicts import conflict_pairs, conflict_sets
 from solver.program.cost_bound import CostBound, DualRow, RowKind
 from solver.program.costs import MOST_NANOSECONDS, Costs, check_costs, given_costs
+from solver.program.digest import PIECE, reference_digest
 from solver.program.exact import exact
 from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
@@ -47,6 +48,7 @@ __all__ = [
     "COPY",
     "MOST_NANOSECONDS",
     "OWN_KERNELS",
+    "PIECE",
     "RESIDUE",
     "SEED",
     "UPDATE",
@@ -95,6 +97,7 @@ __all__ = [
     "numbered",
     "permission_attributes",
     "permitted",
+    "reference_digest",
     "regions",
     "touched",
     "transfer_nanoseconds",

@@ -9,8 +9,10 @@ from solver.verify.cost import added_up, check_cost_bound, check_recomputation
 from solver.verify.figures import check_figures
 from solver.verify.names import check_labels
 from solver.verify.proof import prove
+from solver.verify.unchecked import UNCHECKED, is_unchecked
 
 __all__ = [
+    "UNCHECKED",
     "AccessFault",
     "AccessRule",
     "MemoryAccess",
@@ -21,5 +23,6 @@ __all__ = [
     "check_figures",
     "check_labels",
     "check_recomputation",
+    "is_unchecked",
     "prove",
 ]

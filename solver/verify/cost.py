@@ -88,7 +88,7 @@ def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> 
         ("step_flops", sum(flops)),
         ("extra_flops", sum(flops[t] for t in again if t is not None)),
     ):
-        said = facts.get(name, found)
+        said = facts.get(name, 0)
         if said != found:
             yield Violation("record", (), f"Recomputation claims {name} {said}; its steps say {found}.")
     budget = facts.get("budget", 0)
@@ -126,7 +126,7 @@ def _check_peaks(
     if plan.options.parallelism == 1:
         for name, of in (("peak_before", first), ("peak_after", unpaged(plan.program))):
             found = max(loads(of)[0], default=0)
-            said = facts.get(name, found)
+            said = facts.get(name, 0)
             lower = plan.options.in_place and isinstance(said, int) and 0 <= said <= found
             if said != found and not lower:
                 yield Violation("record", (), f"Recomputation claims {name} {said}; its steps say {found}.")

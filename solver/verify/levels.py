@@ -6,14 +6,18 @@ from collections.abc import Iterator
 
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import RESIDUE, Program, Step
+from solver.program import RESIDUE
+from solver.schedules.paging.clocks import channel_of
 from solver.verify.addresses import Line, step_name
 
 __all__ = ["check_levels", "check_residues"]
 
 
 def check_levels(plan: Plan, line: Line) -> Iterator[Violation]:
-    """Steps whose levels meet share bytes only if neither writes them; a channel runs one copy at a time."""
+    """Steps whose levels meet share bytes only if neither writes them; a channel runs one copy at a time.
+
+    Between two memories there is one channel, whatever a plan says.
+    """
     program = plan.program
     views = {(alias.step, alias.value) for alias in program.aliases if alias.view}
     active: list[int] = []
@@ -41,7 +45,7 @@ def _apart(plan: Plan, line: Line, views: set[tuple[int, int]], s: int, t: int) 
     if (
         first.reference is None
         and second.reference is None
-        and _channel(program, first) == _channel(program, second)
+        and channel_of(program, first) == channel_of(program, second)
     ):
         yield Violation(
             "level", (), f"{step_name(plan, t)} begins while {step_name(plan, s)} has the channel."
@@ -61,10 +65,6 @@ def _apart(plan: Plan, line: Line, views: set[tuple[int, int]], s: int, t: int) 
                         f" touches {names[0]!r} in the same bytes; one of them writes.",
                     )
                     return
-
-
-def _channel(program: Program, step: Step) -> object:
-    return program.operations[step.operation].attributes.get("channel", 0)
 
 
 def check_residues(plan: Plan) -> Iterator[Violation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import Access, EntryKind, Kind, Program, Value
 
@@ -34,13 +35,19 @@ def check_names(reference: Program, program: Program) -> Iterator[Violation]:
         yield Violation("name", (label,), detail)
 
 
-def check_labels(reference: Program, program: Program) -> Iterator[Violation]:
-    """The first value that is called as another one, of a program that is right. Rule ``name``.
+def check_labels(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """The first value or memory that is called as another one, of a plan that is right. Rule ``name``.
 
-    A value has the origin and the kind of the value of the reference that it stands for, and its label, or
-    that label with ``@`` and a suffix. No result depends on it, but reports and exporters say so. Linear in
-    the bindings.
+    Memories have the names of the tiers, or those of the reference. A value has the origin and the kind of
+    the value of the reference that it stands for, and its label, or that label with ``@`` and a suffix. No
+    result depends on it, but reports and exporters say so. Linear in the bindings.
     """
+    program = plan.program
+    memories = [memory.name for memory in plan.options.tiers or reference.spaces]
+    if memories != [space.name for space in program.spaces]:
+        called = [space.name for space in program.spaces]
+        yield Violation("name", (), f"The memories are called {called}, not {memories}.")
+        return
     ours, theirs = program.values, reference.values
     bound = {(entry.value, entry.reference): False for entry in program.entry}
     bound |= {(exit_.value, exit_.reference): False for exit_ in program.exit}

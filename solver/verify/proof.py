@@ -15,11 +15,12 @@ register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import RESIDUE, Program
+from solver.program import RESIDUE, Program, reference_digest
 from solver.schedules.costs import step_costs
 from solver.verify.addresses import Line
 from solver.verify.aliases import check_aliases, check_overlaps
@@ -29,6 +30,7 @@ from solver.verify.figures import check_figures
 from solver.verify.form import check_form
 from solver.verify.levels import check_levels, check_residues
 from solver.verify.names import check_names
+from solver.verify.records import check_records
 from solver.verify.steps import check_steps
 from solver.verify.transfers import check_paging
 
@@ -48,7 +50,7 @@ def prove(
     Rules: ``form``, ``place``, ``entry``, ``exit``, ``initial``, ``period``, ``step``, ``hold``, ``alias``,
     ``overlap``, ``level``, ``residue``, ``undefined``, ``value``, ``name``; the first that fails ends the
     proof.
-    Figures come last, with the rules of `check_figures`, ``record`` and ``cost``.
+    Figures come last, with the rules of `check_figures`, ``digest``, ``record`` and ``cost``.
     O(b log r) for b bindings and r ranges of bytes.
     """
     found = tuple(check_form(reference, plan)) or tuple(check_steps(reference, plan))
@@ -68,7 +70,17 @@ def prove(
     found = check_contents(reference, plan, line) or tuple(check_names(reference, plan.program))
     if found:
         return found
-    return (*check_figures(plan), *_check_cost(reference, plan), *check_paging(reference, plan))
+    found = (*check_figures(plan), *_check_digest(reference, plan), *check_records(reference, plan))
+    return found or (*_check_cost(reference, plan), *check_paging(reference, plan))
+
+
+def _check_digest(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Whether the plan is for this reference. One in the making has no digest; titles make no difference."""
+    program = replace(reference, name=plan.program.name)
+    if plan.graph != plan.program.name:
+        yield Violation("digest", (), f"The plan is of {plan.graph!r}, its program of {plan.program.name!r}.")
+    if plan.reference_digest and plan.reference_digest != reference_digest(program):
+        yield Violation("digest", (), "The reference program does not have the digest that the plan names.")
 
 
 def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:

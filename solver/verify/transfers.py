@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from solver.errors import OptionsError
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import Program, loads
+from solver.program import Program, check_tiers, loads
 from solver.schedules.paging.clocks import elapsed, is_copy, level_costs, traffic
 from solver.schedules.paging.gaps import paging_problem
 from solver.verify.addresses import step_name
@@ -36,11 +37,17 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
     program, tiers = plan.program, plan.options.tiers
     if facts is None:
         return
-    if len(tiers) != len(program.spaces):
+    try:
+        check_tiers(tiers)
+    except OptionsError as error:
+        yield Violation("record", (), f"Paging is recorded between tiers that cannot be: {error.message}")
+        return
+    if [tier.name for tier in tiers] != [space.name for space in program.spaces]:
         yield Violation(
             "record",
             (),
-            f"Paging is recorded between {len(tiers)} tiers; the plan has {len(program.spaces)} memories.",
+            f"Paging is recorded between the tiers {[tier.name for tier in tiers]}; the memories of the plan"
+            f" are {[space.name for space in program.spaces]}.",
         )
         return
     unmoved = next(_not_between_tiers(plan), None)
@@ -57,7 +64,7 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
         "compute_nanoseconds": sum(level_costs(program, plan.options.costs)),
     } | {f"written.{tier.name}": written for tier, written in zip(tiers[1:], moved.written[1:], strict=True)}
     for name, figure in found.items():
-        said = facts.get(name, 0 if name.startswith("written.") else figure)
+        said = facts.get(name, 0)
         if said != figure:
             yield Violation(
                 "record", (), f"Paging claims {name} {said}; the copies of the plan say {figure}."
@@ -111,17 +118,18 @@ def _check_compared(reference: Program, plan: Plan, facts: _Facts) -> Iterator[V
     if copies:
         problem = paging_problem(before, lookahead)
         baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
-    if facts.get("baseline", baseline) != baseline:
+    if facts.get("baseline", 0) != baseline:
         yield Violation(
             "record",
             (),
-            f"Paging claims baseline {facts['baseline']}; {baseline} bytes are moved if all leaves that can.",
+            f"Paging claims baseline {facts.get('baseline', 0)}; {baseline} bytes are moved if all leaves"
+            " that can.",
         )
     if not any(program.runs):  # what runs again was aligned for that before anything was paged
         alike = zip(before.spaces, reference.spaces * len(before.spaces), strict=False)
         before = replace(before, spaces=tuple(replace(s, alignment=r.alignment) for s, r in alike))
     for name, of in (("peak_before", before), ("peak_after", program)):
         found = max(loads(of)[0], default=0)
-        said = facts.get(name, found)
+        said = facts.get(name, 0)
         if said != found and not (plan.options.in_place and isinstance(said, int) and 0 <= said <= found):
             yield Violation("record", (), f"Paging claims {name} {said}; the plan's values say {found}.")

@@ -62,8 +62,9 @@ class Subject:
 
 
 def planned(graph: TrainableGraph, options: PlanOptions | None = None) -> Subject:
+    """A plan without records: figures of passes would no longer be those of a program that is changed."""
     made = plan(graph, options)
-    return Subject(reference_of(graph, made.options), made)
+    return Subject(reference_of(graph, made.options), replace(made, records=()))
 
 
 def by_hand(

@@ -23,6 +23,7 @@ from solver.plan import Plan
 from solver.program import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -34,6 +35,7 @@ from solver.program import (
     Phase,
     Program,
     Step,
+    permitted,
 )
 
 __all__ = ["Broken", "TermOracle", "broken_certificate", "certified"]
@@ -42,7 +44,7 @@ __all__ = ["Broken", "TermOracle", "broken_certificate", "certified"]
 Symbol = tuple[int, int] | None
 Contents = tuple[Symbol, ...]
 
-_OWN_KERNELS = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+_OWN_KERNELS = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 #: What a carried or constant value holds first where nothing is said.
 _ZEROS = Initial("zeros")
@@ -438,9 +440,11 @@ def _floating(initial: Initial) -> Initial:
 
 
 def _promises(program: Program, step: Step) -> tuple[InPlace, ...]:
-    """The promises of the step's operator; explicit steps and the program's own kernels make none."""
+    """The promises of the step's operator, or what an explicit step permits; own kernels make none."""
     node = program.operations[step.operation]
-    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN_KERNELS:
+    if step.phase is Phase.EXPLICIT:
+        return permitted(node)
+    if node.operation.type in _OWN_KERNELS:
         return ()
     return lookup(node.operation.type).in_place(node)
 

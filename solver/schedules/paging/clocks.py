@@ -17,7 +17,7 @@ from fractions import Fraction
 from solver.program import COPY, Costs, EntryKind, Program, Step, Tier, loads, transfer_nanoseconds
 from solver.schedules.costs import step_costs
 
-__all__ = ["Traffic", "elapsed", "is_copy", "least_elapsed", "level_costs", "traffic"]
+__all__ = ["Traffic", "channel_of", "elapsed", "is_copy", "least_elapsed", "level_costs", "traffic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,12 @@ class Traffic:
 def is_copy(program: Program, step: Step) -> bool:
     """Whether a step moves contents from one space to another."""
     return step.reference is None and program.kernel(step) == COPY
+
+
+def channel_of(program: Program, step: Step) -> tuple[int, int]:
+    """The channel of a copy, by the numbers of its memories: between two of them there is one."""
+    source, target = (program.values[binding.value].space for binding in step.bindings)
+    return min(source, target), max(source, target)
 
 
 def traffic(program: Program) -> Traffic:
@@ -67,7 +73,7 @@ def elapsed(program: Program, tiers: Sequence[Tier], given: Costs | None = None)
     for step in program.steps:
         if is_copy(program, step):
             copies.setdefault(step.level, []).append(step)
-    free: dict[object, int] = {}
+    free: dict[tuple[int, int], int] = {}
     ends: dict[int, int] = {}
     now = last = 0
     for level, cost in enumerate(costs):
@@ -75,7 +81,7 @@ def elapsed(program: Program, tiers: Sequence[Tier], given: Costs | None = None)
         now = begin + cost
         for step in copies.get(level, ()):
             source, target = (program.values[b.value] for b in step.bindings)
-            channel = program.operations[step.operation].attributes.get("channel", 0)
+            channel = channel_of(program, step)
             took = transfer_nanoseconds(tiers[source.space], tiers[target.space], source.type.nbytes)
             free[channel] = max(begin, free.get(channel, 0)) + took
             ends[step.until] = max(ends.get(step.until, 0), free[channel])

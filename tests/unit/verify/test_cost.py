@@ -316,7 +316,12 @@ def test_a_record_for_other_costs_is_refused(made: Made) -> None:
 @pytest.mark.parametrize(("part", "rules"), [(0, set[str]()), (1, {"record"})])
 def test_no_order_is_said_to_need_more_than_the_plan(made: Made, part: int, rules: set[str]) -> None:
     (record,) = (record for record in made.plan.records if record.name == "recompute")
-    facts = {"every_order_nanoseconds": int(record.facts["extra_nanoseconds"]) + part}
+    facts = {
+        "order_bound": 0,
+        **dict.fromkeys(("peak_before", "peak_after"), record.facts["peak_before"]),
+        "step_nanoseconds": record.facts["step_nanoseconds"],
+        "every_order_nanoseconds": int(record.facts["extra_nanoseconds"]) + part,
+    }
     others = tuple(r for r in made.plan.records if r.name != "search_order")
     assert made.rules(replace(made.plan, records=(*others, Record("search_order", facts)))) == rules
 

@@ -116,18 +116,18 @@ def test_values_that_are_called_as_others(change: Callable[[Value], Value]) -> N
     back = len(reference.steps) - 1
     number = reference.by_label["h1"]
     program = paged(reference, number, 2, back)
-    assert not [*check_labels(reference, program)]
+    assert not [*check_labels(reference, placed(program))]
     for value in (number, len(program.values) - 2, len(program.values) - 1):
         values = list(program.values)
         values[value] = change(values[value])
         wrong = replace(program, values=tuple(values))
         assert prove(reference, placed(wrong)) == ()
-        assert [violation.rule for violation in check_labels(reference, wrong)] == ["name"]
+        assert [violation.rule for violation in check_labels(reference, placed(wrong))] == ["name"]
 
 
 def test_right_plans_call_values_by_their_names() -> None:
     for case in cases():
-        assert not [*check_labels(case.reference, case.plan.program)], case.name
+        assert not [*check_labels(case.reference, case.plan)], case.name
 
 
 def test_plans_of_paged_inputs_and_results_keep_their_names() -> None:
@@ -139,6 +139,6 @@ def test_plans_of_paged_inputs_and_results_keep_their_names() -> None:
         small: Plan = plan(graph, options)
         reference = reference_of(graph, small.options)
         assert any(step.reference is None for step in small.program.steps)
-        assert not [*check_labels(reference, small.program)]
+        assert not [*check_labels(reference, small)]
         fed = {e.value for e in small.program.entry if e.kind is EntryKind.FED}
         assert {small.program.by_label[name] for name in ("x", "t")} <= fed

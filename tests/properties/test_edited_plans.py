@@ -1,0 +1,404 @@
+"""Every field of plan documents, edited in every way that its type allows, with the digest made anew.
+
+An edit is named by the check; or it changes what stands in `UNCHECKED`, with its reason; or it leaves the
+plan what it was; or the oracle, which was written separately, says that it changes no value and no figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+
+from solver.documents import (
+    canonical_json,
+    dump_graph,
+    dump_plan,
+    graph_digest,
+    load_graph,
+    load_plan,
+    program_digest,
+    with_digest,
+)
+from solver.documents.plan import PlanDocument, to_plan
+from solver.documents.plan_written import options_to_dict
+from solver.documents.program_rows import ProgramTables
+from solver.documents.read import read
+from solver.documents.schema import generate
+from solver.errors import ArenaplanError, InternalError, PlanError
+from solver.executor import rewritten
+from solver.executor.trainer import check_plan, reference_program
+from solver.exporters import EXPORTERS
+from solver.graph import TrainableGraph, TrainingRules
+from solver.layout import Lifespan
+from solver.pipeline import TARGETS, BlockProgram, plan, plan_program, reference_of
+from solver.plan import Costs, Plan, PlanOptions, level_report, paging, recomputation, recycling
+from solver.plan.report import order_note, storage_note
+from solver.preparations import Prepared
+from solver.program import Program, Tier
+from solver.training import BlockOperation, build_program
+from solver.verify import UNCHECKED, is_unchecked
+from tests.support.document_edits import Edit, edits
+from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual, tower
+from tests.support.programs import AUTO_RECYCLE, block
+from tests.support.programs import program as explicit
+from tests.support.rewritable import mobile_block
+from tests.support.sequence_graphs import classifier
+from tests.support.term_oracle import TermOracle
+
+FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
+#: Edits of the long run, of all plans together.
+LONG = 12 * FUZZ or 100
+SCHEMA = generate("plan")
+
+Subject = TrainableGraph | BlockProgram
+
+
+# ------------------------------------------------------------------------------------------------ plans
+
+
+def joined() -> TrainableGraph:
+    """Cut out, taken apart and put together: views of parts."""
+    s = Sketch("joined")
+    x = s.input("x", 4, 16)
+    a, b = (s.op("Gemm", [x, s.parameter(f"w{name}", 16, 16)], name) for name in "ab")
+    c = s.op("Tanh", [s.op("Concat", [a, b], "c", axis=0)], "d")
+    e = s.op("Slice", [c, s.integers("from", 1), s.integers("to", 7)], "e")
+    s.op("MeanSquaredError", [e, s.label("t", 6, 16)], "loss")
+    return s.graph(outputs=("x",))
+
+
+def clipped() -> TrainableGraph:
+    """Attributes that are zero, an axis, and an input that is an output."""
+    s = Sketch("clipped")
+    x = s.input("x", 2, 4)
+    h = s.op("Clip", [s.op("Gemm", [x, s.parameter("w", 4, 4)], "h")], "a", min=0.0, max=6.0)
+    h = s.op("Concat", [h, x], "b", axis=0)
+    s.op("MeanSquaredError", [h, s.label("t", 4, 4)], "loss")
+    return s.graph(outputs=("x", "b"), optimizer="Adam")
+
+
+def free_program() -> BlockProgram:
+    """Operations that may change places, and results that may lie where what they read lay."""
+    operations = [
+        BlockOperation("one", ("x",), ("a",), "mul"),
+        BlockOperation("two", ("x",), ("b",), "mul", workspace=24),
+        BlockOperation("three", ("a",), ("c",), "relu", overwrites=(("c", "a"),)),
+        BlockOperation("four", ("b", "c", "w"), ("y",), "add"),
+        BlockOperation("five", ("w", "y"), ("w",), "axpy"),
+    ]
+    blocks = [block(name, 32, fed=name == "x", kept=name == "y") for name in "xabcyw"]
+    return build_program("free", blocks, operations, any_order=True)
+
+
+_CAREFUL = TrainingRules(accumulate=2, clip_global_norm=0.1, loss_scale=8.0, skip_non_finite=True)
+_FLASH = Tier("flash", 2**20, 400_000_000, 200_000_000, 100)
+_DISK = Tier("disk", 2**24, 4_000_000, 2_000_000, 1000)
+
+
+def _costs(graph: TrainableGraph) -> Costs:
+    labels = reference_of(graph, PlanOptions()).step_labels
+    return Costs(tuple((label, 3 + t % 5) for t, label in enumerate(labels)), "made up")
+
+
+def _tiers(*slow: Tier, share: float = 0.8) -> tuple[Tier, ...]:
+    return (Tier("sram", int(plan(_tower()).arena_bytes * share) // 64 * 64), *slow)
+
+
+def _tower() -> TrainableGraph:
+    return tower(4, rows=4, width=8, outputs=("h1",))
+
+
+#: Every pass, preparation, target and rule at least once, as small as they can be.
+SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
+    "plain": lambda: (chain((4, 3, 2), 2), PlanOptions()),
+    "updates at the end": lambda: (
+        residual(2, 3, 2, optimizer="SGD", momentum=0.9),
+        PlanOptions(update="end"),
+    ),
+    "in place": lambda: (residual(2, 3, 2), PlanOptions(in_place=True)),
+    "views of parts": lambda: (joined(), PlanOptions(in_place=True, sub_ranges=True)),
+    "levels": lambda: (residual(2, 3, 2), PlanOptions(parallelism=3)),
+    "levels in place": lambda: (convolutional(1), PlanOptions(parallelism=2, in_place=True, alignment=16)),
+    "rewritten": lambda: (mobile_block(batch=1, size=4, channels=2), PlanOptions(rewrite=True)),
+    "order": lambda: (residual(2, 3, 2), PlanOptions(order=True)),
+    "recomputed": lambda: (
+        _tower(),
+        PlanOptions(recompute=True, capacity=int(plan(_tower()).arena_bytes * 0.85)),
+    ),
+    "order and recomputed": lambda: (
+        _tower(),
+        PlanOptions(order=True, recompute=True, capacity=int(plan(_tower()).arena_bytes * 0.85)),
+    ),
+    "paged": lambda: (_tower(), PlanOptions(tiers=_tiers(_FLASH))),
+    "paged to two memories": lambda: (
+        _tower(),
+        PlanOptions(tiers=_tiers(replace(_FLASH, bytes=512), _DISK), parallelism=2),
+    ),
+    "paged and recomputed": lambda: (
+        _tower(),
+        PlanOptions(tiers=_tiers(_DISK, share=0.75), recompute=True, in_place=True),
+    ),
+    "kept in 16 bits": lambda: (_tower(), PlanOptions(storage="bfloat16")),
+    "scratch fitted": lambda: (convolutional(2), PlanOptions(fit_scratch=True)),
+    "micro-batches": lambda: (
+        chain((3, 3, 2), 2, optimizer="SGD", momentum=0.9, training=_CAREFUL),
+        PlanOptions(),
+    ),
+    "micro-batches, paged": lambda: (
+        tower(3, rows=4, width=8, training=_CAREFUL),
+        PlanOptions(tiers=_tiers(_FLASH, share=0.95)),
+    ),
+    "dropout, Adam": lambda: (tower(2, rows=2, width=4, dropout=True, optimizer="Adam"), PlanOptions()),
+    "batch normalised": lambda: (batch_normalised(), PlanOptions(in_place=True)),
+    "LSTM": lambda: (classifier("LSTM"), PlanOptions()),
+    "clipped": lambda: (clipped(), PlanOptions(alignment=8)),
+    "costs": lambda: (_tower(), PlanOptions(tiers=_tiers(_FLASH), costs=_costs(_tower()))),
+    "onert": lambda: (chain((4, 3, 2), 2), PlanOptions(target="onert")),
+    "nntrainer": lambda: (chain((4, 3, 2), 2), PlanOptions(target="nntrainer")),
+    "singa": lambda: (residual(2, 3, 2), PlanOptions(target="singa")),
+    "singa-relu": lambda: (chain((4, 3, 2), 2), PlanOptions(target="singa-relu")),
+    "explicit": lambda: (explicit(AUTO_RECYCLE, fed=("in",), kept=("dx",)), PlanOptions()),
+    "explicit, in place and ordered": lambda: (free_program(), PlanOptions(in_place=True, order=True)),
+    "explicit, levels": lambda: (free_program(), PlanOptions(parallelism=2)),
+}
+
+
+class Made(NamedTuple):
+    """A plan with what it was made for, its document, and the oracle for its reference."""
+
+    subject: Subject
+    plan: Plan
+    document: dict[str, Any]
+    oracle: TermOracle
+
+
+@cache
+def made(name: str) -> Made:
+    subject, options = SUBJECTS[name]()
+    if isinstance(subject, BlockProgram):
+        found = plan_program(subject, options)
+    else:
+        subject = load_graph(dump_graph(subject))
+        found = plan(subject, options)
+    return Made(subject, found, json.loads(dump_plan(found)), TermOracle(_reference(subject, found)[0]))
+
+
+# ------------------------------------------------------------------------------------------------ check
+
+
+def _reference(subject: Subject, found: Plan) -> tuple[Program, Mapping[int, Lifespan]]:
+    """The reference program of a plan, and what its target holds longer."""
+    if isinstance(subject, BlockProgram):
+        return reference_of(subject, found.options), {}
+    target = TARGETS.get(found.options.target)
+    graph = rewritten(subject, found)
+    if target is None or target.capabilities.trains:
+        return reference_program(graph, found), {}
+    prepared = Prepared(graph, found.options.scratch_budget, storage=found.options.storage)
+    lowered = target.reference(prepared, found.options)
+    return lowered.program, lowered.holds
+
+
+def objections(subject: Subject, found: Plan, batch: int | None) -> str:
+    """What the check says of a plan, as every door asks it; empty for what it accepts."""
+    if isinstance(subject, BlockProgram):
+        digest = program_digest(subject)
+    else:
+        if found.options.batch != batch:
+            subject = load_graph(dump_graph(subject), batch=found.options.batch)
+        digest = graph_digest(subject)
+    reference, holds = _reference(subject, found)
+    violations = check_plan(reference, found, digest, holds)
+    return f"{violations[0].rule}: {violations[0].detail}" if violations else ""
+
+
+def sealed(document: Mapping[str, Any]) -> Plan:
+    """The plan of a document with the digest that belongs to it."""
+    value = read(PlanDocument, document, format_="arenaplan.plan", version=2, range_error=PlanError)
+    return load_plan(dump_plan(with_digest(to_plan(value))))
+
+
+def place(document: Mapping[str, Any], edit: Edit) -> str:
+    """Where an edit is: facts of records have the name of the record."""
+    if edit.path[0] == "records" and len(edit.path) > 3:
+        return f"records[{document['records'][edit.path[1]][0]}].{edit.path[3]}"
+    return edit.pattern
+
+
+#: The program, its places and how good they are: all of that the oracle judges.
+_JUDGED = frozenset(ProgramTables.model_fields)
+
+
+def why_accepted(subject: Made, edit: Edit, found: Plan) -> str:
+    """Why an edit that the check accepts does not matter; empty where it does."""
+    old = subject.plan
+    if dump_plan(replace(found, digest="")) == dump_plan(replace(old, digest="")):
+        return "the same plan"
+    places = [place(subject.document, edit)]
+    if edit.path == ("options",):
+        a, b = (options_to_dict(each.options) for each in (old, found))
+        places = [f"options.{name}" for name in a.keys() | b.keys() if a.get(name) != b.get(name)]
+    if all(map(is_unchecked, places)):
+        return "unchecked"
+    solvers = [[certificate.solver for certificate in each.certificates] for each in (old, found)]
+    if edit.path[0] in _JUDGED and solvers[0] == solvers[1] and subject.oracle.judge(found) is None:
+        return "the oracle"
+    if edit.path[0] == "records":
+        # Reports take a number that is left out for zero.
+        before, after = (
+            [(r.name, {name: fact for name, fact in r.facts.items() if fact != 0}) for r in each.records]
+            for each in (old, found)
+        )
+        return "fewer claims" if all(record in before for record in after) else ""
+    if edit.path[0] == "cost_bound" and old.cost_bound is not None:
+        bound = found.cost_bound
+        # Other rows that prove what is claimed, or nothing that is claimed.
+        claims = (bound is None) or (bound.nanoseconds, bound.budget) == (
+            old.cost_bound.nanoseconds,
+            old.cost_bound.budget,
+        )
+        return "another proof of the same claim" if claims else ""
+    return ""
+
+
+def judged(name: str, edit: Edit) -> tuple[str, str]:
+    """What became of an edit, in a word, and what is wrong with that; empty for what is right."""
+    subject = made(name)
+    document = edit.applied(subject.document)
+    what = f"{name}: {place(subject.document, edit)} at {edit.path}, {edit.name} -> {edit.value!r:.60}"
+    try:
+        if edit.path == ("digest",):
+            return "refused", "" if load_plan(canonical_json(document)) is None else f"{what}: accepted"
+        found = sealed(document)
+        said = objections(subject.subject, found, subject.plan.options.batch)
+    except ArenaplanError as error:
+        return "refused", f"{what}: {error!r}" if isinstance(error, InternalError) else ""
+    except BaseException as error:
+        error.add_note(what)
+        raise
+    if said:
+        return "named", ""
+    why = why_accepted(subject, edit, found)
+    return why or "accepted", "" if why else f"{what}: accepted"
+
+
+@cache
+def all_edits(name: str) -> Mapping[str, list[Edit]]:
+    """Every edit of a plan, by place and kind."""
+    subject, found = made(name), dict[str, list[Edit]]()
+    for edit in edits(subject.document, SCHEMA, random.Random(name)):
+        found.setdefault(f"{edit.pattern} {edit.name.split()[-1]}", []).append(edit)
+    return found
+
+
+def sample(name: str, count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """What became of some edits, one of each kind and place before a second one; and what is wrong."""
+    found, rng = all_edits(name), random.Random(seed)
+    kinds = sorted(found)
+    rng.shuffle(kinds)
+    came, wrong = Counter[str](), []
+    for k in range(count):
+        word, fault = judged(name, rng.choice(found[kinds[k % len(kinds)]]))
+        came[word] += 1
+        wrong += [fault] * bool(fault)
+    return came, wrong
+
+
+def read_by_people(found: Plan) -> None:
+    """Everything that shows or exports a plan, whether or not it was proved."""
+    for report in (paging, recomputation, level_report, recycling, order_note, storage_note):
+        report(found)
+    for exporter in EXPORTERS.values():
+        with contextlib.suppress(ArenaplanError):
+            exporter.dump(found if exporter.needs_program else found.tables)
+
+
+# ------------------------------------------------------------------------------------------------ tests
+
+#: Plans that are made in a fifth of a second or so, one for each kind of claim.
+QUICK = (
+    "views of parts", "levels in place", "rewritten", "paged and recomputed", "micro-batches", "clipped",
+    "nntrainer", "explicit, in place and ordered",
+)  # fmt: skip
+
+
+def test_the_plans_have_every_claim() -> None:
+    plans = [made(name).plan for name in SUBJECTS]
+    assert len(plans) >= 20
+    programs = [found.program for found in plans]
+    assert {record.name for found in plans for record in found.records} == {
+        "rewrite", "fit_scratch", "storage", "order", "search_order", "recompute", "levels", "paging",
+        "aliases",
+    }  # fmt: skip
+    assert {found.options.target for found in plans} == {*TARGETS, "program"}
+    assert any(found.cost_bound for found in plans)
+    assert any(found.replacements for found in plans)
+    assert any(found.holds for found in plans)
+    assert any(any(program.runs) for program in programs)
+    assert any(alias.offset for program in programs for alias in program.aliases)
+    assert max(len(program.spaces) for program in programs) >= 3
+    assert any(step.due for program in programs for step in program.steps)
+    assert any(step.until > step.level for program in programs for step in program.steps)
+    assert any(initial.sha256 for program in programs for initial in program.initial.values())
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_edits_of_a_plan_are_named_or_do_not_matter(name: str) -> None:
+    subject = made(name)
+    assert objections(subject.subject, subject.plan, subject.plan.options.batch) == ""
+    assert subject.oracle.judge(subject.plan) is None
+    came, wrong = sample(name, 60, 0)
+    assert not wrong
+    assert came["refused"] + came["named"] > 30
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_many_edits_of_a_plan_are_named_or_do_not_matter(name: str) -> None:
+    subject = made(name)
+    assert objections(subject.subject, subject.plan, subject.plan.options.batch) == ""
+    assert subject.oracle.judge(subject.plan) is None
+    came, wrong = sample(name, -(-LONG // len(SUBJECTS)), 1)
+    assert not wrong
+    assert came.total() >= LONG // len(SUBJECTS)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_plans_that_were_edited_can_be_shown_and_exported(name: str) -> None:
+    """Nobody proves a plan before showing it: what can be loaded is shown, or refused by a sentence."""
+    subject, rng = made(name), random.Random(2)
+    found = all_edits(name)
+    for kind in rng.sample(sorted(found), min(len(found), max(FUZZ // 20, 5))):
+        edit = rng.choice(found[kind])
+        try:
+            loaded = sealed(edit.applied(subject.document))
+        except ArenaplanError:
+            continue
+        try:
+            read_by_people(loaded)
+        except BaseException as error:
+            error.add_note(f"{name}: {edit.path}, {edit.name} -> {edit.value!r:.60}")
+            raise
+
+
+@pytest.mark.fuzz
+def test_every_reason_is_about_a_place_that_there_is() -> None:
+    places = {
+        place(made(name).document, edit)
+        for name in SUBJECTS
+        for alike in all_edits(name).values()
+        for edit in alike
+    }
+    names = {record.name for name in SUBJECTS for record in made(name).plan.records}
+    for known in UNCHECKED.keys() - places:  # facts that a plan records only if it has reason to
+        assert known.removeprefix("records[").partition("]")[0] in names
