@@ -496,21 +496,40 @@ def test_a_step_that_only_reads_finds_what_the_reference_finds() -> None:
     assert rejected(case.reference, placed(early)) == ("5", "value")
 
 
-@pytest.mark.parametrize(("channels", "right"), [((0, 0), False), ((0, 1), True)])
-def test_two_copies_on_one_channel(channels: tuple[int, int], right: bool) -> None:
+@pytest.mark.parametrize("channels", [(None, None), (1, None), (1, 1), (0, 1), (1, 2)])
+@pytest.mark.parametrize("together", [True, False])
+def test_two_copies_on_one_channel(channels: tuple[int | None, int | None], together: bool) -> None:
+    """Between two memories there is one channel, which a copy may name, and no other."""
     reference = line()
     program = reference
     for label in ("w1", "w2"):
         program = resident(program, reference.by_label[label])
     for number, channel in zip((-2, -1), channels, strict=True):
-        node = replace(program.operations[number], attributes={"channel": channel} if channel else {})
+        node = replace(program.operations[number], attributes={} if channel is None else {"channel": channel})
         at = len(program.operations) + number
         program = replace(program, operations=(*program.operations[:at], node, *program.operations[at + 1 :]))
+    if together:
+        levels = [max(t - 1, 0) for t in range(len(program.steps))]
+        program = program.reordered(range(len(program.steps)), levels)
+    plan = placed(program)
+    right = not together and {*channels} <= {None, 1}
+    assert (TermOracle(reference).judge(plan) is None) is right
+    assert (prove(reference, plan) == ()) is right
+
+
+def test_copies_from_two_memories_at_the_same_time() -> None:
+    reference = line()
+    program = resident(resident(reference, reference.by_label["w1"]), reference.by_label["w2"])
+    # The second weight lies in a memory of its own, with a channel of its own.
+    there = program.by_label["w2"]
+    values = [replace(v, space=2) if i == there else v for i, v in enumerate(program.values)]
+    spaces = (*program.spaces, Space("disk", 4, addressable=False))
+    program = replace(program, values=tuple(values), spaces=spaces)
     levels = [max(t - 1, 0) for t in range(len(program.steps))]
     plan = placed(program.reordered(range(len(program.steps)), levels))
     assert [step.level for step in plan.program.steps if step.reference is None][:2] == [0, 0]
-    assert (TermOracle(reference).judge(plan) is None) is right
-    assert (prove(reference, plan) == ()) is right
+    assert TermOracle(reference).judge(plan) is None
+    assert prove(reference, plan) == ()
 
 
 def test_a_promise_for_one_slot_does_not_speak_of_another_slot_of_the_same_value() -> None:

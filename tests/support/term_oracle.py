@@ -241,6 +241,14 @@ class TermOracle:
         a, b = (program.values[binding.value].type for binding in step.bindings)
         if a != b:
             raise Broken("2", f"Copy {t} is between different types.")
+        node, spaces = (
+            program.operations[step.operation],
+            [program.values[b.value].space for b in step.bindings],
+        )
+        if (*node.inputs, *node.outputs) != (a, b):
+            raise Broken("2", f"The operation of copy {t} is for other types.")
+        if node.attributes and _bits(node.attributes) != _bits({"channel": max(spaces)}):
+            raise Broken("2", f"Copy {t} has attributes that are not its channel.")
 
     def _check_residues(self, plan: Plan) -> None:
         program = plan.program
@@ -597,9 +605,9 @@ def _check_meetings(plan: Plan, ranges: list[list[_Range]], due: bool) -> None:
             if a.meets(b) and (a.changes or b.changes):
                 raise Broken("4", f"Steps {t} and {u} run at the same time and share bytes.")
         if _is_copy(program, one) and _is_copy(program, other):
-            nodes = program.operations[one.operation], program.operations[other.operation]
-            if nodes[0].attributes.get("channel", 0) == nodes[1].attributes.get("channel", 0):
-                raise Broken("4", f"Copies {t} and {u} use one channel at the same time.")
+            ends = [{program.values[b.value].space for b in step.bindings} for step in (one, other)]
+            if ends[0] == ends[1]:
+                raise Broken("4", f"Copies {t} and {u} use the channel of two memories at the same time.")
 
 
 # ------------------------------------------------------------------------------------ certificates
