@@ -128,7 +128,7 @@ def _order(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
     if plan.options.parallelism == 1 and not searched:
         first = _first_runs(plan)
         yield from _differing("order", facts, {"steps_moved": sum(t != s for t, s in enumerate(first))})
-    elif not 0 < moved <= len(reference.steps):
+    elif not 0 <= moved <= len(reference.steps):
         yield f"The record 'order' claims that {moved} of {len(reference.steps)} steps were moved."
 
 
