@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from solver.graph.ops.base import Node
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import COPY, Access, Program, Step, Value, exact
+from solver.program import COPY, Access, Program, Step, exact
 from solver.verify.addresses import step_name
 
 __all__ = ["check_steps"]
@@ -28,14 +28,13 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
                 yield Violation("step", (), f"{step_name(plan, t)} is neither a copy nor a reference step.")
                 return
             source, target = (program.values[binding.value] for binding in step.bindings)
-            if source.type != target.type:
-                detail = f"copies {source.type} to {target.type}."
-            elif plan.options.tiers and (source.space == target.space or (source.space and target.space)):
-                detail = "copies inside one memory, or between two of which neither is the first."
-            else:
-                detail = _undeclared(node, source, target)
-            if detail:
-                yield Violation("step", (source.label, target.label), f"{step_name(plan, t)} {detail}")
+            if {*node.inputs, *node.outputs} != {source.type} or target.type != source.type:
+                yield Violation(
+                    "step",
+                    (source.label, target.label),
+                    f"{step_name(plan, t)} copies {source.type} to {target.type}; its operation copies"
+                    f" {', '.join(map(str, node.inputs))}.",
+                )
             continue
         wanted = reference.steps[step.reference]
         if step is wanted and same_values and program.operations is reference.operations:
@@ -61,16 +60,6 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
         if detail:
             yield Violation("step", (), f"{step_name(plan, t)} {detail}")
             return
-
-
-def _undeclared(node: Node, source: Value, target: Value) -> str:
-    """What an operation that copies says beside that, as the end of a sentence; empty if nothing."""
-    if (node.inputs, node.outputs) != ((source.type,), (source.type,)):
-        return f"copies {source.type}, which its operation does not say."
-    channel = {"channel": max(source.space, target.space)}
-    if node.attributes and exact(node.attributes) != exact(channel):
-        return f"has the attributes {dict(node.attributes)}; the channel of its two memories is {channel}."
-    return ""
 
 
 def _difference(node: Node, original: Node) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from solver.errors import OptionsError
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import Program, check_tiers, loads
+from solver.program import Program, exact, loads
 from solver.schedules.paging.clocks import elapsed, is_copy, level_costs, traffic
 from solver.schedules.paging.gaps import paging_problem
 from solver.verify.addresses import step_name
@@ -36,11 +35,6 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
     facts = next((record.facts for record in plan.records if record.name == "paging"), None)
     program, tiers = plan.program, plan.options.tiers
     if facts is None:
-        return
-    try:
-        check_tiers(tiers)
-    except OptionsError as error:
-        yield Violation("record", (), f"Paging is recorded between tiers that cannot be: {error.message}")
         return
     if [tier.name for tier in tiers] != [space.name for space in program.spaces]:
         yield Violation(
@@ -78,13 +72,15 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
 
 
 def _not_between_tiers(plan: Plan) -> Iterator[Violation]:
-    """Copies inside one tier, and between tiers that name no bandwidth for them."""
+    """Copies inside one tier, between tiers that name no bandwidth for them, and on other channels."""
     program, tiers = plan.program, plan.options.tiers
     for t, step in enumerate(program.steps):
         if is_copy(program, step):
             source, target = (program.values[binding.value] for binding in step.bindings)
             names = (source.label, target.label)
             rates = tiers[source.space].read, tiers[target.space].write
+            channel = {"channel": max(source.space, target.space)}
+            attributes = program.operations[step.operation].attributes
             if source.space == target.space:
                 detail = f"{step_name(plan, t)} copies inside tier {tiers[source.space].name!r}."
             elif max(rates) <= 0:
@@ -92,6 +88,9 @@ def _not_between_tiers(plan: Plan) -> Iterator[Violation]:
                     f"{step_name(plan, t)} copies from tier {tiers[source.space].name!r} to"
                     f" {tiers[target.space].name!r}, and neither says how fast that is."
                 )
+            elif attributes and exact(attributes) != exact(channel):
+                # Between two memories there is one, and its time is that of all copies between them.
+                detail = f"{step_name(plan, t)} has the attributes {dict(attributes)}, not {channel}."
             else:
                 continue
             yield Violation("record", names, detail)

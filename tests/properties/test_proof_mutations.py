@@ -499,7 +499,7 @@ def test_a_step_that_only_reads_finds_what_the_reference_finds() -> None:
 @pytest.mark.parametrize("channels", [(None, None), (1, None), (1, 1), (0, 1), (1, 2)])
 @pytest.mark.parametrize("together", [True, False])
 def test_two_copies_on_one_channel(channels: tuple[int | None, int | None], together: bool) -> None:
-    """Between two memories there is one channel, which a copy may name, and no other."""
+    """Between two memories there is one channel, whatever copies say."""
     reference = line()
     program = reference
     for label in ("w1", "w2"):
@@ -512,9 +512,8 @@ def test_two_copies_on_one_channel(channels: tuple[int | None, int | None], toge
         levels = [max(t - 1, 0) for t in range(len(program.steps))]
         program = program.reordered(range(len(program.steps)), levels)
     plan = placed(program)
-    right = not together and {*channels} <= {None, 1}
-    assert (TermOracle(reference).judge(plan) is None) is right
-    assert (prove(reference, plan) == ()) is right
+    assert (TermOracle(reference).judge(plan) is None) is not together
+    assert (prove(reference, plan) == ()) is not together
 
 
 def test_copies_from_two_memories_at_the_same_time() -> None:

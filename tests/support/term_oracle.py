@@ -241,14 +241,9 @@ class TermOracle:
         a, b = (program.values[binding.value].type for binding in step.bindings)
         if a != b:
             raise Broken("2", f"Copy {t} is between different types.")
-        node, spaces = (
-            program.operations[step.operation],
-            [program.values[b.value].space for b in step.bindings],
-        )
+        node = program.operations[step.operation]
         if (*node.inputs, *node.outputs) != (a, b):
             raise Broken("2", f"The operation of copy {t} is for other types.")
-        if node.attributes and _bits(node.attributes) != _bits({"channel": max(spaces)}):
-            raise Broken("2", f"Copy {t} has attributes that are not its channel.")
 
     def _check_residues(self, plan: Plan) -> None:
         program = plan.program
