@@ -52,12 +52,13 @@ _FED_FIRST = {
         "Resize",
         "Trilu",
     ),
-    *("Dropout", "Tile", "Expand", "TopK", "DFT", "STFT", "Compress"),
+    *("Dropout", "Tile", "Expand", "TopK", "DFT", "STFT", "Compress", "CumProd"),
     *("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"),
 }
 #: What is refused, with a reason, by parts of the names of cases.
 _REFUSED = (
     *("crop_and_resize", "einsum_batch_diagonal", "identity_sequence", "identity_opt"),
+    *("gridsample_reflection", "gridsample_bicubic", "gridsample_volumetric"),
     *("test_not_2d", "test_not_3d", "test_not_4d"),  # of opset 1
 )
 
