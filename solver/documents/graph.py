@@ -14,6 +14,7 @@ from solver.documents.header import VERSION, read_header
 from solver.documents.initializer import initializer_to_dict, to_initializer
 from solver.documents.limits import MAX_INTEGER
 from solver.documents.parse import to_bytes
+from solver.documents.rules import LARGEST_RULES, RULES
 from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
 from solver.graph.declared import with_batch
@@ -63,7 +64,7 @@ def load_graph(
     size = _batch(document, batch)
     return build_graph(
         document.name,
-        [_declared(operand, size, ("operands", i), folder) for i, operand in enumerate(document.operands)],
+        _all_declared(document, size, folder),
         document.operations,
         loss=document.loss,
         optimizer=_optimizer_spec(document.optimizer),
@@ -72,6 +73,23 @@ def load_graph(
         training=document.training,
         max_operations=max_operations,
     )
+
+
+def _all_declared(document: GraphFields, batch: int | None, folder: Path | None) -> list[DeclaredOperand]:
+    """The operands. Raises DocumentError where all constants by rule together are too large."""
+    declared, by_rule = [], 0
+    for i, operand in enumerate(document.operands):
+        declared.append(_declared(operand, batch, ("operands", i), folder))
+        initializer = declared[-1].initializer
+        if operand.initializer is not None and operand.initializer.kind in RULES and initializer is not None:
+            by_rule += len(initializer.data or b"")
+        if by_rule > LARGEST_RULES:
+            raise DocumentError(
+                f"With operand {operand.name!r} the constants by rule exceed {LARGEST_RULES:,} bytes.",
+                remedy="Let operations share them, or keep their elements in files.",
+                path=("operands", i, "initializer"),
+            )
+    return declared
 
 
 def _batch(document: GraphFields, override: int | None) -> int | None:
@@ -185,7 +203,7 @@ def graph_to_dict(graph: TrainableGraph) -> dict[str, Any]:
         "format": FORMAT,
         "version": 1,
         "name": graph.name,
-        "operands": [_operand_to_dict(operand) for operand in declared],
+        "operands": _operands_to_dicts(declared),
         "operations": [_operation_to_dict(operation) for operation in graph.operations],
         "loss": graph.loss,
         "optimizer": {
@@ -198,7 +216,18 @@ def graph_to_dict(graph: TrainableGraph) -> dict[str, Any]:
     return found | {"training": rules} if rules else found
 
 
-def _operand_to_dict(operand: Operand) -> dict[str, Any]:
+def _operands_to_dicts(operands: Sequence[Operand]) -> list[dict[str, Any]]:
+    """Constants by rule, as far as a reader takes them."""
+    dicts, by_rule = [], 0
+    for operand in operands:
+        is_constant = operand.role is Role.CONSTANT and by_rule + operand.type.nbytes <= LARGEST_RULES
+        dicts.append(_operand_to_dict(operand, operand.type if is_constant else None))
+        if dicts[-1].get("initializer", {}).get("kind") in RULES:
+            by_rule += operand.type.nbytes
+    return dicts
+
+
+def _operand_to_dict(operand: Operand, rule_type: TensorType | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": operand.id,
         "role": operand.role.value,
@@ -206,9 +235,7 @@ def _operand_to_dict(operand: Operand) -> dict[str, Any]:
         "dtype": operand.dtype.value,
     }
     if operand.initializer is not None:
-        found["initializer"] = initializer_to_dict(
-            operand.initializer, operand.type if operand.role is Role.CONSTANT else None
-        )
+        found["initializer"] = initializer_to_dict(operand.initializer, rule_type)
     return found
 
 

@@ -18,10 +18,13 @@ import numpy as np
 
 from solver.graph.types import Array, DType, TensorType
 
-__all__ = ["LARGEST_RULE", "rule_bytes", "rule_of"]
+__all__ = ["LARGEST_RULE", "LARGEST_RULES", "RULES", "rule_bytes", "rule_of"]
 
-#: Bytes that one constant by rule may have: a document of a hundred bytes must not fill a machine's memory.
+RULES: Final = ("band", "iota")
+
+#: Bytes that one constant by rule may have, and all of a document: a small document must not fill a memory.
 LARGEST_RULE: Final = 2**28
+LARGEST_RULES: Final = 2**29
 #: Smaller constants are written out.
 _SMALLEST: Final = 256
 

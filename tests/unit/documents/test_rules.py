@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import solver.documents.graph as documents_of_graphs
 from solver.documents import dump_graph, load_graph
 from solver.documents.digest import graph_digest
 from solver.documents.floats import float_of
@@ -189,6 +190,30 @@ def test_a_graph_in_both_spellings() -> None:
         losses = [one.step(feed) for _ in range(3)]
         assert losses == [other.step(feed) for _ in range(3)]
     assert losses[0] > 1e6  # the mask is there
+
+
+def test_rules_of_a_whole_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small document must not fill a memory; what is written can be read again."""
+    document = masked(BAND)
+    size = 2 * 24 * 24 * 4
+    monkeypatch.setattr(documents_of_graphs, "LARGEST_RULES", size)
+    graph = load_graph(document)
+    document["operands"].append({**document["operands"][3], "name": "other"})
+    document["operations"][2:3] = [
+        {"name": "add", "type": "Add", "inputs": ["r", "mask"], "outputs": ["m"]},
+        {"name": "add_other", "type": "Add", "inputs": ["m", "other"], "outputs": ["z"]},
+    ]
+    with pytest.raises(DocumentError, match="With operand 'other' the constants by rule exceed"):
+        load_graph(document)
+    monkeypatch.setattr(documents_of_graphs, "LARGEST_RULES", 2 * size)
+    larger = load_graph(document)
+    monkeypatch.setattr(documents_of_graphs, "LARGEST_RULES", size)
+    kinds = [
+        o["initializer"]["kind"] for o in json.loads(dump_graph(larger))["operands"] if "initializer" in o
+    ]
+    assert kinds == ["band", "values", "values"]
+    assert load_graph(dump_graph(larger)) == larger
+    assert load_graph(dump_graph(graph)) == graph
 
 
 def test_any_batch() -> None:
