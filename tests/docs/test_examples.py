@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.examples_in_pages import Block, blocks, commands, matches
+from tests.support.examples_in_pages import NOT_RUN, Block, blocks, commands, matches, why_not_run
+from tests.support.files_of_readers import write_files_of_readers
 from tests.support.server import PATIENCE, ROOT, running_server
 
 #: Pages that are run by ./run parity: their examples need PyTorch, and no service.
@@ -23,10 +24,13 @@ WITH_PYTORCH = [
 #: Where the pages say that the service listens.
 SHOWN_URL = "http://127.0.0.1:8080"
 
+EVERY_PAGE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
 PAGES = [
     page
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if page not in WITH_PYTORCH and any(block.language in ("python", "console") for block in blocks(page))
+    for page in EVERY_PAGE
+    if page not in WITH_PYTORCH
+    and any(block.language in ("python", "console", "sh") for block in blocks(page))
 ]
 
 
@@ -41,6 +45,22 @@ def environment(folder: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     ours = {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
     return os.environ | ours | {"XDG_STATE_HOME": str(folder / ".state")}
+
+
+def run_shell(block: Block, folder: Path, url: str) -> None:
+    """The whole block; answers of the service that are errors count as failures of curl."""
+    (folder / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n", encoding="utf-8")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.text.replace(SHOWN_URL, url)],
+        cwd=folder,
+        env=environment(folder) | {"CURL_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, f"line {block.line}: {block.text}\n{done.stdout[-2000:]}\n{done.stderr}"
 
 
 def run_console(block: Block, folder: Path, url: str) -> None:
@@ -59,6 +79,18 @@ def run_console(block: Block, folder: Path, url: str) -> None:
         if command.output.strip():
             shown = f"line {block.line}: {command.text}\n{done.stdout}"
             assert matches(command.output, done.stdout), shown
+
+
+def test_blocks_that_are_not_run_exist() -> None:
+    shown = {
+        (page.relative_to(ROOT).as_posix(), begins)
+        for page in EVERY_PAGE
+        for block in blocks(page)
+        if block.language == "sh"
+        for (place, begins) in NOT_RUN
+        if (ROOT / place) == page and block.text.startswith(begins)
+    }
+    assert shown == set(NOT_RUN)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -90,10 +122,15 @@ def run_page(
     """The blocks of a page in order, in a folder that holds the examples and nothing else."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    write_files_of_readers(tmp_path)
+    place = page.relative_to(ROOT).as_posix()
     names: dict[str, Any] = {"__name__": "example"}
     for block in blocks(page):
         if block.language == "console":
             run_console(block, tmp_path, url)
+        elif block.language == "sh":
+            if why_not_run(place, block) is None:
+                run_shell(block, tmp_path, url)
         elif block.language == "python":
             capsys.readouterr()
             code = "\n" * (block.line - 1) + block.text.replace(SHOWN_URL, url)

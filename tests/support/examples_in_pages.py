@@ -3,20 +3,39 @@
     ```python                 run; the blocks of a page share their names
     ```text title="prints"    behind it: what it printed
     ```console                lines after "$ " are run by bash, the lines below each are what it printed
+    ```sh                     run by bash as a whole; each command must succeed
     ```json title="a.json"    written to a file of that name before what follows is run
 
 A console line may end with "# exit code N"; without it the command must succeed. In expected output a line
-"..." stands for any lines, and "..." inside a line for any text. Other blocks are only shown.
+"..." stands for any lines, and "..." inside a line for any text. Other blocks are only shown, and so are the
+few of shell that `NOT_RUN` lists with its reasons. The files that a reader has, as `model.onnx`, are there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-__all__ = ["Block", "Command", "blocks", "commands", "matches"]
+__all__ = ["NOT_RUN", "Block", "Command", "blocks", "commands", "matches", "why_not_run"]
+
+#: Why a block of shell is not run, by its page and the beginning of the block.
+NOT_RUN: Final[Mapping[tuple[str, str], str]] = {
+    ("README.md", "./run demo"): "It makes an environment, and runs all tests.",
+    ("CONTRIBUTING.md", "./run setup"): "It lists the commands for this tree; each has its own tests.",
+    ("docs/tutorials/first-plan.md", "./run setup"): "It makes an environment out of a package index.",
+    ("docs/tutorials/build-pipeline.md", "./run serve"): "A service that runs until it is stopped.",
+    (
+        "docs/how-to/jobs.md",
+        "export ARENAPLAN_DATABASE_URL",
+    ): "It needs PostgreSQL, and runs until it is stopped.",
+    ("docs/how-to/observability.md", "prometheus"): "It needs Prometheus, which runs until it is stopped.",
+    ("docs/how-to/observability.md", "OTEL_"): "A service that runs until it is stopped.",
+    ("docs/how-to/runbook.md", "journalctl"): "It needs systemd, and a service that has failed.",
+    ("docs/how-to/users.md", "ARENAPLAN_AUTH=oidc"): "It needs a provider of identities.",
+}
 
 _FENCE = re.compile(r"^```(\w+)?(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT_CODE = re.compile(r"\s+# exit code (\d+).*$")
@@ -47,6 +66,13 @@ def blocks(page: Path) -> Iterator[Block]:
     for found in _FENCE.finditer(text):
         line = text.count("\n", 0, found.start(3)) + 1
         yield Block(found[1] or "", found[2] or "", found[3], line)
+
+
+def why_not_run(page: str, block: Block) -> str | None:
+    """The reason why a block of shell is only shown; None for one that is run. `page` is from the root on."""
+    return next(
+        (r for (p, begins), r in NOT_RUN.items() if p == page and block.text.startswith(begins)), None
+    )
 
 
 def commands(text: str) -> Iterator[Command]:
