@@ -128,7 +128,10 @@ def _explain(fault: Fault | None) -> DocumentError:
             f"Key {_short(fault.token)} stands twice in one object",
             "Keys are unique: remove or rename one of them.",
         ),
-        "constant": (f"{fault.token} is not a JSON number", "Write a finite number, or leave the field out."),
+        "constant": (
+            f"{fault.token} is not a JSON number",
+            f'Write a finite number, or "{fault.token}" in quotes where a float may be one.',
+        ),
         "overflow": (
             f"{_short(fault.token)} is beyond the largest floating-point number",
             "Write a smaller number.",

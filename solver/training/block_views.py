@@ -111,12 +111,15 @@ class _Pieces:
         }
         for block in views:
             assert block.view is not None
+            if not block.type.nbytes:
+                self._places[block.name] = (0, (0,), (1,))
+                continue
             runs = zip(block.type.shape, block.view.byte_strides(block.type), strict=True)
             self._places[block.name] = (block.view.offset, *_runs(runs, block.type.dtype.itemsize))
         numbers = [
             n for offset, shape, strides in self._places.values() for n in (offset, shape[-1], *strides[:-1])
         ]
-        self.size = math.gcd(base.type.nbytes, *numbers)
+        self.size = math.gcd(base.type.nbytes, *numbers) or 1
         self.count = base.type.nbytes // self.size
         if self.count > _MOST_PIECES:
             raise DimensionError(

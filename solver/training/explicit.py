@@ -160,10 +160,11 @@ def _check_view(block: Block, view: BlockView, declared: Mapping[str, Block], pa
     elif view.offset < 0 or any(stride < 0 for stride in strides or ()):
         what, remedy = "and goes backwards", "Offsets and strides are not negative."
     else:
-        last = sum((n - 1) * s for n, s in zip(block.type.shape, view.byte_strides(block.type), strict=True))
-        if view.offset + last + block.type.dtype.itemsize <= base.type.nbytes:
+        steps = zip(block.type.shape, view.byte_strides(block.type), strict=True)
+        last = sum((n - 1) * s for n, s in steps) + block.type.dtype.itemsize if block.type.nbytes else 0
+        if view.offset + last <= base.type.nbytes:
             return
-        what = f"and goes to byte {view.offset + last + block.type.dtype.itemsize:,} of {base.type.nbytes:,}"
+        what = f"and goes to byte {view.offset + last:,} of {base.type.nbytes:,}"
         remedy = "Correct its offset, shape or strides."
     raise GraphError(
         f"Block {block.name!r} is a view of {view.of!r}, {what}.", remedy=remedy, path=(*path, "view")

@@ -407,6 +407,17 @@ def options_for(arena: int) -> tuple[PlanOptions, ...]:
     )
 
 
+def with_empty_rows() -> TrainableGraph:
+    """A layer whose outputs are joined with parameters of no rows, and a part that is cut to nothing."""
+    s = small.Sketch("empty rows")
+    h = s.op("Gemm", [s.input("x", 2, 3), s.parameter("w", 3, 4), s.parameter("b", 4)], "h")
+    c = s.op("Concat", [h, s.parameter("rows", 0, 4)], "c", axis=0)
+    cut = s.op("Slice", [c, s.integers("from", 2), s.integers("to", 2)], "cut")
+    y = s.op("Concat", [c, cut], "y", axis=0)
+    s.op("MeanSquaredError", [y, s.label("t", 2, 4)], "loss")
+    return s.graph(outputs=["cut"])
+
+
 @cache
 def some_graphs() -> tuple[TrainableGraph, ...]:
     rules = TrainingRules(clip_global_norm=1.0, loss_scale=8.0, accumulate=2)
@@ -420,6 +431,7 @@ def some_graphs() -> tuple[TrainableGraph, ...]:
         elementwise(),
         recurrent(),
         classifier(),
+        with_empty_rows(),
     )
 
 
@@ -431,7 +443,13 @@ def graph_documents() -> list[Any]:
 def planned_graphs() -> tuple[tuple[TrainableGraph, PlanOptions], ...]:
     graphs, options = some_graphs(), options_for(0)
     pairs = ((graphs[0], PlanOptions(tiers=_TIERS)), (graphs[0], options[0]), (graphs[1], options[1]))
-    return (*pairs, (graphs[2], options[3]), (graphs[3], PlanOptions()), (graphs[7], options[0]))
+    return (
+        *pairs,
+        (graphs[2], options[3]),
+        (graphs[3], PlanOptions()),
+        (graphs[7], options[0]),
+        (graphs[9], options[0]),
+    )
 
 
 def plan_documents() -> list[Any]:
@@ -465,7 +483,23 @@ def program_documents() -> list[Any]:
             {"name": "c", "reads": ["w", "y"], "writes": ["w"]},
         ],
     }
-    return [parallel, views]
+    empty = {
+        "format": "arenaplan.program",
+        "version": 2,
+        "name": "empty",
+        "blocks": [
+            {"name": "x", "shape": [4, 0], "dtype": "float32", "fed": True},
+            {"name": "y", "bytes": 32, "kept": True},
+            {"name": "part", "shape": [0], "dtype": "float32", "view": {"of": "y", "offset": 4}},
+            {"name": "w", "bytes": 0},
+            {"name": "turned", "shape": [3, 0], "dtype": "float32", "view": {"of": "w", "strides": [1, 3]}},
+        ],
+        "operations": [
+            {"name": "a", "reads": ["x", "w"], "writes": ["y"]},
+            {"name": "b", "reads": ["y", "part", "turned"], "writes": ["w"]},
+        ],
+    }
+    return [parallel, views, empty]
 
 
 def buffers() -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from solver.documents import dump_plan, load_plan
 from solver.errors import AttributeRuleError, ShapeMismatchError, TrainableError
-from solver.executor import Trainer, synthetic_batch, validate
+from solver.executor import BlockRunner, BlockViews, Trainer, synthetic_batch, validate
 from solver.exporters import EXPORTERS
 from solver.graph import DType, Initializer, Operation, Role, TensorType, TrainableGraph
 from solver.graph.ops import lookup
@@ -217,12 +217,26 @@ def test_blocks_of_0_bytes() -> None:
         block("y", 8, kept=True),
         block("part", 0, view=BlockView("y", 4)),
         block("w", 0, 3),
+        block("turned", 3, 0, view=BlockView("w", 0, (1, 3))),
     ]
     operations = [
         BlockOperation("a", ("x", "w"), ("y",)),
-        BlockOperation("b", ("y", "part"), ("w",)),
+        BlockOperation("b", ("y", "part", "turned"), ("w",)),
     ]
     program = build_program("empty", blocks, operations)
     for options in (PlanOptions(), PlanOptions(in_place=True), PlanOptions(parallelism=2)):
         made = load_plan(dump_plan(plan_program(program, options)))
         assert made.arena_bytes == 64  # of y alone
+        shapes: dict[str, tuple[int, ...]] = {}
+
+        def first(views: BlockViews) -> None:
+            views["y"].fill(len(views["x"]))
+
+        def second(views: BlockViews) -> None:
+            shapes.update((name, views[name].shape) for name in ("part", "turned", "w"))
+
+        runner = BlockRunner(program, made, {"a": first, "b": second})
+        runner.run()
+        np.testing.assert_array_equal(runner.block("y"), np.full(8, 4, np.float32))
+        runner.close()
+        assert shapes == {"part": (0,), "turned": (3, 0), "w": (0, 3)}
