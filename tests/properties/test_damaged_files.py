@@ -24,7 +24,7 @@ CASES = int(os.environ.get("ARENAPLAN_FUZZ") or 12)
 SEED = os.environ.get("ARENAPLAN_FUZZ_SEED", "13")
 #: Bytes that all cases of a kind together may add to the process.
 MOST_MEMORY = 512 << 20
-#: Seconds for one case, on a machine that is busy with others: all cases are small, whatever they claim.
+#: Seconds of processor time for one case: all are small, whatever they claim.
 MOST_SECONDS = 60
 
 
@@ -64,18 +64,18 @@ def refused(kind: Kind, data: bytes, folder: Path) -> tuple[str, str] | None:
 
 @contextmanager
 def bounded(seconds: int) -> Iterator[None]:
-    """Raises TimeoutError where what is inside takes longer."""
+    """Raises TimeoutError where what is inside takes more of the processor, however busy the machine is."""
 
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise TimeoutError(f"longer than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def peak() -> int:

@@ -555,6 +555,9 @@ INI: Final = (
 )
 
 
+RECURRENT: Final = "[rnn]\ntype=lstm\nunit=3\n"
+
+
 def options_documents() -> list[Any]:
     given = [json.loads(documents.dump_options(options)) for options in options_for(3000)]
     full = {"solver": "greedy", "batch": None, "alignment": 16, "capacity": "1MiB", "deadline_seconds": 0.5}
@@ -661,7 +664,7 @@ KINDS: Final[dict[str, Kind]] = {
     "npz": Kind(lambda: [archive(np.savez), archive(np.savez_compressed)], in_bytes, of_weights),
     # PyTorch's .pt2 and .pt are archives, too.
     "zip": Kind(lambda: [archive(np.savez)], in_bytes, imported),
-    "nntrainer": Kind(lambda: [INI], in_entries, of_ini),
+    "nntrainer": Kind(lambda: [INI, INI.replace(RECURRENT, "")], in_entries, of_ini),
     "csv": Kind(lambda: [CSV, PLAIN_CSV], in_text, of_csv),
     "buffers": Kind(lambda: [buffers(), many_buffers()], _JSON, of_buffers),
     "layout": Kind(layouts, resealed, of_layout),

@@ -224,17 +224,18 @@ def test_blocks_of_0_bytes() -> None:
         BlockOperation("b", ("y", "part", "turned"), ("w",)),
     ]
     program = build_program("empty", blocks, operations)
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def first(views: BlockViews) -> None:
+        views["y"].fill(len(views["x"]))
+
+    def second(views: BlockViews) -> None:
+        shapes.update((name, views[name].shape) for name in ("part", "turned", "w"))
+
     for options in (PlanOptions(), PlanOptions(in_place=True), PlanOptions(parallelism=2)):
         made = load_plan(dump_plan(plan_program(program, options)))
         assert made.arena_bytes == 64  # of y alone
-        shapes: dict[str, tuple[int, ...]] = {}
-
-        def first(views: BlockViews) -> None:
-            views["y"].fill(len(views["x"]))
-
-        def second(views: BlockViews) -> None:
-            shapes.update((name, views[name].shape) for name in ("part", "turned", "w"))
-
+        shapes.clear()
         runner = BlockRunner(program, made, {"a": first, "b": second})
         runner.run()
         np.testing.assert_array_equal(runner.block("y"), np.full(8, 4, np.float32))
