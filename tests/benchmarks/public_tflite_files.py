@@ -34,7 +34,7 @@ TFLITE_FILES: Final[tuple[tuple[str, str, str, tuple[str, ...], int | None], ...
         "0.18.1",
         f"{_BIRDS}BirdNET_GLOBAL_6K_V2.4_Model_FP32.tflite",
         (*_YES_NO, "--frozen", "*MEL_SPEC*"),
-        126,
+        128,
     ),
     ("efficientword-net", "1.0.5", f"{_SIAMESE}baseModel.tflite", _NUMBERS, 84),
     ("efficientword-net", "1.0.5", f"{_SIAMESE}logmelcalc.tflite", _NUMBERS, 0),
