@@ -96,7 +96,8 @@ class SearchOrder(Pass):
         for t, bytes_ in zip(order, loads(program.reordered(order))[0], strict=True):
             load[t] = bytes_
         least = self._least_cost(program, before, load, deadline)
-        facts |= least
+        if self._shares or not self.in_place:
+            facts |= least  # else it is proved for values with bytes of their own, which some will not have
         if not differ and (self._shares or self.tiers or len(order) > _LARGEST):
             # What repetitions cost is not known before values lie in place, or others are paged.
             return self._taken(program, facts, order, complete)
@@ -141,7 +142,7 @@ class SearchOrder(Pass):
         from solver.schedules.cut_costs import least_cost  # OR-Tools, only where it is needed
 
         cost = step_costs(program, self.costs)
-        problem = schedule_problem(program, cost, in_place=self.in_place)
+        problem = schedule_problem(program, cost, in_place=self._shares)
         found = least_cost(problem, before, self.capacity, load, deadline.leaving(_AFTER_BOUND))
         return {"every_order_nanoseconds": found.bound, "step_nanoseconds": sum(cost)} if found.bound else {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,9 @@ from tests.support import paging_oracle
 from tests.support.random_graphs import random_graphs
 from tests.support.small_plans import placed
 
+#: Examples of each test that tries all ways of paging; 0: as many as stand there.
+FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -51,7 +55,7 @@ def paged_facts(
         return None
 
 
-@settings(max_examples=150)
+@settings(max_examples=FUZZ or 150)
 @given(SEEDS, st.sampled_from([0, 1, 2, 4]))
 @example(0, 0)
 @example(8, 1)
@@ -71,7 +75,7 @@ def test_no_way_of_paging_moves_less(seed: int, ahead: int) -> None:
     assert paging_oracle.least_moved(stories, problem.smallest - 1, ahead) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=FUZZ or 100)
 @given(SEEDS, st.integers(1, 3), st.integers(0, 3))
 def test_what_plans_say_of_the_least_holds_for_all_ways_of_paging(seed: int, slower: int, step: int) -> None:
     """With several slower tiers, some of them too small, and with inputs that are results."""
@@ -88,7 +92,7 @@ def test_what_plans_say_of_the_least_holds_for_all_ways_of_paging(seed: int, slo
     assert int(facts["moved_in"]) + int(facts["moved_out"]) >= (least or 0)
 
 
-@settings(max_examples=20)
+@settings(max_examples=FUZZ or 20)
 @given(random_graphs(most_operations=3), st.sampled_from([0.2, 0.5, 0.8]))
 def test_bounds_hold_where_values_are_defined_in_place(graph: TrainableGraph, share: float) -> None:
     """Against all sets of gaps. Aliases are those of the project, so that fewer bytes may be possible."""

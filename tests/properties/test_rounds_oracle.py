@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -117,7 +118,7 @@ def peak(program: BlockProgram, order: Sequence[int]) -> int:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=int(os.environ.get("ARENAPLAN_FUZZ") or 150), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 @example(1)
 def test_no_order_in_which_each_operation_finds_the_same_is_below_the_bound(seed: int) -> None:
