@@ -672,7 +672,7 @@ KINDS: Final[dict[str, Kind]] = {
     "graph": Kind(graph_documents, _JSON, of_graph, 2.0),
     "program": Kind(program_documents, _JSON, of_program),
     "options": Kind(options_documents, _JSON, of_options),
-    "costs": Kind(lambda: [costs_document()], _JSON, of_costs),
+    "costs": Kind(lambda: [costs_document()], _JSON, of_costs, 0.2),
     "plan": Kind(plan_documents, resealed, of_plan, 2.0),
     "accesses": Kind(access_log, in_lines, of_accesses),
     "budgets": Kind(budget_files, in_toml, of_budgets),
