@@ -11,7 +11,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -29,7 +29,6 @@ from solver.documents import (
     with_digest,
 )
 from solver.documents.plan import PlanDocument, to_plan
-from solver.documents.plan_written import options_to_dict
 from solver.documents.program_rows import ProgramTables
 from solver.documents.read import read
 from solver.documents.schema import generate
@@ -234,6 +233,25 @@ def place(document: Mapping[str, Any], edit: Edit) -> str:
     return edit.pattern
 
 
+def places(document: Mapping[str, Any], edit: Edit) -> Iterator[str]:
+    """Where the values are that an edit changes: inside of a row or an object that keeps its form."""
+    value: Any = document
+    for key in edit.path:
+        value = value.get(key) if isinstance(value, dict) else value[key]
+    other = edit.value
+    if isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+        pairs: dict[Any, tuple[Any, Any]] = dict(enumerate(zip(value, other, strict=True)))
+    elif isinstance(value, dict) and isinstance(other, dict):
+        pairs = {key: (value.get(key), other.get(key)) for key in value.keys() | other.keys()}
+    else:
+        yield place(document, edit)
+        return
+    for key, (before, inner) in pairs.items():
+        if json.dumps(before) != json.dumps(inner):
+            star = isinstance(key, int) and len(edit.path) != 2  # a row has columns
+            yield from places(document, Edit((*edit.path, key), edit.name, inner, (*edit.tables, star)))
+
+
 #: The program, its places and how good they are: all of that the oracle judges.
 _JUDGED = frozenset(ProgramTables.model_fields)
 
@@ -243,11 +261,8 @@ def why_accepted(subject: Made, edit: Edit, found: Plan) -> str:
     old = subject.plan
     if dump_plan(replace(found, digest="")) == dump_plan(replace(old, digest="")):
         return "the same plan"
-    places = [place(subject.document, edit)]
-    if edit.path == ("options",):
-        a, b = (options_to_dict(each.options) for each in (old, found))
-        places = [f"options.{name}" for name in a.keys() | b.keys() if a.get(name) != b.get(name)]
-    if all(map(is_unchecked, places)):
+    changed = [*places(subject.document, edit)]
+    if changed and all(map(is_unchecked, changed)):
         return "unchecked"
     solvers = [[certificate.solver for certificate in each.certificates] for each in (old, found)]
     if edit.path[0] in _JUDGED and solvers[0] == solvers[1] and subject.oracle.judge(found) is None:
