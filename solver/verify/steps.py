@@ -28,7 +28,7 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
                 yield Violation("step", (), f"{step_name(plan, t)} is neither a copy nor a reference step.")
                 return
             source, target = (program.values[binding.value] for binding in step.bindings)
-            if {*node.inputs, *node.outputs} != {source.type} or target.type != source.type:
+            if (*node.inputs, *node.outputs, target.type) != (source.type,) * 3:
                 yield Violation(
                     "step",
                     (source.label, target.label),

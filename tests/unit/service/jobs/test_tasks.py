@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import sys
@@ -285,6 +286,32 @@ def test_the_memory_of_a_validation() -> None:
     problem = caught.value
     assert problem.kind.code == "validation-too-large"
     assert problem.extensions["excess"] == problem.extensions["required"] - 1000 > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("kernels", 0, 1, "transB"), 0.0, "the attribute 'transB' is 0.0, not 0"),
+        (("kernels", 0, 1, "alpha"), -1.0, "the attribute 'alpha' is -1.0, not 1.0"),
+        (("kernels", 0, 1, "beta"), [1.0], "the attribute 'beta'"),
+        (("initial", 0, 2), -0.0, "begins with other values"),
+        (("graph_digest",), "0" * 64, "digest"),
+        (("values", 0, 0), "@lost", "the value of this name is another one"),
+    ],
+)
+def test_a_forged_plan_is_refused_without_training(path: tuple[Any, ...], value: Any, words: str) -> None:
+    """Its digest was made anew; what changed has another type, other bits, or another name."""
+    document = json.loads(documents.dump_plan(pipeline.plan(documents.load_graph(TINY))))
+    holder = document
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    content = {name: each for name, each in document.items() if name != "digest"}
+    document["digest"] = hashlib.sha256(documents.canonical_json(content)).hexdigest()
+    with pytest.raises(Problem) as caught:
+        validate(plan=document)
+    assert caught.value.kind.status in (400, 422)
+    assert words in caught.value.detail
 
 
 def test_warming_up_loads_what_is_optional() -> None:
