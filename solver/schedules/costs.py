@@ -24,7 +24,12 @@ _PRODUCTS = frozenset({"dx0", "dx1"})
 
 
 def flops_of(program: Program, step: Step) -> int:
-    """Floating-point operations of the products in a step; 0 where it has none. Cost: linear in its slots."""
+    """Floating-point operations of the products in a step; 0 where it has none. Cost: linear in its slots.
+
+    Of explicit steps, whose kernels are words, nothing is known: 0 as well.
+    """
+    if step.phase is Phase.EXPLICIT:
+        return 0
     node = program.operations[step.operation]
     forward = _forward_flops(node)
     if not forward or step.phase is Phase.FORWARD or node.operation.type in GATES:

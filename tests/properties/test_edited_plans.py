@@ -273,6 +273,7 @@ def why_accepted(subject: Made, edit: Edit, found: Plan) -> str:
             [(r.name, {name: fact for name, fact in r.facts.items() if fact != 0}) for r in each.records]
             for each in (old, found)
         )
+        before += [(name, {}) for name, _ in before]  # what says nothing claims nothing
         return "fewer claims" if all(record in before for record in after) else ""
     if edit.path[0] == "cost_bound" and old.cost_bound is not None:
         bound = found.cost_bound
