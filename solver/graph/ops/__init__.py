@@ -73,5 +73,6 @@ def _unknown(name: str, names: Sequence[str]) -> UnknownOperatorError:
     close = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3)]
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     return UnknownOperatorError(
-        f"There is no operator {name!r}.", remedy=f"{hint}Known operators: {', '.join(names)}."
+        f"There is no operator {name!r}.",
+        remedy=f"{hint}`arenaplan operators` lists the {len(names)} that there are.",
     )

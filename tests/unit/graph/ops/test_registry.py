@@ -79,7 +79,7 @@ def test_an_unknown_operator_gets_close_matches_and_all_names(wrong: str, close:
 def test_an_operator_unlike_any_gets_no_guess() -> None:
     with pytest.raises(UnknownOperatorError) as caught:
         lookup("Einsum42")
-    assert caught.value.remedy.startswith("Known operators: ")
+    assert caught.value.remedy.startswith("`arenaplan operators` lists")
 
 
 def test_sequences_have_a_signature_but_no_kernels() -> None:
