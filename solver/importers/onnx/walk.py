@@ -268,7 +268,13 @@ class Walk:
             return self._branch(node, name, inputs, attributes, scope, opsets, depth, place)
         if op in ("Loop", "Scan"):
             repeated = self._loop if op == "Loop" else self._scan
-            return repeated(node, name, inputs, attributes, scope, opsets, depth, place)
+            try:
+                return repeated(node, name, inputs, attributes, scope, opsets, depth, place)
+            except (Unsupported, *_NONSENSE) as error:
+                site = Site(op, name, opset, attributes, inputs, wanted, self.network)
+                why = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
+                self.faults.append(_fault(site, why))
+                return [Unknown()] * len(wanted)
         if any(isinstance(value, Unknown) for value in inputs):
             known = op in LOWERINGS or can_evaluate(op) or op in ("Shape", "Size") or _has_body(node, opset)
             return [Unknown()] * len(wanted) if known else self._lack(op, name)

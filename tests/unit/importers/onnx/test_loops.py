@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from solver.errors import GraphError, UnknownOperatorError
+from solver.errors import DocumentError, GraphError, UnknownOperatorError
 from solver.executor import Trainer, validate
 from solver.graph.types import Array
 from solver.pipeline import plan
@@ -138,6 +138,20 @@ def test_rounds_that_are_counted_at_run_time_are_refused() -> None:
     sizes = {"all[0]": 3, "all[1]": 2, "all[2]": 4, "last[0]": 2, "last[1]": 4}
     graph = imported(counted, freeze_before=("last", "all"), dims=sizes).graph
     assert graph.trainable == ("head.weight",)
+
+
+def test_loops_that_make_no_sense_are_refused_by_name() -> None:
+    bare = scan()
+    del bare.graph.node[0].attribute[1]
+    with pytest.raises(GraphError, match=r"'Scan_0' \(Scan\) cannot be imported"):
+        imported(bare)
+    uneven = scan(scan_input_axes=[7])
+    with pytest.raises(GraphError, match=r"'Scan_0' \(Scan\) cannot be imported"):
+        imported(uneven)
+    short = loop(2)
+    del short.graph.node[0].attribute[0].g.output[1:]
+    with pytest.raises((GraphError, DocumentError)):
+        imported(short)
 
 
 def test_what_is_missing_inside_is_named() -> None:
