@@ -74,5 +74,5 @@ def _unknown(name: str, names: Sequence[str]) -> UnknownOperatorError:
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     return UnknownOperatorError(
         f"There is no operator {name!r}.",
-        remedy=f"{hint}`arenaplan operators` lists the {len(names)} that there are.",
+        remedy=f"{hint}`arenaplan operators` lists all operators.",
     )

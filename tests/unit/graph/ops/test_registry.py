@@ -69,11 +69,11 @@ def test_helpers_are_no_families() -> None:
     ("wrong", "close"),
     [("relu", "Relu"), ("Gem", "Gemm"), ("SoftMax", "Softmax"), ("Reduce_Mean", "ReduceMean")],
 )
-def test_an_unknown_operator_gets_close_matches_and_all_names(wrong: str, close: str) -> None:
+def test_an_unknown_operator_gets_close_matches_and_where_all_names_are(wrong: str, close: str) -> None:
     with pytest.raises(UnknownOperatorError, match=f"no operator '{wrong}'") as caught:
         lookup(wrong)
     assert f"Did you mean {close}" in caught.value.remedy
-    assert ", ".join(OPERATOR_NAMES) in caught.value.remedy
+    assert "`arenaplan operators` lists all" in caught.value.remedy
 
 
 def test_an_operator_unlike_any_gets_no_guess() -> None:
@@ -92,7 +92,6 @@ def test_sequences_have_a_signature_but_no_kernels() -> None:
     with pytest.raises(UnknownOperatorError, match="no operator 'LSTMS'") as caught:
         signature("LSTMS")
     assert "Did you mean LSTM or " in caught.value.remedy
-    assert ", ".join(sorted((*OPERATOR_NAMES, *SEQUENCES))) in caught.value.remedy
 
 
 def test_two_operators_of_one_name_are_a_bug() -> None:
