@@ -106,7 +106,8 @@ def _quotient_of_scales(site: Site, left: int, right: int, result: int, dtype: D
     known = [site.known(position) for position in (left, right, result)]
     if all(values is not None for values in known):
         one, other, divided = (np.asarray(values, np.float64) for values in known)
-        found = np.asarray(divided / (one * other), dtype.numpy)
+        with np.errstate(all="ignore"):  # scales of damaged files may be 0
+            found = np.asarray(divided / (one * other), dtype.numpy)
         return Constant(found.reshape(()) if found.size == 1 else found)
     product = site.emit("Mul", site.cast(site.value(left), dtype), site.cast(site.value(right), dtype))
     return site.emit("Div", site.cast(site.value(result), dtype), product)
