@@ -188,7 +188,8 @@ _LENGTHS = {lifetime: length for length, lifetime in enumerate(Lifetime)}
 
 
 def _lifetimes(program: Program) -> dict[int, Lifetime]:
-    found: dict[int, Lifetime] = {}
+    # A target may hold what no step of a plan touches, if the plan is wrong.
+    found = dict.fromkeys(range(len(program.values)), Lifetime.ITERATION)
     for step in program.steps:
         inside = (
             Lifetime.BACKWARD_FUNCTION

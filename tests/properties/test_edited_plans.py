@@ -347,6 +347,15 @@ QUICK = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["onert", "nntrainer", "paged", "explicit"])
+def test_a_plan_without_steps_can_be_shown(name: str) -> None:
+    """Its values are held by the target, entered or left all the same."""
+    subject = made(name)
+    loaded = sealed({**subject.document, "steps": [], "aliases": []})
+    assert not loaded.steps
+    read_by_people(loaded)
+
+
 def test_the_plans_have_every_claim() -> None:
     plans = [made(name).plan for name in SUBJECTS]
     assert len(plans) >= 20
