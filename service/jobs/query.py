@@ -14,13 +14,15 @@ _DIM_FLAG: Final = re.compile(r"(?<![\w-])--(dim|input) (?=\S+=)")
 _FLAG: Final = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 _DIM: Final = re.compile(r"(?<!\S)(dim|input)=(?=\S+=)")
 _PARAMETER: Final = re.compile(r"the parameter ([a-z]+(?:_[a-z]+)*)")
+#: Of a model; --output of a command line is the file that is written.
+_OUTPUT_FLAG, _OUTPUT = "output-name", "output"
 
 
 def in_query(text: str) -> str:
     """A sentence about flags as one about parameters; commands, between backticks, stay as they are."""
     parts = text.split("`")
     parts[::2] = [
-        _FLAG.sub(lambda flag: f"the parameter {flag[1].replace('-', '_')}", _DIM_FLAG.sub(r"\1=", part))
+        _FLAG.sub(lambda flag: f"the parameter {_parameter(flag[1])}", _DIM_FLAG.sub(r"\1=", part))
         for part in parts[::2]
     ]
     return "`".join(parts)
@@ -30,7 +32,14 @@ def in_flags(text: str) -> str:
     """What `in_query` was given, from what it has made: for a command line that has asked a service."""
     parts = text.split("`")
     parts[::2] = [
-        _PARAMETER.sub(lambda name: f"--{name[1].replace('_', '-')}", _DIM.sub(r"--\1 ", part))
-        for part in parts[::2]
+        _PARAMETER.sub(lambda name: f"--{_flag(name[1])}", _DIM.sub(r"--\1 ", part)) for part in parts[::2]
     ]
     return "`".join(parts)
+
+
+def _parameter(flag: str) -> str:
+    return _OUTPUT if flag == _OUTPUT_FLAG else flag.replace("-", "_")
+
+
+def _flag(parameter: str) -> str:
+    return _OUTPUT_FLAG if parameter == _OUTPUT else parameter.replace("_", "-")

@@ -99,7 +99,7 @@ def _batch(document: GraphFields, override: int | None) -> int | None:
             f"The batch is {value}.", remedy="Give a positive number of examples.", path=("batch",)
         )
     symbolic = any("batch" in (operand.shape or ()) for operand in document.operands)
-    if override is not None and not symbolic and _fixed_batches(document) != {override}:
+    if override is not None and not symbolic and override not in _fixed_batches(document):
         raise BatchError(
             f"A batch of {override} is asked for, but no shape of the graph is symbolic.",
             remedy='Write "batch" for the dimension that counts examples, or ask for no batch.',
@@ -109,7 +109,7 @@ def _batch(document: GraphFields, override: int | None) -> int | None:
 
 
 def _fixed_batches(document: GraphFields) -> set[int | str]:
-    """The first dimensions of the inputs: where they are one number, that is the batch of the document."""
+    """The first dimensions of the inputs. A mask or a table may be an input without a batch of its own."""
     return {
         operand.shape[0]
         for operand in document.operands

@@ -31,9 +31,12 @@ def fixed_inputs(
         if name not in names:
             raise _bad_input(f"The model has no input {name!r:.80}.", f"Its inputs are {', '.join(names)}.")
         type_ = types[name]
-        with np.errstate(all="ignore"):
-            array = np.asarray(value).astype(type_.dtype.numpy)
-        is_exact = type_.dtype.is_floating or np.array_equal(array, np.asarray(value))
+        try:
+            with np.errstate(all="ignore"):
+                array = np.asarray(value).astype(type_.dtype.numpy)
+            is_exact = type_.dtype.is_floating or np.array_equal(array, np.asarray(value))
+        except OverflowError:  # whole numbers of more than 64 bits
+            array, is_exact = np.empty(()), False
         if not is_exact or (array.ndim and array.shape != type_.shape):
             raise _bad_input(
                 f"The input {name!r:.80} is {type_}, and the value given for it is not.",

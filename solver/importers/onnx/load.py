@@ -195,7 +195,7 @@ def _graph(
     if not parameters:
         raise TrainableError(
             "The model has no parameters that the loss depends on.",
-            remedy="Name weights with --trainable, or choose another output with --output.",
+            remedy="Name weights with --trainable, or choose another output with --output-name.",
         )
     return build_graph(
         name,

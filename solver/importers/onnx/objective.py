@@ -30,7 +30,8 @@ def attach_loss(
     prediction = outputs[name]
     if isinstance(prediction, Constant) or not isinstance(prediction, Tensor):
         raise LossError(
-            f"The output {name!r:.80} does not depend on the inputs.", remedy="Choose another with --output."
+            f"The output {name!r:.80} does not depend on the inputs.",
+            remedy="Choose another with --output-name.",
         )
     others = [other for other in outputs if other != name]
     notes = [f"The loss is of output {name!r}."] if others and options.loss is not None else []
@@ -43,7 +44,7 @@ def attach_loss(
     if not prediction.type.dtype.is_floating:
         raise LossError(
             f"The output {name!r:.80} is {prediction.type}, which has no derivative.",
-            remedy="Choose another with --output.",
+            remedy="Choose another with --output-name.",
         )
     return _attached(network, prediction, options, notes), notes
 
@@ -91,7 +92,7 @@ def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str:
     if options.loss is None and len(scalars) > 1:
         raise LossError(
             f"The model has {len(scalars)} outputs that could be the loss: {', '.join(scalars)}.",
-            remedy="Choose one with --output.",
+            remedy="Choose one with --output-name.",
         )
     return scalars[0] if options.loss is None else next(iter(outputs))
 
@@ -133,7 +134,7 @@ def _classes_last(site: Site, prediction: Tensor, options: ImportOptions) -> Ten
     if not rank:
         raise LossError(
             f"The output {prediction.name!r:.80} is a number, without classes.",
-            remedy="Leave --loss out, or choose another output with --output.",
+            remedy="Leave --loss out, or choose another output with --output-name.",
         )
     axis = options.class_axis
     if axis is None:

@@ -3,6 +3,7 @@
     W and B of Conv, Gemm, MatMul, LSTM; scale and bias of a normalisation; a slope       parameter
     the table of a Gather, unless its rows are sines and cosines of positions             parameter
     running mean and variance of a BatchNormalization                                     state
+    a first state of an LSTM, GRU or RNN that is all zeros                                constant
     added to a product, as long as its units (one of one unit, too)                       parameter
     added to, or multiplied with, other values of a network, if of several elements       parameter,
         unless its values are a mask, whole numbers or sines: a program computed these
@@ -55,6 +56,11 @@ _WEIGHTS: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), frozenset({1, 2, 3, 7})),
 }
 _STATES: Final = frozenset({3, 4})
+#: Operator -> positions of the state that its first step starts from.
+_FIRST: Final[Mapping[str, frozenset[int]]] = {
+    **dict.fromkeys(("GRU", "RNN"), frozenset({5})),
+    "LSTM": frozenset({5, 6}),
+}
 #: Operator -> positions of floating operands that have to be known: scales, bounds, exponents.
 _KNOWN: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("Resize", "Pad", "OneHot", "Range"), frozenset({1, 2, 3})),
@@ -188,7 +194,9 @@ class Roles:
             return Role.STATE
         if tensor.shape and f"bias {tensor.elements}" in places:
             return Role.PARAMETER
-        if places <= {"known"}:
+        if "first state" in places and not tensor.array().any():
+            return Role.CONSTANT
+        if places <= {"known", "bound"}:
             return Role.CONSTANT
         if "table" in places:
             return Role.CONSTANT if _is_sinusoid(tensor.array()) else Role.PARAMETER
@@ -209,6 +217,8 @@ class Roles:
         last = _last_part(tensor.name)
         if tensor.elements == 1:
             return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
+        if not np.isfinite(tensor.array()).all():
+            return Role.CONSTANT
         if _MADE_UP.search(tensor.name) or (_BUFFERS.search(last) and not _SCALARS.search(last)):
             return Role.CONSTANT
         return Role.PARAMETER
@@ -248,6 +258,10 @@ class Roles:
             return {"state"}
         if position in _KNOWN.get(op, ()):
             return {"known"}
+        if op in ("Max", "Min"):
+            return {"bound"}
+        if position in _FIRST.get(op, ()):
+            return {"first state"}
         others = [nodes.source(name) for k, name in enumerate(node.input) if k != position and name]
         of_constants = max(others, default=_Source.CONSTANTS) is _Source.CONSTANTS
         if op == "Gather" and position == 0:

@@ -138,6 +138,18 @@ def test_the_batch_that_a_document_has_may_be_asked_for() -> None:
     assert load_graph(concrete, batch=4) == load_graph(concrete)
 
 
+def test_an_input_without_the_batch_changes_nothing_about_it() -> None:
+    """A mask that all examples share, as imported models have."""
+    concrete = json.loads(dump_graph(load_graph(graph_document())))
+    concrete["operands"].insert(0, {"name": "mask", "role": "input", "shape": [1, 3], "dtype": "float32"})
+    concrete["operands"].append({"name": "masked", "role": "intermediate", "shape": None})
+    concrete["operations"].append({"name": "Mask", "type": "Relu", "inputs": ["mask"], "outputs": ["masked"]})
+    concrete["outputs"] = ["masked"]
+    assert load_graph(concrete, batch=4) == load_graph(concrete)
+    with pytest.raises(BatchError, match="no shape of the graph is symbolic"):
+        load_graph(concrete, batch=5)
+
+
 @pytest.mark.parametrize(
     ("trainable", "expected"),
     [

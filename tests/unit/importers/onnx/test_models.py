@@ -218,7 +218,13 @@ def test_one_number_fills_an_input_and_a_list_has_its_shape() -> None:
 
 @pytest.mark.parametrize(
     ("inputs", "culprit"),
-    [({"r": 1}, "no input 'r'"), ({"rate": 1.5}, "'rate' is int64"), ({"rate": [1, 2]}, "'rate' is int64")],
+    [
+        ({"r": 1}, "no input 'r'"),
+        ({"rate": 1.5}, "'rate' is int64"),
+        ({"rate": [1, 2]}, "'rate' is int64"),
+        ({"rate": 10**24}, "'rate' is int64"),
+        ({"rate": -(2**63) - 1}, "'rate' is int64"),
+    ],
 )
 def test_values_that_an_input_cannot_have(inputs: Any, culprit: str) -> None:
     with pytest.raises(OptionsError, match=culprit) as caught:

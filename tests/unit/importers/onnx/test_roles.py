@@ -173,6 +173,32 @@ def test_a_filled_scale_is_trained_and_added_zeros_are_not(value: float, is_trai
     assert set(graph.trainable) == ({"w", "c"} if is_trained else {"w"})
 
 
+@pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_a_first_state_of_zeros_is_no_weight(operator: str, gates: int) -> None:
+    weights = {"W": floats(1, gates * 5, 3), "R": floats(1, gates * 5, 5)}
+    nodes = [node(operator, ["x", "W", "R", "", "", "start"], ["y"], hidden_size=5)]
+    zeros = np.zeros((1, 2, 5), np.float32)
+    model = model_of(nodes, {"x": (4, 2, 3)}, {**weights, "start": zeros})
+    assert trained(model) == {"W", "R"}
+    assert trained(model, trainable=("start",)) == {"start"}
+    learned = model_of(nodes, {"x": (4, 2, 3)}, {**weights, "start": floats(1, 2, 5)})
+    assert trained(learned) == {"W", "R", "start"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "value"),
+    [("Max", 0.0), ("Min", 6.0), ("Max", -np.inf), ("Where", -np.inf), ("Where", np.nan)],
+)
+def test_bounds_and_what_is_no_number_are_no_weights(operator: str, value: float) -> None:
+    operands = ["chosen", "h", "bound"] if operator == "Where" else ["h", "bound"]
+    chosen = {"chosen": np.array([True, True, False, True])} if operator == "Where" else {}
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node(operator, operands, ["y"])]
+    bound = np.full(4, value, np.float32)
+    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "bound": bound, **chosen})
+    assert trained(model) == {"w"}
+    assert trained(model, trainable=("bou*",)) == {"bound"}
+
+
 def test_a_filled_state_of_the_size_of_the_batch_is_no_weight() -> None:
     nodes = [
         node("Shape", ["x"], ["s"]),
