@@ -93,8 +93,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, types: Mapping[str, Ten
 
 
 def _replace(path: Path, pieces: list[bytes | memoryview]) -> None:
-    fresh = path.with_name(f".{path.name}.part")  # one name: what a killed process leaves is written over
     try:
+        fresh = path.with_name(f".{path.name}.part")  # one name: what a killed process leaves is written over
         try:
             with fresh.open("wb") as stream:
                 for piece in pieces:

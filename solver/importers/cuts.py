@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from solver.errors import ArenaplanError, GraphError, LossError
+from solver.errors import ArenaplanError, DimensionError, GraphError, LossError
 
 __all__ = ["cut_points", "freeze_remedy", "freeze_sentence", "needed_steps", "unknown_cut"]
 
@@ -68,18 +68,25 @@ def cut_points(steps: Sequence[Step[_T]], outputs: Collection[_T], refused: Coll
 def freeze_remedy(names: Iterator[str], works: Callable[[str], object]) -> str:
     """The remedy that names the first tensor before which the model can be frozen; empty where there is none.
 
-    `works` imports the model frozen before a tensor and raises where that fails; the lack of a loss, which
-    the caller may still choose, is no failure.
+    Failing such a tensor, it names one whose sizes the caller has to say. `works` imports the model frozen
+    before a tensor and raises where that fails; the lack of a loss, which the caller may still choose, is no
+    failure.
     """
+    without_sizes = ""
     for _, name in zip(range(_TRIALS), names, strict=False):
         try:
             works(name)
         except LossError:
             pass
+        except DimensionError as error:
+            if error.path == ("freeze_before",) and not without_sizes:
+                sizes = f"Give the size of each of its axes, as --dim {shlex.quote(f'{name}[0]=SIZE')}. "
+                without_sizes = f"{freeze_sentence(name)}{sizes}"
+            continue
         except (ArenaplanError, *_NONSENSE):
             continue
         return freeze_sentence(name)
-    return ""
+    return without_sizes
 
 
 def freeze_sentence(name: str) -> str:

@@ -341,6 +341,8 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path: Path) -> None:
             trainer.restore(tmp_path / "missing")
         with pytest.raises(PlanError, match="cannot be written"):
             trainer.save(tmp_path / "missing" / "saved")
+        with pytest.raises(PlanError, match="cannot be written"):
+            trainer.save("")
 
 
 # -------------------------------------------------------------------------------------------- pickling

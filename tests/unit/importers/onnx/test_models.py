@@ -970,6 +970,19 @@ def test_the_refusal_of_an_unknown_operator_names_the_tensor_behind_it() -> None
     assert "--freeze-before sum," in caught.value.remedy
 
 
+def test_the_refusal_names_a_tensor_whose_sizes_the_caller_has_to_say() -> None:
+    nodes = [strange("x", "h"), node("MatMul", ["h", "w"], ["y"]), node("Add", ["y", "b"], ["z"])]
+    model = model_of(
+        nodes, {"x": (2, 3)}, {"w": floats(4, 5), "b": floats(5)}, outputs=("z",), domains=["com.example"]
+    )
+    with pytest.raises(UnknownOperatorError) as caught:
+        imported(model)
+    assert "--freeze-before h, which" in caught.value.remedy
+    assert "--dim 'h[0]=SIZE'" in caught.value.remedy
+    graph = imported(model, freeze_before=("h",), dims={"h[0]": 2, "h[1]": 4}).graph
+    assert graph.trainable == ("w", "b")
+
+
 def test_what_follows_a_tensor_is_the_same_network() -> None:
     found = imported(two_paths(), freeze_before=("sum",), dims={"n": 5})
     assert roles(found.graph) == {
