@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from rich.console import Console
@@ -17,7 +17,7 @@ from rich.table import Table
 from service.cli import models
 from service.cli.console import heed, print_json, print_line, read_document, showing, write_document
 from solver import documents, executor
-from solver.errors import DocumentError, OptionsError, PlanError
+from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import StepReport, ValidationReport
 from solver.graph import Array, Role
 from solver.pipeline import TrainableGraph
@@ -35,6 +35,9 @@ __all__ = [
     "run_arguments",
     "write_outputs",
 ]
+
+#: Bytes at the beginning of a document in which its format stands.
+_HEAD: Final = 4096
 
 
 def read_plan(path: Path) -> Plan:
@@ -100,8 +103,14 @@ def run(
     return report.identical
 
 
-def run_arguments(graph: Path | None, choices: Mapping[str, Any]) -> tuple[Path, Path, Mapping[str, Any]]:
-    """The model to run, the file of its batch, and the other choices; `input` may fix inputs as well."""
+def run_arguments(
+    graph: Path | None, plan: Plan, path: Path, choices: Mapping[str, Any]
+) -> tuple[Path, Path, Mapping[str, Any]]:
+    """The model to run, the file of its batch, and the other choices; `input` may fix inputs as well.
+
+    Without a `graph` it is the graph document beside the plan's file `path` that the plan was made from.
+    """
+    graph = graph or _graph_beside(plan, path)
     if graph is None:
         raise OptionsError(
             "A plan has no weights: they are in the graph or model that it was made from.",
@@ -119,6 +128,18 @@ def run_arguments(graph: Path | None, choices: Mapping[str, Any]) -> tuple[Path,
     left = [text for text in inputs if text not in batches]
     others = {name: value for name, value in choices.items() if name != "input"}
     return graph, Path(batches[0]), others | ({"input": left} if left else {})
+
+
+def _graph_beside(plan: Plan, path: Path) -> Path | None:
+    """The graph document in the folder of a plan's file whose digest the plan has."""
+    for candidate in sorted(path.parent.glob("*.json")) if str(path) != "-" else ():
+        with contextlib.suppress(OSError, ArenaplanError):
+            with candidate.open("rb") as stream:
+                if b'"arenaplan.graph"' not in stream.read(_HEAD):
+                    continue
+            if documents.graph_digest(read_graph(candidate, plan)) == plan.graph_digest:
+                return candidate
+    return None
 
 
 def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:

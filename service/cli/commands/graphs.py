@@ -297,7 +297,11 @@ def run(
     *,
     graph: Annotated[
         Path | None,
-        typer.Option("--graph", metavar="MODEL", help="Graph document or model that the plan was made from."),
+        typer.Option(
+            "--graph",
+            metavar="MODEL",
+            help="Graph document or model that the plan was made from; else the one beside it.",
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the outputs go, as .npz; - is standard output.")
@@ -321,7 +325,7 @@ def run(
         from service.cli import training
 
         made = training.read_plan(plan)
-        place, batch, given = training.run_arguments(graph, choices.given())
+        place, batch, given = training.run_arguments(graph, made, plan, choices.given())
     with reporting(as_json=as_json, document=str(place)):
         network = training.read_graph(place, made, given)
     with reporting(as_json=as_json, document=str(batch)):

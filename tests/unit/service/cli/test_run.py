@@ -112,6 +112,24 @@ def test_a_graph_document_and_standard_output(tmp_path: Path) -> None:
     np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-6)
 
 
+def test_the_graph_beside_a_plan_is_the_one_that_it_was_made_from(tmp_path: Path) -> None:
+    for size, folder in ((2, tmp_path), (3, tmp_path / "other")):
+        folder.mkdir(exist_ok=True)
+        made = arenaplan("plan", MNIST, "--batch", str(size), "-o", folder / "plan.json")
+        assert made.exit_code == Exit.OK
+    batch: dict[str, Any] = synthetic_batch(load_graph(MNIST.read_bytes(), batch=2), 0, 0)
+    np.savez(tmp_path / "batch.npz", **batch)
+    other = json.loads(MNIST.read_text()) | {"optimizer": {"type": "SGD", "learning_rate": 0.5}}
+    (tmp_path / "another.json").write_text(json.dumps(other))
+    (tmp_path / "damaged.json").write_text('{"format": "arenaplan.graph"')
+    run = ("run", tmp_path / "plan.json", "--input", tmp_path / "batch.npz", "-o", tmp_path / "out.npz")
+    assert "A plan has no weights" in arenaplan(*run).stderr
+    (tmp_path / "graph.json").write_bytes(MNIST.read_bytes())
+    assert arenaplan(*run).exit_code == Exit.OK
+    with np.load(tmp_path / "out.npz") as written:
+        assert written["softmax.out"].shape == (2, 10)
+
+
 @pytest.mark.parametrize(
     ("arrays", "more", "said"),
     [
