@@ -23,6 +23,7 @@ from clients.requests import (
     json_request,
     loaded,
     model_request,
+    notes_of,
     read_answer,
     read_file,
     reading,
@@ -69,7 +70,7 @@ class Calls:
         request = yield from _to_plan(graph, given_options(options, more), timeout)
         response = yield from self.exchange.ask(request)
         with reading(response) as answer:
-            return PlanResult.of(answer, cached=is_cached(response))
+            return PlanResult.of(answer, notes_of(response), cached=is_cached(response))
 
     @call
     def save_plan(
@@ -92,7 +93,7 @@ class Calls:
             read_answer(response)
         digest = response.headers.get("ETag", "").strip('"')
         size = (yield from do(Path(path).stat)).st_size
-        return SavedPlan(digest, Path(path), size, is_cached(response))
+        return SavedPlan(digest, Path(path), size, is_cached(response), notes_of(response))
 
     @call
     def plan_program(
@@ -244,10 +245,10 @@ class Calls:
         except httpx.TransportError:
             return False
 
-    def _asked(self, request: Request, read: Callable[[Mapping[str, Any]], T]) -> Steps[T]:
+    def _asked(self, request: Request, read: Callable[[Mapping[str, Any], tuple[str, ...]], T]) -> Steps[T]:
         response = yield from self.exchange.ask(request)
         with reading(response) as answer:
-            return read(answer)
+            return read(answer, notes_of(response))
 
 
 def _to_plan(graph: GraphLike, options: Mapping[str, Any], timeout: Timeout) -> Steps[Request]:

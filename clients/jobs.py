@@ -30,6 +30,7 @@ from clients.requests import (
     json_body,
     json_request,
     loaded,
+    notes_of,
     problem_of,
     read_answer,
     reading,
@@ -146,12 +147,16 @@ class Ticket(Generic[T]):
 
 
 class JobCalls(Generic[T]):
-    """The methods of `Job` and `AsyncJob`, whose result is a T."""
+    """The methods of `Job` and `AsyncJob`, whose result is a T.
+
+    Once the result was read, `notes` are sentences on the import of the model; empty where none was sent.
+    """
 
     exchange: Exchange
 
     def __init__(self, ticket: Ticket[T]) -> None:
         self.id: str = ticket.status.id
+        self.notes: tuple[str, ...] = ()
         self._read = ticket.read
 
     def __repr__(self) -> str:
@@ -201,6 +206,7 @@ class JobCalls(Generic[T]):
         """
         request = Request("GET", f"{self._path()}/result", timeout=timeout)
         response = yield from self.exchange.save(request, Path(path))
+        self.notes = notes_of(response)
         with _telling_of_cancelled():
             if not response.is_success:
                 read_answer(response)
@@ -221,6 +227,7 @@ class JobCalls(Generic[T]):
 
     def _result(self, timeout: Timeout) -> Steps[T]:
         response = yield from self.exchange.ask(Request("GET", f"{self._path()}/result", timeout=timeout))
+        self.notes = notes_of(response)
         with _telling_of_cancelled():
             return self._read(response)
 
@@ -546,7 +553,7 @@ def _status(exchange: Exchange, request: Request) -> Steps[JobStatus]:
 
 def _plan(response: httpx.Response) -> PlanResult:
     with reading(response) as document:
-        return PlanResult.of(document, cached=is_cached(response))
+        return PlanResult.of(document, notes_of(response), cached=is_cached(response))
 
 
 def _layout(response: httpx.Response) -> LayoutResult:
@@ -554,10 +561,10 @@ def _layout(response: httpx.Response) -> LayoutResult:
         return LayoutResult.of(document, cached=is_cached(response))
 
 
-def _with(read: Callable[[Mapping[str, Any]], T]) -> Callable[[httpx.Response], T]:
+def _with(read: Callable[[Mapping[str, Any], tuple[str, ...]], T]) -> Callable[[httpx.Response], T]:
     def result(response: httpx.Response) -> T:
         with reading(response) as document:
-            return read(document)
+            return read(document, notes_of(response))
 
     return result
 

@@ -35,6 +35,7 @@ __all__ = [
     "json_request",
     "loaded",
     "model_request",
+    "notes_of",
     "problem_of",
     "read_answer",
     "read_file",
@@ -202,6 +203,15 @@ def address(base: httpx.URL, path: str) -> str:
 def is_cached(response: httpx.Response) -> bool:
     """Whether the service had the answer already."""
     return bool(response.headers.get("X-Cache") == "hit")
+
+
+def notes_of(response: httpx.Response) -> tuple[str, ...]:
+    """The notes on the import of the model that was sent; none of a graph, or where the header is damaged."""
+    try:
+        notes = json.loads(response.headers.get("Arenaplan-Notes", "[]"))
+    except ValueError:
+        return ()
+    return tuple(map(str, notes)) if isinstance(notes, list) else ()
 
 
 def read_file(response: httpx.Response) -> bytes:

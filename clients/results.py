@@ -1,4 +1,8 @@
-"""Answers as frozen dataclasses. `document` is the whole answer, as JSON values."""
+"""Answers as frozen dataclasses. `document` is the whole answer, as JSON values.
+
+`notes` are sentences on the import of a model that was sent: which tensors are not trained, and what else its
+plan does not show. A graph has none.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +68,7 @@ class PlanResult:
     arenas: tuple[ArenaResult, ...]
     document: Mapping[str, Any] = field(repr=False)
     cached: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -80,7 +85,9 @@ class PlanResult:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], *, cached: bool = False) -> PlanResult:
+    def of(
+        cls, document: Mapping[str, Any], notes: tuple[str, ...] = (), *, cached: bool = False
+    ) -> PlanResult:
         arenas = tuple(ArenaResult.of(space) for space in document["spaces"])
         return cls(
             digest=document["digest"],
@@ -92,17 +99,19 @@ class PlanResult:
             arenas=arenas,
             document=document,
             cached=cached,
+            notes=notes,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan of `size` bytes in the file `path`; `cached` as of `PlanResult`."""
+    """A plan of `size` bytes in the file `path`; `cached` and `notes` as of `PlanResult`."""
 
     digest: str
     path: Path
     size: int
     cached: bool
+    notes: tuple[str, ...] = ()
 
 
 def _weakest(proofs: list[str | None]) -> str | None:
@@ -131,14 +140,15 @@ class TradeOffResult:
     points: tuple[TradeOffPointResult, ...]
     complete: bool
     document: Mapping[str, Any] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> TradeOffResult:
+    def of(cls, document: Mapping[str, Any], notes: tuple[str, ...] = ()) -> TradeOffResult:
         step = document["step_nanoseconds"]
         points = tuple(
             TradeOffPointResult(p["peak"], p["extra"] / step, p["bound"] / step) for p in document["points"]
         )
-        return cls(document["floor"], points, document["complete"], document)
+        return cls(document["floor"], points, document["complete"], document, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +184,10 @@ class VerdictResult:
     remedies: tuple[RemedyResult, ...]
     complete: bool
     document: Mapping[str, Any] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> VerdictResult:
+    def of(cls, document: Mapping[str, Any], notes: tuple[str, ...] = ()) -> VerdictResult:
         update = document["update_nanoseconds"]
         return cls(
             status=document["status"],
@@ -198,6 +209,7 @@ class VerdictResult:
             ),
             complete=document["complete"],
             document=document,
+            notes=notes,
         )
 
 
@@ -274,9 +286,10 @@ class ValidationResult:
     steps: tuple[StepResult, ...]
     violations: tuple[ViolationResult, ...]
     document: Mapping[str, Any] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> ValidationResult:
+    def of(cls, document: Mapping[str, Any], notes: tuple[str, ...] = ()) -> ValidationResult:
         return cls(
             identical=document["identical"],
             compared=document["compared"],
@@ -284,6 +297,7 @@ class ValidationResult:
             steps=tuple(_step(step) for step in document["steps"]),
             violations=tuple(_violation(violation) for violation in document["violations"]),
             document=document,
+            notes=notes,
         )
 
 

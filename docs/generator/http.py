@@ -40,7 +40,8 @@ def routes() -> str:
         "Every answer carries `X-Request-ID`, which a request may give. Plans and layouts have an "
         "`ETag`, the SHA-256 of "
         "what was made; `If-None-Match` answers 304. `X-Cache: hit` marks what was not computed "
-        "again. Errors are "
+        "again. `Arenaplan-Notes` has the notes on the import of a model, as a JSON array of sentences. "
+        "Errors are "
         "[problems](problems.md).",
         *(_route(document, method, path, operation) for method, path, operation in found),
     )

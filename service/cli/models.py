@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,10 +15,17 @@ from solver.pipeline import TrainableGraph
 
 if TYPE_CHECKING:
     from service.cli.remote import Service
-    from solver.importers.options import Imported
     from solver.pipeline import BlockProgram
 
-__all__ = ["is_document", "print_operators", "read_graph", "read_model", "read_model_for", "run_import"]
+__all__ = [
+    "is_document",
+    "print_notes",
+    "print_operators",
+    "read_graph",
+    "read_model",
+    "read_model_for",
+    "run_import",
+]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -145,7 +152,7 @@ def _imported(data: bytes, path: Path, batch: int | None, choices: Mapping[str, 
     place = None if str(path) == "-" else path
     name = "model" if place is None else path.stem
     found = load_model(importer, data, options=import_options(choices, batch=batch), path=place, name=name)
-    _print_notes(found)
+    print_notes(found.notes)
     return _with_weights(found.graph, weights)
 
 
@@ -169,12 +176,13 @@ def _with_weights(graph: TrainableGraph, weights: Path | None) -> TrainableGraph
     from solver.importers.weights import with_weights
 
     found = with_weights(graph, weights)
-    _print_notes(found)
+    print_notes(found.notes)
     return found.graph
 
 
-def _print_notes(found: Imported) -> None:
-    for note in found.notes:
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on an imported model, one a line, to standard error."""
+    for note in notes:
         print_line(f"arenaplan: note: {note}", to_errors=True)
 
 

@@ -28,6 +28,7 @@ from clients import (
     Retry,
 )
 from service.cli.console import Exit, fail, progress_text, read_document
+from service.cli.models import print_notes
 from service.jobs.query import in_flags
 from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
@@ -168,16 +169,21 @@ class Service:
             lambda c: c.jobs.validate(network, planned, steps=steps, seed=seed, **choices),
             lambda c: c.validate(network, planned, steps=steps, seed=seed, **choices),
         )
+        print_notes(map(in_flags, answer.notes))
         return documents.load_report(answer.document)
 
     def import_model(
         self, path: Path, model: bytes, batch: int | None, choices: Mapping[str, Any]
     ) -> TrainableGraph:
-        """The graph of a model of another tool, which lies at `path`. Only jobs import models."""
+        """The graph of a model of another tool, which lies at `path`; prints the notes. Only jobs
+        import models.
+        """
         name = "model" if str(path) == "-" else path.stem
         given = {**choices, "batch": batch}
         with self._asking(f"importing {name}") as (client, show):
-            document = self._waited(client.jobs.import_model(model, **given), show)
+            job = client.jobs.import_model(model, **given)
+            document = self._waited(job, show)
+        print_notes(map(in_flags, job.notes))
         return documents.load_graph({**document, "name": name})
 
     def stored_plan(self, digest: str) -> bytes:

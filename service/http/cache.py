@@ -17,15 +17,17 @@ MOST_KEYS: Final = 16
 
 @dataclass(slots=True)
 class CachedPlan:
-    """The body of an answer and the keys of the requests that it answers."""
+    """The body of an answer, and the keys of the requests that it answers, each with the notes on its model:
+    two models of the same plan may have different notes.
+    """
 
     digest: str
     body: bytes
-    keys: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    keys: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     @property
     def cost(self) -> int:
-        return len(self.body) + OVERHEAD_BYTES * (1 + len(self.keys))
+        return len(self.body) + OVERHEAD_BYTES * (1 + len(self.keys)) + sum(map(len, self.keys.values()))
 
 
 class PlanCache:
@@ -54,12 +56,12 @@ class PlanCache:
         digest = self._digests.get(key)
         return None if digest is None else self.by_digest(digest)
 
-    def put(self, digest: str, body: bytes, *keys: str) -> None:
-        """Keep the plan and let every key find it."""
+    def put(self, digest: str, body: bytes, *keys: str, notes: str = "") -> None:
+        """Keep the plan and let every key find it, with the notes."""
         before = self.cost
         plan = self._remove(digest) or CachedPlan(digest, body)
         for key in keys:
-            plan.keys[key] = None
+            plan.keys[key] = notes
             plan.keys.move_to_end(key)
         while len(plan.keys) > MOST_KEYS:
             plan.keys.popitem(last=False)

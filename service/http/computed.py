@@ -13,6 +13,7 @@ from service.http.disconnect import GONE, unless_disconnected
 from service.http.prefer import respond_later, seconds_to_wait
 from service.http.scopes import note
 from service.http.state import state_of
+from service.jobs.notes import notes_headers
 from service.jobs.protocol import Limits, run_task
 from service.jobs.requests import model_work
 from service.problems import Problem
@@ -45,7 +46,7 @@ async def answer(request: Request, task: str, limits: Limits) -> Response:
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, **{name: frame.head[name] for name in _FACTS if name in frame.head})
-    return Response(frame.body, media_type="application/json")
+    return Response(frame.body, headers=notes_headers(frame.head), media_type="application/json")
 
 
 async def _named_plan(request: Request) -> dict[str, list[str]]:

@@ -34,23 +34,22 @@ class ContentAddressed:
     """One kind of answer: the task that makes it, and the collection that serves it again.
 
     All kinds share the cache of a tenant, in which the collection is part of every answer's name, and the
-    task of every request's key: two tasks may fill one collection.
+    task of every request's key: two tasks may fill one collection. Where the requests are models
+    (`has_notes`), an answer also has the notes on its import, which belong to the request: two models may
+    have the same plan, and one of them parts that are not trained.
     """
 
     task: str
     collection: str
     read: Callable[[Request, int], Awaitable[bytes | Spool]] = read_json_body
+    has_notes: bool = False
 
     async def answer(self, request: Request) -> Response:
         """The kept answer to the same request, or a new one from a worker."""
         state, tenant = state_of(request), principal_of(request).tenant
         body = await self.read(request, state.settings.body_limit_bytes)
         digest = await _digest(body)
-        key = self._key(digest)
-        kept = self._kept(request, state, digest)
-        if kept is None and (shared := await self._shared(state, tenant, key)) is not None:
-            state.metrics.asked_cache("shared")
-            kept = self._from_cache(request, shared)
+        kept = self._kept(request, state, digest) or await self._kept_elsewhere(request, state, digest)
         if kept is not None:
             return kept
         if (seconds := seconds_to_wait(request)) is not None:
@@ -58,23 +57,40 @@ class ContentAddressed:
         answer = await unless_disconnected(request, self._solve(state, tenant, body))
         if answer is None:
             return Response(status_code=GONE)
-        if isinstance(answer, CachedPlan):
+        frame, equivalent = answer
+        notes = frame.head.get("notes", "")
+        if equivalent is not None:
             state.metrics.asked_cache("equivalent")
-            state.cache.of(tenant).put(answer.digest, answer.body, key)
-            return self._from_cache(request, answer)
+            state.cache.of(tenant).put(equivalent.digest, equivalent.body, self._key(digest), notes=notes)
+            return self._from_cache(request, equivalent, notes)
         state.metrics.asked_cache("miss")
-        return self._fresh(request, state, answer, key)
+        return self._fresh(request, state, frame, digest, notes)
 
     def kept(self, request: Request, state: State, body: bytes) -> Response | None:
         """The answer to this very body, if it is kept. For bodies that are hashed in a moment."""
         return self._kept(request, state, hashlib.sha256(body).hexdigest())
 
     def _kept(self, request: Request, state: State, digest: str) -> Response | None:
-        cached = state.cache.of(principal_of(request).tenant).by_key(self._key(digest))
+        key = self._key(digest)
+        cached = state.cache.of(principal_of(request).tenant).by_key(key)
         if cached is None:
             return None
         state.metrics.asked_cache("hit")
-        return self._from_cache(request, cached)
+        return self._from_cache(request, cached, cached.keys[key])
+
+    async def _kept_elsewhere(self, request: Request, state: State, digest: str) -> Response | None:
+        """The answer of another process; None without the notes, for which the model is imported again."""
+        tenant, notes = principal_of(request).tenant, ""
+        if self.has_notes:
+            stored = await state.shared.by_name(tenant, _notes_name(digest))
+            if stored is None:
+                return None
+            notes = stored.body.decode()
+        shared = await self._shared(state, tenant, self._key(digest), notes)
+        if shared is None:
+            return None
+        state.metrics.asked_cache("shared")
+        return self._from_cache(request, shared, notes)
 
     async def stored(self, request: Request, digest: str) -> Response | None:
         """The answer with this digest, if it is still kept."""
@@ -100,15 +116,15 @@ class ContentAddressed:
     def _key(self, digest: str) -> str:
         return f"{self.task}:{digest}"
 
-    async def _shared(self, state: State, tenant: str, key: str) -> CachedPlan | None:
+    async def _shared(self, state: State, tenant: str, key: str, notes: str = "") -> CachedPlan | None:
         """The answer that another process has made, remembered here from now on."""
         found = await state.shared.by_key(tenant, key)
         if found is not None:
-            state.cache.of(tenant).put(found.digest, found.body, key)
+            state.cache.of(tenant).put(found.digest, found.body, key, notes=notes)
         return found
 
-    async def _solve(self, state: State, tenant: str, body: bytes | Spool) -> Frame | CachedPlan:
-        """The worker's answer, or the one kept for a request that means the same."""
+    async def _solve(self, state: State, tenant: str, body: bytes | Spool) -> tuple[Frame, CachedPlan | None]:
+        """The worker's answer; with an empty one, what is kept for a request that means the same."""
         state.check_early(self.task, body)
         cache = state.cache.of(tenant)
         found: list[CachedPlan] = []
@@ -125,23 +141,30 @@ class ContentAddressed:
         frame = await run_task(
             state.pool, self.task, state.limits, body, state.search_limits, known, tenant=tenant
         )
-        return found[-1] if found else frame
+        return frame, found[-1] if found else None
 
-    def _fresh(self, request: Request, state: State, frame: Frame, raw_key: str) -> Response:
+    def _fresh(self, request: Request, state: State, frame: Frame, digest: str, notes: str) -> Response:
         head, tenant = frame.head, principal_of(request).tenant
         cache = state.cache.of(tenant)
         name = self._name(head["digest"])
         note(request.scope, digest=head["digest"], arena_bytes=head["arena_bytes"], claim=head["status"])
         if head["deterministic"]:
-            keys = (raw_key, self._key(head["key"]))
-            cache.put(name, frame.body, *keys)
+            keys = (self._key(digest), self._key(head["key"]))
+            cache.put(name, frame.body, *keys, notes=notes)
+            if self.has_notes:
+                state.shared.put(tenant, _notes_name(digest), notes.encode(), _notes_name(digest))
             state.shared.put(tenant, name, frame.body, *keys)
         kept = cache.by_digest(name) is not None
-        return content_response(request, name, frame.body, kept=kept)
+        return content_response(request, name, frame.body, kept=kept, notes=notes)
 
-    def _from_cache(self, request: Request, cached: CachedPlan) -> Response:
+    def _from_cache(self, request: Request, cached: CachedPlan, notes: str = "") -> Response:
         note(request.scope, digest=cached.digest.rpartition("/")[2], cache="hit")
-        return content_response(request, cached.digest, cached.body, kept=True, hit=True)
+        return content_response(request, cached.digest, cached.body, kept=True, hit=True, notes=notes)
+
+
+def _notes_name(digest: str) -> str:
+    """Under which the notes on a request are kept beside its answer."""
+    return f"notes/{digest}"
 
 
 async def _digest(body: bytes | Spool) -> str:

@@ -9,6 +9,7 @@ from fastapi import Request, Response
 from service.http.responses import content_response
 from service.jobs.documents import job_document
 from service.jobs.model import Answer, Job
+from service.jobs.notes import notes_headers
 
 __all__ = ["answer_response", "job_response"]
 
@@ -27,5 +28,6 @@ def answer_response(request: Request, answer: Answer, *, hit: bool = True) -> Re
     """200 with the bytes of the answer; where it has a digest, that is its entity tag."""
     name = answer.facts.get("name")
     if name is None:
-        return Response(answer.body, media_type="application/json")
-    return content_response(request, name, answer.body, kept=answer.facts["kept"], hit=hit)
+        return Response(answer.body, headers=notes_headers(answer.facts), media_type="application/json")
+    notes = answer.facts.get("notes", "")
+    return content_response(request, name, answer.body, kept=answer.facts["kept"], hit=hit, notes=notes)

@@ -24,6 +24,7 @@ from service.http.schemas import (
     TradeOffRequest,
     ValidateRequest,
 )
+from service.jobs.notes import NOTES_HEADER
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
 from solver import documents, pipeline
@@ -98,6 +99,19 @@ def _document(model: str, description: str) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": _reference(model)}}}
 
 
+_NOTES: Final[dict[str, Any]] = {
+    NOTES_HEADER: {
+        "description": "Notes on the import of a model, such as which tensors are not trained: a JSON array"
+        " of sentences in ASCII. If they are too long, the last one says how many are left out.",
+        "schema": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+}
+
+
 def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys(codes):
@@ -126,7 +140,7 @@ _NOT_MODIFIED: Final = {"description": "What If-None-Match names is still the an
 PLAN_ROUTE: Final[dict[str, Any]] = {
     "summary": "Plan a training graph",
     "responses": {
-        200: _document("PlanDocument", "The plan; its digest is the entity tag."),
+        200: {**_document("PlanDocument", "The plan; its digest is the entity tag."), "headers": _NOTES},
         304: _NOT_MODIFIED,
         **_problems(*_READING, "invalid-options", "invalid-problem", "capacity-exceeded"),
     },
@@ -207,7 +221,7 @@ EXPORT_ROUTE: Final[dict[str, Any]] = {
 TRADEOFF_ROUTE: Final[dict[str, Any]] = {
     "summary": "What less memory costs",
     "responses": {
-        200: _document("TradeOffDocument", "The curve."),
+        200: {**_document("TradeOffDocument", "The curve."), "headers": _NOTES},
         **_problems(*_READING, "invalid-options"),
     },
     "openapi_extra": _body_or_model(
@@ -219,7 +233,7 @@ TRADEOFF_ROUTE: Final[dict[str, Any]] = {
 EXPLAIN_ROUTE: Final[dict[str, Any]] = {
     "summary": "Whether a capacity is enough, and what makes it so",
     "responses": {
-        200: _document("VerdictDocument", "The verdict."),
+        200: {**_document("VerdictDocument", "The verdict."), "headers": _NOTES},
         **_problems(*_READING, "invalid-options"),
     },
     "openapi_extra": _body_or_model(
@@ -305,7 +319,7 @@ PROBLEM_ROUTE: Final[dict[str, Any]] = {
 VALIDATE_ROUTE: Final[dict[str, Any]] = {
     "summary": "Train in a plan and compare",
     "responses": {
-        200: _document("ReportDocument", "What was compared, step by step."),
+        200: {**_document("ReportDocument", "What was compared, step by step."), "headers": _NOTES},
         **_problems(*_READING, "invalid-options", "invalid-plan", "plan-not-found", "validation-too-large"),
     },
     "openapi_extra": _body_or_model("ValidateRequest", {}),
@@ -369,6 +383,7 @@ RESULT_ROUTE: Final[dict[str, Any]] = {
     "responses": {
         200: {
             "description": "The answer of the synchronous route; of an import, a graph document.",
+            "headers": _NOTES,
             "content": {"application/json": {"schema": {"type": "object"}}},
         },
         304: _NOT_MODIFIED,

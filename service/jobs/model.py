@@ -75,7 +75,8 @@ class Job:
 class Answer:
     """What a job has come to: the bytes of the synchronous route.
 
-    Of what has a digest, `facts` have the ``name``, collection and digest, and whether it is ``kept``.
+    Of what has a digest, `facts` have the ``name``, collection and digest, and whether it is ``kept``; of an
+    imported model the ``notes``, as `service.jobs.notes` writes them.
     """
 
     body: bytes

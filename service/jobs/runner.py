@@ -196,14 +196,15 @@ class Runner:
 
     async def _write_result(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
         facts = dict(frame.head)
+        notes = {"notes": facts["notes"]} if "notes" in facts else {}
         if known is not None:
             name, body = known
-            return await self.table.succeed(claim, body, {"name": name, "kept": True}, name=name)
+            return await self.table.succeed(claim, body, {"name": name, "kept": True, **notes}, name=name)
         collection = _COLLECTIONS.get(claim.work)
         if collection is None:
-            return await self.table.succeed(claim, frame.body, {})
+            return await self.table.succeed(claim, frame.body, notes)
         name, kept = f"{collection}/{facts['digest']}", bool(facts["deterministic"])
-        said = {"name": name, "kept": kept}
+        said = {"name": name, "kept": kept, **notes}
         if not kept:
             return await self.table.succeed(claim, frame.body, said)
         key = f"{claim.work}:{facts['key']}"

@@ -14,7 +14,7 @@ from service.jobs.requests import MEMBERS, check_members, read_request
 from service.problems import Problem
 from solver import documents
 from solver.errors import ArenaplanError, TooManyOperationsError
-from solver.importers.options import IMPORT_OPTIONS, import_options
+from solver.importers.options import IMPORT_OPTIONS, Imported, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.pipeline import TrainableGraph
 from solver.plan import PlanOptions
@@ -43,8 +43,8 @@ class Subject(Protocol):
 
     def options(self) -> PlanOptions: ...
 
-    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> TrainableGraph:
-        """With a `batch` in the place of its own."""
+    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
+        """The graph, with a `batch` in the place of its own; and notes, where it was imported."""
 
     def batches(self, options: PlanOptions) -> Batches | None:
         """Other batches of the same network, where it leaves them open."""
@@ -67,10 +67,10 @@ class _Document:
     def options(self) -> PlanOptions:
         return documents.load_options(self.members.get("options", {}))
 
-    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> TrainableGraph:
+    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
         document = self.members["graph"]
         check_lists(document, ("graph", "operations"), ("inputs", "outputs"), limits["max_operands"])
-        return documents.load_graph(document, batch=batch, max_operations=limits["max_operations"])
+        return Imported(documents.load_graph(document, batch=batch, max_operations=limits["max_operations"]))
 
     def batches(self, options: PlanOptions) -> Batches | None:
         return batches_of(self.members["graph"], options)
@@ -97,21 +97,20 @@ class _Model:
             )  # what is wrong there stands in the query as well
         return options
 
-    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> TrainableGraph:
+    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
         importer = find_importer(self.data)
         if importer is None:
             error = unknown_format("The body")
             raise Problem("invalid-document", error.message, remedy=error.remedy)
         with _said_of_a_query():
             chosen = import_options(self.choices, batch=batch)
-            graph = load_model(importer, self.data, options=chosen, path=None, name="model").graph
-        if len(graph.operations) > limits["max_operations"]:
+            imported = load_model(importer, self.data, options=chosen, path=None, name="model")
+        if (count := len(imported.graph.operations)) > limits["max_operations"]:
             raise TooManyOperationsError(
-                f"The model has {len(graph.operations):,} operations;"
-                f" {limits['max_operations']:,} are allowed.",
+                f"The model has {count:,} operations; {limits['max_operations']:,} are allowed.",
                 remedy="Plan it with `arenaplan plan`.",
             )
-        return graph
+        return imported
 
     def batches(self, options: PlanOptions) -> Batches | None:
         return None

@@ -16,6 +16,7 @@ from functools import cache, partial
 from types import FrameType
 from typing import Any, Final, TypeVar
 
+from service.jobs.notes import notes_text
 from service.jobs.requests import MEMBERS, limited_options, named_deadline, read_request
 from service.jobs.resources import limited
 from service.jobs.subjects import Read, Subject, check_lists, read_document, read_model
@@ -163,7 +164,7 @@ def _plan(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) 
     with _reading(body, limits, channel) as clock:
         asked = read("plan", body)
         options = _options(asked, limits)
-        graph = _graph(asked, options.batch, limits)
+        graph = _graph(asked, options.batch, limits, channel)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside(*asked.graph_path), _with_verdict(graph, options, asked.graph_path):
         make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
@@ -175,15 +176,20 @@ def _options(asked: Subject, limits: Mapping[str, Any]) -> PlanOptions:
         return limited_options(asked.options(), limits)
 
 
-def _graph(asked: Subject, batch: int | None, limits: Mapping[str, Any]) -> pipeline.TrainableGraph:
+def _graph(
+    asked: Subject, batch: int | None, limits: Mapping[str, Any], channel: Channel
+) -> pipeline.TrainableGraph:
+    """The graph; notes on its import go with the answer."""
     with _inside(*asked.graph_path):
-        return asked.graph(batch, limits)
+        imported = asked.graph(batch, limits)
+    channel.notes = notes_text(imported.notes)
+    return imported.graph
 
 
 def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """The graph document of a model."""
     asked = read_model("plan", body)
-    graph = _graph(asked, _options(asked, limits).batch, limits)
+    graph = _graph(asked, _options(asked, limits).batch, limits, channel)
     channel.send("result", {}, documents.dump_graph(graph))
 
 
@@ -214,7 +220,7 @@ def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     with _reading(body, limits, channel) as clock:
         asked = read("tradeoff", body)
         points = _whole_number(asked, "points", 10, 2, verdict.MOST_POINTS)
-        options, graph = _to_explain(asked, limits)
+        options, graph = _to_explain(asked, limits, channel)
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
@@ -235,7 +241,7 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
                 remedy="Give true or false.",
                 pointer=f"{asked.members_pointer}/training",
             )
-        options, graph = _to_explain(asked, limits)
+        options, graph = _to_explain(asked, limits, channel)
         batches = asked.batches(options)
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "explain"):
@@ -245,11 +251,13 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
     channel.send("result", facts, documents.dump_verdict(made))
 
 
-def _to_explain(asked: Subject, limits: Mapping[str, Any]) -> tuple[PlanOptions, pipeline.TrainableGraph]:
+def _to_explain(
+    asked: Subject, limits: Mapping[str, Any], channel: Channel
+) -> tuple[PlanOptions, pipeline.TrainableGraph]:
     options = _options(asked, limits)
     if options.deadline_seconds is None:
         options = dataclasses.replace(options, deadline_seconds=limits["deadline_max_seconds"])
-    return options, _graph(asked, options.batch, limits)
+    return options, _graph(asked, options.batch, limits, channel)
 
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -395,7 +403,7 @@ def _validate(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     with _inside("plan"):
         plan = documents.load_plan(asked.members["plan"])
     _check_memory(plan, limits["validate_max_bytes"])
-    graph = _graph(asked, plan.options.batch, limits)
+    graph = _graph(asked, plan.options.batch, limits, channel)
     memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
     with (
         asked.with_values(graph) as graph,

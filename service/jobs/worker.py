@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, BinaryIO, Final
 
 from service.jobs.frames import Frame, read_frame_from_file
+from service.jobs.notes import notes_headers
 from service.jobs.resources import be_killed_first, limited
 from service.problems import Problem, out_of_memory
 
@@ -43,13 +44,16 @@ class Channel:
         self._began: float | None = None
         self._stages: list[tuple[str, float, float]] = []
         self.context: Mapping[str, Any] = {}
+        self.notes = ""
 
     def begin(self, head: Mapping[str, Any]) -> None:
         """A task begins. `progress` in its head says whether somebody follows it; `context` is what the
-        service's own log lines about it carry.
+        service's own log lines about it carry. `notes` are those on the model that the task imports, as
+        `notes_text` writes them: every answer carries them.
         """
         self._began = time.monotonic() if head.get("progress") else None
         self._stages = []
+        self.notes = ""
         self.context = head.get("context", {})
 
     def stage(self, name: str, seconds: float) -> None:
@@ -65,6 +69,8 @@ class Channel:
     def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
         if kind in ("result", "problem"):
             head = {**head, "stages": self._stages}
+        if self.notes and kind in ("result", "fallback"):
+            head = {**head, "notes": self.notes}
         frame = Frame(kind, head, body)
         with self._lock:
             self._output.write(frame.encode())
@@ -104,6 +110,7 @@ def _perform(tasks: Mapping[str, Task], frame: Frame, channel: Channel) -> None:
     except BrokenPipeError:
         raise
     except Problem as problem:
+        problem.headers |= notes_headers({"notes": channel.notes})
         channel.send("problem", problem.facts())
     except MemoryError:
         # What was torn down half way may still hold memory: a fresh process takes this one's place.

@@ -17,7 +17,7 @@ router = APIRouter(tags=["plans"])
 
 _PLANS: Final = ContentAddressed("plan", "plans")
 #: Models of other tools: the bytes are the body, and how they are trained stands in the query.
-_MODELS: Final = ContentAddressed("model", "plans", read_model_body)
+_MODELS: Final = ContentAddressed("model", "plans", read_model_body, has_notes=True)
 _PROGRAMS: Final = ContentAddressed("program", "plans")
 
 #: What may take the short way to an answer that is kept.
