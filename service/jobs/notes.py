@@ -20,17 +20,19 @@ MOST_BYTES: Final = 3 << 10
 def notes_text(notes: Sequence[str]) -> str:
     """A JSON array of the notes in ASCII, of at most `MOST_BYTES`; the empty text without notes.
 
-    Flags of the command line are named as parameters of a query. Where not all notes fit, the last element
-    says how many are left out.
+    Flags of the command line are named as parameters of a query. If not all notes fit, the last element says
+    how many are left out; the last note, which sums up what is trained, is kept before all others.
     """
     said = [in_query(note) for note in notes]
     if len(text := _ascii(said)) <= MOST_BYTES:
         return text if said else ""
-    kept: list[str] = []
-    for note in said:
-        if len(_ascii([*kept, note, _left_out(len(said))])) <= MOST_BYTES:
-            kept.append(note)
-    return _ascii([*kept, _left_out(len(said) - len(kept))])
+    room = MOST_BYTES - len(_ascii([_left_out(len(said))]))
+    kept = set[int]()
+    for number in (len(said) - 1, *range(len(said) - 1)):
+        if (size := len(_ascii(said[number]) + ", ")) <= room:
+            kept.add(number)
+            room -= size
+    return _ascii([*(said[number] for number in sorted(kept)), _left_out(len(said) - len(kept))])
 
 
 def notes_headers(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -43,5 +45,5 @@ def _left_out(count: int) -> str:
     return f"{more} left out: `arenaplan import` prints all."
 
 
-def _ascii(notes: Sequence[str]) -> str:
-    return json.dumps(notes).replace("\x7f", "\\u007f")
+def _ascii(value: str | list[str]) -> str:
+    return json.dumps(value).replace("\x7f", "\\u007f")

@@ -12,10 +12,12 @@ import onnx
 import pytest
 
 from clients import Client
+from service.jobs.query import in_query
 from solver import documents, executor
 from solver.graph import TrainableGraph
 from solver.importers.onnx import load_onnx
-from solver.importers.options import import_options
+from solver.importers.options import Imported, import_options
+from solver.importers.registry import find_importer, load_model
 from tests.support.onnx_models import model_of, node
 from tests.support.server import Server
 
@@ -119,6 +121,91 @@ def test_curves_and_verdicts_of_a_model(server: Server) -> None:
         assert answer.status_code == 200, answer.text
         request = {"graph": graph, "options": options, **members}
         assert answer.json() == httpx.post(f"{server.url}/v1/{task}", json=request, timeout=60).json()
+
+
+def unused_head(*, has_head: bool) -> bytes:
+    """x times w, and without a use for the loss x times v."""
+    nodes, weights = [node("MatMul", ["x", "w"], ["y"])], {"w": np.ones((6, 3), np.float32)}
+    if has_head:
+        nodes.append(node("MatMul", ["x", "v"], ["z"]))
+        weights["v"] = np.ones((6, 3), np.float32)
+    model = model_of(nodes, {"x": (2, 6)}, weights, outputs=("y", "z") if has_head else ("y",))
+    return bytes(model.SerializeToString())
+
+
+UNUSED: dict[str, Any] = {"loss": "mse", "output": "y", "keep_outputs": "y"}
+
+
+def notes_of(answer: httpx.Response) -> tuple[str, ...]:
+    assert answer.headers["arenaplan-notes"].isascii()
+    return tuple(json.loads(answer.headers["arenaplan-notes"]))
+
+
+def test_what_is_not_trained_is_said_with_every_answer(server: Server) -> None:
+    """In the words of the command line, also by the cache and by jobs; an equal plan has its own notes."""
+    chosen = UNUSED | {"weights": "none"}
+    body = unused_head(has_head=True)
+    notes = tuple(map(in_query, load_model_of(body, chosen).notes))
+    assert notes[-1] == "1 tensor trained, 1 floating tensor not trained: v."
+    first, again = post(server, body, **chosen), post(server, body, **chosen)
+    assert [answer.headers["x-cache"] for answer in (first, again)] == ["miss", "hit"]
+    assert notes_of(first) == notes_of(again) == notes
+    plain = post(server, unused_head(has_head=False), **chosen)
+    assert (plain.headers["x-cache"], plain.headers["etag"]) == ("hit", first.headers["etag"])
+    assert notes_of(plain)[-1] == "1 tensor trained, 0 floating tensors not trained."
+    assert notes_of(post(server, body, **chosen)) == notes
+    digest = first.json()["digest"]
+    for task, query in (
+        ("tradeoff", {"points": "2"}),
+        ("explain", {"capacity": "4KiB"}),
+        ("validate", {"plan": digest, "steps": "1"}),
+    ):
+        assert notes_of(post(server, body, to=task, **chosen, **query)) == notes
+    refused = post(server, body, **chosen, capacity="16B")
+    assert (refused.status_code, notes_of(refused)) == (409, notes)
+    with Client(server.url) as client:
+        made = client.plan(body, chosen)
+        assert (made.cached, made.notes) == (True, notes)
+        assert client.explain(body, "4KiB", chosen).notes == client.tradeoff(body, chosen).notes == notes
+        assert client.validate(body, made.document, steps=1, **chosen).notes == notes
+        job = client.jobs.plan(body, chosen)
+        assert job.wait().notes == job.notes == notes
+        assert client.jobs.explain(body, "4KiB", chosen).wait().notes == notes
+        assert client.jobs.validate(body, made.document, steps=1, **chosen).wait().notes == notes
+        imported = client.jobs.import_model(body, **chosen)
+        assert imported.wait()["trainable"] == ["w"]
+        assert imported.notes == notes
+        assert client.plan(documents.dump_graph(graph_of())).notes == ()
+    later = {"prefer": "respond-async, wait=60", "content-type": "application/onnx"}
+    url = f"{server.url}/v1/plan"
+    query = chosen | {"in_place": "true"}
+    assert notes_of(httpx.post(url, content=body, params=query, headers=later, timeout=90)) == notes
+
+
+def load_model_of(body: bytes, choices: dict[str, Any]) -> Imported:
+    importer = find_importer(body)
+    assert importer is not None
+    return load_model(importer, body, options=import_options(choices), path=None, name="model")
+
+
+def test_notes_name_parameters(server: Server) -> None:
+    answer = post(server, unused_head(has_head=True), loss="mse", output="y")
+    assert any("the parameter keep_outputs names" in note for note in notes_of(answer))
+
+
+def test_notes_that_are_too_long_for_a_header_are_counted(server: Server) -> None:
+    """The summary of what is trained is among those that fit."""
+    names = tuple(f"{number}-" + "ü" * 60 for number in range(12))
+    nodes = [node("MatMul", ["x", "w"], ["y"]), *(node("Identity", ["y"], [name]) for name in names)]
+    body = model_of(nodes, {"x": (2, 6)}, {"w": np.ones((6, 3), np.float32)}, outputs=("y", *names))
+    chosen = {"loss": "mse", "output": "y", "keep_outputs": "all"}
+    answer = post(server, body.SerializeToString(), **chosen)
+    assert len(answer.headers["arenaplan-notes"]) <= 4096
+    *said, last, left = notes_of(answer)
+    every = load_model_of(body.SerializeToString(), chosen).notes
+    assert last == every[-1] == "1 tensor trained, 0 floating tensors not trained."
+    assert said == [note for note in every if note in said]
+    assert left.startswith(f"{len(every) - len(said) - 1} more notes are left out")
 
 
 def texts(given: dict[str, Any]) -> dict[str, str]:

@@ -123,9 +123,9 @@ def test_plans_by_their_digest(url: str) -> None:
 def test_models(url: str) -> None:
     """Imported here, so that only the graph is sent; or there, by `import`, under the name of the file."""
     weights = {"w": np.ones((8, 4), dtype=np.float32)}
-    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
-    Path("net.onnx").write_bytes(model)
+    Path("net.onnx").write_bytes(with_unused_weight(weights))
     trained = "net.onnx --loss mse --dim n=4 --optimizer sgd,momentum=0.9 --learning-rate 0.5 -o out.json"
+    trained += " --output-name y"
     for arguments in (
         f"plan {trained}",
         f"import {trained}",
@@ -136,16 +136,25 @@ def test_models(url: str) -> None:
         assert outcome(arguments, "--server", url) == outcome(arguments)
 
 
+UNUSED = "arenaplan: note: 1 tensor trained, 1 floating tensor not trained: v.\n"
+
+
+def with_unused_weight(weights: dict[str, Any]) -> bytes:
+    """x times w, and as another output x times v."""
+    nodes = [node("MatMul", ["x", "w"], ["y"]), node("MatMul", ["x", "v"], ["z"])]
+    weights = {**weights, "v": np.ones((8, 2), np.float32)}
+    return bytes(model_of(nodes, {"x": ("n", 8)}, weights, outputs=("y", "z")).SerializeToString())
+
+
 def test_a_model_is_validated_there_with_its_own_weights(url: str) -> None:
     """Its bytes are sent: a service opens no file that a graph names."""
     weights = {"w": np.random.default_rng(5).standard_normal((8, 4)).astype(np.float32)}
-    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
-    Path("net.onnx").write_bytes(model)
-    trained = "--loss mse --dim n=4 --optimizer sgd,momentum=0.9"
+    Path("net.onnx").write_bytes(with_unused_weight(weights))
+    trained = "--loss mse --output-name y --dim n=4 --optimizer sgd,momentum=0.9"
     assert run("plan", "net.onnx", *trained.split(), "-o", "plan.json").exit_code == Exit.OK
     arguments = f"validate net.onnx plan.json {trained} --steps 2 --json"
     here = outcome(arguments)
-    assert here[0] == Exit.OK
+    assert (here[0], UNUSED in here[2]) == (Exit.OK, True)
     assert outcome(arguments, "--server", url) == here
     np.savez("w.npz", w=weights["w"])
     refused = outcome(arguments + " --weights w.npz", "--server", url)
@@ -153,17 +162,17 @@ def test_a_model_is_validated_there_with_its_own_weights(url: str) -> None:
 
 
 def test_models_whose_package_is_not_here(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service imports them for every command, under the name of the file."""
-    weights = {"w": np.ones((8, 4), dtype=np.float32)}
-    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
-    Path("net.onnx").write_bytes(model)
-    trained = "net.onnx --loss mse --dim n=4 --json"
+    """The service imports them for every command, under the name of the file, with the same notes."""
+    Path("net.onnx").write_bytes(with_unused_weight({"w": np.ones((8, 4), dtype=np.float32)}))
+    trained = "net.onnx --loss mse --output-name y --dim n=4 --json"
     for arguments in (
         f"plan {trained} -o out.json",
         f"tradeoff {trained}",
         f"explain {trained} --capacity 1KiB",
     ):
         here = outcome(arguments)
+        assert UNUSED in here[2]
+        assert "--keep-outputs" in here[2]
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "onnx", None)
             assert outcome(arguments, "--server", url) == here

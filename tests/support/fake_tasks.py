@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from service.jobs.notes import notes_text
 from service.jobs.worker import Channel, Task
 from service.problems import Problem
 
@@ -119,4 +120,16 @@ def _echo(_head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     channel.send("result", _facts("whole"), body)
 
 
-TASKS: Mapping[str, Task] = {"plan": _do, "validate": _do, "program": _echo}
+def _model(_head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """All models have one plan; the text of a model is the note on its import, and no capacity is enough."""
+    query, _, note = body.decode().partition("\n")
+    channel.notes = notes_text([note] if note else [])
+    if "capacity" in json.loads(query):
+        raise Problem("shape-mismatch", "no")
+    if channel.offer("key-modelled"):
+        channel.send("result", _facts("modelled"), b"{}")
+    else:
+        channel.send("result", {})
+
+
+TASKS: Mapping[str, Task] = {"plan": _do, "validate": _do, "program": _echo, "model": _model}
