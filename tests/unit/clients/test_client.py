@@ -186,6 +186,24 @@ async def test_plan(call: Call) -> None:
     assert result.arenas[0].solver == "greedy"
 
 
+@pytest.mark.parametrize(
+    ("header", "notes"),
+    [
+        ('["1 tensor trained.", "\\u91cd is not."]', ("1 tensor trained.", "重 is not.")),
+        ("[]", ()),
+        ("", ()),
+        ('["1 tensor tr', ()),
+        ('{"a": 1}', ()),
+    ],
+)
+async def test_notes_on_a_model(call: Call, tmp_path: Path, header: str, notes: tuple[str, ...]) -> None:
+    """A damaged header costs the notes only."""
+    reply = httpx.Response(200, json=PLAN, headers={"Arenaplan-Notes": header})
+    assert (await call(Service(reply), "plan", b"\x08\x07", loss="mse")).notes == notes
+    path = tmp_path / "plan.json"
+    assert (await call(Service(reply), "save_plan", b"\x08\x07", path, loss="mse")).notes == notes
+
+
 async def test_graphs_as_bytes_and_files(call: Call, tmp_path: Path) -> None:
     """Sent as they are, so that the service judges the very bytes of the file."""
     text = b'{"name": "g",  "name": "h"}'

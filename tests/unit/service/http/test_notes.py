@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 
 from service.http.app import create_app
 from service.settings import Settings
-from service.store import open_store, upgrade
+from service.store import Store, open_store, upgrade
 from service.store.schema import results
 from tests.support.postgres import Postgres
+from tests.support.server import PATIENCE
 from tests.unit.service.conftest import PatientTransport
 
 HEADERS = {"Content-Type": "application/onnx"}
@@ -61,6 +62,17 @@ async def started(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+async def until_kept(store: Store, names: set[str]) -> None:
+    """Waits for what is written to the database behind the answer."""
+    kept: set[str] = set()
+    async with asyncio.timeout(PATIENCE):
+        while kept != names:
+            rows = await store.read(
+                lambda connection: connection.execute(select(results.c.name)).scalars().all()
+            )
+            kept = {name.partition("/")[0] for name in rows}
+
+
 @pytest.mark.parametrize("notes", ["mask is not trained.", ""])
 @pytest.mark.parametrize("lost", [False, True])
 async def test_another_process_has_the_same_notes(postgres: Postgres, notes: str, *, lost: bool) -> None:
@@ -72,10 +84,8 @@ async def test_another_process_has_the_same_notes(postgres: Postgres, notes: str
     header = f'["{notes}"]' if notes else None
     async with started(first) as http:
         assert await plan(http, notes.encode()) == ("miss", header)
-        await asyncio.gather(*first.state.arenaplan.shared._writes)
         store = first.state.arenaplan.backend.stored.store
-        kept = select(func.count()).where(results.c.name.like("notes/%"))
-        assert await store.read(lambda connection: connection.execute(kept).scalar_one()) == 1
+        await until_kept(store, names={"notes", "plans"})
         if lost:
             gone = delete(results).where(results.c.name.like("notes/%"))
             await store.write(lambda connection: connection.execute(gone))

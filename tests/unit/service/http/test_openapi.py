@@ -72,6 +72,19 @@ def test_what_may_be_missing_says_so(document: dict[str, Any], path: str) -> Non
     assert "404" in document["paths"][path]["get"]["responses"]
 
 
+def test_answers_to_models_describe_their_notes(document: dict[str, Any]) -> None:
+    """Those of every route that takes a model, and results of jobs."""
+    takes_models = {
+        path
+        for path, methods in document["paths"].items()
+        if "application/onnx" in methods.get("post", {}).get("requestBody", {}).get("content", {})
+    }
+    assert takes_models >= {"/v1/plan", "/v1/explain", "/v1/tradeoff", "/v1/validate"}
+    for path, method in [*((path, "post") for path in takes_models), ("/v1/jobs/{id}/result", "get")]:
+        described = document["paths"][path][method]["responses"]["200"]["headers"]
+        assert described["Arenaplan-Notes"]["schema"]["type"] == "string"
+
+
 def test_every_parameter_stands_once_and_is_described(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for operation in methods.values():
