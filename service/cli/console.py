@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
@@ -39,6 +39,7 @@ __all__ = [
     "note_end",
     "print_json",
     "print_line",
+    "print_notes",
     "progress_text",
     "read_document",
     "read_options",
@@ -141,6 +142,12 @@ def print_line(line: str, *, to_errors: bool = False) -> None:
     with contextlib.suppress(OSError) if to_errors else contextlib.nullcontext():
         stream.write(f"{line}\n")
         stream.flush()
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on an imported model, one a line, to standard error."""
+    for note in notes:
+        print_line(f"arenaplan: note: {note}", to_errors=True)
 
 
 def progress_text(stage: str, found: Mapping[str, Any]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from service.cli.console import print_json, print_line, read_document, write_document
+from service.cli.console import print_json, print_line, print_notes, read_document, write_document
 from solver import documents
 from solver.errors import DocumentError, OptionsError
 from solver.pipeline import TrainableGraph
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "is_document",
-    "print_notes",
     "print_operators",
     "read_graph",
     "read_model",
@@ -178,12 +177,6 @@ def _with_weights(graph: TrainableGraph, weights: Path | None) -> TrainableGraph
     found = with_weights(graph, weights)
     print_notes(found.notes)
     return found.graph
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print notes on an imported model, one a line, to standard error."""
-    for note in notes:
-        print_line(f"arenaplan: note: {note}", to_errors=True)
 
 
 def _check_no_choices(path: Path, choices: Mapping[str, Any]) -> None:

@@ -27,8 +27,7 @@ from clients import (
     ProblemError,
     Retry,
 )
-from service.cli.console import Exit, fail, progress_text, read_document
-from service.cli.models import print_notes
+from service.cli.console import Exit, fail, print_notes, progress_text, read_document
 from service.jobs.query import in_flags
 from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
