@@ -24,7 +24,7 @@ import numpy as np
 
 from solver.errors import DocumentError
 from solver.graph import Array, DType, TensorType
-from solver.importers.traced import Placed, TracedStep
+from solver.importers.traced import Placed, TracedStep, reason_of
 from solver.training import Block, BlockOperation, build_program
 
 __all__ = ["trace"]
@@ -116,7 +116,7 @@ def trace(
         closed, shape = jax.make_jaxpr(step, return_shape=True)(*arguments)
     except Exception as error:
         raise DocumentError(
-            f"JAX cannot trace the step: {str(error).strip().splitlines()[0][:300]}",
+            f"JAX cannot trace the step: {reason_of(error)}",
             remedy="Make jax.jit(step) work on the arguments.",
         ) from error
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(shape)[0]]

@@ -12,7 +12,13 @@ from solver.errors import BatchError
 from solver.graph import Array
 from solver.training import BlockProgram
 
-__all__ = ["Placed", "TracedStep"]
+__all__ = ["Placed", "TracedStep", "reason_of"]
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of what a caller's function raised, which may have no text; a name says little alone."""
+    lines = str(error).strip().splitlines() if not isinstance(error, KeyError) else []
+    return lines[0][:300] if lines else f"it raises {error!r:.300}."
 
 
 class _Blocks(Protocol):

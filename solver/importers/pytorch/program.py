@@ -22,7 +22,7 @@ from solver.graph import Array, TensorType
 from solver.graph.types import DType
 from solver.importers.pytorch.capture import Loss, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
-from solver.importers.traced import Placed, TracedStep
+from solver.importers.traced import Placed, TracedStep, reason_of
 from solver.training import Block, BlockOperation, build_program
 
 __all__ = ["trace", "trace_module"]
@@ -87,14 +87,16 @@ def trace(
     Those in `fed` are written anew before every iteration; the others carry over. What is returned may be any
     structure of tensors, of which `TracedStep.results` has the places. Nothing is computed: tensors are
     traced by their types, each as if it were contiguous and all of its memory. Raises DocumentError where
-    PyTorch cannot trace the step, for shapes that depend on elements, and for a write into memory that two
-    arguments share. Raises what building a program raises. Cost: linear in the calls.
+    PyTorch cannot trace the step, for shapes that depend on elements, for arguments that are no dense tensor,
+    and for a write into memory that two arguments share. Raises what building a program raises. Cost: linear
+    in the calls.
     """
     framework = torch()
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils._pytree import keystr, tree_flatten_with_path
 
     paths: list[str] = []
+    _check(tensors, fed)
     shared = _shared(tensors)
     tensors = {name: _alone(tensor, name in shared) for name, tensor in tensors.items()}
 
@@ -113,7 +115,7 @@ def trace(
                 traced = tracer(*tensors.values())
         except Exception as error:
             raise DocumentError(
-                f"PyTorch cannot trace the step: {str(error).strip().splitlines()[0][:300]}",
+                f"PyTorch cannot trace the step: {reason_of(error)}",
                 remedy="Write a step that does not branch on elements, without calls of item() or compile().",
             ) from error
     made = _Blocks(traced, tuple(tensors), frozenset(fed), tensors).build(name, paths)
@@ -125,6 +127,33 @@ def trace(
                 remedy="Give a tensor once, or clones of it.",
             )
     return made
+
+
+def _check(tensors: Mapping[str, Any], fed: Collection[str]) -> None:
+    """Raises DocumentError for arguments that are not dense tensors, and for fed ones that do not exist."""
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch().Tensor):
+            raise DocumentError(
+                f"The argument {name!r:.80} is a {type(tensor).__name__}, not a tensor.",
+                remedy="Give tensors, as torch.as_tensor makes them.",
+            )
+        _check_dense(name, tensor)
+    unknown = [name for name in fed if name not in tensors]
+    if unknown:
+        raise DocumentError(
+            f"{unknown[0]!r:.80} is to be fed, and no argument is called so.",
+            remedy=f"The arguments are {', '.join(tensors)}.",
+        )
+
+
+def _check_dense(name: str, tensor: Any) -> None:
+    quantized = str(tensor.dtype).startswith("torch.q") or name.startswith("quantize_per")
+    if quantized or tensor.layout is not torch().strided:
+        raise DocumentError(
+            f"PyTorch cannot trace the step: {name!r} is a quantized or sparse tensor, which is more than"
+            " one block of memory.",
+            remedy="Keep integers and scales as tensors of their own, and sparse tensors as dense ones.",
+        )
 
 
 def _shared(tensors: Mapping[str, Any]) -> dict[str, str]:
@@ -329,13 +358,7 @@ class _Blocks:
                 remedy="Use what has a known shape: torch.where(mask, x, 0) in place of x[mask], topk with a"
                 " fixed k in place of nonzero or unique.",
             )
-        quantized = str(value.dtype).startswith("torch.q") or name.startswith("quantize_per")
-        if quantized or value.layout is not torch().strided:
-            raise DocumentError(
-                f"PyTorch cannot trace the step: {name!r} is a quantized or sparse tensor, which is more than"
-                " one block of memory.",
-                remedy="Keep integers and scales as tensors of their own, and sparse tensors as dense ones.",
-            )
+        _check_dense(name, value)
         size = int(value.untyped_storage().nbytes())
         if not size:
             return _view("", value)

@@ -203,6 +203,28 @@ def returned(step: Any, tensors: Mapping[str, Any], fed: tuple[str, ...] = ("x",
     return traced
 
 
+@pytest.mark.parametrize(
+    ("tensors", "fed", "said"),
+    [
+        (lambda torch: {"x": np.zeros(3)}, (), "'x' is a ndarray, not a tensor"),
+        (lambda torch: {"x": torch.eye(3).to_sparse()}, (), "'x' is a quantized or sparse tensor"),
+        (lambda torch: {"x": torch.eye(3)}, ("y",), "'y' is to be fed, and no argument is called so"),
+        (lambda torch: {"z": torch.eye(3)}, (), "cannot trace the step: it raises KeyError"),
+        (lambda torch: {"x": torch.eye(3), "fails": torch.eye(3)}, (), "it raises AssertionError"),
+    ],
+)
+def test_arguments_and_steps_that_cannot_be_traced(tensors: Any, fed: tuple[str, ...], said: str) -> None:
+    import torch
+
+    def step(given: Mapping[str, Any]) -> Any:
+        if "fails" in given:
+            raise AssertionError
+        return given["x"] + 1
+
+    with pytest.raises(DocumentError, match=said):
+        arenaplan.torch.trace(step, tensors(torch), fed=fed)
+
+
 class TestResults:
     """`TracedStep.results` says where each tensor that the function returned lies."""
 
