@@ -212,10 +212,10 @@ GRAPHS: dict[str, tuple[Callable[[Graph], None], str, str, list[str]]] = {
     "several losses": (_set("loss", value=["loss.out", "y"]), "", "/graph/loss", []),
     "unknown loss": (_set("loss", value="none"), "invalid-loss", "/graph/loss", ["none"]),
     "a loss of many elements": (_set("loss", value="y"), "invalid-loss", "/graph/loss", ["y"]),
-    "zero dimension": (
+    "zero dimension of one operand": (
         _set("operands", 2, "shape", value=[16, 0]),
-        "invalid-dimension",
-        "/graph/operands/2/shape",
+        "shape-mismatch",
+        "/graph/operations/0",
         [],
     ),
     "negative dimension": (

@@ -168,7 +168,6 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "true": ({"size": True}, "invalid-document", "size"),
     "null": ({"size": None}, "invalid-document", "size"),
     "a negative size": ({"size": -4}, "invalid-problem", "size"),
-    "an empty size": ({"size": 0}, "invalid-problem", "size"),
     "beyond 63 bits": ({"size": 2**63}, "invalid-problem", "size"),
     "a sum beyond 63 bits": ({"size": 2**63 - 1}, "invalid-problem", "size"),
     "a fraction of a step": ({"start": 0.5}, "invalid-document", "start"),

@@ -137,7 +137,7 @@ def test_bad_operations(
 @pytest.mark.parametrize(
     ("changes", "code", "field"),
     [
-        ({"bytes": 0}, "invalid-dimension", "/bytes"),
+        ({"bytes": -1}, "invalid-dimension", "/bytes"),
         ({"bytes": 2**63}, "invalid-dimension", "/bytes"),
         ({"shape": [2], "dtype": "float32"}, "invalid-document", ""),
         ({"fed": True}, "use-before-def", "/fed"),

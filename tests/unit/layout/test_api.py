@@ -174,8 +174,8 @@ def test_a_capacity_that_is_met_changes_nothing() -> None:
 def test_unknown_solvers_and_bad_problems_are_refused() -> None:
     with pytest.raises(OptionsError, match=r"'magic'.*portfolio, greedy"):
         solve(problem((1, 0, 1)), solver="magic")
-    with pytest.raises(ProblemError, match="'b0' has size 0"):
-        solve(problem((0, 0, 1)))
+    with pytest.raises(ProblemError, match="'b0' has size -1"):
+        solve(problem((-1, 0, 1)))
 
 
 def test_an_incumbent_is_used_and_a_wrong_one_refused() -> None:

@@ -43,7 +43,7 @@ def test_requests_that_never_overlap_need_the_largest() -> None:
     assert max_load(problem(*((60 - k, k, k + 1) for k in range(59)))).bytes == 60
 
 
-@pytest.mark.parametrize("request_", [(0, 1, 2), (1, 3, 3), (1, 3, 2)])
-def test_empty_requests_are_rejected(request_: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("request_", [(-1, 1, 2), (1, 3, 3), (1, 3, 2)])
+def test_requests_without_a_size_or_a_time_are_rejected(request_: tuple[int, int, int]) -> None:
     with pytest.raises(ProblemError, match="b0"):
         check_problem(problem(request_))
