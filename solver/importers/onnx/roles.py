@@ -217,7 +217,8 @@ class Roles:
         last = _last_part(tensor.name)
         if tensor.elements == 1:
             return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
-        if not np.isfinite(tensor.array()).all():
+        values = tensor.array()
+        if not np.isfinite(values).all() or values.max() <= _HIDDEN:
             return Role.CONSTANT
         if _MADE_UP.search(tensor.name) or (_BUFFERS.search(last) and not _SCALARS.search(last)):
             return Role.CONSTANT

@@ -187,7 +187,7 @@ def test_a_first_state_of_zeros_is_no_weight(operator: str, gates: int) -> None:
 
 @pytest.mark.parametrize(
     ("operator", "value"),
-    [("Max", 0.0), ("Min", 6.0), ("Max", -np.inf), ("Where", -np.inf), ("Where", np.nan)],
+    [("Max", 0.0), ("Min", 6.0), ("Max", -np.inf), ("Where", -np.inf), ("Where", np.nan), ("Where", -1e4)],
 )
 def test_bounds_and_what_is_no_number_are_no_weights(operator: str, value: float) -> None:
     operands = ["chosen", "h", "bound"] if operator == "Where" else ["h", "bound"]
