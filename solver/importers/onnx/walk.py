@@ -168,9 +168,9 @@ class Walk:
                 remedy="`arenaplan operators --onnx` lists those that can be.",
             )
         if self.undecided:
-            name, (inputs, fixed) = next(iter(self.undecided.items()))
+            name, (chooses, fixed) = next(iter(self.undecided.items()))
             raise UnknownOperatorError(
-                f"Node {name!r:.80} (If) chooses by {inputs or 'a number'}, known only when a step runs.",
+                f"Node {name!r:.80} {chooses}.",
                 remedy=f"Fix it with {fixed}."
                 if fixed
                 else "Export the model with torch.where in the place of the If, or without it.",
@@ -308,14 +308,13 @@ class Walk:
         defined = _Place(is_own=False)
         return self._call(body, inputs, {**_defaults(op, opset), **attributes}, wanted, name, depth, defined)
 
-    def _undecided(self, name: str, condition: Value | None) -> Sequence[Value]:
-        """An If whose condition depends on inputs: which ones, and a value that one is compared with."""
-        inputs, values = self._origins(condition)
+    def _switch(self, value: Value | None) -> tuple[str, str]:
+        """The inputs that decide a value, and options that fix them where they are no data of examples."""
+        inputs, values = self._origins(value)
         types = [self.network.types[input_].type for input_ in inputs]
         is_switch = all(type_.elements == 1 or not type_.dtype.is_floating for type_ in types)
         fixed = " ".join(f"--input {input_}={values[0] if values else 'VALUE'}" for input_ in inputs)
-        self.undecided[name] = (", ".join(map(repr, inputs)), fixed if is_switch else "")
-        return ()
+        return ", ".join(map(repr, inputs)), fixed if is_switch else ""
 
     def _origins(self, condition: Value | None) -> tuple[list[str], list[Any]]:
         """The inputs that a value is computed from, and the numbers that are compared with on the way."""
@@ -459,7 +458,10 @@ class Walk:
         if isinstance(condition, Unknown):
             return [Unknown()] * len(node.output)
         if not isinstance(condition, Constant) or condition.array.size != 1:
-            return self._undecided(name, condition)
+            deciding, fixed = self._switch(condition)
+            chooses = f"(If) chooses by {deciding or 'a number'}, known only when a step runs"
+            self.undecided[name] = (chooses, fixed)
+            return ()
         branch: Any = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
         if not hasattr(branch, "initializer"):
             raise DocumentError(
@@ -490,6 +492,12 @@ class Walk:
             return [Unknown()] * len(node.output)
         known = [value for value in (count, condition) if value is not None]
         if count is None or not all(isinstance(value, Constant) and value.array.size == 1 for value in known):
+            for value in known:
+                deciding, fixed = self._switch(value)
+                if fixed:
+                    counted = f"(Loop) has rounds that are counted at run time, by {deciding}"
+                    self.undecided[name] = (counted, fixed)
+                    return ()
             return self._lack("Loop (of rounds that are counted at run time)", name)
         body = self._body_of(node, name, attributes, scope, place)
         rounds = _number(count) if condition is None or _number(condition) else 0

@@ -131,8 +131,12 @@ def test_rounds_that_are_counted_at_run_time_are_refused() -> None:
     counted = loop(3)
     counted.graph.initializer.remove(next(t for t in counted.graph.initializer if t.name == "rounds"))
     counted.graph.input.append(info("rounds", INT64, []))
-    with pytest.raises(UnknownOperatorError, match="rounds that are counted at run time"):
+    with pytest.raises(
+        UnknownOperatorError, match="rounds that are counted at run time, by 'rounds'"
+    ) as caught:
         imported(counted)
+    assert caught.value.remedy == "Fix it with --input rounds=VALUE."
+    assert types_of(imported(counted, inputs={"rounds": 2}).graph).count("Tanh") == 2
     with pytest.raises(UnknownOperatorError, match="1,000,000,000 rounds"):
         imported(loop(10**9))
     sizes = {"all[0]": 3, "all[1]": 2, "all[2]": 4, "last[0]": 2, "last[1]": 4}
