@@ -42,7 +42,13 @@ def url() -> Iterator[str]:
 
 def environment(folder: Path) -> dict[str, str]:
     """The project and its commands are at hand; the terminal is narrow and has no colours."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    commands = folder / ".commands"
+    commands.mkdir(exist_ok=True)
+    # The environment of ./run parity has no scripts of the project.
+    script = commands / "arenaplan"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m arenaplan "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     ours = {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
     return os.environ | ours | {"XDG_STATE_HOME": str(folder / ".state")}
 
