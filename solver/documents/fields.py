@@ -12,6 +12,7 @@ from solver.documents.limits import MAX_INTEGER, MAX_NAME, MAX_RANK
 
 __all__ = [
     "FIXED_LIST",
+    "NO_CONTROL",
     "NUMBER",
     "Attributes",
     "DTypeName",
@@ -28,7 +29,7 @@ __all__ = [
     "is_names",
 ]
 
-_NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
+NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
 
 
 class DocumentModel(BaseModel):
@@ -45,9 +46,9 @@ class DocumentModel(BaseModel):
 
 
 #: Names may be any text without control characters; `build_graph` adds its own rules.
-Name = Annotated[str, Field(max_length=MAX_NAME, pattern=_NO_CONTROL)]
+Name = Annotated[str, Field(max_length=MAX_NAME, pattern=NO_CONTROL)]
 #: Text that reaches terminals and tables.
-Text = Annotated[str, Field(pattern=_NO_CONTROL)]
+Text = Annotated[str, Field(pattern=NO_CONTROL)]
 DTypeName = Literal["float32", "float64", "int32", "int64", "int8", "uint8", "bool"]
 #: Element types of the values of a plan, of which some are kept in 16 bits.
 StoredDTypeName = Literal[

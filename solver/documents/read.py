@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from solver.documents.fields import DocumentModel
+from solver.documents.fields import NO_CONTROL, DocumentModel
 from solver.documents.header import VERSION, cut, read_header, shown
 from solver.errors import ArenaplanError, DocumentError
 
@@ -95,6 +95,8 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
     if kind in ("literal_error", "enum"):
         close = _close(str(detail["input"]), _choices(context))
         return f"{name} is {given}.", f"{close}It must be {context['expected']}."
+    if kind == "string_pattern_mismatch" and context["pattern"] != NO_CONTROL:
+        return f"{name} is {given}.", f"It must match {context['pattern']}."
     wanted = detail["msg"] if kind in ("wanted", "power_of_two") else _WANTED.get(kind, "").format(**context)
     if not wanted:
         return f"{name} is {given}: {detail['msg']}.", "Correct it."

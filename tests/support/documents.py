@@ -235,6 +235,8 @@ _INITIALIZERS = (
          _DOCUMENT, "1e+39", "float32", at="/operands/4/initializer/values/4"),
     _bad("integer-constant", _VALUES, {"kind": "constant", "value": 1.5}, _DOCUMENT, "int64",
          at=f"{_VALUES}/value"),
+    _bad("sha256", "/operands/4/initializer", {"kind": "file", "file": "w", "offset": 0, "sha256": "00"},
+         _DOCUMENT, "'00'", "[0-9a-f]{64}", at="/operands/4/initializer/sha256"),
     _bad("negative-seed", "/operands/3/initializer/seed", -1, _DOCUMENT, "at least 0"),
     _bad("huge-seed", "/operands/3/initializer/seed", 2**63, _DOCUMENT, "at most"),
     _bad("base64-length", _VALUES, {"kind": "values", "base64": "AAAA"}, _DOCUMENT, "16 bytes",
