@@ -63,6 +63,7 @@ _CONSTANT = frozenset(FOLDED) | {"SHAPE", "DENSIFY"}
 
 _Asked: TypeAlias = Literal["all"] | int | tuple[str, ...] | tuple[int, ...]
 _RULES: Final = TrainingRules()
+_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ def _check_floating(model: Model) -> None:
         raise TrainableError(
             f"All {len(stored)} weights of the model are quantised ({kinds}), and quantised weights are not"
             " trained.",
-            remedy="Train the float model that it was made from, and quantise what was trained.",
+            remedy=_FLOAT_FIRST,
             path=("trainable",),
         )
 
@@ -376,6 +377,13 @@ def _trainable(network: Network, asked: _Asked) -> Trainable:
     for wanted in asked:
         if isinstance(wanted, str):
             matching = [name for name in trained if fnmatchcase(name, wanted)]
+            packed = [name for name in network.quantized if fnmatchcase(name, wanted)]
+            if not matching and packed:
+                raise TrainableError(
+                    f"{packed[0]!r:.80} is quantised, and quantised weights are not trained.",
+                    remedy=_FLOAT_FIRST,
+                    path=("trainable",),
+                )
             if not matching:
                 raise TrainableError(
                     f"No weight of the model is called {wanted!r:.80}.",

@@ -255,13 +255,13 @@ class Network(GraphRecorder):
         self._remember(number)
         return self._declare(name, Role.CONSTANT, value.shape, dtype, value)
 
-    def _remember(self, number: int) -> None:
-        """Where the values of a floating constant are from, for what is said about wider ones."""
+    def _remember(self, number: int, name: str = "") -> None:
+        """Where the values of a floating constant, or of `name`, are from, for what is said of wider ones."""
         stored = self.model.tensors[self._stored_at.get(number, number)]
         if stored.data is not None:
             kind = np.dtype(stored.dtype).name if stored.dtype else stored.type
             element = kind if stored.sparsity is None else f"sparse {kind}"
-            self.origins[self._names[number]] = Origin(stored.name, element, len(stored.data))
+            self.origins[name or self._names[number]] = Origin(stored.name, element, len(stored.data))
 
     def weight(self, k: int, *, axes: tuple[int, ...] = ()) -> str:
         """The name of the k-th input as a parameter; one that is computed stays what it is."""
@@ -283,6 +283,7 @@ class Network(GraphRecorder):
             attributes, operands = self._quantized_operands(number, axes)
             name = self.free(f"{self._names[number]}.float")
             self._emit("DequantizeLinear", operands, [name], attributes)
+            self._remember(number, name)
             self._floats[number, axes] = name
         return self._floats[number, axes]
 

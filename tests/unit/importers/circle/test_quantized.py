@@ -150,7 +150,11 @@ def mixed() -> bytes:
 def test_quantised_weights_between_trained_ones() -> None:
     found = load_circle_model(mixed(), options=import_options({"loss": "mse", "optimizer": "sgd"}))
     assert found.graph.trainable == ("w0", "b0", "b1", "w2", "b2")
-    assert found.notes == ("1 quantised weight is not trained: 'w1'.",)
+    untrained, widened = found.notes
+    assert untrained == "1 quantised weight is not trained: 'w1'."
+    assert "stored in 20 bytes (int8) and planned in 80 bytes as floats" in widened
+    with pytest.raises(TrainableError, match="'w1' is quantised, and quantised weights are not trained"):
+        load_circle_model(mixed(), options=import_options({"loss": "mse", "trainable": "w1"}))
     report = validate(found.graph, plan(found.graph), steps=2)
     assert report.identical
 
