@@ -93,7 +93,7 @@ _UNARY: Final = frozenset(
     }
 )
 #: Operators through which uses are looked up where all operands are constants.
-_OF_CONSTANTS: Final = _ARITHMETIC | _UNARY | {"MatMul", "Einsum", "Concat"}
+_OF_CONSTANTS: Final = _ARITHMETIC | _UNARY | {"MatMul", "Einsum", "Concat", "Max", "Min"}
 #: Moves that keep what was added to a product beside it.
 _KEEPS_UNITS: Final = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout"})
 #: Names that exporters make up.
@@ -259,14 +259,14 @@ class Roles:
             return {"state"}
         if position in _KNOWN.get(op, ()):
             return {"known"}
-        if op in ("Max", "Min"):
-            return {"bound"}
         if position in _FIRST.get(op, ()):
             return {"first state"}
         others = [nodes.source(name) for k, name in enumerate(node.input) if k != position and name]
         of_constants = max(others, default=_Source.CONSTANTS) is _Source.CONSTANTS
         if op == "Gather" and position == 0:
             return {"table"}
+        if op in ("Max", "Min") and not of_constants:
+            return {"bound"}
         if position in _WEIGHTS.get(op, ()) and not (of_constants and op in ("MatMul", "Einsum")):
             return {"angle"} if op == "MatMul" and nodes.is_angle(node.output[0]) else {"weight"}
         if op == "Sqrt":

@@ -199,6 +199,13 @@ def test_bounds_and_what_is_no_number_are_no_weights(operator: str, value: float
     assert trained(model, trainable=("bou*",)) == {"bound"}
 
 
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+def test_a_weight_that_is_kept_on_one_side_of_a_bound_is_trained(operator: str) -> None:
+    nodes = [node(operator, ["w_mean", "bound"], ["w"]), node("MatMul", ["x", "w"], ["y"])]
+    weights = {"w_mean": floats(3, 4), "bound": np.float32(0)}
+    assert trained(model_of(nodes, {"x": (2, 3)}, weights)) == {"w_mean"}
+
+
 def test_a_filled_state_of_the_size_of_the_batch_is_no_weight() -> None:
     nodes = [
         node("Shape", ["x"], ["s"]),
