@@ -9,6 +9,7 @@ import numpy as np
 
 from solver.errors import BatchError, DimensionError, DocumentError, OptionsError
 from solver.graph import Array, DType, TensorType
+from solver.importers.cuts import argument
 from solver.importers.onnx.read import ELEMENTS, MAX_DIMENSION
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def bound_inputs(
             "The model leaves "
             + ("a dimension" if len(missing) == 1 else f"{len(missing)} dimensions")
             + f" open: {', '.join(f'{name} (of {place})' for name, place in missing.items())}.",
-            remedy="Give " + " ".join(f"--dim {name}=SIZE" for name in missing) + ".",
+            remedy="Give " + " ".join(f"--dim {argument(f'{name}=SIZE')}" for name in missing) + ".",
         )
     return found
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from solver.errors import DocumentError, GraphError, TooManyOperationsError, UnknownOperatorError
 from solver.graph import DType, FileRange, Initializer, Role, TensorType
+from solver.importers.cuts import argument
 from solver.importers.onnx.evaluate import can_evaluate, evaluate
 from solver.importers.onnx.lowering import LOWERINGS, Site, Unsupported
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Unknown, Value
@@ -313,7 +314,8 @@ class Walk:
         inputs, values = self._origins(value)
         types = [self.network.types[input_].type for input_ in inputs]
         is_switch = all(type_.elements == 1 or not type_.dtype.is_floating for type_ in types)
-        fixed = " ".join(f"--input {input_}={values[0] if values else 'VALUE'}" for input_ in inputs)
+        shown = values[0] if values else "VALUE"
+        fixed = " ".join(f"--input {argument(f'{input_}={shown}')}" for input_ in inputs)
         return ", ".join(map(repr, inputs)), fixed if is_switch else ""
 
     def _origins(self, condition: Value | None) -> tuple[list[str], list[Any]]:

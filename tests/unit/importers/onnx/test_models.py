@@ -970,6 +970,14 @@ def test_the_refusal_of_an_unknown_operator_names_the_tensor_behind_it() -> None
     assert "--freeze-before sum," in caught.value.remedy
 
 
+def test_remedies_with_names_that_a_shell_takes_apart_are_quoted() -> None:
+    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("the batch", 3)}, {"w": floats(3, 4)})
+    with pytest.raises(DimensionError) as caught:
+        imported(model)
+    assert caught.value.remedy == "Give --dim 'the batch=SIZE'."
+    assert imported(model, dims={"the batch": 2}).graph.trainable == ("w",)
+
+
 def test_the_refusal_names_a_tensor_whose_sizes_the_caller_has_to_say() -> None:
     nodes = [strange("x", "h"), node("MatMul", ["h", "w"], ["y"]), node("Add", ["y", "b"], ["z"])]
     model = model_of(
