@@ -176,8 +176,12 @@ def write_outputs(
     with executor.Trainer(graph, plan) as trainer:
         if checkpoint is not None:
             trainer.restore(checkpoint)
+        carried = [
+            name for name in graph.outputs if graph.operands[name].role in (Role.PARAMETER, Role.STATE)
+        ]
+        learned = {name: trainer.read(name) for name in carried}  # before the step changes it
         trainer.step(batch)
-        arrays: dict[str, Any] = {name: trainer.read(name) for name in graph.outputs}
+        arrays: dict[str, Any] = {name: trainer.read(name) for name in graph.outputs} | learned
     written = io.BytesIO()
     np.savez(written, **arrays)
     write_document(output, written.getvalue())

@@ -74,6 +74,18 @@ def test_weights_of_a_file(model: onnx.ModelProto, tmp_path: Path) -> None:
         assert written["beside"].tolist() == (x @ w).tolist()
 
 
+def test_a_weight_that_is_an_output_is_not_trained_first(tmp_path: Path) -> None:
+    w = np.full((3, 4), 2, np.float32)
+    nodes = [node("MatMul", ["x", "w"], ["y"]), node("Identity", ["w"], ["same"])]
+    onnx.save(model_of(nodes, {"x": (2, 3)}, {"w": w}, outputs=("y", "same")), tmp_path / "model.onnx")
+    np.savez(tmp_path / "batch.npz", x=np.ones((2, 3), np.float32))
+    run = planned(tmp_path, "--keep-outputs", "all")
+    done = arenaplan("run", *run, "--input", tmp_path / "batch.npz", "-o", tmp_path / "out.npz")
+    assert done.exit_code == Exit.OK, done.output
+    with np.load(tmp_path / "out.npz") as written:
+        assert written["w"].tolist() == w.tolist()
+
+
 def test_trained_weights(tmp_path: Path) -> None:
     assert arenaplan("plan", MNIST, "--batch", "2", "-o", tmp_path / "plan.json").exit_code == Exit.OK
     graph = load_graph(MNIST.read_bytes(), batch=2)
