@@ -19,7 +19,7 @@ from solver.schedules.paging.gaps import paging_problem
 from solver.verify.addresses import step_name
 from solver.verify.before import unpaged
 
-__all__ = ["check_paging"]
+__all__ = ["check_copies", "check_paging"]
 
 
 _Facts: TypeAlias = Mapping[str, int | str | bool]
@@ -44,9 +44,7 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
             f" are {[space.name for space in program.spaces]}.",
         )
         return
-    unmoved = next(_not_between_tiers(plan), None)
-    if unmoved is not None:
-        yield unmoved
+    if any(check_copies(plan)):
         return
     moved = traffic(program)
     took = elapsed(program, tiers, plan.options.costs)
@@ -71,9 +69,14 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
     yield from _check_compared(reference, plan, facts)
 
 
-def _not_between_tiers(plan: Plan) -> Iterator[Violation]:
-    """Copies inside one tier, between tiers that name no bandwidth for them, and on other channels."""
+def check_copies(plan: Plan) -> Iterator[Violation]:
+    """Copies inside one tier, between tiers that name no bandwidth for them, and on other channels.
+
+    Rule ``record``. None where the memories are no tiers, which `check_paging` names. Linear in the steps.
+    """
     program, tiers = plan.program, plan.options.tiers
+    if [tier.name for tier in tiers] != [space.name for space in program.spaces]:
+        return
     for t, step in enumerate(program.steps):
         if is_copy(program, step):
             source, target = (program.values[binding.value] for binding in step.bindings)
