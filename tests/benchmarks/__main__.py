@@ -5,20 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from tests.benchmarks import (
-    doubles,
     gallery,
     generators,
-    greedies,
-    interrupts,
     layout,
-    layout_memory,
-    levels,
     main_job,
     memory,
     micro,
@@ -26,7 +20,6 @@ from tests.benchmarks import (
     onert_losses,
     paging,
     partitioner,
-    placers,
     planning,
     public_files,
     real_time,
@@ -35,41 +28,34 @@ from tests.benchmarks import (
     schedules,
     service,
     shapes,
-    tails,
 )
 from tests.benchmarks.measure import commit, machine
 
-SUITES: dict[str, Callable[[Console], object]] = {
-    "main": main_job.run,
-    "planning": planning.run,
-    "paging": paging.run,
-    "examples": gallery.run,
-    "layout": layout.run,
-    "shapes": shapes.run,
-    "layout-memory": layout_memory.run,
-    "generators": generators.run,
-    "greedies": greedies.run,
-    "placers": placers.run,
-    "tails": tails.run,
-    "levels": levels.run,
-    "resnet50": resnet50.run,
-    "schedules": schedules.run,
-    "partitioner": partitioner.run,
-    "public-files": public_files.run,
-    "real-time": real_time.run,
-    "interrupts": interrupts.run,
-    "onert": onert_losses.run,
-    "micro": micro.run,
-    "models": models.run,
-    "same_step": same_step.run,
-    "doubles": doubles.run,
-    "memory": memory.run,
-    "service": service.run,
+#: Each prints its tables on a console; some read options of the command line.
+SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
+    "main": lambda console, _: main_job.run(console),
+    "planning": lambda console, _: planning.run(console),
+    "paging": lambda console, _: paging.run(console),
+    "examples": lambda console, _: gallery.run(console),
+    "layout": lambda console, asked: layout.run(console, publish=asked.publish),
+    "shapes": lambda console, _: shapes.run(console),
+    "generators": lambda console, asked: generators.run(console, asked.buffers, only_open=asked.open),
+    "resnet50": lambda console, _: resnet50.run(console),
+    "schedules": lambda console, asked: schedules.run(console, asked.part),
+    "partitioner": lambda console, asked: partitioner.run(console, asked.torch),
+    "public-files": lambda console, asked: public_files.run(console, asked.wheels, asked.part),
+    "real-time": lambda console, _: real_time.run(console),
+    "onert": lambda console, asked: onert_losses.run(console, asked.python),
+    "micro": lambda console, asked: micro.run(console, asked.micro),
+    "models": lambda console, asked: models.run(console, asked.torch),
+    "same_step": lambda console, asked: same_step.run(console, asked.torch, asked.jax),
+    "memory": lambda console, asked: memory.run(console, asked.python, asked.torch),
+    "service": lambda console, asked: service.run(console, _seconds(asked.soak), asked.part, asked.rate),
 }
 
 
 def _seconds(text: str) -> float:
-    """Of a duration as 90, 5m or 1h."""
+    """Seconds of a duration such as 90, 5m or 1h."""
     return float(text.rstrip("smh")) * {"m": 60, "h": 3600}.get(text[-1], 1)
 
 
@@ -80,56 +66,27 @@ def main() -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
     )
-    parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
-    parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
-    parser.add_argument("--micro", default=sys.executable, help="interpreter of TFLM; default: this one")
-    parser.add_argument("--jax", default=sys.executable, help="interpreter of JAX; default: this one")
+    for option, runtime in (("python", "onert"), ("torch", "PyTorch"), ("micro", "TFLM"), ("jax", "JAX")):
+        parser.add_argument(
+            f"--{option}", default=sys.executable, help=f"interpreter of {runtime}; default: this one"
+        )
     parser.add_argument("--soak", default="0", help="service: only mixed requests for so long, as 5m or 1h")
-    parser.add_argument(
-        "--rate", type=float, help="service: so many requests a second of --soak; default: all"
-    )
+    parser.add_argument("--rate", type=float, help="service: requests a second of --soak; default: no limit")
     parser.add_argument(
         "--part",
-        help="service, schedules: only this table; or a network: resnet50@0.4; greedies, placers: only these "
-        "shapes; public-files: only packages and paths with this in them",
+        help="service, schedules: only this table; or a network: resnet50@0.4; public-files: only packages"
+        " and paths with this in them",
     )
-    parser.add_argument(
-        "--buffers", type=int, nargs="+", default=[], help="generators, greedies, placers: only these sizes"
-    )
-    parser.add_argument(
-        "--seconds", type=float, help="greedies: of the processor, for each problem; placers: at most"
-    )
-    parser.add_argument("--seed", type=int, help="greedies, placers: of all problems; default: the time")
+    parser.add_argument("--buffers", type=int, nargs="+", default=[], help="generators: only these sizes")
     parser.add_argument("--wheels", type=Path, help="public-files: a folder of wheels; default: a new one")
     parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
-    arguments = parser.parse_args()
-    chosen = {name: getattr(arguments, name) for name in ("seconds", "seed", "part")}
-    chosen["sizes"] = arguments.buffers
-    suites = SUITES | {
-        "onert": partial(onert_losses.run, python=arguments.python),
-        "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
-        "micro": partial(micro.run, python=arguments.micro),
-        "service": partial(
-            service.run, soak=_seconds(arguments.soak), part=arguments.part, rate=arguments.rate
-        ),
-        "generators": partial(generators.run, sizes=arguments.buffers, only_open=arguments.open),
-        "greedies": partial(greedies.run, **chosen),
-        "placers": partial(placers.run, **chosen),
-        "public-files": partial(public_files.run, wheels=arguments.wheels, part=arguments.part),
-        "schedules": partial(schedules.run, part=arguments.part),
-        "models": partial(models.run, python=arguments.torch),
-        "partitioner": partial(partitioner.run, torch=arguments.torch),
-        "doubles": partial(doubles.run, torch=arguments.torch),
-        "same_step": partial(same_step.run, torch=arguments.torch, jax=arguments.jax),
-    }
-    console = Console(width=200, record=arguments.output is not None)
+    asked = parser.parse_args()
+    console = Console(width=200, record=asked.output is not None)
     console.print(f"{machine()}; commit {commit()}")
-    for name in arguments.suites or suites:
-        suites[name](console)
-    if arguments.publish:
-        layout.publish()
-    if arguments.output:
-        arguments.output.write(console.export_text())
+    for name in asked.suites or SUITES:
+        SUITES[name](console, asked)
+    if asked.output:
+        asked.output.write(console.export_text())
 
 
 if __name__ == "__main__":

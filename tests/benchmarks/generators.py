@@ -54,7 +54,7 @@ class Allowance(Deadline):
         return replace(self, until=self.until - seconds)
 
 
-def run(console: Console, *, sizes: Sequence[int] = (), only_open: bool = False) -> None:
+def run(console: Console, sizes: Sequence[int] = (), *, only_open: bool = False) -> None:
     """Measure and print; a row each as soon as it is known. With `sizes` only problems of so many buffers.
 
     With `only_open` its allocators are not asked where ours meets the bound, which none can be below.

@@ -16,7 +16,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from tests.benchmarks.peers import Rival, best_rival, installed
 from tests.support.buffers import DATA, read_csv
 from tests.support.training_shaped import training_columns
 
-__all__ = ["CASES", "RESULTS", "Case", "figures", "measure", "publish", "run"]
+__all__ = ["CASES", "RESULTS", "Case", "figures", "measure", "put_into_page", "run"]
 
 RESULTS: Final = Path(__file__).parent / "results" / "layout.md"
 PAGE: Final = ROOT / "docs/explanation/figures.md"
@@ -151,13 +150,15 @@ class Measured:
         return median(self.seconds) * 1e9 / (self.buffers * math.log2(self.buffers))
 
 
-def run(console: Console) -> None:
-    """Measure everything, print it and keep it in `RESULTS`."""
+def run(console: Console, *, publish: bool = False) -> None:
+    """Measure everything, print it and keep it in `RESULTS`; `publish`: and in the page of figures."""
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(measure(console, CASES), encoding="utf-8")
+    if publish:
+        put_into_page()
 
 
-def publish() -> None:
+def put_into_page() -> None:
     """Put what `RESULTS` holds into the page of figures, between its two marks."""
     text = PAGE.read_text(encoding="utf-8")
     before, begins, rest = text.partition(BEGIN)
@@ -180,13 +181,15 @@ def measure(console: Console, cases: tuple[Case, ...]) -> str:
         console.print("layout: the public instances are not there")
     measured = [(case, _measured(case)) for case in there]
     rows = [_row(case, result) for case, result in measured]
-    if DATA.exists():
+    if any(not case.many for case in there):
         rows.insert(5, _fresh_row())
     table = Table(*HEADINGS, title="layout")
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    notes = [*_growth(measured), *_cancelling()]
+    notes = list(_growth(measured))
+    if not installed():
+        notes.append("OmniMalloc is not installed here: pip install omnimalloc==1.0.0")
     for note in notes:
         console.print(note, markup=False, highlight=False)
     return _markdown(rows, notes, busy)
@@ -292,34 +295,6 @@ def _growth(measured: list[tuple[Case, Measured]]) -> Iterator[str]:
         yield "growth, nanoseconds for each n log2 n:"
     for got in large:
         yield f"  {got.buffers:>9,} buffers {got.per_unit:6.1f} {'#' * max(1, round(got.per_unit / unit))}"
-
-
-def _cancelling() -> Iterator[str]:
-    """Milliseconds from setting the event to the answer."""
-    if DATA.exists():
-        problem = _tight("J")(0)
-        for name in ("portfolio", "search", "branch-and-bound", "cp-sat"):
-            _cancelled(problem, name)  # loads what it needs
-            gc.freeze()  # as the service's workers do: a full collection takes longer than what is measured
-            seconds = [_cancelled(problem, name) for _ in range(5)]
-            yield f"from cancelling to the answer, {name} on J: {max(seconds) * 1e3:.0f} ms at most of 5"
-    if not installed():
-        yield "OmniMalloc is not installed here: pip install omnimalloc==1.0.0"
-
-
-def _cancelled(problem: LayoutProblem, solver: str) -> float:
-    cancel, at = threading.Event(), 0.0
-
-    def fire() -> None:
-        nonlocal at
-        at = time.perf_counter()
-        cancel.set()
-
-    timer = threading.Timer(0.5, fire)
-    timer.start()
-    solve(problem, solver=solver, options=SolveOptions(work=None, cancel=cancel))
-    timer.join()
-    return max(0.0, time.perf_counter() - at)
 
 
 def _markdown(rows: list[tuple[str, ...]], notes: list[str], busy: float) -> str:

@@ -1,4 +1,4 @@
-"""OmniMalloc beside us, where it is installed: the extra `bench`; and MiniMalloc, where it was built.
+"""OmniMalloc beside us, where it is installed: the extra `bench`.
 
 Each of OmniMalloc's allocators gets a process, a problem in CSV and the same seconds; those that take no
 time limit are ended when they have had three times as many of the processor. Limits are by the clock of the
@@ -8,13 +8,10 @@ rival hands out is swept like our own.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import json
 import math
 import os
-import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,30 +23,18 @@ from solver.layout import Buffer, Layout, LayoutProblem, Lifespan, find_violatio
 from tests.benchmarks.measure import ROOT
 
 __all__ = [
-    "MINIMALLOC",
-    "ORDERS",
     "SEARCHES",
     "Rival",
     "best_rival",
     "generated",
     "installed",
-    "minimalloc",
     "rival",
     "rivals",
 ]
 
-#: The program of github.com/google/minimalloc, where somebody has built it.
-MINIMALLOC = shutil.which(os.environ.get("ARENAPLAN_MINIMALLOC", "minimalloc"))
-
 #: Its allocators: those that search until a time limit, by class; those that place once, by name.
 SEARCHES = ("Supermalloc", "SimulatedAnnealing", "TabuSearch", "Telamalloc")
 PLACERS = ("omni", "greedy_by_all")
-
-#: Those of its placers that place once, in one order, and take no time limit.
-ORDERS = (
-    "GreedyBySize", "GreedyByStart", "GreedyByDuration", "GreedyByArea", "GreedyByConflict",
-    "GreedyByConflictSize", "BestFit",
-)  # fmt: skip
 
 #: Buffers beyond which only the placers stand a chance within the seconds of a row.
 MOST_SEARCHED = 20_000
@@ -69,9 +54,7 @@ path, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 from omnimalloc.io import load_allocation
 pool = load_allocation(path)
 chosen = name if name.islower() else getattr(allocators, f"{name}Allocator")
-if name in sys.argv[5:]:
-    chosen = chosen()
-elif not isinstance(chosen, str):
+if not isinstance(chosen, str):
     limits = {"timeout": seconds}
     if name in ("SimulatedAnnealing", "TabuSearch"):
         limits["max_iterations"] = 10**9
@@ -155,25 +138,6 @@ def padded(problem: LayoutProblem) -> LayoutProblem:
     )
 
 
-def minimalloc(problem: LayoutProblem, seconds: float) -> tuple[int | None, float]:
-    """The peak of the layout that it finds under the capacity, if any, and CPU seconds: `seconds` at most."""
-    if MINIMALLOC is None:
-        raise FileNotFoundError("MiniMalloc is not built: name its program in ARENAPLAN_MINIMALLOC")
-    with tempfile.TemporaryDirectory() as directory:
-        path, found = Path(directory, "problem.csv"), Path(directory, "solution.csv")
-        path.write_bytes(dump_minimalloc(padded(problem)))
-        asked = [f"--capacity={problem.capacity}", f"--input={path}", f"--output={found}"]
-        # Its own limit is by the clock, which goes on while other processes run.
-        limited = ["sh", "-c", 'ulimit -t "$0"; exec "$@"', f"{math.ceil(seconds)}", MINIMALLOC]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ran = subprocess.run([*limited, *asked], capture_output=True, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        rows = csv.DictReader(found.read_text(encoding="utf-8").splitlines()) if ran.returncode == 0 else ()
-        offsets = {row["id"]: int(row["offset"]) for row in rows}
-    taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return _swept(problem, offsets) if offsets else None, taken
-
-
 def rival(problem: LayoutProblem, name: str, seconds: float) -> Rival | None:
     """One of its allocators, by class without ``Allocator``, or by name.
 
@@ -184,7 +148,7 @@ def rival(problem: LayoutProblem, name: str, seconds: float) -> Rival | None:
         path.write_bytes(dump_minimalloc(padded(problem)))
         busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         most = START + math.ceil(LATE * seconds)
-        command = [PYTHON, "-c", _CODE, str(path), name, str(busy * seconds), str(most), *ORDERS]
+        command = [PYTHON, "-c", _CODE, str(path), name, str(busy * seconds), str(most)]
         try:
             ran = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, timeout=2 * busy * most)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):

@@ -71,7 +71,7 @@ class Outcome:
     validated: bool | None = None
 
 
-def run(console: Console, *, wheels: Path | None = None, part: str | None = None) -> list[Outcome]:
+def run(console: Console, wheels: Path | None = None, part: str | None = None) -> list[Outcome]:
     """Print the table of all files, or of those with `part` in their package or path, and return its rows."""
     files = [file for file in FILES if part is None or part in f"{file.package} {file.path}"]
     outcomes = []

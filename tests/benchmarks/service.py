@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import select
 import signal
 import socket
 import statistics
@@ -22,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -87,7 +86,7 @@ def run(console: Console, soak: float = 0.0, part: str | None = None, rate: floa
     if soak:
         soaked(console, soak, rate)
         return
-    parts = {one.__name__: one for one in (rates, bodies, workers, costs, jobs, crowd, hostile, restarts)}
+    parts = {one.__name__: one for one in (rates, bodies, workers, costs, restarts)}
     for name, one in parts.items():
         if part in (None, name):
             one(console)
@@ -147,16 +146,12 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _memory(pid: int, name: str = "VmRSS") -> int:
-    """Resident bytes of a process; ``VmHWM`` is the most that it ever had since `_forget_peak`."""
+def _memory(pid: int) -> int:
+    """Resident bytes of a process."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(name):
+        if line.startswith("VmRSS"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def _forget_peak(pid: int) -> None:
-    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
 
 
 def _files(pid: int) -> int:
@@ -435,220 +430,8 @@ def costs(console: Console, plans: int = 24) -> None:
     )
 
 
-def jobs(console: Console, count: int = 300) -> None:
-    """Jobs a second through the table of the embedded engine, and the time of one."""
-    with (
-        running_server(workers=2, job_limit=10 * count) as server,
-        server.client() as http,
-    ):
-        _warm(server)
-        first = time.perf_counter()
-        _job(http, _tiny("first"), wait=True)
-        alone = time.perf_counter() - first
-        began = time.perf_counter()
-        for k in range(count):
-            _job(http, _tiny(f"job {k}"))
-        accepted = time.perf_counter() - began
-        while http.get("/v1/jobs", params={"state": "queued", "limit": 1}).json()["jobs"]:
-            time.sleep(0.05)
-        while http.get("/v1/jobs", params={"state": "running", "limit": 1}).json()["jobs"]:
-            time.sleep(0.02)
-        drained = time.perf_counter() - began
-        failed = http.get("/v1/jobs", params={"state": "failed", "limit": 1}).json()["jobs"]
-    table = Table(title=f"{count} small jobs, embedded engine, 2 workers")
-    for column in ("accepted/s", "done/s", "one alone, ms", "failed"):
-        table.add_column(column, justify="right")
-    table.add_row(
-        f"{count / accepted:.0f}", f"{count / drained:.0f}", f"{alone * 1000:.0f}", str(len(failed))
-    )
-    console.print(table)
-
-
-def _job(http: httpx.Client, graph: Graph, *, wait: bool = False) -> None:
-    made = http.post("/v1/jobs", json={"task": "plan", "request": {"graph": graph}})
-    assert made.status_code == 202, made.text
-    while wait and http.get(made.headers["location"]).json()["state"] in ("queued", "running"):
-        time.sleep(0.005)
-
-
-def crowd(console: Console, posts: int = 500) -> None:
-    """So many requests of 1 MB at the same time, and small ones of somebody else beside them."""
-    with running_server(workers=2) as server:
-        _warm(server)
-        pid = server.process.pid
-        _forget_peak(pid)
-        base = _memory(pid)
-        command = [sys.executable, "-m", "tests.benchmarks.service", server.url]
-        with subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as beside:
-            statuses = asyncio.run(_crowd(server, posts))
-            told, _ = beside.communicate("")
-        latencies, failures = json.loads(told)
-        peak = _memory(pid, "VmHWM")
-    latencies.sort()
-    table = Table(title=f"{posts} posts of 1 MB at the same time")
-    for column in (
-        "API before, MiB",
-        "API peak, MiB",
-        "answers by status",
-        "small requests",
-        "not answered 200",
-        "p50 ms",
-        "p99 ms",
-    ):
-        table.add_column(column, justify="right")
-    p99 = latencies[min(len(latencies) - 1, len(latencies) * 99 // 100)] if latencies else float("nan")
-    table.add_row(
-        f"{base / 2**20:.0f}", f"{peak / 2**20:.0f}", _counted(statuses), str(len(latencies)), str(failures),
-        f"{statistics.median(latencies) * 1000:.0f}", f"{p99 * 1000:.0f}",
-    )  # fmt: skip
-    console.print(table)
-
-
-async def _crowd(server: Server, posts: int) -> Counter[int]:
-    statuses: Counter[int] = Counter()
-    limits = httpx.Limits(max_connections=posts)
-    headers = {"Content-Type": "application/json"}
-    # Wrong in the last byte, so that a worker reads each of them and is done with it.
-    bodies = [_megabyte(f"crowd {k}")[:-1] + b"?" for k in range(8)]
-    async with httpx.AsyncClient(base_url=server.url, timeout=300, limits=limits) as http:
-
-        async def post(k: int) -> None:
-            answer = await http.post("/v1/plan", content=bodies[k % len(bodies)] + b" " * k, headers=headers)
-            statuses[answer.status_code] += 1
-
-        await asyncio.gather(*(post(k) for k in range(posts)))
-    return statuses
-
-
-def _beside(url: str) -> tuple[list[float], int]:
-    """Seconds of small new plans, one after the other, until standard input ends; and how many failed."""
-    latencies, failures, number = list[float](), 0, 0
-    with httpx.Client(base_url=url, timeout=300) as http:
-        while not select.select([sys.stdin], [], [], 0.02)[0]:
-            number += 1
-            began = time.perf_counter()
-            answer = http.post("/v1/plan", json={"graph": _tiny(f"small {number}")})
-            latencies.append(time.perf_counter() - began)
-            failures += answer.status_code != 200
-    return latencies, failures
-
-
 def _counted(statuses: Counter[int]) -> str:
     return ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
-
-
-def hostile(console: Console, malformed: int = 30_000) -> None:
-    """Malformed requests, slow ones, floods of connections: no 5xx by them, and all is well soon after."""
-    table = Table(title="Hostile callers")
-    for column in ("attack", "what came back", "5xx", "API peak, MiB", "ready again after, s"):
-        table.add_column(column, justify="left" if column in ("attack", "what came back") else "right")
-    attacks: list[tuple[str, Callable[[Server], Coroutine[Any, Any, Counter[int]]]]] = [
-        (f"{malformed:,} malformed requests", lambda server: _malformed(server, malformed)),
-        ("600 half-sent headers", _slow_headers),
-        ("60 bodies of 8 MB, half sent", _slow_bodies),
-        ("5,000 connections that say nothing", _silent),
-        ("bombs: deep, long and repetitive documents", _bombs),
-    ]
-    for name, attack in attacks:
-        with running_server(workers=2, header_seconds=3, body_seconds=5) as server:
-            _warm(server)
-            pid = server.process.pid
-            _forget_peak(pid)
-            statuses = asyncio.run(attack(server))
-            began = time.perf_counter()
-            while not _works(server):
-                time.sleep(0.05)
-            ready, peak = time.perf_counter() - began, _memory(pid, "VmHWM")
-        errors = sum(count for status, count in statuses.items() if status >= 500 and status != 503)
-        busy = statuses[503]
-        note = f" (and {busy:,} × 503)" if busy else ""
-        table.add_row(name, _counted(statuses), f"{errors}{note}", f"{peak / 2**20:.0f}", f"{ready:.1f}")
-    console.print(table)
-
-
-def _works(server: Server) -> bool:
-    with contextlib.suppress(httpx.TransportError), server.client() as http:
-        return http.post("/v1/plan", json={"graph": _tiny("after the attack")}).status_code == 200
-    return False
-
-
-async def _exchange(port: int, data: bytes, seconds: float = 30.0) -> int:
-    """The status that comes back for raw bytes; 0 for a connection that is closed without one."""
-    try:
-        async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(data)
-                await writer.drain()
-                line = await reader.readline()
-                return int(line.split()[1]) if line.startswith(b"HTTP/") else 0
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return 0
-
-
-async def _malformed(server: Server, count: int) -> Counter[int]:
-    """Requests that were right, with bytes changed, dropped, repeated and put in; in head and body."""
-    chance, port = random.Random(7), _port(server)
-    right = [
-        _request("POST", path, json.dumps(document).encode(), Connection="close")
-        for path, document in (
-            ("/v1/plan", {"graph": _tiny("malformed")}),
-            ("/v1/layout", {"problem": {"buffers": [{"id": 0, "size": 64, "lifespan": [0, 2]}]}}),
-            ("/v1/jobs", {"task": "plan", "request": {"graph": _tiny("malformed")}}),
-        )
-    ] + [_request("GET", "/v1/plans/0", Connection="close")]
-    statuses: Counter[int] = Counter()
-    left = iter(range(count))
-
-    async def send() -> None:
-        for _ in left:
-            data = bytearray(chance.choice(right))
-            for _ in range(chance.choice((1, 1, 2, 8))):
-                place, length = chance.randrange(len(data)), chance.choice((1, 1, 4, 30))
-                new = (
-                    chance.randbytes(length)
-                    if chance.random() < 0.6
-                    else bytes(data[place : place + length]) * 2
-                )
-                data[place : place + chance.choice((0, length))] = new
-            # What waits for more is told that no more comes: the timer of the service is tried elsewhere.
-            statuses[await _exchange(port, bytes(data), 6)] += 1
-
-    await asyncio.gather(*(send() for _ in range(256)))
-    return statuses
-
-
-async def _slow_headers(server: Server) -> Counter[int]:
-    half = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-    return Counter(await asyncio.gather(*(_exchange(_port(server), half) for _ in range(600))))
-
-
-async def _slow_bodies(server: Server) -> Counter[int]:
-    head = _request("POST", "/v1/plan")
-    head = head.replace(b"Content-Length: 0", b"Content-Length: 16000000")
-    data = head + b" " * 8_000_000
-    return Counter(await asyncio.gather(*(_exchange(_port(server), data) for _ in range(60))))
-
-
-async def _silent(server: Server) -> Counter[int]:
-    statuses: Counter[int] = Counter()
-    for _ in range(10):
-        statuses.update(await asyncio.gather(*(_exchange(_port(server), b"", 4) for _ in range(500))))
-    return statuses
-
-
-async def _bombs(server: Server) -> Counter[int]:
-    deep = b'{"graph":' * 100_000
-    wide = json.dumps({"graph": {**_tiny("wide"), "operands": [{"name": "x"}] * 200_000}}).encode()
-    quotes = b'{"graph":[' + b'"",' * 10_000_000 + b'""]}'
-    numbers = b'{"graph":' + b"9" * 5_000_000 + b"}"
-    bodies = [deep, wide, quotes, numbers, b"[" * 1_000_000, b'"' + b"\\u0000" * 1_000_000 + b'"']
-    requests = [_request("POST", "/v1/plan", body, Connection="close") for body in bodies]
-    return Counter(await asyncio.gather(*(_exchange(_port(server), one, 120) for one in requests * 2)))
 
 
 def restarts(console: Console, times: int = 3, calls: int = 1_200) -> None:
@@ -773,7 +556,3 @@ def _mixed(http: httpx.Client, chance: random.Random, number: int) -> int:
             return http.post("/v1/validate", json={"graph": tiny, "plan": plan, "steps": 1}).status_code
         case _:
             return http.post("/v1/plan", json={"graph": _tiny(f"plan {chance.randrange(300)}")}).status_code
-
-
-if __name__ == "__main__":
-    print(json.dumps(_beside(sys.argv[1])))

@@ -13,7 +13,7 @@ from solver.executor.trainer import feed, inline_data
 from solver.graph import TrainableGraph
 from solver.plan import Plan
 
-__all__ = ["arena_step", "fresh_bytes", "own_memory_runner", "own_memory_step"]
+__all__ = ["arena_step", "fresh_bytes", "own_memory_step"]
 
 
 def arena_step(graph: TrainableGraph, made: Plan) -> Callable[[], float]:
@@ -22,19 +22,15 @@ def arena_step(graph: TrainableGraph, made: Plan) -> Callable[[], float]:
     return lambda: trainer.step(batch)
 
 
-def own_memory_runner(graph: TrainableGraph, made: Plan) -> Runner:
+def own_memory_step(graph: TrainableGraph, made: Plan) -> Callable[[], float]:
     """The same kernels in the same order, one after the other, where no two tensors share memory.
 
     For plans with nothing in place: a step that became a view does nothing, and needs the shared bytes.
     """
     steps = (replace(step, level=t, until=t) for t, step in enumerate(made.program.steps))
     memory = on_their_own(made.program, [offset % BASE_ALIGNMENT for offset in made.offsets])
-    return Runner(replace(made.program, steps=tuple(steps)), memory, inline_data(graph))
-
-
-def own_memory_step(graph: TrainableGraph, made: Plan) -> Callable[[], float]:
-    """A training step of `own_memory_runner`, on the batch of `arena_step`."""
-    runner, batch = own_memory_runner(graph, made), synthetic_batch(graph, 0, 1)
+    runner = Runner(replace(made.program, steps=tuple(steps)), memory, inline_data(graph))
+    batch = synthetic_batch(graph, 0, 1)
 
     def step() -> float:
         feed(graph, runner, batch)
