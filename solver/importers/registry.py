@@ -86,7 +86,7 @@ IMPORTERS: Final[tuple[Importer, ...]] = (
         title="nntrainer's model file",
         suffixes=(".ini",),
         media_types=(),
-        load="solver.importers.nntrainer_ini:load_nntrainer",
+        load="solver.importers.nntrainer:load_nntrainer",
         chooses=False,
     ),
 )

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from solver.errors import ArenaplanError
-from solver.importers.nntrainer_ini import load_nntrainer_ini
+from solver.importers.nntrainer import load_nntrainer_ini
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 

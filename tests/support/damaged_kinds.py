@@ -36,7 +36,7 @@ from solver.exporters.tflm import load_offsets, with_offline_plan
 from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules
 from solver.importers.circle import CircleTraining, dump_training, load_training
 from solver.importers.minimalloc import load_minimalloc
-from solver.importers.nntrainer_ini import load_nntrainer_ini
+from solver.importers.nntrainer import load_nntrainer_ini
 from solver.importers.options import ImportOptions
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.importers.weights import read_arrays

@@ -10,7 +10,7 @@ import pytest
 from solver.errors import ArenaplanError, DocumentError, GraphError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import DType, Operand, Operation, Role, TrainableGraph
-from solver.importers.nntrainer_ini import load_nntrainer_ini
+from solver.importers.nntrainer import load_nntrainer_ini
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from tests.support.proofs import violations

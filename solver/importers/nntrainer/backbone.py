@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from solver.errors import DocumentError
-from solver.importers.ini import Section, read_sections
+from solver.importers.nntrainer.ini import Section, read_sections
 
 __all__ = ["with_backbones"]
 

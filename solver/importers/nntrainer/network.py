@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from solver.graph import AttributeValue, DeclaredOperand, DType, Initializer, Operation, Role
-from solver.importers.ini import Section
+from solver.importers.nntrainer.ini import Section
 
 __all__ = ["WEIGHT_KEYS", "Network", "Value", "check_penalties", "only_input", "parameter", "weights"]
 

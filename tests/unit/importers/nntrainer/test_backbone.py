@@ -10,7 +10,7 @@ import pytest
 from solver.errors import DocumentError
 from solver.executor import Trainer
 from solver.graph import TrainableGraph
-from solver.importers.nntrainer_ini import load_nntrainer, load_nntrainer_ini
+from solver.importers.nntrainer import load_nntrainer, load_nntrainer_ini
 from solver.importers.options import Imported, ImportOptions
 from solver.pipeline import plan
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from solver.errors import DocumentError
-from solver.importers.ini import Section, read_sections
+from solver.importers.nntrainer.ini import Section, read_sections
 
 
 def section(text: str) -> Section:

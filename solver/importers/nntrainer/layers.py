@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final
 
 from solver.graph import AttributeValue, Role
-from solver.importers.ini import Section
-from solver.importers.nntrainer_network import (
+from solver.importers.nntrainer.ini import Section
+from solver.importers.nntrainer.network import (
     WEIGHT_KEYS,
     Network,
     Value,
@@ -24,7 +24,7 @@ from solver.importers.nntrainer_network import (
     parameter,
     weights,
 )
-from solver.importers.nntrainer_sequences import (
+from solver.importers.nntrainer.sequences import (
     CELL_KEYS,
     EMBEDDING_KEYS,
     RECURRENT_KEYS,

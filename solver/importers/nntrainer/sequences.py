@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from solver.graph import AttributeValue, DType, Initializer, Role
-from solver.importers.ini import Section
-from solver.importers.nntrainer_network import (
+from solver.importers.nntrainer.ini import Section
+from solver.importers.nntrainer.network import (
     WEIGHT_KEYS,
     Network,
     Value,

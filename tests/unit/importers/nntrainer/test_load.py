@@ -9,7 +9,7 @@ import pytest
 from solver.errors import ArenaplanError, BatchError, DocumentError, GraphError
 from solver.executor import validate
 from solver.graph import Operand, Operation, Role, TrainableGraph
-from solver.importers.nntrainer_ini import load_nntrainer_ini
+from solver.importers.nntrainer import load_nntrainer_ini
 from solver.layout import max_load
 from solver.pipeline import plan
 from solver.plan import PlanOptions
