@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -817,6 +817,7 @@ class Portfolio:
     """
 
     options: SolveOptions = field(default_factory=SolveOptions)
+    stages: tuple[Stage, ...] = STAGES
     name: str = "portfolio"
 
     @property
@@ -831,7 +832,7 @@ class Portfolio:
         )
 
     def configured(self, options: SolveOptions) -> LayoutSolver:
-        return Portfolio(options)
+        return replace(self, options=options)
 
     def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
@@ -841,7 +842,7 @@ class Portfolio:
         run = _Run(Instance.of(problem), bound.bytes, watch, began, goal, capacity, pinned_top(problem))
         run.tidy()
         _begin(run, incumbent)
-        for stage in STAGES:
+        for stage in self.stages:
             if not run.finished and stage.applies(run):
                 run.tidy()
                 stage.run(run, stage.budget)

@@ -28,6 +28,7 @@ from tests.benchmarks import (
     schedules,
     service,
     shapes,
+    stages,
 )
 from tests.benchmarks.measure import commit, machine
 
@@ -39,6 +40,7 @@ SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
     "examples": lambda console, _: gallery.run(console),
     "layout": lambda console, asked: layout.run(console, publish=asked.publish),
     "shapes": lambda console, _: shapes.run(console),
+    "stages": lambda console, asked: stages.run(console, asked.leave_out, full=asked.full, part=asked.part),
     "generators": lambda console, asked: generators.run(console, asked.buffers, only_open=asked.open),
     "resnet50": lambda console, _: resnet50.run(console),
     "schedules": lambda console, asked: schedules.run(console, asked.part),
@@ -75,11 +77,13 @@ def main() -> None:
     parser.add_argument(
         "--part",
         help="service, schedules: only this table; or a network: resnet50@0.4; public-files: only packages"
-        " and paths with this in them",
+        " and paths with this in them; stages: only problems with this in their names",
     )
     parser.add_argument("--buffers", type=int, nargs="+", default=[], help="generators: only these sizes")
     parser.add_argument("--wheels", type=Path, help="public-files: a folder of wheels; default: a new one")
     parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
+    parser.add_argument("--leave-out", nargs="+", default=[], help="stages: leave out these, all at once")
+    parser.add_argument("--full", action="store_true", help="stages: all problems, which takes an hour")
     asked = parser.parse_args()
     console = Console(width=200, record=asked.output is not None)
     console.print(f"{machine()}; commit {commit()}")
