@@ -134,7 +134,8 @@ def _compare(
     slower = seconds > NOISE_SECONDS and seconds > TIME_LOSS * answer.cpu and instance.seconds is None
     proof = answer.outcome.proof is not None and less.outcome.proof is None
     console.print(
-        f"    without {', '.join(names)}: peak {peak:+.3%}, {less.cpu:.2f} s{', no proof' if proof else ''}",
+        f"    without {names[0] if len(names) == 1 else 'them'}: "
+        f"peak {peak:+.3%}, {less.cpu:.2f} s{', no proof' if proof else ''}",
         highlight=False,
     )
     if peak >= PEAK_LOSS or proof or slower:
@@ -198,7 +199,10 @@ def _makers(*, full: bool) -> Iterator[tuple[str, Callable[[], Iterator[Instance
             yield f"{model}, paged", partial(_squeezed, model, paged=True)
     for name in DEEP:
         for operations in (1_000, 10_000):
-            yield f"{name}, {operations:,} operations", partial(_planned, f"{name} {operations}", PlanOptions())
+            yield (
+                f"{name}, {operations:,} operations",
+                partial(_planned, f"{name} {operations}", PlanOptions()),
+            )
     for buffers in (20_000, 100_000):
         yield f"training-shaped {buffers:,}", partial(_training_shaped, buffers)
     if installed():
