@@ -1,8 +1,9 @@
 """``./run mutate``: which small wrong changes of the modules that check and place do the tests notice?
 
-A sample of the changes, the same for the same seed, is made one by one in copies of the tree; the working
-tree is not touched. Each is judged by the tests that import its module, directly or by way of one other
-module: those named after it first, and no more of them after the first failure.
+A sample of the changes, the same for the same seed and of the same size in each room, is made one by one in
+copies of the tree; the working tree is not touched. Each is judged by the tests that import its module,
+directly or by way of one other module, in stages: the tests named after the module, the folder of its
+package, the rest. A change that one stage notices does not reach the next.
 """
 
 from __future__ import annotations
@@ -34,18 +35,8 @@ __all__ = ["Outcome", "Result", "Tree", "importers", "judge", "main", "sample"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What checks and what places; those that are not there are passed over.
-MODULES = (
-    "solver/verify",
-    "solver/program",
-    "solver/passes",
-    "solver/layout/bounds",
-    "solver/layout/check",
-    "solver/layout/greedy",
-    "solver/layout/holes.py",
-    "solver/layout/portfolio.py",
-    "solver/placement.py",
-)
+#: The rooms that the proof of a plan rests on, and the passes, which it judges.
+MODULES = ("solver/verify", "solver/layout/check", "solver/program", "solver/passes")
 #: Tests that say something about a module's behaviour, and need no server and no other package.
 TESTS = ("tests/unit", "tests/properties", "tests/golden")
 PACKAGES = ("arenaplan", "clients", "service", "solver")
@@ -91,11 +82,11 @@ def _dotted(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def importers(root: Path, module: str) -> tuple[str, ...]:
-    """Test files that import a module (a path from the root), directly or by way of one other module, and
-    those of the folder of unit tests that mirrors its package.
+def importers(root: Path, module: str) -> tuple[tuple[str, ...], ...]:
+    """Stages of test files that may notice a change of a module (a path from the root), none of them empty.
 
-    In the order in which they are likely to notice something: named after it, direct, the rest.
+    Named after the module; of the folder of unit tests that mirrors its package; the rest. Belongs to a stage
+    what imports the module, directly or by way of one other module, or stands in the folder.
     """
     files = [path for top in (*PACKAGES, "examples", "tests") for path in sorted((root / top).rglob("*.py"))]
     names = {_dotted(path, root): path for path in files}
@@ -105,7 +96,7 @@ def importers(root: Path, module: str) -> tuple[str, ...]:
     near = frozenset(name for name, found in imports.items() if wanted in found)
     _, *package = Path(module).parent.parts
     mirror = "/".join(("tests/unit", *package, "")) if package else None
-    ranked: list[tuple[int, str]] = []
+    stages: tuple[list[str], ...] = ([], [], [])
     for name, path in names.items():
         relative = path.relative_to(root).as_posix()
         if not path.name.startswith("test_") or not relative.startswith(TESTS):
@@ -113,8 +104,8 @@ def importers(root: Path, module: str) -> tuple[str, ...]:
         beside = mirror is not None and relative.startswith(mirror)
         if wanted in imports[name] or imports[name] & near or beside:
             own = path.stem.removeprefix("test_") in (Path(module).stem, Path(module).parent.name)
-            ranked.append((0 if own else 1 if wanted in imports[name] else 2, relative))
-    return tuple(relative for _, relative in sorted(ranked))
+            stages[0 if own else 1 if beside else 2].append(relative)
+    return tuple(tuple(sorted(files)) for files in stages if files)
 
 
 # ------------------------------------------------------------------------------------------ running
@@ -179,40 +170,65 @@ class Tree:
 
 
 def sample(root: Path, paths: Sequence[str], count: int | None, seed: int) -> list[tuple[str, Mutant]]:
-    """So many mutants (all with None) of the modules below some paths, in the order of their places.
+    """``count`` mutants (all with None) of the modules below the paths, in the order of their places.
 
+    Each path has the same share of them; a path with fewer mutants than its share leaves the others more.
     Raises FileNotFoundError for a path that is not there.
     """
-    files: list[Path] = []
+    pools: list[list[tuple[str, Mutant]]] = []
+    seen: set[Path] = set()
     for name in paths:
         path = root / name
         if not path.exists():
             raise FileNotFoundError(f"{name} is not there; paths count from {root}")
-        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    made = [
-        (file.relative_to(root).as_posix(), mutant)
-        for file in dict.fromkeys(files)
-        for mutant in mutants(file.read_text(encoding="utf-8"))
+        below = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        files = [file for file in below if file not in seen]
+        seen.update(files)
+        pools.append(
+            [
+                (file.relative_to(root).as_posix(), mutant)
+                for file in files
+                for mutant in mutants(file.read_text(encoding="utf-8"))
+            ]
+        )
+    shares = _shares([len(pool) for pool in pools], count)
+    draw = random.Random(seed)
+    return [
+        pool[i]
+        for pool, share in zip(pools, shares, strict=True)
+        for i in sorted(draw.sample(range(len(pool)), share))
     ]
-    if count is None or count >= len(made):
-        return made
-    return [made[i] for i in sorted(random.Random(seed).sample(range(len(made)), count))]
+
+
+def _shares(sizes: Sequence[int], count: int | None) -> list[int]:
+    """Splits ``count`` evenly, no share above its size; the sizes themselves with None."""
+    if count is None:
+        return list(sizes)
+    shares = [0] * len(sizes)
+    for k, i in enumerate(sorted(range(len(sizes)), key=lambda i: sizes[i])):
+        shares[i] = min(sizes[i], (count - sum(shares)) // (len(sizes) - k))
+    return shares
 
 
 def judge(
-    trees: Sequence[Tree], work: Sequence[tuple[str, Mutant]], tests: Mapping[str, Sequence[str]]
+    trees: Sequence[Tree], work: Sequence[tuple[str, Mutant]], tests: Mapping[str, Sequence[Sequence[str]]]
 ) -> tuple[Result, ...]:
-    """What becomes of each mutant, in the order of the work, with as many at a time as there are trees.
+    """The outcome of each mutant, in the order of the work, with as many at a time as there are trees.
 
-    The first file of tests is tried by itself on all of them: it notices most, and the others take long.
+    ``tests`` has the stages of each path: a stage runs only for the mutants that all earlier ones let pass.
     Raises RuntimeError where tests fail without any change.
     """
-    found = _round(trees, work, {path: files[:1] for path, files in tests.items()})
-    left = [i for i, (path, _) in enumerate(work) if found[i] is Outcome.SURVIVED and tests[path][1:]]
-    rest = {path: files[1:] for path, files in tests.items()}
-    for i, outcome in zip(left, _round(trees, [work[i] for i in left], rest), strict=True):
-        found[i] = outcome
-    return tuple(Result(*one, outcome) for one, outcome in zip(work, found, strict=True))
+    outcomes = [Outcome.SURVIVED if tests[path] else Outcome.UNTESTED for path, _ in work]
+    for stage in range(max(map(len, tests.values()), default=0)):
+        left = [
+            i
+            for i, (path, _) in enumerate(work)
+            if outcomes[i] is Outcome.SURVIVED and len(tests[path]) > stage
+        ]
+        own = {path: stages[stage] for path, stages in tests.items() if len(stages) > stage}
+        for i, outcome in zip(left, _round(trees, [work[i] for i in left], own), strict=True):
+            outcomes[i] = outcome
+    return tuple(Result(*one, outcome) for one, outcome in zip(work, outcomes, strict=True))
 
 
 def _round(
@@ -225,7 +241,7 @@ def _round(
     def usual(path: str) -> float:
         tree, started = free.get(), time.monotonic()
         try:
-            if tests[path] and tree.run(tests[path]) is not Outcome.SURVIVED:
+            if tree.run(tests[path]) is not Outcome.SURVIVED:
                 raise RuntimeError(f"The tests of {path} fail without a change: {' '.join(tests[path])}")
             return time.monotonic() - started
         finally:
@@ -233,15 +249,13 @@ def _round(
 
     def outcome(one: tuple[str, Mutant]) -> Outcome:
         path, mutant = one
-        if not tests[path]:
-            return Outcome.UNTESTED
         tree = free.get()
         try:
-            found = tree.judge(path, mutant, tests[path], 30 + 4 * seconds[path])
+            judged = tree.judge(path, mutant, tests[path], 30 + 4 * seconds[path])
         finally:
             free.put(tree)
-        sys.stderr.write(f"{path}:{mutant.line} {found}\n")
-        return found
+        sys.stderr.write(f"{path}:{mutant.line} {judged}\n")
+        return judged
 
     pool = ThreadPoolExecutor(len(trees))
     try:
@@ -277,14 +291,14 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
     parser = argparse.ArgumentParser(
         prog="./run mutate", description="Print which small wrong changes of modules the tests notice."
     )
-    parser.add_argument("paths", nargs="*", help="modules or folders (default: what checks and what places)")
+    parser.add_argument("paths", nargs="*", help=f"modules or folders (default: {' '.join(MODULES)})")
     parser.add_argument(
         "--sample", type=int, default=200, help="how many changes are tried (default 200; 0: all)"
     )
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     asked = parser.parse_args(arguments)
-    paths = asked.paths or [name for name in MODULES if (root / name).exists()]
+    paths = asked.paths or MODULES
     try:
         work = sample(root, paths, asked.sample or None, asked.seed)
     except FileNotFoundError as error:

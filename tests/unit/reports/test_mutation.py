@@ -41,9 +41,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_module_is_tested_by_what_imports_it_and_by_the_folder_of_its_package(root: Path) -> None:
     """What imports it comes first; a package's face hides modules that its tests do test."""
     least, every, far = (f"tests/unit/part/test_{name}.py" for name in ("least", "all", "far"))
-    assert importers(root, MODULE) == (least, every, far)
-    assert importers(root, "solver/part/__init__.py") == (every, far, least)
-    assert importers(root, "solver/other.py") == (far,)
+    assert importers(root, MODULE) == ((least,), (every, far))
+    assert importers(root, "solver/part/__init__.py") == ((every, far, least),)
+    assert importers(root, "solver/other.py") == ((far,),)
 
 
 def test_a_sample_is_the_same_for_the_same_seed(root: Path) -> None:
@@ -52,6 +52,9 @@ def test_a_sample_is_the_same_for_the_same_seed(root: Path) -> None:
     assert sample(root, ["solver"], 3, 1) == sample(root, ["solver"], 3, 1)
     assert [one for one in every if one in sample(root, ["solver"], 3, 1)] == sample(root, ["solver"], 3, 1)
     assert sample(root, [MODULE, "solver/part"], 99, 1) == every[4:]
+    shared = [path for path, _ in sample(root, [MODULE, "solver/other.py"], 4, 1)]
+    assert shared == [MODULE] * 2 + ["solver/other.py"] * 2, "half of the sample each"
+    assert len(sample(root, [MODULE, "solver/other.py"], 5, 1)) == 5, "what one lacks the other has"
     with pytest.raises(FileNotFoundError, match="solver/nowhere is not there"):
         sample(root, ["solver/nowhere"], 3, 1)
 
@@ -73,7 +76,7 @@ def test_tests_that_fail_anyway_are_an_error(root: Path, tmp_path: Path) -> None
     (root / "tests/unit/part/test_least.py").write_text("def test_it(): assert False\n", encoding="utf-8")
     tree = Tree.copy(root, tmp_path / "copy")
     with pytest.raises(RuntimeError, match="fail without a change"):
-        judge([tree], sample(root, [MODULE], None, 0), {MODULE: ["tests/unit/part/test_least.py"]})
+        judge([tree], sample(root, [MODULE], None, 0), {MODULE: [["tests/unit/part/test_least.py"]]})
 
 
 def test_the_report_names_survivors(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
