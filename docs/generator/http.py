@@ -34,8 +34,7 @@ def routes() -> str:
     return page(
         "HTTP routes",
         "A running service shows the same with examples that run from the page at `/docs`, and the document "
-        "behind it at `/openapi.json`. Routes that plan also answer without the prefix `/v1`: `POST /plan`, "
-        "`POST /program`, `POST /layout`, `POST /validate`.",
+        "behind it at `/openapi.json`.",
         table(("route", "what it does"), rows),
         "Every answer carries `X-Request-ID`, which a request may give. Plans and layouts have an "
         "`ETag`, the SHA-256 of "

@@ -1,6 +1,6 @@
 """The terminal side of the command line: reading, writing, and one clear line for each error.
 
-Needs no library: `service.cli.fast_path` cannot wait for one.
+It imports the standard library only, since every command loads it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from service.cli.console import (
     fail_with_bug,
     is_closed_pipe,
 )
-from service.cli.fast_path import read_fast
 
 __all__ = ["main"]
 
@@ -62,20 +61,12 @@ def _end_interrupted() -> NoReturn:
 
 
 def _run() -> None:
-    # A shell that asks for completions sets this variable; its questions are not for the fast path.
-    fast = None if "_ARENAPLAN_COMPLETE" in os.environ else read_fast(sys.argv[1:])
-    # A process that lives for one answer: looking for garbage while it loads, and once more when it ends,
-    # takes a fifth of its time and finds nothing worth having. Commands that live longer enable it again.
+    # Otherwise pydantic reads the metadata of every installed distribution, looking for plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Most commands end after one answer, and garbage collection would take a fifth of their time. Commands
+    # that live longer enable it again.
     gc.disable()
     try:
-        if fast is not None:
-            # Else pydantic reads the metadata of all that is installed, looking for plugins.
-            os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-            if not fast.computes:
-                # Else OpenBLAS starts a thread for each further core, which waits busily for a product.
-                os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            fast.run()
-            return
         from service.cli.commands import app
 
         app(prog_name="arenaplan")

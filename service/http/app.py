@@ -12,7 +12,6 @@ from fastapi_offline import FastAPIOffline
 from service.http import handlers, openapi
 from service.http.access import Access
 from service.http.cache import PlanCaches
-from service.http.known import KnownAnswers
 from service.http.middleware import HeadAsGet, RequestContext
 from service.http.routers import exports, graphs, jobs, layout, meta, page, plan, validate, verdict
 from service.http.state import State
@@ -63,8 +62,6 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         app.include_router(router)
     handlers.install(app, [route for router in routers for route in router.routes])
     openapi.install(app, settings)
-    # Innermost, so that everybody who may turn a request away has been asked.
-    app.add_middleware(KnownAnswers, state=state, kinds={**plan.KINDS, **layout.KINDS})
     if users is not None:
         app.add_middleware(Access, gate=users.gate, settings=settings)
     app.add_middleware(HeadAsGet)

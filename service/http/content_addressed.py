@@ -66,10 +66,6 @@ class ContentAddressed:
         state.metrics.asked_cache("miss")
         return self._fresh(request, state, frame, digest, notes)
 
-    def kept(self, request: Request, state: State, body: bytes) -> Response | None:
-        """The answer to this very body, if it is kept. For bodies that are hashed in a moment."""
-        return self._kept(request, state, hashlib.sha256(body).hexdigest())
-
     def _kept(self, request: Request, state: State, digest: str) -> Response | None:
         key = self._key(digest)
         cached = state.cache.of(principal_of(request).tenant).by_key(key)

@@ -541,8 +541,8 @@ def _drop_foreign_errors(document: dict[str, Any]) -> None:
 
 def _may_respond_later(document: dict[str, Any]) -> None:
     """Every route that computes takes a preference for a job."""
-    for task in ("plan", "program", "layout", "tradeoff", "explain", "validate"):
-        route = document["paths"][f"/v1/{task}"]["post"]
+    for path in ("plan", "v1/plan", "v1/program", "v1/layout", "v1/tradeoff", "v1/explain", "v1/validate"):
+        route = document["paths"][f"/{path}"]["post"]
         route["parameters"] = [*route.get("parameters", []), _PREFER]
         route["responses"]["202"] = _job("Not answered in time, as was asked for: the job that goes on.")
 

@@ -362,7 +362,7 @@ def test_bad_validations(http: httpx.Client, tiny: Graph, case: str) -> None:
     change, pointer = VALIDATIONS[case]
     request = {"graph": tiny, "plan": post(http, json.dumps({"graph": tiny})).json(), "steps": 1}
     change(request)
-    response = http.post("/validate", json=request)
+    response = http.post("/v1/validate", json=request)
     code = response.json()["type"].removeprefix("/problems/")
     assert checked(response, 422, code)["pointer"].startswith(pointer)
 

@@ -65,10 +65,6 @@ def test_gaps(http: httpx.Client) -> None:
     assert find_violations(made.problem, made.layout) == ()
 
 
-def test_without_a_version_in_the_path(http: httpx.Client, buffers: Buffers) -> None:
-    assert http.post("/layout", json={"problem": buffers}).content == place(http, buffers).content
-
-
 def test_nothing_to_place(http: httpx.Client, buffers: Buffers) -> None:
     assert place(http, {**buffers, "buffers": []}).json()["peak"] == 0
 

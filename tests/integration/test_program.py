@@ -63,10 +63,6 @@ def test_blocks_beyond_two_gib(http: httpx.Client, pairs: Program) -> None:
     assert violations(documents.load_program(pairs), found) == ()
 
 
-def test_without_a_version_in_the_path(http: httpx.Client, pairs: Program) -> None:
-    assert http.post("/program", json={"program": pairs}).content == ask(http, pairs).content
-
-
 def test_the_same_request_has_the_same_bytes_and_is_kept(http: httpx.Client, pairs: Program) -> None:
     pairs["name"] = "kept"
     first = ask(http, pairs)

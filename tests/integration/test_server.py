@@ -218,7 +218,7 @@ def test_a_worker_killed_at_work_costs_one_request(slow: Graph) -> None:
         document = client.plan(slow).document
         request = {"graph": slow, "plan": document, "steps": 10_000}
         with ThreadPoolExecutor(1) as thread, server.client() as http:
-            answer = thread.submit(http.post, "/validate", json=request)
+            answer = thread.submit(http.post, "/v1/validate", json=request)
             (pid,) = server.worker_pids()
             wait_until_busy(pid, ticks=50)  # more than what the plan before may have left to do
             os.kill(pid, signal.SIGKILL)
@@ -249,7 +249,7 @@ def test_a_validation_is_killed_at_its_limit(slow: Graph) -> None:
     with running_server(workers=1, **limits) as server, server.client() as http:
         document = plan(http, slow).json()
         (pid,) = server.worker_pids()
-        response = http.post("/validate", json={"graph": slow, "plan": document, "steps": 10_000})
+        response = http.post("/v1/validate", json={"graph": slow, "plan": document, "steps": 10_000})
         assert response.status_code == 422
         assert response.json()["type"] == "/problems/time-limit"
         server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
@@ -262,7 +262,7 @@ def test_a_caller_that_hangs_up_frees_the_worker(slow: Graph) -> None:
         (pid,) = server.worker_pids()
         with pytest.raises(httpx.ReadTimeout):
             http.post(
-                "/validate",
+                "/v1/validate",
                 json={"graph": slow, "plan": document, "steps": 10_000},
                 timeout=httpx.Timeout(PATIENCE, read=0.5),
             )
@@ -276,7 +276,7 @@ def test_running_requests_finish_before_the_service_stops(slow: Graph) -> None:
         (pid,) = server.worker_pids()
         request = {"graph": slow, "plan": document, "steps": 5}
         with ThreadPoolExecutor(1) as thread:
-            answer = thread.submit(http.post, "/validate", json=request)
+            answer = thread.submit(http.post, "/v1/validate", json=request)
             wait_until_busy(pid)
             code = server.stop()
             assert answer.result(PATIENCE).json()["identical"] is True
@@ -293,7 +293,7 @@ def test_a_service_that_stops_says_so_first_and_leaves_no_request_without_an_ans
         (pid,) = server.worker_pids()
         request = {"graph": slow, "plan": document, "steps": 10_000}
         with ThreadPoolExecutor(1) as thread:
-            answer = thread.submit(http.post, "/validate", json=request)
+            answer = thread.submit(http.post, "/v1/validate", json=request)
             wait_until_busy(pid)
             server.process.send_signal(signal.SIGTERM)
             with server.client() as probe:

@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 import numpy as np
 import onnx
 
-from service.cli.fast_path import read_fast
+from service.cli.commands import app
 from service.jobs.limits import worker_limits
 from service.jobs.tasks import TASKS
 from service.jobs.worker import Channel
@@ -354,13 +354,7 @@ def _ended(words: list[str]) -> int | str | None:
     before = sys.argv
     sys.argv = ["arenaplan", *words]
     try:
-        fast = read_fast(words)
-        if fast is not None:
-            fast.run()
-        else:
-            from service.cli.commands import app
-
-            app(words, prog_name="arenaplan")
+        app(words, prog_name="arenaplan")
     except SystemExit as end:
         return end.code or 0
     finally:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.commands.options import AsJson, Plot, Server, examples, read_bytes
+from service.cli.commands.options import AsJson, Plot, Server, examples, on_one_thread, read_bytes
 from service.cli.console import print_json, reporting
 
 __all__ = ["app"]
@@ -78,6 +78,7 @@ def solve(
 
     MiniMalloc's CSV or a buffers document goes in, offsets come out.
     """
+    on_one_thread()
     with reporting(as_json=as_json, document=str(problem)):
         from service.cli import layouts
         from solver.layout import LayoutOptions

@@ -57,9 +57,6 @@ def plan(
         Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
     ] = Path("-"),
     schedule: ScheduleOptions,
-    workers: Annotated[
-        int | None, typer.Option(hidden=True, help="The former name of --parallelism.")
-    ] = None,
     search: SearchOptions,
     steps: StepOptions,
     choices: ModelChoices,
@@ -70,11 +67,13 @@ def plan(
 
     A program consists of explicit operations. The plan is proved before it is written.
     """
-    on_one_thread(search.costs)
+    # Importing another tool's model computes its constants, which takes matrix products.
+    if search.costs == "measured" or model.suffix in ("", ".json"):
+        on_one_thread()
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import planning
 
-        given = document_of(steps, search, schedule, workers=workers)
+        given = document_of(steps, search, schedule)
         planning.run(model, given, output, choices.given(), as_json=as_json, server=server)
 
 
@@ -156,7 +155,8 @@ def tradeoff(
 
     Beside each cost stands what is proved about it. The curve goes down to the floor.
     """
-    on_one_thread(search.costs)
+    if search.costs == "measured":
+        on_one_thread()
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
 
@@ -192,7 +192,8 @@ def explain(
 
     Where it does not fit, says why, and which smallest capacity was found to be enough.
     """
-    on_one_thread(search.costs)
+    if search.costs == "measured":
+        on_one_thread()
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
 

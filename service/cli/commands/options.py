@@ -12,8 +12,6 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from service.cli.fast_path import usual_size
-
 __all__ = [
     "AsJson",
     "ModelChoices",
@@ -47,8 +45,6 @@ def examples(*lines: str) -> str:
 
 def read_bytes(text: str) -> int:
     """``4096``, ``24MiB``, ``1.5GB``; whole bytes only."""
-    if (size := usual_size(text)) is not None:
-        return size
     from solver.documents import read_size
 
     try:
@@ -57,10 +53,13 @@ def read_bytes(text: str) -> int:
         raise typer.BadParameter(f"{error}.") from None
 
 
-def on_one_thread(costs: str | None = "measured") -> None:
-    """What is measured is measured on one thread, which BLAS is told before it is loaded."""
-    if costs == "measured":
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+def on_one_thread() -> None:
+    """Let BLAS, which is not loaded yet, use one thread.
+
+    For commands that measure, and for those that multiply no matrices: each further thread would wait busily
+    for a product.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]

@@ -16,6 +16,7 @@ from service.cli.commands.options import (
     Server,
     examples,
     grouped,
+    on_one_thread,
     read_bytes,
 )
 from service.cli.console import Exit, reporting, write_document
@@ -62,6 +63,7 @@ def show(
 
     Bytes by kind, the certificate, what is live at the peak, what the passes did, and a map of the arena.
     """
+    on_one_thread()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import show as tables
 

@@ -9,18 +9,14 @@ from fastapi import APIRouter, Request, Response
 from service.http.content_addressed import ContentAddressed
 from service.http.openapi import LAYOUT_ROUTE, STORED_LAYOUT_ROUTE
 
-__all__ = ["KINDS", "router"]
+__all__ = ["router"]
 
 router = APIRouter(tags=["layouts"])
 
 _LAYOUTS: Final = ContentAddressed("layout", "layouts")
 
-#: What may take the short way to an answer that is kept.
-KINDS: Final = {"/v1/layout": _LAYOUTS, "/layout": _LAYOUTS}
-
 
 @router.post("/v1/layout", **LAYOUT_ROUTE)
-@router.post("/layout", include_in_schema=False)
 async def layout(request: Request) -> Response:
     """Place buffers with known lifespans in one arena and prove how good the layout is.
 

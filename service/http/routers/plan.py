@@ -11,7 +11,7 @@ from service.http.content_addressed import ContentAddressed
 from service.http.exports import accepted, export
 from service.http.openapi import PLAN_ROUTE, PROGRAM_ROUTE, STORED_PLAN_ROUTE
 
-__all__ = ["KINDS", "router"]
+__all__ = ["router"]
 
 router = APIRouter(tags=["plans"])
 
@@ -20,12 +20,9 @@ _PLANS: Final = ContentAddressed("plan", "plans")
 _MODELS: Final = ContentAddressed("model", "plans", read_model_body, has_notes=True)
 _PROGRAMS: Final = ContentAddressed("program", "plans")
 
-#: What may take the short way to an answer that is kept.
-KINDS: Final = {"/v1/plan": _PLANS, "/plan": _PLANS, "/v1/program": _PROGRAMS, "/program": _PROGRAMS}
-
 
 @router.post("/v1/plan", **PLAN_ROUTE)
-@router.post("/plan", include_in_schema=False)
+@router.post("/plan", **{**PLAN_ROUTE, "summary": "Plan a training graph: the same as `/v1/plan`"})
 async def plan(request: Request) -> Response:
     """Plan the memory of a training graph and prove how good the plan is.
 
@@ -47,7 +44,6 @@ async def plan(request: Request) -> Response:
 
 
 @router.post("/v1/program", **PROGRAM_ROUTE)
-@router.post("/program", include_in_schema=False)
 async def program(request: Request) -> Response:
     """Plan the memory of explicit operations, each with the blocks that it reads and writes.
 

@@ -15,7 +15,6 @@ router = APIRouter(tags=["plans"])
 
 
 @router.post("/v1/validate", **VALIDATE_ROUTE)
-@router.post("/validate", include_in_schema=False)
 async def validate(request: Request) -> Response:
     """Train some steps inside the planned arena, beside a reference run without any sharing.
 

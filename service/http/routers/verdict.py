@@ -14,7 +14,6 @@ router = APIRouter(tags=["plans"])
 
 
 @router.post("/v1/tradeoff", **TRADEOFF_ROUTE)
-@router.post("/tradeoff", include_in_schema=False)
 async def tradeoff(request: Request) -> Response:
     """What smaller peaks cost in modelled time, with the proved bound beside each cost, down to the floor.
 
@@ -27,7 +26,6 @@ async def tradeoff(request: Request) -> Response:
 
 
 @router.post("/v1/explain", **EXPLAIN_ROUTE)
-@router.post("/explain", include_in_schema=False)
 async def explain(request: Request) -> Response:
     """Whether the capacity among the options is enough: impossible, open, or a plan; and what makes it fit.
 

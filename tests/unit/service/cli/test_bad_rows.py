@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from service.cli.commands import app
 from service.cli.console import Exit
-from service.cli.fast_path import FastSolve
 
 #: Name of the mistake: extra columns, the third line of the file, the second buffer of the document, words.
 MISTAKES: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -23,10 +23,10 @@ MISTAKES: dict[str, tuple[str, str, dict[str, Any], str]] = {
 }
 
 
-def failed(path: Path, capsys: pytest.CaptureFixture[str], **numbers: int) -> tuple[int, str]:
+def failed(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
     """Exit code, and the one line on standard error."""
     with pytest.raises(SystemExit) as caught:
-        FastSolve(path, path.with_suffix(".out"), numbers).run()
+        app(["solve", str(path), "-o", str(path.with_suffix(".out")), *options])
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     assert captured.out == ""
@@ -72,6 +72,6 @@ def test_a_size_that_does_not_fit_the_capacity(
     document = {"format": "arenaplan.buffers", "version": 1, "buffers": rows}
     text = "id,lower,upper,size\na,0,2,4\nb,3,4,900\n" if suffix == ".csv" else json.dumps(document)
     path.write_text(text, encoding="utf-8")
-    code, line = failed(path, capsys, capacity=500)
+    code, line = failed(path, capsys, "--capacity", "500")
     assert code == Exit.TOO_LARGE
     assert "Buffer 'b' (row 2) alone has 900 bytes; the capacity is 500." in line

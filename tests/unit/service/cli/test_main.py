@@ -12,14 +12,14 @@ import pytest
 LEFT_ALONE = """
 import sys
 from threading import Event, Thread
-from service.cli import main
+from service.cli import commands, main
 
-def command(_arguments):
+def command(prog_name):
     Thread(target=Event().wait).start()
     print("said before")
     raise {error}
 
-main.read_fast = command
+commands.app = command
 sys.stdout.reconfigure(line_buffering=False)
 main.main()
 """
@@ -36,15 +36,15 @@ def test_an_interrupted_command_does_not_wait_for_its_threads(error: str) -> Non
 ENDED = """
 import os, signal, sys
 from pathlib import Path
-from service.cli import console, main
+from service.cli import commands, console, main
 
-def command(_arguments):
+def command(prog_name):
     sync = os.fsync
     os.fsync = lambda handle: (sync(handle), os.kill(os.getpid(), signal.{name}))
     with console.reporting(as_json=False):
         console.write_document(Path(sys.argv[1]), b"half")
 
-main.read_fast = command
+commands.app = command
 main.main()
 """
 

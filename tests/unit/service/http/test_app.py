@@ -141,7 +141,7 @@ async def test_a_problem_of_the_core(http: httpx.AsyncClient) -> None:
     assert document["extra"] == 1
 
 
-@pytest.mark.parametrize("path", ["/plan", "/v1/plan", "/validate", "/v1/validate"])
+@pytest.mark.parametrize("path", ["/plan", "/v1/plan", "/v1/validate"])
 async def test_too_large(http: httpx.AsyncClient, path: str) -> None:
     response = await post(http, b"x" * 1001, path)
     assert response.status_code == 413
@@ -177,7 +177,7 @@ async def test_bodies_beyond_memory_wait_on_disk() -> None:
         first, second = await post(http, b"echo\n" + text), await post(http, b"echo\n" + text)
         assert first.content == second.content == text
         assert (first.headers["x-cache"], second.headers["x-cache"]) == ("miss", "hit")
-        assert (await post(http, b"echo\n" + text, "/validate")).content == text
+        assert (await post(http, b"echo\n" + text, "/v1/validate")).content == text
         refused = await post(http, b"echo\n" + text * 2)
         assert (refused.status_code, problem(refused)) == (429, "too-many-bytes")
         assert refused.headers["retry-after"]
@@ -317,7 +317,7 @@ async def test_validation_has_a_time_limit() -> None:
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://test") as http,
     ):
-        response = await post(http, "hang", "/validate")
+        response = await post(http, "hang", "/v1/validate")
     assert response.status_code == 422
     assert problem(response) == "time-limit"
 

@@ -50,7 +50,7 @@ def test_made_once(app: FastAPI) -> None:
 
 def test_paths(document: dict[str, Any]) -> None:
     assert set(document["paths"]) == {
-        "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/plans/{digest}/{format}",
+        "/plan", "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/plans/{digest}/{format}",
         "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
         "/v1/tradeoff", "/v1/explain",
         "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/result", "/v1/jobs/{id}/events", "/v1/graphs/{digest}",
@@ -59,7 +59,7 @@ def test_paths(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/plan", "/v1/program", "/v1/tradeoff", "/v1/explain", "/v1/layout", "/v1/validate"]
+    "path", ["/plan", "/v1/plan", "/v1/program", "/v1/tradeoff", "/v1/explain", "/v1/layout", "/v1/validate"]
 )
 def test_every_status_is_described(document: dict[str, Any], path: str) -> None:
     responses = document["paths"][path]["post"]["responses"]
@@ -127,7 +127,9 @@ def test_the_mnist_example_is_that_of_the_project() -> None:
 
 @pytest.mark.parametrize("name", ["tiny", "mnist"])
 def test_plan_examples_run(document: dict[str, Any], name: str) -> None:
-    body = document["paths"]["/v1/plan"]["post"]["requestBody"]["content"]["application/json"]
+    for path in ("/plan", "/v1/plan"):
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        assert name in body["examples"]
     request = body["examples"][name]["value"]
     PlanRequest.model_validate(request)
     plan = pipeline.plan(documents.load_graph(request["graph"]))
