@@ -21,11 +21,11 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import ClassVar
 
+from solver.accounting import paging_problem
 from solver.errors import OptionsError
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Pass
 from solver.program import UPDATE, Program, Tier, dependencies, followers, loads
-from solver.schedules.paging import paging_problem
 
 __all__ = ["MAX_PARALLELISM", "Levels", "in_levels", "list_schedule"]
 

@@ -15,23 +15,15 @@ from dataclasses import dataclass, replace
 from operator import sub
 from typing import ClassVar
 
+from solver.accounting import PagingProblem, elapsed, is_copy, level_costs, paging_problem, traffic
+from solver.accounting.bounds import shareable
 from solver.errors import CapacityError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import Costs, Program, Tier, check_tiers, loads
 from solver.schedules import SearchProgress
-from solver.schedules.bounds import shareable
-from solver.schedules.paging import (
-    PagingProblem,
-    elapsed,
-    in_tiers,
-    is_copy,
-    level_costs,
-    paging_problem,
-    traffic,
-    with_transfers,
-)
+from solver.schedules.paging import in_tiers, with_transfers
 
 __all__ = ["LOOKAHEADS", "Paging"]
 

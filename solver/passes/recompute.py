@@ -15,22 +15,21 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import ClassVar, TypeVar
 
+from solver.accounting import (
+    PeakBound,
+    ScheduleProblem,
+    floor,
+    flops_of,
+    order_bound,
+    schedule_problem,
+    step_costs,
+)
 from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import RESIDUE, CostBound, Costs, Program, Tier, loads
-from solver.schedules import (
-    PeakBound,
-    Schedule,
-    ScheduleProblem,
-    floor,
-    flops_of,
-    order_bound,
-    rerun,
-    schedule_problem,
-    step_costs,
-)
+from solver.schedules import Schedule, rerun
 
 __all__ = ["Recompute", "without_advice"]
 
@@ -122,7 +121,9 @@ class Recompute(Pass):
         """What keeps so many bytes, if that is found. Budgets are those without aliases: what these save,
         recomputation need not; at first as much as they save in the program as it is.
         """
-        from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
+        from solver.schedules.recompute.search import (
+            cheapest,  # numba and OR-Tools, only where they are needed
+        )
 
         budget = capacity + max(loads(program)[0]) - self._peak(program)
         while True:
@@ -152,8 +153,8 @@ class Recompute(Pass):
         tell: Tell,
     ) -> _Reached:
         """The least peak that is found, or one that keeps the capacity: then at the least cost."""
-        from solver.schedules.least import SHARE, least_peak
-        from solver.schedules.recompute import cheapest
+        from solver.schedules.recompute.least import SHARE, least_peak
+        from solver.schedules.recompute.search import cheapest
 
         def search(budget: int, before: Schedule | None, share: float) -> _Reached:
             found = cheapest(problem, budget, deadline, before=before, share=share, tell=tell)
@@ -206,8 +207,8 @@ class Recompute(Pass):
         """
         if not found.extra or self.capacity is None:
             return None
-        from solver.schedules.dual import proved_cost  # OR-Tools, as the search
-        from solver.schedules.moments import fullest
+        from solver.schedules.recompute.dual import proved_cost  # OR-Tools, as the search
+        from solver.schedules.recompute.moments import fullest
 
         at = partial(proved_cost, program, problem, self.capacity, deadline=deadline, in_place=self.in_place)
         best = at(found.moments)

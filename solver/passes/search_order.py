@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
+from solver.accounting import ScheduleProblem, order_bound, schedule_problem, step_costs
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import UPDATE, Costs, Program, Tier, dependencies, loads
-from solver.schedules import ScheduleProblem, SearchProgress, order_bound, schedule_problem, step_costs
-from solver.schedules.rounds import Rounds
+from solver.schedules import SearchProgress
+from solver.schedules.order.rounds import Rounds
 
 __all__ = ["SearchOrder", "in_given_order", "in_order_of"]
 
@@ -81,7 +82,7 @@ class SearchOrder(Pass):
         tell(SearchProgress(given, bound))
         order, peak, complete = tuple(range(len(program.steps))), given, True
         if given > bound:
-            from solver.schedules.order import best_order  # numba, only where it is needed
+            from solver.schedules.order.search import best_order  # numba, only where it is needed
 
             found = best_order(problem, before, deadline, bound=bound)
             order, peak, complete = found.order, found.peak, found.complete
@@ -101,7 +102,7 @@ class SearchOrder(Pass):
         if not differ and (self._shares or self.tiers or len(order) > _LARGEST):
             # What repetitions cost is not known before values lie in place, or others are paged.
             return self._taken(program, facts, order, complete)
-        from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
+        from solver.schedules.recompute.joint import order_to_repeat  # OR-Tools, as well
 
         # What runs again is searched for afterwards, in half of the time.
         found = order_to_repeat(
@@ -139,7 +140,7 @@ class SearchOrder(Pass):
         """What repetitions that keep the capacity cost at least in every order, where something is proved."""
         if not self.recompute or self.capacity is None or self.tiers or max(load) <= self.capacity:
             return {}
-        from solver.schedules.cut_costs import least_cost  # OR-Tools, only where it is needed
+        from solver.schedules.recompute.cut_costs import least_cost  # OR-Tools, only where it is needed
 
         cost = step_costs(program, self.costs)
         problem = schedule_problem(program, cost, in_place=self._shares)
@@ -245,7 +246,7 @@ def _given(
     load = loads(program)[0]
     peak, bound = max(load, default=0), order_bound(problem).bytes
     if peak > bound:
-        from solver.schedules.cuts import least_peak  # OR-Tools, only where something seems to be left
+        from solver.schedules.order.cuts import least_peak  # OR-Tools, only where something seems to be left
 
         bound = least_peak(problem, before, load, deadline)
     return {"order_bound": bound, "peak_before": peak, "peak_after": peak}

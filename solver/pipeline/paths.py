@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from solver import documents, preparations
+from solver.accounting import roofline, step_costs
 from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph
@@ -24,7 +25,6 @@ from solver.pipeline.watch import Follower, Observer, Stopwatch
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
 from solver.program import CONVERT, Costs, Program, Record, check_costs, regions
-from solver.schedules import roofline, step_costs
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from solver.accounting import least_elapsed, step_costs
 from solver.errors import CapacityError, InternalError
 from solver.layout import Deadline, Outcome
 from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
@@ -14,8 +15,6 @@ from solver.pipeline.options import with_capacity
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
 from solver.program import CostBound, Program, Record, Region, loads, regions
-from solver.schedules import step_costs
-from solver.schedules.paging import least_elapsed
 from solver.targets import Lowered
 
 __all__ = ["Applied", "Passes", "Placed", "placed"]

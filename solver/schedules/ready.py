@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.compiled.jit import runs_compiled
-from solver.schedules.problem import ScheduleProblem
 
 __all__ = ["load_schedules"]
 
@@ -33,10 +33,10 @@ def load_schedules() -> bool:
 
     Returns whether compiled code runs; where nothing compiles, the same functions run as plain Python.
     """
-    from solver.schedules.kernel import simulate
-    from solver.schedules.orders import Orders
-    from solver.schedules.sequences import Sequences
-    from solver.schedules.simulate import Simulator
+    from solver.schedules.order.orders import Orders
+    from solver.schedules.recompute.kernel import simulate
+    from solver.schedules.recompute.sequences import Sequences
+    from solver.schedules.recompute.simulate import Simulator
 
     simulator = Simulator(_SMALLEST)
     simulator.repair(simulator.start(), 0, 1, Deadline())

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout.model.instance import Integers
-from solver.schedules.problem import ScheduleProblem
 
 __all__ = [
     "AGAIN",

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
 from solver import pipeline
+from solver.accounting import ScheduleProblem, step_costs
 from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.pipeline.watch import Follower
 from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, paging, recomputation
-from solver.schedules import ScheduleProblem, step_costs
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
 from solver.verdict.subject import Subject, check_subject
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from solver import pipeline
+from solver.accounting import PeakBound, floor, flops_of, schedule_problem, step_costs
 from solver.collector import collector_paused
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
@@ -15,8 +16,8 @@ from solver.pipeline import checked
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads
-from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, schedule_problem, step_costs
-from solver.schedules.least import SHARE, least_peak
+from solver.schedules import Schedule, rerun
+from solver.schedules.recompute.least import SHARE, least_peak
 from solver.targets import TARGETS
 
 __all__ = ["Found", "Subject", "check_subject"]
@@ -116,9 +117,11 @@ class Subject:
 
     def schedule(self, budget: int, before: Schedule | None = None, share: float = 1.0) -> Found:
         """The cheapest schedule found whose steps, each with memory of its own, keep `budget` bytes; else
-        that of the least peak. `before` is where to start from. See `solver.schedules.recompute.cheapest`.
+        that of the least peak. `before` is where to start from. See `cheapest`.
         """
-        from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
+        from solver.schedules.recompute.search import (
+            cheapest,  # numba and OR-Tools, only where they are needed
+        )
 
         schedule = cheapest(self.problem, budget, self.deadline, before=before, share=share, tell=self._tell)
         self.complete &= schedule.complete

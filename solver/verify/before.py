@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from solver.accounting.clocks import is_copy
 from solver.plan import Plan
 from solver.program import Program
-from solver.schedules.paging.clocks import is_copy
 
 __all__ = ["once", "unpaged"]
 

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from solver.accounting.bounds import floor, order_bound
+from solver.accounting.costs import flops_of
+from solver.accounting.problem import schedule_problem
 from solver.graph.ops import lookup
 from solver.plan import Plan
 from solver.plan.violation import Violation
@@ -27,9 +30,6 @@ from solver.program import (
     Step,
     loads,
 )
-from solver.schedules.bounds import floor, order_bound
-from solver.schedules.costs import flops_of
-from solver.schedules.problem import schedule_problem
 from solver.verify.before import once, unpaged
 
 __all__ = ["added_up", "check_cost_bound", "check_recomputation"]

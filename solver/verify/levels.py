@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from solver.accounting.clocks import channel_of
 from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import RESIDUE
-from solver.schedules.paging.clocks import channel_of
 from solver.verify.addresses import Line, step_name
 
 __all__ = ["check_levels", "check_residues"]

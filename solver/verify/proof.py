@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
+from solver.accounting.costs import step_costs
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import RESIDUE, Program, reference_digest
-from solver.schedules.costs import step_costs
 from solver.verify.addresses import Line
 from solver.verify.aliases import check_aliases, check_overlaps
 from solver.verify.cost import check_cost_bound, check_recomputation

@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from solver.accounting.clocks import is_copy
+from solver.accounting.costs import step_costs
 from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import CONVERT, Phase, Program, loads
-from solver.schedules.costs import step_costs
-from solver.schedules.paging.clocks import is_copy
 from solver.verify.before import once
 
 __all__ = ["check_records"]

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from solver.accounting.clocks import elapsed, is_copy, level_costs, traffic
+from solver.accounting.gaps import paging_problem
 from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import Program, exact, loads
-from solver.schedules.paging.clocks import elapsed, is_copy, level_costs, traffic
-from solver.schedules.paging.gaps import paging_problem
 from solver.verify.addresses import step_name
 from solver.verify.before import unpaged
 

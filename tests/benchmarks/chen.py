@@ -13,9 +13,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import isqrt
 
+from solver.accounting import ScheduleProblem
 from solver.layout.model.instance import Integers
-from solver.schedules import ScheduleProblem
-from solver.schedules.simulate import Simulator
+from solver.schedules.recompute.simulate import Simulator
 from solver.schedules.tables import AGAIN
 
 __all__ = ["Heuristic", "greedy", "square_root"]

@@ -17,7 +17,7 @@ from typing import Any
 from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
 from ortools.sat.python import cp_model
 
-from solver.schedules import ScheduleProblem
+from solver.accounting import ScheduleProblem
 
 __all__ = ["Answer", "checkmate", "moccasin", "vgg16_cifar"]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+from solver.accounting import paging_problem
 from solver.documents import load_graph
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph
@@ -22,7 +23,6 @@ from solver.passes import Order
 from solver.pipeline import plan
 from solver.plan import PlanOptions, paging, recomputation
 from solver.program import Tier, loads
-from solver.schedules.paging import paging_problem
 from solver.schedules.paging.cover import greedy, least_moved
 from solver.training import derive
 from tests.benchmarks.measure import ROOT

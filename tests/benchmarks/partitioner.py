@@ -18,9 +18,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from solver.schedules import ScheduleProblem
-from solver.schedules.recompute import cheapest
-from solver.schedules.sequences import Sequences
+from solver.accounting import ScheduleProblem
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.sequences import Sequences
 from tests.benchmarks.measure import ROOT
 
 __all__ = ["BUDGETS", "beside", "run"]

@@ -19,27 +19,20 @@ from rich.table import Table
 from arenaplan.builder import adam
 from examples.gallery import GALLERY
 from examples.resnet50 import resnet50
+from solver.accounting import ScheduleProblem, floor, flops_of, order_bound, roofline, schedule_problem
 from solver.documents import load_graph
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import dependencies, loads
-from solver.schedules import (
-    ScheduleProblem,
-    floor,
-    flops_of,
-    order_bound,
-    roofline,
-    schedule_problem,
-)
-from solver.schedules.cut_costs import least_cost
-from solver.schedules.joint import order_to_repeat
-from solver.schedules.moments import Moments
-from solver.schedules.order import best_order
-from solver.schedules.orders import Orders
+from solver.schedules.order.orders import Orders
+from solver.schedules.order.search import best_order
 from solver.schedules.ready import load_schedules
-from solver.schedules.recompute import cheapest
-from solver.schedules.simulate import Simulator
+from solver.schedules.recompute.cut_costs import least_cost
+from solver.schedules.recompute.joint import order_to_repeat
+from solver.schedules.recompute.moments import Moments
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.simulate import Simulator
 from solver.training import derive
 from tests.benchmarks import chen
 from tests.benchmarks.milp import Answer, checkmate, moccasin, vgg16_cifar

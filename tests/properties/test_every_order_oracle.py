@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from solver.schedules import ScheduleProblem
-from solver.schedules.cut_costs import least_cost
-from solver.schedules.cuts import least_peak
-from solver.schedules.simulate import replay
+from solver.accounting import ScheduleProblem
+from solver.schedules.order.cuts import least_peak
+from solver.schedules.recompute.cut_costs import least_cost
+from solver.schedules.recompute.simulate import replay
 from tests.support.schedule_problems import before, exact, layered, mixed, problem
 
 pytestmark = pytest.mark.fuzz

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solver.accounting import paging_problem, step_costs
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph
 from solver.passes import Order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier, loads
-from solver.schedules import step_costs
-from solver.schedules.paging import paging_problem
 from solver.training import derive
 from tests.support.graphs import Sketch
 from tests.support.random_graphs import random_graphs

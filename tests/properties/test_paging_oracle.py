@@ -11,6 +11,7 @@ from itertools import combinations
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from solver.accounting import elapsed, level_costs, paging_problem, traffic
 from solver.errors import CapacityError
 from solver.executor import validate
 from solver.graph import TrainableGraph
@@ -20,7 +21,7 @@ from solver.passes.aliases import define_in_place
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import RESIDUE, Program, Tier, loads
-from solver.schedules.paging import elapsed, in_tiers, level_costs, paging_problem, traffic, with_transfers
+from solver.schedules.paging import in_tiers, with_transfers
 from solver.schedules.paging.cover import greedy, least_moved, level_bound
 from solver.training import derive, explicit_program
 from solver.verify import prove

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from solver.layout import Deadline
-from solver.schedules.dual import proved_cost
-from solver.schedules.moments import Moments, fullest
-from solver.schedules.recompute import cheapest
-from solver.schedules.simulate import replay
+from solver.schedules.recompute.dual import proved_cost
+from solver.schedules.recompute.moments import Moments, fullest
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.simulate import replay
 from solver.verify import added_up
 from tests.support.schedule_problems import exact, layered, mixed, program_of
 

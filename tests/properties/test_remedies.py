@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.gallery import GALLERY
+from solver.accounting import floor, paging_problem, roofline, schedule_problem
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph, TrainingRules
 from solver.passes import Order
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.program import Tier, loads
-from solver.schedules import floor, roofline, schedule_problem
-from solver.schedules.paging import paging_problem
 from solver.training import derive
 from tests.support.branching import heads, inception
 from tests.support.graphs import tower

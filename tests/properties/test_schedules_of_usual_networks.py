@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from solver.accounting import floor, paging_problem, roofline, schedule_problem
 from solver.errors import CapacityError
 from solver.executor import validate
 from solver.graph import TrainableGraph, TrainingRules
@@ -19,8 +20,6 @@ from solver.passes import Order
 from solver.pipeline import plan, start_of
 from solver.plan import Plan, PlanOptions
 from solver.program import Tier, loads
-from solver.schedules import floor, roofline, schedule_problem
-from solver.schedules.paging import paging_problem
 from tests.support.graphs import tower
 from tests.support.usual_networks import branches, gpt, recurrent, residual_with_statistics, unet
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from examples.gallery import GALLERY
+from solver.accounting import floor, roofline, schedule_problem
 from solver.errors import CapacityError
 from solver.executor import validate
 from solver.graph import TrainableGraph, TrainingRules
@@ -19,7 +20,6 @@ from solver.passes import Order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier, loads
-from solver.schedules import floor, roofline, schedule_problem
 from solver.training import derive
 from tests.support.graphs import tower
 

@@ -11,10 +11,10 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from solver.accounting import ScheduleProblem
 from solver.graph import DType, Operation, TensorType
 from solver.graph.ops.base import Node
 from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space, dependencies
-from solver.schedules import ScheduleProblem
 
 __all__ = ["before", "exact", "layered", "mixed", "problem", "program_of"]
 

@@ -1,34 +1,20 @@
-"""What leaves for slower memory and when it is back, so that the fast one keeps its bytes.
+"""What leaves for slower memory and when it is back, so that the fast memory keeps within its bytes.
 
-gaps         when values are not touched, and what is there in any case
-cover        which gaps are paged: few bytes moved; loads NumPy, so it is imported where it runs
-model        the integer program, in CP-SAT
-homes        which slower memory holds what; loads NumPy, too
-timetable    on which levels transfers run
-transfers    from the gaps to a program with copies
-clocks       how long an iteration takes, with one transfer at a time on a channel
+    cover        which gaps are paged: few bytes moved; loads NumPy, so it is imported where it runs
+    model        the integer program, in CP-SAT
+    homes        which slower memory holds each value; loads NumPy, too
+    transfers    from the gaps to a program with copies, and the levels on which these run
+
+The gaps, and how long an iteration takes, are facts about a program: `solver.accounting`.
 """
 
-from solver.schedules.paging.clocks import Traffic, elapsed, is_copy, least_elapsed, level_costs, traffic
-from solver.schedules.paging.gaps import Gap, GapKind, PagingProblem, paging_problem
-from solver.schedules.paging.timetable import Timetable, Transfer, timetable
-from solver.schedules.paging.transfers import in_tiers, slow_lives, with_transfers
+from solver.schedules.paging.transfers import (
+    Timetable,
+    Transfer,
+    in_tiers,
+    slow_lives,
+    timetable,
+    with_transfers,
+)
 
-__all__ = [
-    "Gap",
-    "GapKind",
-    "PagingProblem",
-    "Timetable",
-    "Traffic",
-    "Transfer",
-    "elapsed",
-    "in_tiers",
-    "is_copy",
-    "least_elapsed",
-    "level_costs",
-    "paging_problem",
-    "slow_lives",
-    "timetable",
-    "traffic",
-    "with_transfers",
-]
+__all__ = ["Timetable", "Transfer", "in_tiers", "slow_lives", "timetable", "with_transfers"]

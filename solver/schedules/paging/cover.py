@@ -15,8 +15,8 @@ from math import ceil
 
 import numpy as np
 
+from solver.accounting.gaps import GapKind, PagingProblem
 from solver.layout import Deadline
-from solver.schedules.paging.gaps import GapKind, PagingProblem
 from solver.schedules.paging.model import SLACK, exact
 
 __all__ = ["WORK", "Cover", "greedy", "least_moved", "level_bound", "needed_only"]

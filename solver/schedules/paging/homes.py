@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from solver.accounting.gaps import PagingProblem
 from solver.layout.model.instance import Integers
 from solver.program import Tier
-from solver.schedules.paging.gaps import PagingProblem
 from solver.schedules.paging.transfers import slow_lives
 
 __all__ = ["Shortage", "homes", "shortage"]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from solver.accounting.gaps import PagingProblem
 from solver.layout import Deadline
 from solver.schedules.native import run_native
-from solver.schedules.paging.gaps import PagingProblem
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

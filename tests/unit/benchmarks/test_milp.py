@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from solver.schedules.recompute import cheapest
-from solver.schedules.simulate import replay
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.simulate import replay
 from tests.benchmarks.milp import checkmate, moccasin, vgg16_cifar
 from tests.support.schedule_problems import exact, layered, problem
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from solver.graph import TrainableGraph
-from solver.schedules.recompute import cheapest
-from solver.schedules.sequences import Sequences
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.sequences import Sequences
 from tests.benchmarks.partitioner import beside
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore::FutureWarning")]  # PyTorch's own

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from solver.accounting import elapsed, paging_problem, traffic
 from solver.documents import dump_plan, load_graph, load_plan
 from solver.errors import CapacityError, OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
@@ -21,7 +22,6 @@ from solver.passes import Levels, Order, Paging
 from solver.pipeline import plan, plan_program, reference_of
 from solver.plan import Plan, PlanOptions, paging
 from solver.program import COPY, EntryKind, Program, Step, Tier, lent, loads
-from solver.schedules.paging import elapsed, paging_problem, traffic
 from solver.training import Block, BlockOperation, build_program, derive
 from solver.verify import prove
 from tests.support import graphs as support

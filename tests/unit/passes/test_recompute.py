@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from arenaplan.builder import Tape, adam, layers, ops
+from solver.accounting import floor, roofline, schedule_problem
 from solver.documents import dump_plan, load_graph, load_plan
 from solver.errors import CapacityError
 from solver.executor import validate
@@ -18,7 +19,6 @@ from solver.passes import Order, Recompute
 from solver.pipeline import plan, reference_of
 from solver.plan import PlanOptions, recomputation
 from solver.program import Program, Tier, loads
-from solver.schedules import floor, roofline, schedule_problem
 from solver.training import derive
 from solver.verify import prove
 from tests.support import graphs as support

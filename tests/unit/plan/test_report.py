@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver import pipeline
+from solver.accounting import roofline
 from solver.graph import TrainingRules
 from solver.layout import Lifespan, Proof, Status
 from solver.plan import AliasedValue, Arena, Certificate, PlannedBuffer, PlannedStep, PlanOptions, PlanTables
@@ -24,7 +25,6 @@ from solver.plan.report import (
     storage_note,
 )
 from solver.program import Kind, Lifetime, Record
-from solver.schedules import roofline
 from tests.support.graphs import chain, convolutional
 
 A, D, G, W = Kind.ACTIVATION, Kind.DERIVATIVE, Kind.GRADIENT, Kind.PARAMETER

@@ -7,23 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layout import Deadline, Lifespan
-from solver.program import COPY, Entry, EntryKind, Exit, Program, Tier, loads, transfer_nanoseconds
-from solver.schedules.paging import (
+from solver.accounting import (
     Gap,
     GapKind,
     PagingProblem,
     Traffic,
-    Transfer,
     elapsed,
-    in_tiers,
     least_elapsed,
     level_costs,
     paging_problem,
-    timetable,
     traffic,
-    with_transfers,
 )
+from solver.layout import Deadline, Lifespan
+from solver.program import COPY, Entry, EntryKind, Exit, Program, Tier, loads, transfer_nanoseconds
+from solver.schedules.paging import Transfer, in_tiers, timetable, with_transfers
 from solver.schedules.paging.cover import greedy, least_moved, needed_only
 from solver.schedules.paging.homes import homes, shortage
 from solver.training import explicit_program

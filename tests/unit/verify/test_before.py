@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
+from solver.accounting import is_copy, paging_problem
 from solver.graph import TrainableGraph, TrainingRules
 from solver.passes import Order
 from solver.pipeline import plan, reference_of
 from solver.plan import PlanOptions
 from solver.program import Program, Tier, loads
-from solver.schedules.paging import is_copy, paging_problem
 from solver.verify.before import once, unpaged
 from tests.support.graphs import tower
 from tests.support.operator_graphs import attention

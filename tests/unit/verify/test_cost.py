@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from solver.accounting import floor, roofline, schedule_problem
 from solver.documents import dump_plan, load_graph, load_plan
 from solver.graph import TrainableGraph
 from solver.passes import Order
@@ -16,11 +17,10 @@ from solver.passes.aliases import define_in_place
 from solver.pipeline import plan, reference_of
 from solver.plan import Costs, Plan, PlanOptions, recomputation
 from solver.program import CostBound, DualRow, Program, Record, RowKind, Tier, loads
-from solver.schedules import floor, roofline, schedule_problem
-from solver.schedules.dual import proved_cost
-from solver.schedules.moments import fullest
-from solver.schedules.recompute import cheapest
-from solver.schedules.simulate import replay
+from solver.schedules.recompute.dual import proved_cost
+from solver.schedules.recompute.moments import fullest
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.simulate import replay
 from solver.targets import aligned
 from solver.training import derive
 from solver.verify import added_up, check_cost_bound, prove

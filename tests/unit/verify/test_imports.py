@@ -11,7 +11,7 @@ import pytest
 _OF_LAYOUT = {"bounds", "check", "model"}
 
 #: What makes plans, and what runs them.
-_MAKERS = {"passes", "preparations", "pipeline", "targets", "training", "executor"}
+_MAKERS = {"schedules", "passes", "preparations", "pipeline", "targets", "training", "executor"}
 
 
 @pytest.fixture(scope="module")

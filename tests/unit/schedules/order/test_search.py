@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
+from solver.accounting import ScheduleProblem, order_bound
 from solver.layout import Deadline
-from solver.schedules import ScheduleProblem, order_bound
-from solver.schedules.order import best_order
-from solver.schedules.simulate import replay
+from solver.schedules.order.search import best_order
+from solver.schedules.recompute.simulate import replay
 from tests.support.schedule_problems import layered, problem
 
 

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
+from solver.accounting import ScheduleProblem, floor, order_bound, roofline, schedule_problem
 from solver.graph import TrainableGraph
 from solver.passes import Aliases, Levels, Order
 from solver.program import loads
-from solver.schedules import ScheduleProblem, floor, order_bound, roofline, schedule_problem
-from solver.schedules.simulate import replay
+from solver.schedules.recompute.simulate import replay
 from solver.training import derive
 from tests.support.graphs import batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, elementwise, recurrent

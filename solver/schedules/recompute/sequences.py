@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
-from solver.schedules import sequence_kernel as kernel
-from solver.schedules.problem import ScheduleProblem
+from solver.schedules.recompute import sequence_kernel as kernel
 from solver.schedules.tables import MOST_RUNS, tables
 
 __all__ = ["Sequences", "places_for"]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from solver.accounting import ScheduleProblem, roofline, schedule_problem
 from solver.graph import TrainableGraph, TrainingRules
 from solver.passes import Order
 from solver.program import Phase, Program, loads
-from solver.schedules import ScheduleProblem, roofline, schedule_problem
-from solver.schedules.simulate import replay
+from solver.schedules.recompute.simulate import replay
 from solver.training import derive
 from tests.support.derived import at
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from solver.accounting.problem import ScheduleProblem, joined, may_share
 from solver.layout import Deadline
 from solver.program import CostBound, DualRow, Program, RowKind
 from solver.schedules.native import run_native
-from solver.schedules.problem import ScheduleProblem, joined, may_share
 
 __all__ = ["proved_cost"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
 from solver.program import followers
-from solver.schedules import order_kernel as kernel
-from solver.schedules.problem import ScheduleProblem
+from solver.schedules.order import order_kernel as kernel
 from solver.schedules.tables import end_to_end, tables
 
 __all__ = ["Orders"]

@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.schedules.cuts import Cuts
 from solver.schedules.native import run_native
-from solver.schedules.problem import ScheduleProblem
+from solver.schedules.order.cuts import Cuts
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

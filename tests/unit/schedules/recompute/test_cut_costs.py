@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from examples.gallery import GALLERY
+from solver.accounting import ScheduleProblem, roofline, schedule_problem
 from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import dependencies, loads
-from solver.schedules import ScheduleProblem, roofline, schedule_problem
-from solver.schedules.cut_costs import CostInEveryOrder, least_cost
-from solver.schedules.joint import order_to_repeat
-from solver.schedules.recompute import cheapest
-from solver.schedules.simulate import replay
+from solver.schedules.recompute.cut_costs import CostInEveryOrder, least_cost
+from solver.schedules.recompute.joint import order_to_repeat
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.simulate import replay
 from solver.training import derive
 from tests.support.schedule_problems import layered, problem
 

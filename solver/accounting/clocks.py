@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from solver.accounting.costs import step_costs
 from solver.program import COPY, Costs, EntryKind, Program, Step, Tier, loads, transfer_nanoseconds
-from solver.schedules.costs import step_costs
 
 __all__ = ["Traffic", "channel_of", "elapsed", "is_copy", "least_elapsed", "level_costs", "traffic"]
 

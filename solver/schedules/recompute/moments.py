@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.schedules.native import run_native
-from solver.schedules.problem import ScheduleProblem
 from solver.schedules.tables import AGAIN
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solver.schedules.segments import in_segments
-from solver.schedules.simulate import Simulator
+from solver.schedules.recompute.segments import in_segments
+from solver.schedules.recompute.simulate import Simulator
 from tests.support.schedule_problems import problem
 
 #: s0 .. s3 forward, s4 .. s7 backward; each backward step reads the one before it and a forward value.

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self, TypeAlias
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.program import Access, Program, dependencies, followers
-from solver.schedules.problem import ScheduleProblem
 
 __all__ = ["Rounds"]
 
@@ -93,8 +93,8 @@ class Rounds:
         or as they end, in an order in which they may overlap. Then pairs of neighbours change places, as long
         as that lowers the peak. Cost: that of `best_order`, and of `_SWAPS` short searches.
         """
-        from solver.schedules.order import best_order
-        from solver.schedules.orders import Orders
+        from solver.schedules.order.orders import Orders
+        from solver.schedules.order.search import best_order
 
         peak = Orders(problem, self.before).peak
         best, least = tuple(order), peak(order)

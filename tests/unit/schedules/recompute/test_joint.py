@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from solver.accounting import ScheduleProblem
 from solver.layout import Deadline
-from solver.schedules import ScheduleProblem
-from solver.schedules.joint import order_to_repeat
-from solver.schedules.order import best_order
-from solver.schedules.recompute import cheapest
-from solver.schedules.simulate import replay
+from solver.schedules.order.search import best_order
+from solver.schedules.recompute.joint import order_to_repeat
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.simulate import replay
 from tests.support.schedule_problems import layered
 
 

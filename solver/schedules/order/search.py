@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.program import followers
-from solver.schedules.cuts import least_peak
-from solver.schedules.orders import Orders
-from solver.schedules.problem import ScheduleProblem
+from solver.schedules.order.cuts import least_peak
+from solver.schedules.order.orders import Orders
 
 __all__ = ["Ordered", "best_order"]
 

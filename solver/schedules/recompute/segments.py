@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout.model.instance import Integers
-from solver.schedules.problem import ScheduleProblem
 from solver.schedules.tables import AGAIN
 
 __all__ = ["in_segments"]

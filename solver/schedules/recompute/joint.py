@@ -16,12 +16,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.schedules.order import Ordered, best_order
-from solver.schedules.orders import Orders
-from solver.schedules.problem import ScheduleProblem
-from solver.schedules.recompute import cheapest
-from solver.schedules.sequences import Sequences
+from solver.schedules.order.orders import Orders
+from solver.schedules.order.search import Ordered, best_order
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.sequences import Sequences
 
 __all__ = ["order_to_repeat"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from solver.accounting import flops_of, roofline, step_costs
 from solver.program import Costs, Program
-from solver.schedules import flops_of, roofline, step_costs
 from solver.training import derive
 from tests.support.derived import at, step
 from tests.support.graphs import Sketch, chain, convolutional

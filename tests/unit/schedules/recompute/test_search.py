@@ -9,18 +9,19 @@ from threading import Event
 import pytest
 
 from examples.gallery import GALLERY
+from solver.accounting import flops_of, roofline, schedule_problem
 from solver.documents import load_graph
 from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import Program, loads
-from solver.schedules import ScheduleProof, flops_of, roofline, schedule_problem
-from solver.schedules.recompute import cheapest
-from solver.schedules.simulate import replay
+from solver.schedules import ScheduleProof
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.simulate import replay
 from solver.training import derive
 from tests.support.deep_graphs import DEEP
 from tests.support.schedule_problems import exact, layered, problem
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 
 
 def test_an_order_that_fits_stays_as_it_is() -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.accounting.problem import ScheduleProblem, joined, may_share
 from solver.layout.model.instance import Integers
 from solver.program import Program, lives
-from solver.schedules.problem import ScheduleProblem, joined, may_share
 
 __all__ = ["PeakBound", "floor", "order_bound", "shareable"]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
-from solver.schedules import kernel
-from solver.schedules.problem import ScheduleProblem
+from solver.schedules.recompute import kernel
 from solver.schedules.tables import nothing_again, tables, work_for
 
 __all__ = ["Run", "Simulator", "replay"]

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
-from solver.schedules.moments import Moments, Relaxed, tightest
-from solver.schedules.problem import ScheduleProblem
+from solver.schedules.recompute.moments import Moments, Relaxed, tightest
+from solver.schedules.recompute.segments import in_segments
+from solver.schedules.recompute.sequences import Sequences
+from solver.schedules.recompute.simulate import Simulator
 from solver.schedules.schedule import Schedule, ScheduleProof, SearchProgress, Teller
-from solver.schedules.segments import in_segments
-from solver.schedules.sequences import Sequences
-from solver.schedules.simulate import Simulator
 
 __all__ = ["cheapest"]
 

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solver.accounting import roofline, schedule_problem
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import loads
-from solver.schedules import rerun, roofline, schedule_problem
+from solver.schedules import rerun
 from solver.schedules.ready import load_schedules
-from solver.schedules.sequences import Sequences
-from solver.schedules.simulate import Simulator, replay
+from solver.schedules.recompute.sequences import Sequences
+from solver.schedules.recompute.simulate import Simulator, replay
 from solver.schedules.tables import AGAIN, BRIEF, HOLD
 from solver.training import derive
 from tests.support.graphs import batch_normalised, convolutional, residual
@@ -25,7 +26,7 @@ from tests.support.operator_graphs import attention, elementwise
 from tests.support.schedule_problems import layered, problem
 from tests.support.sequence_graphs import classifier
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 #: v0 is read by s1 and s4, with s2 and s3 in between.
 WAITS = problem([[], [0], [1], [2], [0, 3]], size=[10, 1, 30, 1, 1], cost=[7, 1, 1, 1, 1])
@@ -133,9 +134,9 @@ import sys
 sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them fails
 from solver.layout import Deadline
 from solver.layout.compiled.jit import runs_compiled
-from solver.schedules.kernel import simulate
-from solver.schedules.sequences import Sequences
-from solver.schedules.simulate import Simulator
+from solver.schedules.recompute.kernel import simulate
+from solver.schedules.recompute.sequences import Sequences
+from solver.schedules.recompute.simulate import Simulator
 from tests.support.schedule_problems import layered
 
 problem = layered(20, 2)

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from solver.layout import Deadline
-from solver.schedules.moments import Moments, fullest
-from solver.schedules.simulate import Simulator, replay
+from solver.schedules.recompute.moments import Moments, fullest
+from solver.schedules.recompute.simulate import Simulator, replay
 from tests.support.schedule_problems import exact, layered, problem
 
 LONG = Deadline()

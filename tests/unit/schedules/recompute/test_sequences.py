@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 from examples.gallery import GALLERY
+from solver.accounting import ScheduleProblem, roofline, schedule_problem
 from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import loads
-from solver.schedules import ScheduleProblem, rerun, roofline, schedule_problem
-from solver.schedules import sequence_kernel as kernel
-from solver.schedules.moments import Moments, tightest
-from solver.schedules.recompute import cheapest
-from solver.schedules.sequences import Sequences, places_for
-from solver.schedules.simulate import replay
+from solver.schedules import rerun
+from solver.schedules.recompute import sequence_kernel as kernel
+from solver.schedules.recompute.moments import Moments, tightest
+from solver.schedules.recompute.search import cheapest
+from solver.schedules.recompute.sequences import Sequences, places_for
+from solver.schedules.recompute.simulate import replay
 from solver.schedules.tables import tables
 from solver.training import derive
 from tests.support.schedule_problems import exact, layered, problem

@@ -20,12 +20,12 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
+from solver.accounting.bounds import order_bound
+from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.program import followers
-from solver.schedules.bounds import order_bound
 from solver.schedules.native import run_native
-from solver.schedules.problem import ScheduleProblem
 
 __all__ = ["Cuts", "least_peak"]
 
