@@ -1,4 +1,4 @@
-"""What our own steps touch, as a log that `solver.verify.check_accesses` reads."""
+"""The bytes that our own steps touch, as a log that `solver.verify.check_accesses` reads."""
 
 from __future__ import annotations
 

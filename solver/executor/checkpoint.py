@@ -50,7 +50,7 @@ _ANOTHER = "Give a file that `Trainer.save` wrote with this plan."
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What training resumes from.
+    """A state that training resumes from.
 
     `contents` has the raw bytes (``uint8[nbytes]``) of each value that one iteration leaves to the next, by
     label. `plan` is the digest of the plan, `iteration` the number of iterations that were run.

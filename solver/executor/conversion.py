@@ -12,7 +12,7 @@ from solver.graph.types import Array, DType
 
 __all__ = ["prepare_conversion"]
 
-#: What a rounded bfloat16 begins with: added before the lower half goes, beside the last bit that stays.
+#: Rounding of a bfloat16: added, with the last bit that stays, before the lower half is dropped.
 _HALF = np.uint32(0x7FFF)
 
 #: Set in every NaN, so that one whose bits are all in the lower half does not become infinite.

@@ -1,4 +1,4 @@
-"""What each step takes on this machine, for plans that decide by time."""
+"""Seconds that each step takes on this machine, for plans that decide by time."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def measured_costs(
         runner.iteration = program.period - 1  # what is due only at times runs in each
         feed(graph, runner, synthetic_batch(graph, 0, k + 1))
         times.append(runner.timed(clock))
-    found = {
+    costs = {
         label: max(1, median_low(run[t] for run in times[1:])) for t, label in enumerate(program.step_labels)
     }
     return Costs(
-        tuple((label, found[label]) for label in reference.step_labels),
+        tuple((label, costs[label]) for label in reference.step_labels),
         f"measured on {platform.machine()}, median of {repeats}",
     )

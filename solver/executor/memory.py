@@ -53,7 +53,7 @@ class Memory:
             self._file.write(self._raw[value], self._positions[value], count=False)
 
     def copy(self, source: int, target: int) -> Callable[[], None]:
-        """What moves the bytes of a value to another one, of which one at most lies in a file.
+        """A function that copies the bytes of a value to another one, of which one at most lies in a file.
 
         Bytes from and to the file are counted.
         """
@@ -116,7 +116,7 @@ def in_spaces(plan: Plan, file: PagingFile | None = None) -> Memory:
 
 
 def slow_bytes(plan: Plan) -> int:
-    """What a file must hold that takes the place of all spaces that kernels cannot reach."""
+    """Bytes of a file that stands for all spaces that kernels cannot reach."""
     return sum(
         size for space, size in zip(plan.program.spaces, plan.sizes, strict=True) if not space.addressable
     )

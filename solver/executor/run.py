@@ -79,7 +79,7 @@ class Runner:
         self._views = tuple(memory.view(value) for value in range(len(program.values)))
         prepared = [self._prepare(step) for step in program.steps]
         if on_step is not None:
-            prepared = [_told(on_step, t, step) for t, step in enumerate(prepared)]
+            prepared = [_reporting(on_step, t, step) for t, step in enumerate(prepared)]
         self._turns, self._workers = turns(prepared, [step.level for step in program.steps])
         self._expired = expiring(program) if poison else {}
         self._write_initial(data)
@@ -106,14 +106,14 @@ class Runner:
     def timed(self, clock: Callable[[], int]) -> tuple[int, ...]:
         """One iteration as `run` does it, without poison; what passed on the clock during each level."""
         self.iteration += 1
-        found = []
+        steps = []
         with np.errstate(all="ignore"):
             np.setbufsize(_BUFFER_ELEMENTS)
             for turn in self._turns:
                 before = clock()
                 turn()
-                found.append(clock() - before)
-        return tuple(found)
+                steps.append(clock() - before)
+        return tuple(steps)
 
     def close(self) -> None:
         """End the threads, if there are any; nothing can be run afterwards."""
@@ -121,7 +121,7 @@ class Runner:
 
     @property
     def turns(self) -> tuple[Prepared, ...]:
-        """What `run` calls, in its order: one prepared function for each level, to be timed one by one."""
+        """The prepared functions that `run` calls, in order, one for each level, to be timed one by one."""
         return tuple(self._turns)
 
     def value(self, label: str) -> Array:
@@ -144,16 +144,16 @@ class Runner:
 
     def kept(self) -> dict[int, Array]:
         """Raw bytes of what must agree between two runs after an iteration, by value of the reference."""
-        found = {
+        kept = {
             entry.reference: self._memory.raw(entry.value)
             for entry in self.program.entry
             if entry.kind is EntryKind.CONSTANT
         }
-        found.update((exit_.reference, self._memory.raw(exit_.value)) for exit_ in self.program.exit)
-        return found
+        kept.update((exit_.reference, self._memory.raw(exit_.value)) for exit_ in self.program.exit)
+        return kept
 
     def carried(self) -> dict[int, Array]:
-        """What one iteration leaves to the next: raw bytes (``uint8[nbytes]``), by value of the reference."""
+        """Raw bytes (``uint8[nbytes]``) that one iteration leaves to the next, by value of the reference."""
         return {
             entry.reference: self._memory.raw(entry.value)
             for entry in self.program.entry
@@ -211,7 +211,7 @@ class Runner:
         return self._when_due(prepared) if step.due else prepared
 
     def _of_nothing(self, step: Step, node: Node) -> Prepared | None:
-        """What a step does that leaves 0 bytes, or whose operation has outputs of 0 bytes; None for others.
+        """A function for a step that leaves 0 bytes, or whose operation has empty outputs; None for others.
 
         Zeros: nothing looks at what such a forward step saves, and no element depends on what its backward
         step derives from. What either updates stays as it is.
@@ -278,7 +278,7 @@ def _fill(views: Sequence[Array]) -> None:
         view.fill(0)
 
 
-def _told(on_step: Callable[[int], None], number: int, step: Prepared) -> Prepared:
+def _reporting(on_step: Callable[[int], None], number: int, step: Prepared) -> Prepared:
     def run() -> None:
         on_step(number)
         step()
@@ -287,21 +287,23 @@ def _told(on_step: Callable[[int], None], number: int, step: Prepared) -> Prepar
 
 
 def _optimizer(node: Node) -> tuple[OptimizerSpec, TrainingRules]:
-    """What the attributes of an update say."""
-    given = dict(node.attributes)
-    rules = TrainingRules(**{f.name: given.pop(f.name) for f in fields(TrainingRules) if f.name in given})
-    return OptimizerSpec(given.pop("optimizer"), given), rules
+    """The optimizer and the training rules that the attributes of an update state."""
+    attributes = dict(node.attributes)
+    rules = TrainingRules(
+        **{f.name: attributes.pop(f.name) for f in fields(TrainingRules) if f.name in attributes}
+    )
+    return OptimizerSpec(attributes.pop("optimizer"), attributes), rules
 
 
 def _initializer(initial: Initial, data: Data) -> Initializer:
     """Raises PlanError for inline values that are not there, or are others than those planned with."""
     if initial.scheme != "values":
         return Initializer(initial.scheme, value=initial.value, scale=initial.scale, seed=initial.seed)
-    given = data.get(initial.source)
-    if given is None or hashlib.sha256(given).hexdigest() != initial.sha256:
-        what = "missing" if given is None else "not those that the plan was made with"
+    stored = data.get(initial.source)
+    if stored is None or hashlib.sha256(stored).hexdigest() != initial.sha256:
+        what = "missing" if stored is None else "not those that the plan was made with"
         raise PlanError(
             f"The first values of {initial.source!r} are {what}.",
             remedy="Give the graph that the plan was made for.",
         )
-    return Initializer("values", data=given)
+    return Initializer("values", data=stored)

@@ -65,7 +65,7 @@ _FOREIGN = frozenset({"digest", "form", "step", "entry", "exit", "initial", "nam
 def check_plan(
     reference: Program, plan: Plan, graph_digest: str, holds: Mapping[int, Lifespan] = MappingProxyType({})
 ) -> tuple[Violation, ...]:
-    """What is wrong with a plan beside its reference (`solver.verify.prove`), where they belong together.
+    """The violations of a plan against its reference (`solver.verify.prove`), where they belong together.
 
     `graph_digest` is that of the graph, or of the explicit program; no target that trains `holds` anything
     longer. Raises PlanError when they do not belong together: steps, what holds values at the start and the
@@ -92,14 +92,14 @@ def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> d
 
     Raises PlanError for lost files.
     """
-    found: dict[str, bytes] = {}
+    data: dict[str, bytes] = {}
     for operand in graph.operands.values():
-        given = operand.initializer if names is None or operand.id in names else None
-        if given is not None and given.file is not None:
-            found[operand.id] = stored_values(operand.id, given.file, operand.type.nbytes)
-        elif given is not None and given.data is not None:
-            found[operand.id] = given.data
-    return found
+        initializer = operand.initializer if names is None or operand.id in names else None
+        if initializer is not None and initializer.file is not None:
+            data[operand.id] = stored_values(operand.id, initializer.file, operand.type.nbytes)
+        elif initializer is not None and initializer.data is not None:
+            data[operand.id] = initializer.data
+    return data
 
 
 def open_paging_file(plan: Plan, path: Path | None) -> PagingFile | None:
@@ -122,7 +122,7 @@ class Trainer:
 
     The steps are those of the plan: nothing is derived but the reference program that proves it. The arena
     is allocated once; a step allocates nothing of tensor size. A plan with several steps on a level
-    trains on so many threads: close the trainer, or use it in a ``with``. With a `paging_file`, a path
+    trains on that number of threads: close the trainer, or use it in a ``with``. With a `paging_file`, a path
     that does not exist yet, all memories but the first lie in that file. Raises PlanError when the plan is
     wrong (see `solver.verify`) or belongs to another graph.
 
@@ -204,9 +204,9 @@ class Trainer:
         self._check_usable()
         program = self.runner.program
         number = program.by_label.get(name)
-        given = self.graph.operands.get(name)
-        if number is None and given is not None and given.role in (Role.PARAMETER, Role.STATE):
-            return initial_value(given).copy()  # no step reads it, so it has no memory and never changes
+        operand = self.graph.operands.get(name)
+        if number is None and operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
+            return initial_value(operand).copy()  # no step reads it, so it has no memory and never changes
         kept = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
         kept |= {exit_.value for exit_ in program.exit}
         if number not in kept:
@@ -279,16 +279,16 @@ def _fed(graph: TrainableGraph) -> dict[str, Operand]:
     return {o.id: o for o in graph.operands.values() if o.role in (Role.INPUT, Role.LABEL)}
 
 
-def _fitting(operand: Operand, given: ArrayLike | None) -> Array:
-    """What a caller gives for an operand, as an array of its shape that NumPy casts to its element type."""
-    if given is None:
+def _fitting(operand: Operand, values: ArrayLike | None) -> Array:
+    """The caller's values for an operand, as an array of its shape that NumPy casts to its element type."""
+    if values is None:
         raise _unfit(operand, "missing", "Give an array of exactly this shape for every input and label.")
-    if isinstance(given, np.ma.MaskedArray):
+    if isinstance(values, np.ma.MaskedArray):
         raise _unfit(
             operand, "a masked array", "Fill it first: kernels read the elements under the mask as well."
         )
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:120]
         raise _unfit(operand, f"no array ({reason})", "Give an array of numbers.") from None
@@ -300,5 +300,7 @@ def _fitting(operand: Operand, given: ArrayLike | None) -> Array:
     return array
 
 
-def _unfit(operand: Operand, found: str, remedy: str) -> PlanError:
-    return PlanError(f"The batch's {operand.id!r} is {found}; the graph takes {operand.type}.", remedy=remedy)
+def _unfit(operand: Operand, actual: str, remedy: str) -> PlanError:
+    return PlanError(
+        f"The batch's {operand.id!r} is {actual}; the graph takes {operand.type}.", remedy=remedy
+    )

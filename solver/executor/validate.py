@@ -103,13 +103,13 @@ def _trained(
 
 def _residues(reference: Program, plan: Plan) -> list[int]:
     """For each value of the reference the residue of its address in the plan, modulo the base alignment."""
-    found = [0] * len(reference.values)
+    residues = [0] * len(reference.values)
     for step in reversed(plan.program.steps):
         if step.reference is not None:
-            wanted = reference.steps[step.reference].bindings
-            for ours, theirs in zip(step.bindings, wanted, strict=True):
-                found[theirs.value] = plan.offsets[ours.value] % BASE_ALIGNMENT
-    return found
+            bindings = reference.steps[step.reference].bindings
+            for ours, theirs in zip(step.bindings, bindings, strict=True):
+                residues[theirs.value] = plan.offsets[ours.value] % BASE_ALIGNMENT
+    return residues
 
 
 def _compare(step: int, graph: TrainableGraph, planned: Runner, alone: Runner) -> StepReport:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the other exporters know no plans, and their callers wait f
 
 __all__ = ["c_header_files", "c_identifiers", "dump_c_header"]
 
-#: What an element is in C, and its bytes. C has no float of two bytes, and no type of one byte that is true
+#: The C type of an element, and its bytes. C has no float of two bytes, and no type of one byte that is true
 #: or false everywhere: these are unsigned integers.
 _TYPES: Final = {
     "float32": ("float", 4),
@@ -88,11 +88,11 @@ def c_identifiers(names: Iterable[str]) -> list[str]:
     The same names in the same order give the same identifiers. Linear.
     """
     taken: set[str] = set()
-    found = []
-    wanted = [_UNSAFE.sub("_", name).upper()[:_LONGEST_NAME] or "_" for name in names]
-    reserved = set(wanted)
+    identifiers = []
+    plain = [_UNSAFE.sub("_", name).upper()[:_LONGEST_NAME] or "_" for name in names]
+    reserved = set(plain)
     counts: dict[str, int] = {}
-    for name in wanted:
+    for name in plain:
         chosen = name
         while chosen in taken:
             # A name that another value has by itself is left to that one.
@@ -100,8 +100,8 @@ def c_identifiers(names: Iterable[str]) -> list[str]:
             numbered = f"{name}_{counts[name]}"
             chosen = name if numbered in reserved else numbered
         taken.add(chosen)
-        found.append(chosen)
-    return found
+        identifiers.append(chosen)
+    return identifiers
 
 
 class _Header:
@@ -194,17 +194,17 @@ class _Header:
         yield ""
 
     def _value(self, value: int, space: str) -> Iterator[str]:
-        p, name, found = self.prefix, self.names[value], self.plan.program.values[value]
+        p, name, info = self.prefix, self.names[value], self.plan.program.values[value]
         span = self.spans[value]
-        shape = "x".join(map(str, found.type.shape)) or "scalar"
+        shape = "x".join(map(str, info.type.shape)) or "scalar"
         life = f"levels {span.start} to {span.end - 1}"
-        yield f"/* {_comment(found.label)}: {found.kind.word}, {found.type.dtype.value} {shape}, {life} */"
+        yield f"/* {_comment(info.label)}: {info.kind.word}, {info.type.dtype.value} {shape}, {life} */"
         yield f"#define {p}_VALUE_{name} {self.number[value]}u"
         yield f"#define {p}_OFFSET_{name} {self._size(self.plan.offsets[value])}"
-        yield f"#define {p}_BYTES_{name} {self._size(found.type.nbytes)}"
+        yield f"#define {p}_BYTES_{name} {self._size(info.type.nbytes)}"
         end = f"{p}_OFFSET_{name} + {p}_BYTES_{name} <= {p}_ARENA_BYTES_{space}"
         yield f'{p}_CHECK({end}, "{name} lies in its space");'
-        _, size = _TYPES[found.type.dtype.value]
+        _, size = _TYPES[info.type.dtype.value]
         if size > 1:
             yield f'{p}_CHECK({p}_OFFSET_{name} % {size}u == 0, "{name} lies where its elements may");'
 

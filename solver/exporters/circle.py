@@ -152,12 +152,12 @@ def _optimizer(updates: Mapping[str, Mapping[str, Any]]) -> OptimizerSpec:
 
 def _trained_operators(owned: Sequence[Sequence[str]], trained: Collection[str]) -> tuple[int, ...] | None:
     """Numbers of the file's operators whose weights are trained; None where all of them are."""
-    found = [k for k, names in enumerate(owned) if set(names) & set(trained)]
-    for k in found:
+    operators = [k for k, names in enumerate(owned) if set(names) & set(trained)]
+    for k in operators:
         left = [name for name in owned[k] if name not in trained]
         if left:
             raise _unwritten(
                 f"that operator {k} trains {owned[k][0]!r:.80} and others, but not {left[0]!r:.80}",
                 "Train all weights of an operator, or none.",
             )
-    return None if len(found) == sum(map(bool, owned)) else tuple(found)
+    return None if len(operators) == sum(map(bool, owned)) else tuple(operators)

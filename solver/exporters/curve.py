@@ -30,7 +30,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 80.0, 924.0, 96.0, 492.0
 _INK, _FAINT, _GRID = "#1f2933", "#5b6770", "#dfe4e8"
 _COST, _BOUND, _FLOOR, _NEVER = "#1a56db", "#0b7a5b", "#c81e1e", "#fbeaea"
 
-#: What takes the place of each colour on a dark page.
+#: Colour -> its replacement on a dark page.
 _DARK: Final = MappingProxyType(
     {
         "#ffffff": "#11181f", _INK: "#e6edf3", _FAINT: "#9fb0bd", _GRID: "#26323c",
@@ -104,7 +104,7 @@ def _about(curve: TradeOff) -> str:
 
 
 def _stairs(at: Sequence[Point]) -> Iterator[tuple[float, float, float, float]]:
-    """What a capacity costs: as much as the point with the largest peak within it."""
+    """The cost at a capacity: that of the point with the largest peak within it."""
     for (right, above), (left, below) in pairwise(at):
         yield left, below, right, below
         yield right, below, right, above
@@ -112,11 +112,11 @@ def _stairs(at: Sequence[Point]) -> Iterator[tuple[float, float, float, float]]:
 
 def _proved(at: Sequence[Point], bounds: Sequence[float], end: float) -> Quads:
     """The bound of a peak holds down to the next one, the last one down to where nothing is possible."""
-    found: list[tuple[float, float, float, float]] = []
+    segments: list[tuple[float, float, float, float]] = []
     ends = [*(left for left, _ in at[1:]), min(end, at[-1][0])]
     for (right, _), bound, left in zip(at, bounds, ends, strict=True):
-        found += dashes(left, right, bound)
-    return tuple(found)
+        segments += dashes(left, right, bound)
+    return tuple(segments)
 
 
 def _apart(at: Sequence[Point], share: Sequence[float]) -> Iterator[tuple[Point, float]]:
@@ -139,9 +139,9 @@ def _legend(points: Sequence[TradeOffPoint]) -> Iterator[Strokes | Label]:
 _UNITS: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
-def _ticks(low: float, high: float, wanted: int) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten) in ``[low, high]``, about `wanted` of them."""
-    rough = (high - low) / wanted
+def _ticks(low: float, high: float, count: int) -> list[float]:
+    """Round numbers (1, 2 or 5 times a power of ten) in ``[low, high]``, about `count` of them."""
+    rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

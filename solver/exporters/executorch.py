@@ -50,16 +50,16 @@ def plan_memory(
     theirs = greedy(alignment, specs, graph_module, graph_signature, extra_padding)  # which rounds sizes up
     starts = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
     memories: dict[int, list[Any]] = {}
-    for spec, given in theirs.spec_dict.items():
-        memories.setdefault(given.mem_id, []).append(spec)
+    for spec, place in theirs.spec_dict.items():
+        memories.setdefault(place.mem_id, []).append(spec)
     placed, sizes = dict(theirs.spec_dict), list(theirs.bufsizes)
     for memory, inside in memories.items():
         start = starts[memory] if memory < len(starts) else 0
         room = theirs.bufsizes[memory] - extra_padding - start
-        found = arranged(inside, alignment, start, room, deadline_seconds)
-        if found is None:
+        layout = arranged(inside, alignment, start, room, deadline_seconds)
+        if layout is None:
             continue
-        offsets, size = found
+        offsets, size = layout
         sizes[memory] = size + extra_padding
         # One object for the whole memory: any two of its tensors may share bytes at different times.
         placed |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}

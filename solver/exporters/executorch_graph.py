@@ -42,7 +42,7 @@ def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[s
             trace.run(graph_module)
             conditions = max(conditions, trace.conditions)
             for stale in stale_operands(trace.instructions):
-                names = [trace.instructions[k].name for k in (stale.made, stale.over, stale.position)]
+                names = [trace.instructions[k].name for k in (stale.writer, stale.over, stale.position)]
                 sentences.setdefault((names[0], names[1]), _sentence(stale.tensor, *names))
             if not conditions:
                 break
@@ -54,10 +54,10 @@ def _goes_first(bit: int, flipped: bool, condition: int) -> bool:
     return flipped != (bit >= 0 and bool(condition >> bit & 1))
 
 
-def _sentence(tensor: Tensor, made: str, over: str, reader: str) -> str:
+def _sentence(tensor: Tensor, writer: str, over: str, reader: str) -> str:
     return (
-        f"{reader} reads what {made} wrote into bytes {tensor.offset:,} to {tensor.offset + tensor.size:,} of"
-        f" memory {tensor.memory}, but {over} has written there since."
+        f"{reader} reads what {writer} wrote into bytes {tensor.offset:,} to {tensor.offset + tensor.size:,}"
+        f" of memory {tensor.memory}, but {over} has written there since."
     )
 
 

@@ -1,4 +1,4 @@
-"""What an ExecuTorch program reads that was not written for it: found by running it.
+"""Reads of stale bytes by an ExecuTorch program, found by running it.
 
 The program is built twice from the same graph: with the plan in question, and with every tensor in bytes of
 its own. Both run in ExecuTorch's own runtime, which records the output of each instruction (ETDump). Until
@@ -66,10 +66,10 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class StaleOperand:
-    """An operand of the instruction at `position` that `over` has written into since it was `made`."""
+    """An operand of the instruction at `position` that `over` has written into since `writer` wrote it."""
 
     tensor: Tensor
-    made: int
+    writer: int
     over: int
     position: int
 
@@ -104,42 +104,45 @@ class StaleRead:
 def overwritten(instructions: Sequence[Instruction], position: int) -> tuple[tuple[Tensor, int, int], ...]:
     """Of the operands of an instruction, those that another one has written into since they were made.
 
-    Each with who made it (-1: nobody before) and the last to write there. Cost: linear in the instructions.
+    Each with the instruction that wrote it (-1: none before) and the last one to write there. Cost: linear in
+    the instructions.
     """
-    found = []
+    stale = []
     for tensor in instructions[position].reads:
-        made, over = -1, -1
+        maker, over = -1, -1
         for earlier, instruction in enumerate(instructions[:position]):
             for written in instruction.writes:
                 if written.number == tensor.number:
-                    made = over = earlier
+                    maker = over = earlier
                 elif written.meets(tensor):
                     over = earlier
-        if over != made:
-            found.append((tensor, made, over))
-    return tuple(found)
+        if over != maker:
+            stale.append((tensor, maker, over))
+    return tuple(stale)
 
 
 def stale_operands(instructions: Sequence[Instruction]) -> list[StaleOperand]:
     """The operands of all instructions that are overwritten before they are read, in the order of the reads.
 
-    As `overwritten`, for operands that an instruction has made. Cost: for each write, the tensors that are
+    As `overwritten`, for operands that an instruction has written. Cost: for each write, the tensors that are
     still to be read then.
     """
     last_read = {t.number: k for k, instruction in enumerate(instructions) for t in instruction.reads}
-    made: dict[int, tuple[Tensor, int, int]] = {}
+    last_write: dict[int, tuple[Tensor, int, int]] = {}
     stale: list[StaleOperand] = []
     for position, instruction in enumerate(instructions):
         for tensor in instruction.reads:
-            known, writer, over = made.get(tensor.number, (tensor, position, position))
+            known, writer, over = last_write.get(tensor.number, (tensor, position, position))
             if over != writer:
                 stale.append(StaleOperand(known, writer, over, position))
         for written in instruction.writes:
-            for number, (tensor, writer, _) in made.items():
+            for number, (tensor, writer, _) in last_write.items():
                 if number != written.number and tensor.meets(written):
-                    made[number] = tensor, writer, position
-        made |= {tensor.number: (tensor, position, position) for tensor in instruction.writes}
-        made = {number: entry for number, entry in made.items() if last_read.get(number, -1) > position}
+                    last_write[number] = tensor, writer, position
+        last_write |= {tensor.number: (tensor, position, position) for tensor in instruction.writes}
+        last_write = {
+            number: entry for number, entry in last_write.items() if last_read.get(number, -1) > position
+        }
     return stale
 
 
@@ -153,9 +156,9 @@ def place_apart(
     sizes = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [0] * len(theirs.bufsizes))
     sizes += [0] * (len(theirs.bufsizes) - len(sizes))
     placed = {}
-    for spec, given in theirs.spec_dict.items():
-        placed[spec] = SpecAllocResult(given.mem_id, given.mem_obj_id, sizes[given.mem_id])
-        sizes[given.mem_id] += -(-spec.allocated_memory // alignment) * alignment
+    for spec, place in theirs.spec_dict.items():
+        placed[spec] = SpecAllocResult(place.mem_id, place.mem_obj_id, sizes[place.mem_id])
+        sizes[place.mem_id] += -(-spec.allocated_memory // alignment) * alignment
     return MemoryAlgoResult(placed, [size + extra_padding if size else 0 for size in sizes])
 
 
@@ -168,9 +171,9 @@ def find_stale_read(
     ImportError without ExecuTorch. Cost: builds and runs the program twice.
     """
     program = _program(edge, algorithm)
-    expected, found = (_outputs(one, inputs, debug_bytes) for one in (_program(edge, place_apart), program))
+    expected, actual = (_outputs(one, inputs, debug_bytes) for one in (_program(edge, place_apart), program))
     instructions = _instructions(program.executorch_program.execution_plan[0])
-    for position, (right, wrong) in enumerate(zip(expected, found, strict=True)):
+    for position, (right, wrong) in enumerate(zip(expected, actual, strict=True)):
         if right.tobytes() != wrong.tobytes():
             with np.errstate(all="ignore"):
                 difference = np.abs(right.astype(np.float64) - wrong.astype(np.float64)).max(initial=0.0)
@@ -214,7 +217,7 @@ def _instructions(plan: Any) -> tuple[Instruction, ...]:
     """The kernel calls of a method, from its emitted form."""
     from torch import ops
 
-    found = []
+    instructions = []
     for instruction in plan.chains[0].instructions:
         call = instruction.instr_args
         if type(call).__name__ != "KernelCall":
@@ -229,8 +232,8 @@ def _instructions(plan: Any) -> tuple[Instruction, ...]:
             written = argument.alias_info is not None and argument.alias_info.is_write
             (writes if written else reads).extend(_tensors(plan, number))
         label = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
-        found.append(Instruction(label, tuple(reads), tuple(writes)))
-    return tuple(found)
+        instructions.append(Instruction(label, tuple(reads), tuple(writes)))
+    return tuple(instructions)
 
 
 def _tensors(plan: Any, number: int) -> Iterator[Tensor]:

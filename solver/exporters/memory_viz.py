@@ -85,22 +85,22 @@ def _trace(arena: Arena, base: int, steps: tuple[str, ...]) -> list[dict[str, An
             events.append((span.start, True, buffer.offset, buffer))
             events.append((span.end, False, buffer.offset, buffer))
     events.sort(key=lambda event: event[:3])
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     if arena.size:
         whole = {"addr": base, "size": arena.size, "stream": 0, "time_us": 0, "frames": []}
-        found.append({"action": "segment_alloc", **whole})
+        entries.append({"action": "segment_alloc", **whole})
     for level, comes, offset, buffer in events:
         if not comes and level >= len(steps):
             continue  # what is there at the end stays, as in the segment
         frames = _frames(buffer, level, steps)
         one = {"addr": base + offset, "size": buffer.size, "stream": 0, "time_us": level, "frames": frames}
         actions = ("alloc",) if comes else ("free_requested", "free_completed")
-        found += [{"action": action, **one} for action in actions]
-    return found
+        entries += [{"action": action, **one} for action in actions]
+    return entries
 
 
 def _frames(buffer: PlannedBuffer, level: int, steps: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What the viewer prints as a stack, the innermost line first."""
+    """The lines that the viewer prints as a stack, the innermost first."""
     shape = "x".join(map(str, buffer.shape)) or "scalar"
     step = steps[level] if level < len(steps) else "end"
     return [

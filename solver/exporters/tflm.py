@@ -29,7 +29,7 @@ __all__ = ["METADATA", "OfflinePlan", "inference_problem", "load_offsets", "with
 
 METADATA: Final = "OfflineMemoryAllocation"
 
-#: What TFLM aligns each buffer of its arena to.
+#: Alignment of each buffer in TFLM's arena, in bytes.
 ALIGNMENT: Final = 16
 
 _VERSION: Final = 1

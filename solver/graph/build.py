@@ -135,17 +135,17 @@ def _check_count(operations: Sequence[Operation], limit: int) -> None:
 
 
 def _by_name(operands: Iterable[DeclaredOperand]) -> dict[str, DeclaredOperand]:
-    found: dict[str, DeclaredOperand] = {}
+    by_name: dict[str, DeclaredOperand] = {}
     for operand in operands:
         _check_name("operand", operand.id, (*operand.path, "name"))
-        if operand.id in found:
+        if operand.id in by_name:
             raise DuplicateNameError(
                 f"Operand {operand.id!r} is declared twice.",
                 remedy="Names are unique: rename one of them.",
                 path=(*operand.path, "name"),
             )
-        found[operand.id] = operand
-    return found
+        by_name[operand.id] = operand
+    return by_name
 
 
 def _check_name(what: str, name: str, path: tuple[str | int, ...]) -> None:
@@ -240,7 +240,7 @@ def _check_given(
     operation: Operation,
     path: tuple[str | int, ...],
 ) -> None:
-    """What no operation defines must be declared with a role that says where its values come from."""
+    """Checks that an operand which no operation defines is declared, with a role that has first values."""
     if name not in declared:
         raise DanglingOperandError(
             f"Operation {operation.id!r} ({operation.type}) reads {name!r}, which nothing defines.",
@@ -339,14 +339,14 @@ def _check_shape_pairs(declared: Mapping[str, DeclaredOperand], typed: Mapping[s
     for operand in declared.values():
         if operand.role is not Role.INTERMEDIATE:
             continue
-        found = typed[operand.id].type
-        for what, given, inferred in (
-            ("shape", operand.shape, found.shape),
-            ("dtype", operand.dtype, found.dtype),
+        inferred_type = typed[operand.id].type
+        for what, stated, inferred in (
+            ("shape", operand.shape, inferred_type.shape),
+            ("dtype", operand.dtype, inferred_type.dtype),
         ):
-            if given is not None and given != inferred:
+            if stated is not None and stated != inferred:
                 raise ShapeMismatchError(
-                    f"Operand {operand.id!r} is declared with {what} {_shown(given)} but its operation"
+                    f"Operand {operand.id!r} is declared with {what} {_shown(stated)} but its operation"
                     f" defines {_shown(inferred)}.",
                     remedy=f"Correct the declared {what}, or leave it out: it is inferred.",
                     path=(*operand.path, what),

@@ -48,8 +48,8 @@ def resolve(
         operand, must = operands[name], k in kind.constant_inputs
         inputs.append(operand.type)
         # Most inputs are neither.
-        given = must or operand.role is Role.CONSTANT
-        constants.append(_constant(operation, k, operand, must=must) if given else None)
+        is_known = must or operand.role is Role.CONSTANT
+        constants.append(_constant(operation, k, operand, must=must) if is_known else None)
         if must and operand.dtype.is_floating:
             floats[k] = _floats(operand)
     return _node(
@@ -86,10 +86,10 @@ def node_with_types(
     """
     node = resolve(operation, operands)
     kind = signature(operation.type)
-    wanted = max(1, len(operation.outputs)) if kind.outputs is None else kind.outputs
-    if len(operation.outputs) != wanted:
+    count = max(1, len(operation.outputs)) if kind.outputs is None else kind.outputs
+    if len(operation.outputs) != count:
         raise ShapeMismatchError(
-            f"Operation {operation.id!r} ({operation.type}) has {wanted} output(s), not"
+            f"Operation {operation.id!r} ({operation.type}) has {count} output(s), not"
             f" {len(operation.outputs)}.",
             remedy="Name one operand for each output.",
             path=("outputs",),
@@ -105,7 +105,7 @@ def node_with_types(
 
 
 def _filled(operand: Operand) -> int | None:
-    """What every element of a constant is by a named scheme, if they are integers."""
+    """The number that fills a constant of integers by a named scheme, or None."""
     if operand.dtype.is_floating:
         return None
     match operand.initializer:

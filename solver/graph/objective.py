@@ -1,4 +1,4 @@
-"""What training is for: the loss, the values to read, and the parameters that may change."""
+"""The objective of training: the loss, the values to read, and the parameters that may change."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _trainable_set(trainable: Trainable, frozen: Collection[str], graph: Graph) 
 
 
 def _last(count: int, parameters: set[str], ordered: Sequence[Operation]) -> set[str]:
-    """What the last `count` readers of `parameters` read of them (onert's num_of_trainable_ops)."""
+    """The parameters that the last `count` of their readers read (onert's num_of_trainable_ops)."""
     owners = [set(op.inputs) & parameters for op in ordered if set(op.inputs) & parameters]
     return set().union(*owners[max(0, len(owners) - count) :]) if count else set()
 

@@ -16,7 +16,7 @@ __all__ = ["check_states"]
 def check_states(
     operations: Sequence[Operation], typed: Mapping[str, Operand], nodes: Mapping[str, Node]
 ) -> None:
-    """What an operation updates is a state, and no other input of any operation names it.
+    """Checks that operations update states alone, each of which no other input of any operation names.
 
     Another reader would see the old or the new value, as the execution order has it. States that no
     operation updates may be read anywhere. Raises StateError at the input. Linear.
@@ -41,7 +41,7 @@ def check_states(
 
 
 def _other(operations: Sequence[Operation], updater: Operation, name: str) -> str:
-    """What else names the state, for a sentence."""
+    """The other reader of a state, for a sentence."""
     others = (op for op in operations if op is not updater and name in op.inputs)
     other = next(others, None)
     return "another of its inputs is" if other is None else f"operation {other.id!r} ({other.type}) reads"

@@ -78,7 +78,7 @@ class DType(Enum, metaclass=_ElementTypes):
 
 
 class Role(Enum):
-    """What an operand is to the graph.
+    """The role of an operand in the graph.
 
     `INPUT` and `LABEL` are written by the caller before every training step, `PARAMETER` is state
     that the optimizer may update, `STATE` is changed in place by an operation's forward step and carried
@@ -210,7 +210,7 @@ class OptimizerSpec:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRules:
-    """What happens to gradients between the backward pass and the optimizer.
+    """Treatment of gradients between the backward pass and the optimizer.
 
     * The backward pass starts from `loss_scale` instead of 1, and the gradients are divided by it again.
     * `accumulate` iterations are the micro-batches of one update, which uses the mean of their gradients.
@@ -235,7 +235,7 @@ class TrainingRules:
 
     @property
     def divisor(self) -> float:
-        """What the sum of the micro-batches' scaled gradients is divided by, where the scale is fixed."""
+        """The divisor of the sum of the micro-batches' scaled gradients, where the scale is fixed."""
         return self.loss_scale * self.accumulate
 
     @property

@@ -20,29 +20,29 @@ def unrolled(
     Names of what is new begin with the sequence's own and a dot. Raises TooManyOperationsError above `limit`,
     DuplicateNameError where such a name is taken, and what the cells raise; paths lead to the sequence.
     """
-    found: list[Operation] = []
+    flat: list[Operation] = []
     typed = dict(operands)
     taken = {operation.id for operation in operations}
     for i in order:
         if operations[i].type not in SEQUENCES:
-            found.append(operations[i])
+            flat.append(operations[i])
             continue
         try:
             node = resolve(operations[i], typed)
             own = {name for name in operations[i].outputs if name}
-            for operation in SEQUENCES[node.operation.type].unroll(node, limit - len(found)):
+            for operation in SEQUENCES[node.operation.type].unroll(node, limit - len(flat)):
                 _add(operation, typed, taken, own)
-                found.append(operation)
+                flat.append(operation)
         except GraphError as error:
             error.path = ("operations", i)
             raise
-    if len(found) > limit:
+    if len(flat) > limit:
         raise TooManyOperationsError(
-            f"Unrolled over time, the graph has {len(found):,} operations; at most {limit:,} are allowed.",
+            f"Unrolled over time, the graph has {len(flat):,} operations; at most {limit:,} are allowed.",
             remedy="Cut the sequences, or raise the limit where the planner is configured.",
             path=("operations",),
         )
-    return tuple(found), typed
+    return tuple(flat), typed
 
 
 def _add(operation: Operation, typed: dict[str, Operand], taken: set[str], own: set[str]) -> None:

@@ -18,15 +18,15 @@ __all__ = ["argument", "cut_points", "freeze_remedy", "freeze_sentence", "needed
 
 _T = TypeVar("_T", bound=Hashable)
 
-#: What a step reads, and what it writes.
+#: The tensors that a step reads, and those that it writes.
 Step = tuple[Collection[_T], Collection[_T]]
 
-#: What files that make no sense lead to.
+#: Errors that nonsensical files lead to.
 _NONSENSE: Final = (
     *(ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError, MemoryError),
     RecursionError,
 )
-#: What a shell does not pass on as it is. Brackets are for it only where files match them.
+#: Characters that a shell interprets, but for brackets, which it passes on where no file matches.
 _SHELL: Final = re.compile(r"[^\w\[\]=.,:/@%+-]")
 #: Tensors that are tried before a message names none.
 _TRIALS: Final = 4

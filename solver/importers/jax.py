@@ -226,12 +226,12 @@ class _Program:
         return not _is_whole(seen) or seen.value in self.place
 
     def _copied(self, seen: _Seen) -> _Seen:
-        """What is returned lies one element behind the other, in a block that a primitive writes."""
+        """A contiguous copy, as results of the step are returned, in a block that a primitive writes."""
         from jax.lax import copy_p
 
-        made = self._value(seen.aval)
-        self.calls.append(_Call(copy_p, {}, (seen,), (made,)))
-        return made
+        copy = self._value(seen.aval)
+        self.calls.append(_Call(copy_p, {}, (seen,), (copy,)))
+        return copy
 
     def _declare(self, seen: _Seen, label: str, array: Any, *, fed: bool) -> None:
         self.place[seen.value] = label
@@ -240,15 +240,15 @@ class _Program:
             self.values[label] = _elements(array)
 
     def _walk(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-        """What the results of a jaxpr are, for these arguments. Bodies of calls are walked in their place."""
-        found: dict[Any, Any] = dict(zip(jaxpr.invars, arguments, strict=True))
+        """The results of a jaxpr for these arguments. Bodies of calls are walked in their place."""
+        value_of: dict[Any, Any] = dict(zip(jaxpr.invars, arguments, strict=True))
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             seen = self._value(variable.aval)
             self._declare(seen, f"constant{seen.value}", const, fed=False)
-            found[variable] = seen
+            value_of[variable] = seen
 
         def known(variable: Any) -> Any:
-            return variable.val if hasattr(variable, "val") else found[variable]
+            return variable.val if hasattr(variable, "val") else value_of[variable]
 
         for equation in jaxpr.eqns:
             operands = [known(x) for x in equation.invars]
@@ -274,7 +274,7 @@ class _Program:
                 held = max((_held(each) for each in _jaxprs(params.values())), default=0)
                 if any(kept) or equation.effects:
                     self.calls.append(_Call(equation.primitive, params, tuple(operands), kept, held))
-            found |= zip(equation.outvars, results, strict=True)
+            value_of |= zip(equation.outvars, results, strict=True)
         return [known(x) for x in jaxpr.outvars]
 
     # ------------------------------------------------------------------------------------ blocks
@@ -286,8 +286,8 @@ class _Program:
         last |= dict.fromkeys([x.value for x in self.outputs if isinstance(x, _Seen)], len(self.calls))
         operations: list[BlockOperation] = []
         functions: dict[str, Callable[[Any], None]] = {}
-        made = {x.value: k for k, call in enumerate(self.calls) for x in call.results if x is not None}
-        copies = self._place_states(renewed, made, last)
+        maker = {x.value: k for k, call in enumerate(self.calls) for x in call.results if x is not None}
+        copies = self._place_states(renewed, maker, last)
         for k, call in enumerate(self.calls):
             self._place_results(k, call, last)
             label = f"{call.primitive.name}{k}"
@@ -329,26 +329,26 @@ class _Program:
         return TracedStep(program, functions, values, results, self.arguments)
 
     def _place_states(
-        self, renewed: Sequence[Any], made: Mapping[int, int], last: Mapping[int, int]
+        self, renewed: Sequence[Any], maker: Mapping[int, int], last: Mapping[int, int]
     ) -> list[tuple[int, str]]:
         """New states get the places of the old ones where that is safe; others are copied at the end."""
         copies = []
         for old, new in zip(self.states, renewed, strict=True):
             state = old.value
             if not isinstance(new, _Seen) or _word(new.aval) != _word(old.aval):
-                found = _word(new.aval) if isinstance(new, _Seen) else "a constant"
+                new_type = _word(new.aval) if isinstance(new, _Seen) else "a constant"
                 raise DocumentError(
-                    f"The new state of {self.place[state]!r} is {found}, the old one {_word(old.aval)}.",
+                    f"The new state of {self.place[state]!r} is {new_type}, the old one {_word(old.aval)}.",
                     remedy="Return states of the shapes and element types that were given.",
                 )
             if new.value == state:
                 continue
-            if new.value in self.place and new.value not in made:
+            if new.value in self.place and new.value not in maker:
                 raise DocumentError(
                     f"The new state of {self.place[state]!r} is {self.place[new.value]!r} itself.",
                     remedy="Compute the new states, for instance by adding zero.",
                 )
-            at = made[new.value]
+            at = maker[new.value]
             ends = last.get(state, -1)
             safe = ends < at or (ends == at and self._overwrites(self.calls[at], state, new.value))
             if safe and new.value not in self.place and last[new.value] == len(self.calls):
@@ -399,7 +399,7 @@ def _is_whole(x: Any) -> bool:
 
 
 def _strided(name: str, params: Mapping[str, Any], operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    """What permutes, cuts out or repeats a value, as that value read with other strides; else None."""
+    """The result of a transpose, slice or broadcast as its operand under other strides, or None."""
     if name not in ("transpose", "slice", "broadcast_in_dim") or not isinstance(operands[0], _Seen):
         return None
     x, aval = operands[0], results[0].aval
@@ -505,12 +505,12 @@ def _run(call: _Call, place: Mapping[int, str], blocks: Any) -> None:
         flat = np.array(blocks[place[x.value]]).reshape(-1).view(np.uint8)
         flat = flat.view(f"V{dtype.itemsize}" if is_key else dtype)
         strides = tuple(stride * flat.itemsize for stride in x.all_strides)
-        found = np.lib.stride_tricks.as_strided(flat[x.start :], x.aval.shape, strides).copy()
+        elements = np.lib.stride_tricks.as_strided(flat[x.start :], x.aval.shape, strides).copy()
         if not is_key:
-            return found
+            return elements
         from jax.random import wrap_key_data
 
-        whole = found.reshape(-1).view(np.uint32).reshape(*x.aval.shape, -1)
+        whole = elements.reshape(-1).view(np.uint32).reshape(*x.aval.shape, -1)
         return wrap_key_data(whole, impl=dtype._impl)  # which JAX tells of keys, and not of their types
 
     returned = call.primitive.bind(*(array(x) for x in call.operands), **call.params)

@@ -62,7 +62,7 @@ _FIRST: Final = 2
 #: Columns of plain numbers.
 _NUMBERS: Final = ("lower", "upper", "size", "alignment", "hint", "offset")
 
-#: So many digits fit 63 bits, whichever they are.
+#: Any number of this many digits fits 63 bits.
 _DIGITS: Final = 18
 
 _Hints: TypeAlias = tuple[int | None, ...]
@@ -142,13 +142,13 @@ def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTa
     text = _text(data)
     first, _, rest = text.partition("\n")
     header = _header(first.removesuffix("\r"))
-    found = _usual(rest, header) or _each(rest, header)
-    problem = LayoutProblem(found[0], capacity)
+    parsed = _usual(rest, header) or _each(rest, header)
+    problem = LayoutProblem(parsed[0], capacity)
     try:
         check_problem(problem)
     except ProblemError as error:
         raise _with_line(error) from None
-    return MiniMallocTable(problem, found[1])
+    return MiniMallocTable(problem, parsed[1])
 
 
 def _text(data: bytes) -> str:
@@ -169,8 +169,8 @@ def _text(data: bytes) -> str:
 
 def _header(line: str) -> _Header:
     columns: dict[str, int] = {}
-    given = line.split(",")
-    for position, name in enumerate(given):
+    names = line.split(",")
+    for position, name in enumerate(names):
         column = _SYNONYMS.get(name, name)
         if column not in _KNOWN:
             _bad_header(f"Line 1: there is no column {_shown(name)}", f"Known columns: {', '.join(_KNOWN)}.")
@@ -180,7 +180,7 @@ def _header(line: str) -> _Header:
     missing = [column for column in _REQUIRED if column not in columns]
     if missing:
         _bad_header(f"Line 1: the column {missing[0]} is missing", f"Needed: {', '.join(_REQUIRED)}.")
-    return _Header(columns, int("end" in given))
+    return _Header(columns, int("end" in names))
 
 
 def _bad_header(what: str, remedy: str) -> NoReturn:
@@ -224,7 +224,7 @@ def _usual(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints] | No
         return None
     hints: _Hints = (None,) * len(ids)
     if "hint" in numbers:
-        hints = tuple([None if given == UNPINNED else given for given in hint.tolist()])
+        hints = tuple([None if offset == UNPINNED else offset for offset in hint.tolist()])
     return buffers_of(ids, Columns(size, start, end, alignment, pin)), hints
 
 
@@ -234,14 +234,14 @@ def _numbers(codes: _Codes, begins: _Integers, ends: _Integers) -> _Integers | N
     longest = int(lengths.max(initial=0))
     if longest > _DIGITS:
         return None
-    found = np.zeros(len(lengths), np.int64)
+    numbers = np.zeros(len(lengths), np.int64)
     for k in range(longest):
         inside = k < lengths
         digits = codes[np.where(inside, begins + k, 0)] - np.uint8(ord("0"))  # below it: wraps to large ones
         if (digits[inside] > 9).any():
             return None
-        found = np.where(inside, 10 * found + digits, found)
-    return np.where(lengths > 0, found, UNPINNED)
+        numbers = np.where(inside, 10 * numbers + digits, numbers)
+    return np.where(lengths > 0, numbers, UNPINNED)
 
 
 def _ids(data: bytes, begins: _Integers, ends: _Integers) -> list[str] | None:
@@ -300,8 +300,8 @@ def _lifespan(row: _Row) -> Lifespan:
 
 def _with_gaps(row: _Row, lifespan: Lifespan, size: int) -> tuple[Lifespan, tuple[Hole, ...]]:
     """The lifespan without what gaps free at its ends, and the gaps inside, in order of time."""
-    found = (_gap(row, text, size) for text in row.cell("gaps").split())
-    gaps = _joined(row, sorted((gap for gap in found if gap is not None), key=lambda gap: gap.lifespan))
+    parsed = (_gap(row, text, size) for text in row.cell("gaps").split())
+    gaps = _joined(row, sorted((gap for gap in parsed if gap is not None), key=lambda gap: gap.lifespan))
     start, end = lifespan.start, lifespan.end
     for gap in gaps:
         if gap.low == gap.high and gap.lifespan.start <= start:
@@ -337,15 +337,15 @@ def _joined(row: _Row, gaps: Sequence[Hole]) -> list[Hole]:
 
 def _gap(row: _Row, text: str, size: int) -> Hole | None:
     """None where it keeps all bytes."""
-    found = _GAP.fullmatch(text)
-    if found is None:
+    match = _GAP.fullmatch(text)
+    if match is None:
         row.fail("gaps", f"the gap {_shown(text)} is malformed", "Write a-b or a-b@p:q, with spaces between.")
-    start, end = int(found[1]), int(found[2]) + row.header.inclusive
+    start, end = int(match[1]), int(match[2]) + row.header.inclusive
     if end <= start:
         row.fail("gaps", f"the gap {_shown(text)} is empty", "A gap ends after its start.")
-    if found[3] is None:
+    if match[3] is None:
         return Hole(Lifespan(start, end))
-    low, high = int(found[3]), int(found[4])
+    low, high = int(match[3]), int(match[4])
     if low >= high:
         what = f"the gap {_shown(text)} keeps no bytes: [{low}, {high}) ends where it begins, or before"
         row.fail("gaps", what, "Leave out what stands from @ on, or let it end after its start.")

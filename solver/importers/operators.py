@@ -16,7 +16,7 @@ def own_operators() -> dict[str, list[str]]:
 
 
 def onnx_operators() -> dict[str, list[str]]:
-    """What becomes of ONNX's operators in a model.
+    """The operators of ONNX that can be imported, by how.
 
     `translated` ones become operations; `expanded` ones are defined by ONNX itself through others, which
     have to be translated; `computed` ones are taken where all that they are given is known when the model is

@@ -1,4 +1,4 @@
-"""What a caller chooses when a model is imported: how it is trained, how large it is, which weights it
+"""Options of an import: how the model is trained, how large its dimensions are, which weights it
 starts with.
 
 Files of other tools hold a network and rarely its training, so every importer takes the same choices.
@@ -157,7 +157,7 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 # ------------------------------------------------------------------------------------ from words of a caller
 
 
-def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> ImportOptions:
+def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> ImportOptions:
     """Choices from what a command line or a query says; numbers may be text.
 
     `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
@@ -167,40 +167,40 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     tensor's name, or a list of them), `keep_outputs` (``all``, or names, separated by commas). Raises
     OptionsError with the option's name as path.
     """
-    for name in given:
+    for name in words:
         if name not in IMPORT_OPTIONS:
             raise OptionsError(
                 f"There is no option {name!r:.60} for models.",
                 remedy=f"Options: {', '.join(IMPORT_OPTIONS)}.",
                 path=(str(name),),
             )
-    loss, dims = given.get("loss"), given.get("dim", ())
+    loss, dims = words.get("loss"), words.get("dim", ())
     dims = dims if isinstance(dims, list | tuple) else [dims]
-    cuts = given.get("freeze_before", ())
-    inputs = given.get("input", ())
+    cuts = words.get("freeze_before", ())
+    inputs = words.get("input", ())
     inputs = inputs if isinstance(inputs, list | tuple) else [inputs]
     if loss is not None and loss not in LOSSES:
         raise _bad("loss", loss, f"one of {', '.join(LOSSES)}")
     return ImportOptions(
         loss=loss,
-        output=given.get("output"),
-        class_axis=None if given.get("class_axis") is None else _whole("class_axis", given["class_axis"]),
-        optimizer=_optimizer(given.get("optimizer", "sgd"), given.get("learning_rate")),
-        trainable=_trainable(given.get("trainable", "all")),
-        frozen=_frozen(given.get("frozen")),
+        output=words.get("output"),
+        class_axis=None if words.get("class_axis") is None else _whole("class_axis", words["class_axis"]),
+        optimizer=_optimizer(words.get("optimizer", "sgd"), words.get("learning_rate")),
+        trainable=_trainable(words.get("trainable", "all")),
+        frozen=_frozen(words.get("frozen")),
         dims=_dims(dims),
         batch=batch,
         inputs=_inputs(inputs),
-        batch_norm=_batch_norm(given.get("batch_norm")),
-        weights=_weights(given.get("weights", "reference")),
-        keep_outputs=_kept(given.get("keep_outputs")),
+        batch_norm=_batch_norm(words.get("batch_norm")),
+        weights=_weights(words.get("weights", "reference")),
+        keep_outputs=_kept(words.get("keep_outputs")),
         freeze_before=tuple(dict.fromkeys(map(str, cuts if isinstance(cuts, list | tuple) else [cuts]))),
     )
 
 
-def _bad(name: str, value: object, wanted: str) -> OptionsError:
+def _bad(name: str, value: object, remedy: str) -> OptionsError:
     return OptionsError(
-        f"The {name.replace('_', ' ')} is {value!r:.80}.", remedy=f"Give {wanted}.", path=(name,)
+        f"The {name.replace('_', ' ')} is {value!r:.80}.", remedy=f"Give {remedy}.", path=(name,)
     )
 
 
@@ -272,14 +272,14 @@ def _kept(text: Any) -> Literal["all"] | tuple[str, ...]:
 
 
 def _dims(texts: Iterable[Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name, size in map(_dim, texts):
-        if name in found:
+        if name in sizes:
             raise OptionsError(
                 f"The dimension {name!r:.80} is given twice.", remedy="Give it one size.", path=("dim",)
             )
-        found[name] = size
-    return found
+        sizes[name] = size
+    return sizes
 
 
 def _dim(text: Any) -> tuple[str, int]:

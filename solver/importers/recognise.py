@@ -26,7 +26,7 @@ from solver.importers.recorder import GraphRecorder
 
 __all__ = ["recognise"]
 
-#: What numbers of formulas may differ by: exporters write them in float32, and shortened.
+#: Relative difference that a formula's number may have: exporters write float32, and shortened.
 _CLOSE = 2e-4
 #: Products of more factors are not any of these.
 _MOST_FACTORS = 6
@@ -37,22 +37,22 @@ def recognise(network: GraphRecorder, *read: str) -> None:
 
     `read` are operands that something beside operations reads: the loss, outputs.
     """
-    found = _Finder(network, read)
+    finder = _Finder(network, read)
     for i, operation in enumerate(network.operations):
         if operation.type in ("Mul", "Div"):
-            made = found.product(operation)
-            if made is None and operation.type == "Mul":
-                made = found.normalization(operation)
+            layer = finder.product(operation)
+            if layer is None and operation.type == "Mul":
+                layer = finder.normalization(operation)
         elif operation.type == "Add":
-            made = found.shifted_normalization(operation)
+            layer = finder.shifted_normalization(operation)
         else:
             continue
-        if made is not None:
-            network.operations[i] = found.replaced(operation, made)
+        if layer is not None:
+            network.operations[i] = finder.replaced(operation, layer)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Layer:
     type: str
     inputs: tuple[str, ...]
     attributes: Mapping[str, AttributeValue]
@@ -67,9 +67,9 @@ class _Finder:
         self.readers = Counter(name for op in network.operations for name in op.inputs)
         self.readers.update(read)
 
-    def replaced(self, operation: Operation, made: _Made) -> Operation:
-        new = Operation(operation.id, made.type, made.inputs, operation.outputs, made.attributes)
-        self.readers.update(made.inputs)
+    def replaced(self, operation: Operation, layer: _Layer) -> Operation:
+        new = Operation(operation.id, layer.type, layer.inputs, operation.outputs, layer.attributes)
+        self.readers.update(layer.inputs)
         self.by_output[operation.outputs[0]] = new
         return new
 
@@ -78,23 +78,23 @@ class _Finder:
     def number(self, name: str) -> float | None:
         """The value of a constant of one element."""
         operand = self.network.operands.get(name)
-        given = None if operand is None else operand.initializer
-        if operand is None or given is None or given.data is None or operand.dtype is None:
+        initializer = None if operand is None else operand.initializer
+        if operand is None or initializer is None or initializer.data is None or operand.dtype is None:
             return None
-        values = np.frombuffer(given.data, operand.dtype.numpy)
+        values = np.frombuffer(initializer.data, operand.dtype.numpy)
         return float(values[0]) if values.size == 1 and operand.dtype.is_floating else None
 
     def maker(self, name: str, *types: str) -> Operation | None:
-        """What defines an operand for one reader, if it is of one of these operators and fuses nothing."""
-        made = self.by_output.get(name)
+        """The operation behind an operand, if it is of one of `types`, has one reader and fuses nothing."""
+        operation = self.by_output.get(name)
         if (
-            made is None
-            or made.type not in types
+            operation is None
+            or operation.type not in types
             or self.readers[name] != 1
-            or "activation" in made.attributes
+            or "activation" in operation.attributes
         ):
             return None
-        return made
+        return operation
 
     def scaled(self, name: str) -> tuple[str, float]:
         """An operand as another one times a number."""
@@ -103,9 +103,9 @@ class _Finder:
 
     def shifted(self, name: str) -> tuple[str, float]:
         """An operand as another one plus a number."""
-        made = self.maker(name, "Add")
-        if made is not None:
-            for one, other in (made.inputs, made.inputs[::-1]):
+        sum_ = self.maker(name, "Add")
+        if sum_ is not None:
+            for one, other in (sum_.inputs, sum_.inputs[::-1]):
                 if (value := self.number(other)) is not None:
                     return one, value
         return name, 0.0
@@ -118,52 +118,52 @@ class _Finder:
         while open_ and len(factors) <= _MOST_FACTORS:
             current = open_.pop()
             value = self.number(current)
-            made = self.by_output.get(current) if current == name else self.maker(current, "Mul", "Div")
+            maker = self.by_output.get(current) if current == name else self.maker(current, "Mul", "Div")
             if value is not None:
                 scale *= value
-            elif made is not None and made.type == "Mul":
-                open_ += made.inputs
-            elif made is not None and made.type == "Div" and (by := self.number(made.inputs[1])):
+            elif maker is not None and maker.type == "Mul":
+                open_ += maker.inputs
+            elif maker is not None and maker.type == "Div" and (by := self.number(maker.inputs[1])):
                 scale /= by
-                open_.append(made.inputs[0])
+                open_.append(maker.inputs[0])
             else:
                 factors.append(current)
         return factors, scale
 
     # ------------------------------------------------------------------------------------ layers
 
-    def product(self, operation: Operation) -> _Made | None:
+    def product(self, operation: Operation) -> _Layer | None:
         factors, scale = self._factors(operation.outputs[0])
         if len(factors) != 2 or "activation" in operation.attributes:
             return None
         for x, gate in (factors, factors[::-1]):
-            made = self._gated(x, gate, scale)
-            if made is not None and self._same_type(x, operation.outputs[0]):
-                return made
+            layer = self._gated(x, gate, scale)
+            if layer is not None and self._same_type(x, operation.outputs[0]):
+                return layer
         return None
 
     def _same_type(self, one: str, other: str) -> bool:
         return self.network.types[one].type == self.network.types[other].type
 
-    def _gated(self, x: str, gate: str, scale: float) -> _Made | None:
+    def _gated(self, x: str, gate: str, scale: float) -> _Layer | None:
         """x times a gate times a number."""
         sigmoid = self.maker(gate, "Sigmoid")
         if sigmoid is not None and _close(scale, 1):
             inner, alpha = self.scaled(sigmoid.inputs[0])
             if sigmoid.inputs[0] == x or inner == x:
-                return _Made("Swish", (x,), {} if sigmoid.inputs[0] == x or alpha == 1 else {"alpha": alpha})
-        if _close(scale, 0.5) and (made := self._gelu(x, gate)) is not None:
-            return made
+                return _Layer("Swish", (x,), {} if sigmoid.inputs[0] == x or alpha == 1 else {"alpha": alpha})
+        if _close(scale, 0.5) and (gelu := self._gelu(x, gate)) is not None:
+            return gelu
         return self._hard_swish(x, gate, scale)
 
-    def _gelu(self, x: str, gate: str) -> _Made | None:
+    def _gelu(self, x: str, gate: str) -> _Layer | None:
         inner, one = self.shifted(gate)
         if not _close(one, 1):
             return None
         erf = self.maker(inner, "Erf")
         if erf is not None:
             argument, factor = self.scaled(erf.inputs[0])
-            return _Made("Gelu", (x,), {}) if argument == x and _close(factor, math.sqrt(0.5)) else None
+            return _Layer("Gelu", (x,), {}) if argument == x and _close(factor, math.sqrt(0.5)) else None
         tanh = self.maker(inner, "Tanh")
         if tanh is None:
             return None
@@ -176,61 +176,65 @@ class _Finder:
         for one_term, other in (total.inputs, total.inputs[::-1]):
             cube, third = self._factors(other)
             if one_term == x and sorted(cube) == [x] * 3 and _close(third, 0.044715):
-                return _Made("Gelu", (x,), {"approximate": "tanh"})
+                return _Layer("Gelu", (x,), {"approximate": "tanh"})
         return None
 
-    def _hard_swish(self, x: str, gate: str, scale: float) -> _Made | None:
+    def _hard_swish(self, x: str, gate: str, scale: float) -> _Layer | None:
         hard = self.maker(gate, "HardSigmoid")
         if hard is not None and hard.inputs == (x,) and _close(scale, 1):
             alpha, beta = hard.attributes.get("alpha", 0.2), hard.attributes.get("beta", 0.5)
             fits = _close(alpha, 1 / 6) and _close(beta, 0.5)
-            return _Made("HardSwish", (x,), {}) if fits else None
+            return _Layer("HardSwish", (x,), {}) if fits else None
         clip = self.maker(gate, "Clip")
         if clip is None or not _close(scale, 1 / 6) or len(clip.inputs) > 1:
             return None
         bounds = clip.attributes.get("min"), clip.attributes.get("max")
         inner, three = self.shifted(clip.inputs[0])
         if inner == x and _close(three, 3) and bounds == (0.0, 6.0):
-            return _Made("HardSwish", (x,), {})
+            return _Layer("HardSwish", (x,), {})
         return None
 
-    def normalization(self, operation: Operation) -> _Made | None:
+    def normalization(self, operation: Operation) -> _Layer | None:
         """From the product with the scale back to the input, which may be what has lost its mean."""
         if "activation" in operation.attributes:
             return None
         for normal, scale in _pairs(operation.inputs):
-            found = self._over_root(normal)
-            if found is None:
+            normalised = self._over_root(normal)
+            if normalised is None:
                 continue
-            x, axis, epsilon = found
+            x, axis, epsilon = normalised
             whole = self.network.types[x].type
             if self.network.types[scale].type != TensorType(whole.shape[axis:], whole.dtype):
                 continue
             attributes = {"axis": axis, "epsilon": epsilon}
             uncentred = self._uncentred(x, axis)
             if uncentred is None:
-                return _Made("RMSNormalization", (x, scale), attributes)
-            return _Made("LayerNormalization", (uncentred, scale), attributes)
+                return _Layer("RMSNormalization", (x, scale), attributes)
+            return _Layer("LayerNormalization", (uncentred, scale), attributes)
         return None
 
-    def shifted_normalization(self, operation: Operation) -> _Made | None:
-        """What is added to a normalised operand becomes its shift."""
+    def shifted_normalization(self, operation: Operation) -> _Layer | None:
+        """A LayerNormalization whose result is added to something takes that as its shift."""
         for inner, shift in _pairs(operation.inputs):
-            made = self.maker(inner, "LayerNormalization")
-            if made is None or len(made.inputs) != 2 or "activation" in operation.attributes:
+            layer = self.maker(inner, "LayerNormalization")
+            if layer is None or len(layer.inputs) != 2 or "activation" in operation.attributes:
                 continue
-            if self._same_type(made.inputs[1], shift):
-                return _Made(made.type, (*made.inputs, shift), made.attributes)
+            if self._same_type(layer.inputs[1], shift):
+                return _Layer(layer.type, (*layer.inputs, shift), layer.attributes)
         return None
 
     def _uncentred(self, name: str, axis: int) -> str | None:
-        """What has lost its mean over the axes from `axis` on to become this."""
-        made = self.by_output.get(name)
-        mean = self.maker(made.inputs[1], "ReduceMean") if made is not None and made.type == "Sub" else None
-        if made is None or mean is None or mean.inputs[0] != made.inputs[0]:
+        """The operand x where this one is x less its mean over the axes from `axis` on, or None."""
+        difference = self.by_output.get(name)
+        mean = (
+            self.maker(difference.inputs[1], "ReduceMean")
+            if difference is not None and difference.type == "Sub"
+            else None
+        )
+        if difference is None or mean is None or mean.inputs[0] != difference.inputs[0]:
             return None
         rank = len(self.network.types[name].type.shape)
-        return made.inputs[0] if self._axes(mean, rank) == axis else None
+        return difference.inputs[0] if self._axes(mean, rank) == axis else None
 
     def _over_root(self, name: str) -> tuple[str, int, float] | None:
         """(x, first of the axes, epsilon) of what is x over the root of the mean of its squares, or times its
@@ -256,11 +260,11 @@ class _Finder:
         return None
 
     def _inverted(self, name: str) -> str | None:
-        """What an operand is the reciprocal of."""
-        made = self.maker(name, "Reciprocal", "Div")
-        if made is None or made.type == "Reciprocal":
-            return None if made is None else made.inputs[0]
-        return made.inputs[1] if self.number(made.inputs[0]) == 1 else None
+        """The operand x where this one is 1 / x, or None."""
+        quotient = self.maker(name, "Reciprocal", "Div")
+        if quotient is None or quotient.type == "Reciprocal":
+            return None if quotient is None else quotient.inputs[0]
+        return quotient.inputs[1] if self.number(quotient.inputs[0]) == 1 else None
 
     def _integers(self, names: Sequence[str]) -> tuple[int, ...] | None:
         """The values of a constant, where there is one."""
@@ -269,22 +273,22 @@ class _Finder:
             return None
         return tuple(np.frombuffer(operand.initializer.data, np.int64).tolist())
 
-    def _axes(self, made: Operation, rank: int) -> int | None:
+    def _axes(self, reduction: Operation, rank: int) -> int | None:
         """The first axis of a reduction of the last ones, all kept."""
-        given = made.attributes.get("axes") or self._integers(made.inputs[1:])
-        if not isinstance(given, tuple) or not made.attributes.get("keepdims", 1) or not given:
+        numbers = reduction.attributes.get("axes") or self._integers(reduction.inputs[1:])
+        if not isinstance(numbers, tuple) or not reduction.attributes.get("keepdims", 1) or not numbers:
             return None
-        axes = sorted(int(axis) % rank for axis in given)
+        axes = sorted(int(axis) % rank for axis in numbers)
         return axes[0] if axes == list(range(axes[0], rank)) else None
 
 
 def _pairs(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Both orders of two."""
-    given = tuple(names)
-    if len(given) == 2:
-        yield given
-        yield given[1], given[0]
+    pair = tuple(names)
+    if len(pair) == 2:
+        yield pair
+        yield pair[1], pair[0]
 
 
-def _close(value: object, wanted: float) -> bool:
-    return isinstance(value, int | float) and abs(value - wanted) <= _CLOSE * abs(wanted)
+def _close(value: object, expected: float) -> bool:
+    return isinstance(value, int | float) and abs(value - expected) <= _CLOSE * abs(expected)

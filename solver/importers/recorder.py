@@ -27,7 +27,7 @@ _SMALLEST_FILL = 4096
 
 
 class GraphRecorder:
-    """What the importers of models write to. Names are given by the caller, each of them once."""
+    """The graph that an importer writes. The caller gives the names, each of them once."""
 
     def __init__(self) -> None:
         self.operands: dict[str, DeclaredOperand] = {}
@@ -50,20 +50,20 @@ class GraphRecorder:
         self.types[name] = Operand(name, type_, role, initializer)
 
     def record(self, operation: Operation) -> tuple[TensorType, ...]:
-        """Add an operation; the types of its outputs. An output that is not wanted has no name.
+        """Add an operation; the types of its outputs. An output that nothing reads has no name.
 
         Raises GraphError for operands that do not fit.
         """
-        found = output_types(operation, self.types)
+        types = output_types(operation, self.types)
         self.operations.append(operation)
-        for name, type_ in zip(operation.outputs, found, strict=True):
+        for name, type_ in zip(operation.outputs, types, strict=True):
             if name:
                 self.types[name] = Operand(name, type_, Role.INTERMEDIATE)
-        return found
+        return types
 
-    def keep(self, wanted: Collection[str]) -> None:
-        """Drop operations and operands that the operands `wanted` do not depend on. Linear."""
-        needed, kept = set(wanted), []
+    def keep(self, outputs: Collection[str]) -> None:
+        """Drop operations and operands that the operands `outputs` do not depend on. Linear."""
+        needed, kept = set(outputs), []
         for operation in reversed(self.operations):
             if needed.intersection(filter(None, operation.outputs)):
                 kept.append(operation)

@@ -96,7 +96,7 @@ class TracedStep:
             place.within(runner.block(place.block))[...] = values
 
     def read(self, runner: _Blocks) -> tuple[Array, ...]:
-        """What the function returned in the iteration that ran last, in the order of `results`: copies."""
+        """Copies of the tensors that the last iteration returned, in the order of `results`."""
         return tuple(self._read(runner, place) for place in self.results)
 
     def _read(self, runner: _Blocks, place: Placed) -> Array:

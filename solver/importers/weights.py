@@ -52,13 +52,13 @@ _ZIP: Final = b"PK\x03\x04"
 _MOST_AXES: Final = 64
 #: Element types of arrays, as their headers write them: numbers and conditions of up to 64 bits.
 _ELEMENT: Final = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
-#: What has a value before training begins.
+#: Roles of operands that have a value before training begins.
 _STORED: Final = frozenset({Role.PARAMETER, Role.STATE, Role.CONSTANT})
-#: What a table raises that has other things in it than it should.
+#: Errors that a table with unexpected entries leads to.
 _BAD_VALUE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
-#: What Python's readers of literals and JSON raise for what is nested beyond reason, or ends too soon.
+#: Errors of Python's readers of literals and JSON for text that is nested too deeply, or ends too soon.
 _TOO_DEEP: Final = (RecursionError, MemoryError, SyntaxError, EOFError)
-#: What Python's reader of archives raises for damaged ones.
+#: Errors of Python's reader of archives for damaged ones.
 _BAD_ARCHIVE: Final = (
     zipfile.BadZipFile,
     zlib.error,
@@ -108,8 +108,8 @@ def with_weights(graph: TrainableGraph, path: Path) -> Imported:
     is read once, for its SHA-256.
     """
     stored = read_weights(path)
-    wanted = [operand for operand in graph.operands.values() if operand.role in _STORED]
-    missing = [o.id for o in wanted if o.role is Role.PARAMETER and o.id not in stored]
+    filled = [operand for operand in graph.operands.values() if operand.role in _STORED]
+    missing = [o.id for o in filled if o.role is Role.PARAMETER and o.id not in stored]
     if missing:
         raise DocumentError(
             f"{str(path)!r:.200} lacks {len(missing)} of the parameters: {_some(missing)}.",
@@ -118,20 +118,20 @@ def with_weights(graph: TrainableGraph, path: Path) -> Imported:
     data = _mapped(path)
     operands, converted = dict(graph.operands), Counter[str]()
     widened = []
-    for operand in wanted:
+    for operand in filled:
         weight = stored.get(operand.id)
         if weight is None:
             continue
         _check_fits(operand, weight, path)
         if weight.lies_as(operand):
             digest = hashlib.sha256(data[weight.offset : weight.offset + weight.length]).hexdigest()
-            given = Initializer("values", file=FileRange(str(path), weight.offset, digest))
+            initializer = Initializer("values", file=FileRange(str(path), weight.offset, digest))
         else:
             values = weight_array(path, data, weight).astype(operand.dtype.numpy)
-            given = Initializer("values", data=np.ascontiguousarray(values).tobytes())
+            initializer = Initializer("values", data=np.ascontiguousarray(values).tobytes())
             converted[f"{weight.kind} as {operand.dtype.value}"] += 1
             widened.append((operand.type, Origin(weight.name, weight.kind, weight.length)))
-        operands[operand.id] = replace(operand, initializer=given)
+        operands[operand.id] = replace(operand, initializer=initializer)
     notes = (*_notes(graph, stored, converted, path), *widening_notes(widened))
     return Imported(graph.with_graph(operands=operands), notes)
 
@@ -245,7 +245,7 @@ def _safe(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
     if length > min(_LONGEST_TABLE, len(data) - 8):
         raise ValueError(f"its table would have {length:,} bytes, and the file has {len(data):,}")
     table = json.loads(bytes(data[8 : 8 + length]).decode(), object_pairs_hook=_once)
-    found = {}
+    weights = {}
     for name, entry in table.items():
         if name == "__metadata__":
             continue
@@ -253,32 +253,32 @@ def _safe(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
         shape, element = _sizes(entry["shape"]), _SAFE.get(entry["dtype"])
         if element is None:
             raise ValueError(f"{name!r:.80} has elements of type {entry['dtype']!r:.40}")
-        wanted = math.prod(shape) * (2 if element == _BFLOAT16 else np.dtype(element).itemsize)
+        needed = math.prod(shape) * (2 if element == _BFLOAT16 else np.dtype(element).itemsize)
         if type(begin) is not int or type(end) is not int or not 0 <= begin <= end <= len(data) - 8 - length:
             raise ValueError(f"{name!r:.80} lies outside of the file")
-        if end - begin != wanted:
-            raise ValueError(f"{name!r:.80} needs {wanted:,} bytes and has {end - begin:,}")
-        found[name] = StoredWeight(name, shape, element, 8 + length + begin, wanted)
-    return found
+        if end - begin != needed:
+            raise ValueError(f"{name!r:.80} needs {needed:,} bytes and has {end - begin:,}")
+        weights[name] = StoredWeight(name, shape, element, 8 + length + begin, needed)
+    return weights
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in table:
             raise ValueError(f"{name!r:.80} is there twice")
-        found[name] = value
-    return found
+        table[name] = value
+    return table
 
 
 def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
-    found: dict[str, StoredWeight] = {}
+    weights: dict[str, StoredWeight] = {}
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             name = entry.filename.removesuffix(".npy")
             if name == entry.filename:
                 continue  # NumPy leaves out what is not an array, too
-            if name in found:
+            if name in weights:
                 raise ValueError(f"{name!r:.80} is there twice")
             begin = -1
             if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:
@@ -294,8 +294,8 @@ def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
             if length != entry.file_size - header:
                 raise ValueError(f"{name!r:.80} needs {length:,} bytes and has {entry.file_size - header:,}")
             offset = -1 if begin < 0 else begin + header
-            found[name] = StoredWeight(name, shape, element, offset, length, fortran, entry.filename)
-    return found
+            weights[name] = StoredWeight(name, shape, element, offset, length, fortran, entry.filename)
+    return weights
 
 
 def _begin(data: memoryview, entry: zipfile.ZipInfo) -> int:

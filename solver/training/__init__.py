@@ -46,7 +46,7 @@ __all__ = [
     "with_storage",
 ]
 
-#: What explicit programs need: plans of graphs do without it.
+#: Names for explicit programs, loaded late: plans of graphs do without them.
 __getattr__ = loaded_late(
     __name__,
     {

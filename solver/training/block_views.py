@@ -41,7 +41,7 @@ def without_views(program: BlockProgram) -> BlockProgram:
             views[block.view.of].append(block)
     if not views:
         return program
-    pieces = {name: _Pieces(program.blocks[name], found) for name, found in views.items()}
+    pieces = {name: _Pieces(program.blocks[name], views_of_block) for name, views_of_block in views.items()}
     based = {b.name: b.name if b.view is None else b.view.of for b in program.blocks.values()}
     carried = _carried(program, pieces, based)
     touched = {name for name in pieces if program.blocks[name].fed}
@@ -86,7 +86,7 @@ def _carried(
     program: BlockProgram, pieces: Mapping[str, _Pieces], based: Mapping[str, str]
 ) -> frozenset[str]:
     """Blocks of which a piece is read before anything has written it."""
-    written = {name: np.zeros(found.count, np.bool_) for name, found in pieces.items()}
+    written = {name: np.zeros(parts.count, np.bool_) for name, parts in pieces.items()}
     for name in pieces:
         written[name][:] = program.blocks[name].fed
     carried = set()
@@ -139,10 +139,10 @@ class _Pieces:
 
     def covered(self, names: Iterable[str]) -> bool:
         """Whether these views together are the whole block."""
-        found = np.zeros(self.count, np.bool_)
+        covered = np.zeros(self.count, np.bool_)
         for name in names:
-            self.marks(name, found)[...] = True
-        return bool(found.all())
+            self.marks(name, covered)[...] = True
+        return bool(covered.all())
 
 
 def _runs(axes: Iterable[tuple[int, int]], itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -110,15 +110,15 @@ def block_classes(program: BlockProgram) -> dict[str, BlockClass]:
     That order also numbers blocks as SINGA does. Linear.
     """
     program = without_views(program)
-    found: dict[str, BlockClass] = {}
+    classes: dict[str, BlockClass] = {}
     for operation in program.operations:
         for name in operation.reads:
-            if found.setdefault(name, BlockClass.INPUT) is BlockClass.END:
-                found[name] = BlockClass.INTER
+            if classes.setdefault(name, BlockClass.INPUT) is BlockClass.END:
+                classes[name] = BlockClass.INTER
         for name in operation.writes:
-            if found.setdefault(name, BlockClass.END) is BlockClass.INPUT:
-                found[name] = BlockClass.PARAM
-    return found
+            if classes.setdefault(name, BlockClass.END) is BlockClass.INPUT:
+                classes[name] = BlockClass.PARAM
+    return classes
 
 
 def value_edges(program: BlockProgram) -> tuple[ValueEdge, ...]:
@@ -150,21 +150,21 @@ def orderings(program: BlockProgram) -> tuple[Ordering, ...]:
     A writer that reads the block too follows the writer before by RAW alone. Linear in the result.
     """
     program = without_views(program)
-    found: list[Ordering] = []
+    edges: list[Ordering] = []
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
     for t, operation in enumerate(program.operations):
         for name in operation.reads:
             if name in writer:
-                found.append(Ordering(Hazard.RAW, name, writer[name], t))
+                edges.append(Ordering(Hazard.RAW, name, writer[name], t))
             readers.setdefault(name, []).append(t)
         for name in operation.writes:
             earlier = readers.pop(name, [])
-            found += [Ordering(Hazard.WAR, name, reader, t) for reader in earlier if reader != t]
+            edges += [Ordering(Hazard.WAR, name, reader, t) for reader in earlier if reader != t]
             if name in writer and t not in earlier:
-                found.append(Ordering(Hazard.WAW, name, writer[name], t))
+                edges.append(Ordering(Hazard.WAW, name, writer[name], t))
             writer[name] = t
-    return tuple(found)
+    return tuple(edges)
 
 
 def predecessors(program: BlockProgram) -> tuple[frozenset[int], ...]:
@@ -182,8 +182,8 @@ def carries(program: BlockProgram) -> tuple[Carry, ...]:
         if edge.source is None and edge.target is not None:
             readers.setdefault(edge.block, []).append(edge.target)
     return tuple(
-        Carry(name, writer[name], tuple(found))
-        for name, found in readers.items()
+        Carry(name, writer[name], tuple(steps))
+        for name, steps in readers.items()
         if name in writer and not program.blocks[name].fed
     )
 
@@ -245,11 +245,11 @@ def _free(label: str, taken: Collection[str]) -> str:
 
 def _bindings(operation: BlockOperation, number: dict[str, int]) -> list[Binding]:
     reads, writes = set(operation.reads), set(operation.writes)
-    found = []
+    bindings = []
     for i, name in enumerate(operation.reads):
         access, slot = (Access.UPDATE, f"u{i}") if name in writes else (Access.READ, f"r{i}")
-        found.append(Binding(slot, number[name], access))
+        bindings.append(Binding(slot, number[name], access))
     for i, name in enumerate(operation.writes):
         if name not in reads:
-            found.append(Binding(f"w{i}", number[name], Access.WRITE))
-    return found
+            bindings.append(Binding(f"w{i}", number[name], Access.WRITE))
+    return bindings

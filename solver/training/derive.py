@@ -124,23 +124,27 @@ class _Derivation:
     # ------------------------------------------------------------------------- forward
 
     def _forward(self, operation: Operation) -> None:
-        said = self.answers[operation.id]
+        answers = self.answers[operation.id]
         saved = [
             _binding(request.name, self._saved(operation, request), Access.WRITE)
-            for request in said.saved.values()
+            for request in answers.saved.values()
         ]
         numbers, names = self.numbers, operation.inputs
-        given = [_binding(slot, numbers[names[i]], access) for i, slot, access in said.given if names[i]]
+        read_slots = [
+            _binding(slot, numbers[names[i]], access) for i, slot, access in answers.reads if names[i]
+        ]
         results = [
             _binding(_slot("y", k), numbers[name], Access.WRITE)
             for k, name in enumerate(operation.outputs)
             if name
         ]
-        scratch = self._scratch(operation.id, Phase.FORWARD, said.forward_scratch)
-        self.builder.step(self.operations[operation.id], Phase.FORWARD, (*given, *results, *saved, *scratch))
+        scratch = self._scratch(operation.id, Phase.FORWARD, answers.forward_scratch)
+        self.builder.step(
+            self.operations[operation.id], Phase.FORWARD, (*read_slots, *results, *saved, *scratch)
+        )
 
     def _drop_unread(self) -> None:
-        """What no backward step came to read is not saved, where the forward kernel does without it."""
+        """Drops saved values that no backward step reads, where the forward kernel works without them."""
         steps = self.builder.steps
         asked = [
             (t, step, optional)
@@ -153,7 +157,7 @@ class _Derivation:
             steps[t] = replace(step, bindings=kept)
 
     def _mark_constants(self) -> None:
-        """What is given and never written stays as it is; what is written carries over."""
+        """Entries that no step writes become constants; the others carry over to the next iteration."""
         written = {b.value for step in self.builder.steps for b in step.bindings if b.access.writes}
         for value, kind in self.builder.entries.items():
             if kind is EntryKind.CARRIED and value not in written:
@@ -195,16 +199,18 @@ class _Derivation:
     def _backward(self, operation: Operation) -> None:
         if not any(output in self.defined for output in operation.outputs):
             return
-        wanted = {i for i in self.answers[operation.id].differentiable if operation.inputs[i] in self.varying}
-        trained = frozenset(i for i in wanted if operation.inputs[i] in self.trainable)
+        derivatives = {
+            i for i in self.answers[operation.id].differentiable if operation.inputs[i] in self.varying
+        }
+        trained = frozenset(i for i in derivatives if operation.inputs[i] in self.trainable)
         self._backward_step(operation, Phase.CALC_GRADIENT, trained)
-        self._backward_step(operation, Phase.CALC_DERIVATIVE, frozenset(wanted - trained))
+        self._backward_step(operation, Phase.CALC_DERIVATIVE, frozenset(derivatives - trained))
 
-    def _backward_step(self, operation: Operation, phase: Phase, wanted: frozenset[int]) -> None:
-        if not wanted:
+    def _backward_step(self, operation: Operation, phase: Phase, derivatives: frozenset[int]) -> None:
+        if not derivatives:
             return
-        said = self.answers[operation.id]
-        needs, numbers = said.backward(wanted), self.numbers
+        answers = self.answers[operation.id]
+        needs, numbers = answers.backward(derivatives), self.numbers
         bindings = [
             _binding(_slot(slot, i), numbers[names[i]], Access.READ)
             for slot, names, positions in (
@@ -215,7 +221,7 @@ class _Derivation:
             if names[i]
         ]
         bindings += [
-            _binding(name, self._saved(operation, said.saved[name]), Access.READ)
+            _binding(name, self._saved(operation, answers.saved[name]), Access.READ)
             for name in sorted(needs.saved)
         ]
         if needs.reads_output_derivatives:
@@ -225,7 +231,7 @@ class _Derivation:
                 if output in self.defined
             ]
         partials: list[tuple[int, int]] = []
-        bindings += [self._define(operation, i, partials) for i in sorted(wanted)]
+        bindings += [self._define(operation, i, partials) for i in sorted(derivatives)]
         bindings += self._scratch(operation.id, phase, needs.scratch)
         self.builder.step(self.operations[operation.id], phase, bindings)
         for position, partial in partials:
@@ -305,7 +311,7 @@ class _Derivation:
         scaled = bool(joint) or rules.divisor != 1
         # One mapping for all: what every update has in common is written and compared once.
         attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **_attributes(rules)})
-        both = [_binding(name, found, Access.READ) for name, found in joint]
+        both = [_binding(name, values, Access.READ) for name, values in joint]
         blocks: dict[TensorType, tuple[ScratchRequest, ...]] = {}
         for weight in self.graph.trainable:
             type_ = self.operands[weight].type
@@ -387,27 +393,27 @@ def _own_node(
 
 def _attributes(rules: TrainingRules) -> dict[str, object]:
     """The rules as attributes. One that came later is there where it is used: earlier plans stay right."""
-    found = asdict(rules)
+    attributes = asdict(rules)
     if rules.loss_scale_growth is None:
-        del found["loss_scale_growth"]
-    return found
+        del attributes["loss_scale_growth"]
+    return attributes
 
 
 def _initial(operand: Operand) -> Initial:
     """The operand's initializer; without one, weights of rank 2 or more are he_normal, seeded by name."""
-    given = operand.initializer
-    if given is None:
+    initializer = operand.initializer
+    if initializer is None:
         drawn = operand.role is Role.PARAMETER and len(operand.shape) > 1
         return Initial("he_normal" if drawn else "zeros", seed=zlib.crc32(operand.id.encode()))
-    if given.file is not None:
-        return Initial("values", source=operand.id, sha256=given.file.sha256)
-    if given.data is not None:
-        return Initial("values", source=operand.id, sha256=hashlib.sha256(given.data).hexdigest())
-    return Initial(given.kind, given.value, given.scale, given.seed)
+    if initializer.file is not None:
+        return Initial("values", source=operand.id, sha256=initializer.file.sha256)
+    if initializer.data is not None:
+        return Initial("values", source=operand.id, sha256=hashlib.sha256(initializer.data).hexdigest())
+    return Initial(initializer.kind, initializer.value, initializer.scale, initializer.seed)
 
 
 class _Answers:
-    """What an operator says of nodes that differ in names alone, which no kernel needs: asked once."""
+    """An operator's answers for a node, computed once for all nodes that differ in names alone."""
 
     def __init__(self, node: Node) -> None:
         kind = lookup(node.operation.type)
@@ -417,7 +423,7 @@ class _Answers:
         #: Position, slot and access of each input of the forward kernel. Constant inputs by rule (shapes,
         #: axes, pads) are known when planning: no kernel reads them.
         updates = kind.updates(node)
-        self.given = [
+        self.reads = [
             (i, _slot("x", i), Access.UPDATE if i in updates else Access.READ)
             for i in range(len(node.inputs))
             if i not in kind.constant_inputs
@@ -425,16 +431,16 @@ class _Answers:
         self._kind, self._node = kind, node
         self._backward: dict[frozenset[int], BackwardNeeds] = {}
 
-    def backward(self, wanted: frozenset[int]) -> BackwardNeeds:
-        needs = self._backward.get(wanted)
+    def backward(self, derivatives: frozenset[int]) -> BackwardNeeds:
+        needs = self._backward.get(derivatives)
         if needs is None:
-            needs = self._backward[wanted] = self._kind.backward(self._node, wanted)
+            needs = self._backward[derivatives] = self._kind.backward(self._node, derivatives)
         return needs
 
 
 def _answers(nodes: Mapping[str, Node]) -> dict[str, _Answers]:
     """By operation. Deep networks repeat their blocks: most operations are like one before."""
-    found: dict[str, _Answers] = {}
+    by_operation: dict[str, _Answers] = {}
     forms: dict[tuple[object, ...], _Answers] = {}
     for name, node in nodes.items():
         form = (
@@ -447,11 +453,11 @@ def _answers(nodes: Mapping[str, Node]) -> dict[str, _Answers]:
             node.scratch_budget,
             tuple(node.floats.items()),
         )
-        said = forms.get(form)
-        if said is None:
-            said = forms[form] = _Answers(node)
-        found[name] = said
-    return found
+        answers = forms.get(form)
+        if answers is None:
+            answers = forms[form] = _Answers(node)
+        by_operation[name] = answers
+    return by_operation
 
 
 def _varying(graph: TrainableGraph, answers: Mapping[str, _Answers]) -> set[str]:

@@ -115,11 +115,11 @@ def optimizer_rules(spec: OptimizerSpec) -> Mapping[str, float | bool]:
         if not rules[name].admits(value):
             what = f"Hyper-parameter {name!r} of optimizer {spec.type} is {value!r}."
             raise _bad(name, what, f"It must be {rules[name]}.")
-    found = {name: spec.attributes.get(name, rule.default) for name, rule in rules.items()}
-    if found.get("nesterov") and not found["momentum"]:
+    attributes = {name: spec.attributes.get(name, rule.default) for name, rule in rules.items()}
+    if attributes.get("nesterov") and not attributes["momentum"]:
         what = "Optimizer SGD has nesterov without momentum."
         raise _bad("nesterov", what, "Give it a momentum greater than 0.")
-    return MappingProxyType(found)
+    return MappingProxyType(attributes)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

@@ -30,7 +30,7 @@ from solver.program import (
 
 __all__ = ["STORAGE_TYPES", "with_storage"]
 
-#: What activations may be kept in.
+#: Element types in which activations may be kept.
 STORAGE_TYPES = (DType.FLOAT16, DType.BFLOAT16)
 
 #: Bytes that a conversion must save: less is lost to the alignment of places.
@@ -50,7 +50,7 @@ def with_storage(program: Program, dtype: DType) -> Program:
     waits = tuple(_waiting(program))
     if not waits:
         return program
-    made = _Made(program, dtype)
+    builder = _Narrowed(program, dtype)
     stores: dict[int, list[_Wait]] = {}
     restores: dict[int, list[_Wait]] = {}
     for wait in waits:
@@ -58,15 +58,15 @@ def with_storage(program: Program, dtype: DType) -> Program:
         restores.setdefault(wait.first, []).append(wait)
     for t, step in enumerate(program.steps):
         for wait in restores.get(t, ()):
-            made.restore(wait.value)
-        made.add(step)
+            builder.restore(wait.value)
+        builder.add(step)
         for wait in stores.get(t, ()):
-            made.store(wait.value)
+            builder.store(wait.value)
     return replace(
         program,
-        values=tuple(made.values),
-        operations=tuple(made.operations),
-        steps=tuple(made.steps),
+        values=tuple(builder.values),
+        operations=tuple(builder.operations),
+        steps=tuple(builder.steps),
     )
 
 
@@ -118,7 +118,7 @@ def _waiting(program: Program) -> Iterator[_Wait]:
             yield _Wait(number, last[number], first[number])
 
 
-class _Made:
+class _Narrowed:
     """The program in the making."""
 
     def __init__(self, program: Program, dtype: DType) -> None:
@@ -140,19 +140,19 @@ class _Made:
         )
 
     def store(self, value: int) -> None:
-        given = self.values[value]
-        type_ = TensorType(given.type.shape, self.dtype)
-        self._kept[value] = self._value(f"{given.label}@{self.dtype.value}", type_, Kind.SAVED, given)
-        self._convert(given.label, value, self._kept[value], Phase.FORWARD, "store")
+        original = self.values[value]
+        type_ = TensorType(original.type.shape, self.dtype)
+        self._kept[value] = self._value(f"{original.label}@{self.dtype.value}", type_, Kind.SAVED, original)
+        self._convert(original.label, value, self._kept[value], Phase.FORWARD, "store")
 
     def restore(self, value: int) -> None:
-        given = self.values[value]
-        kind = Kind.ACTIVATION if given.kind is Kind.INPUT else given.kind
-        self._again[value] = self._value(f"{given.label}@restored", given.type, kind, given)
-        self._convert(given.label, self._kept[value], self._again[value], Phase.CALC_DERIVATIVE, "restore")
+        original = self.values[value]
+        kind = Kind.ACTIVATION if original.kind is Kind.INPUT else original.kind
+        self._again[value] = self._value(f"{original.label}@restored", original.type, kind, original)
+        self._convert(original.label, self._kept[value], self._again[value], Phase.CALC_DERIVATIVE, "restore")
 
-    def _value(self, label: str, type_: TensorType, kind: Kind, given: Value) -> int:
-        self.values.append(Value(label, type_, kind, given.origin, given.space))
+    def _value(self, label: str, type_: TensorType, kind: Kind, value: Value) -> int:
+        self.values.append(Value(label, type_, kind, value.origin, value.space))
         return len(self.values) - 1
 
     def _convert(self, name: str, source: int, target: int, phase: Phase, part: str) -> None:

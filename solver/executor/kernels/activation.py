@@ -81,8 +81,8 @@ def _bounds(call: Call) -> tuple[Array | float | None, Array | float | None]:
     """Lower and upper bound: scalar arrays where they are inputs, else numbers; None where unbounded."""
 
     def bound(position: int, key: str) -> Array | float | None:
-        given = call.x[position] if position < len(call.x) else None
-        return call.attributes[key] if given is None else given.reshape(())
+        array = call.x[position] if position < len(call.x) else None
+        return call.attributes[key] if array is None else array.reshape(())
 
     return bound(1, "min"), bound(2, "max")
 

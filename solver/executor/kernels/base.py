@@ -1,4 +1,4 @@
-"""What a kernel is: a function on arrays that live elsewhere.
+"""The interface of kernels: functions on arrays that live elsewhere.
 
 Kernels write into arrays given to them and allocate nothing of tensor size: every output,
 derivative and scratch array is a view at its planned offset. They never read an output before

@@ -40,12 +40,12 @@ class _View:
         self.trains = bool(call.attributes["training_mode"])
 
     def tensor(self, array: Array | None) -> Array:
-        (found,) = present(array)
-        return found.reshape(self.channels.shape)
+        (tensor,) = present(array)
+        return tensor.reshape(self.channels.shape)
 
     def of_channels(self, array: Array | None) -> Array:
-        (found,) = present(array)
-        return found.reshape(1, -1, 1)
+        (channels,) = present(array)
+        return channels.reshape(1, -1, 1)
 
     def scratch(self, name: str) -> Array:
         return self.of_channels(self.call.scratch[name])
@@ -180,7 +180,7 @@ def _of_batch(view: _View) -> list[Step]:
 
 
 def _target(view: _View, position: int, name: str) -> Array | None:
-    """Where the sum of a channel goes: a derivative if it is wanted, scratch if dX alone takes it."""
+    """Where the sum of a channel goes: a derivative if the step computes it, scratch if dX alone takes it."""
     if view.call.dx[position] is not None:
         return view.of_channels(view.call.dx[position])
     return view.scratch(name) if view.call.dx[0] is not None else None

@@ -82,8 +82,8 @@ def _inner(call: Call, product: Product) -> Iterator[tuple[slice, Array, list[St
         return
     (y,) = present(call.y[0])
     y = y.reshape(dy.shape)
-    wanted = frozenset(i for i, array in enumerate(call.dx) if array is not None)
-    step = inner_rows(call.node, product, wanted)
+    derivatives = frozenset(i for i, array in enumerate(call.dx) if array is not None)
+    step = inner_rows(call.node, product, derivatives)
     for start in range(0, product.rows, step):
         rows = slice(start, min(start + step, product.rows))
         dz = call.scratch["inner"][: rows.stop - rows.start]
@@ -185,7 +185,7 @@ def _batch_backward(call: Call, product: Product) -> Step:
 
 
 def _sides(call: Call, product: Product) -> Iterator[Callable[[int, Array], Step]]:
-    """For each wanted derivative a function from (matrix of the batch, its dZ) to the step for it."""
+    """For each derivative that is computed, a function from (matrix of the batch, its dZ) to its step."""
     at_left = _shared(product.batch, product.left_batch)
     at_right = _shared(product.batch, product.right_batch)
     left_shape = (-1, product.rows, product.inner)

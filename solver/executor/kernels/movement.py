@@ -48,8 +48,8 @@ def _transpose_backward(call: Call) -> Step:
 def _part(array: Array, index: Iterable[slice]) -> Array:
     """A view; of a scalar, too, where indexing with nothing makes a number."""
     whole: tuple[Any, ...] = (*index, ...)
-    found: Array = array[whole]
-    return found
+    part: Array = array[whole]
+    return part
 
 
 def _inside(call: Call, padded: Array) -> Array:
@@ -98,8 +98,8 @@ def _pad_forward(call: Call) -> Step:
     x, y = present(call.x[0], call.y[0])
     if call.attributes["mode"] != "constant":
         return run_all([bound(np.copyto, place, source) for place, source in _regions(call, y, x)])
-    given = call.x[2] if len(call.x) > 2 else None
-    value = (call.attributes["constant_value"] or 0.0) if given is None else given.reshape(())
+    fill = call.x[2] if len(call.x) > 2 else None
+    value = (call.attributes["constant_value"] or 0.0) if fill is None else fill.reshape(())
     inside, borders = _inside(call, y), _borders(call, y)
 
     def run() -> None:

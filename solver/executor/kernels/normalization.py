@@ -47,8 +47,8 @@ class _View:
                 yield slice(outer, outer + outer_step), slice(group, group + group_step)
 
     def tensor(self, array: Array | None, block: _Block) -> Array:
-        (found,) = present(array)
-        return self._in_order(found)[block]
+        (tensor,) = present(array)
+        return self._in_order(tensor)[block]
 
     def mean(self, block: _Block) -> Array | None:
         return self.statistic(MEAN, block) if self.centred else None
@@ -57,8 +57,8 @@ class _View:
         return self.call.saved[name].reshape(self.rows.outer, self.rows.groups, 1, 1)[block]
 
     def parameter(self, array: Array | None, block: _Block) -> Array:
-        (found,) = present(array)
-        return found.reshape(1, self.rows.groups, self.rows.channels, 1)[:, block[1]]
+        (parameter,) = present(array)
+        return parameter.reshape(1, self.rows.groups, self.rows.channels, 1)[:, block[1]]
 
     def scratch(self, name: str, like: Array) -> Array:
         """Scratch in the memory order of a block of X."""

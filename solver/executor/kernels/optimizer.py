@@ -1,4 +1,4 @@
-"""What happens to gradients: their sum, their joint norm by blocks, and the weight updates, in place.
+"""Sums of gradients, their joint norm by blocks, and weight updates, in place.
 
 An update reads its gradient, scaled into scratch where a factor is due, and clears it only where gradients
 accumulate over several iterations.

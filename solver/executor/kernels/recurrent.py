@@ -75,8 +75,8 @@ def _lstm_forward(call: Call) -> Step:
 
 def _peepholes(arrays: tuple[Array | None, ...]) -> list[Array] | None:
     """The weights from the cell state to the gates input, output, forget; nothing where there are none."""
-    found = vector(arrays, PEEPHOLES)
-    return None if found is None else np.split(found, 3)
+    weights = vector(arrays, PEEPHOLES)
+    return None if weights is None else np.split(weights, 3)
 
 
 def _see(call: Call, target: Array, gate: int, factor: Array | None, free: Array) -> list[Step]:

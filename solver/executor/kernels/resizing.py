@@ -75,11 +75,11 @@ def _pass(table: Table, source: Array, target: Array, call: Call) -> Iterator[St
     """The first tap writes, the others are added by way of scratch."""
     memory = call.scratch["tap"]
     for outer, rows in _parts(target, memory.size):
-        into, given = target[outer, rows], source[outer]
+        into, rows_in = target[outer, rows], source[outer]
         for k, (index, weights) in enumerate(table.taps):
             part = staging(memory, into.shape) if k else into
             # No index lies outside: "clip" never clips, and unlike "raise" writes straight to its output.
-            yield bound(np.take, given, index[rows], axis=1, out=part, mode="clip")
+            yield bound(np.take, rows_in, index[rows], axis=1, out=part, mode="clip")
             if weights is not None:
                 yield bound(np.multiply, part, weights[rows], out=part)
             if k:

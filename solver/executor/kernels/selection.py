@@ -53,17 +53,17 @@ def _where_right(parts: Parts, out: Array) -> None:
 
 def _indices(call: Call, rows: Rows) -> Iterator[tuple[slice, Array, Step]]:
     """(which of the indices, scratch that holds them, step that writes and checks them) by blocks."""
-    (given,) = present(call.x[1])
+    (indices,) = present(call.x[1])
     start = 0
-    for (part,) in flat_blocks(given):
+    for (part,) in flat_blocks(indices):
         index = call.scratch["index"][: part.size]
         yield slice(start, start + part.size), index, _index_step(call, rows, part, index)
         start += part.size
 
 
-def _index_step(call: Call, rows: Rows, given: Array, index: Array) -> Step:
+def _index_step(call: Call, rows: Rows, indices: Array, index: Array) -> Step:
     def run() -> None:
-        np.copyto(index, given)
+        np.copyto(index, indices)
         low, high = int(np.minimum.reduce(index)), int(np.maximum.reduce(index))
         if low < -rows.size or high >= rows.size:
             raise GraphError(
@@ -93,11 +93,11 @@ def _taken(call: Call, data: Array, target: Array) -> list[Step]:
     return steps
 
 
-def _added(call: Call, given: Array, data: Array) -> list[Step]:
+def _added(call: Call, gradient: Array, data: Array) -> list[Step]:
     """Steps that add rows to those of the data at the indices."""
     rows = gathered_rows(call.node)
     # One row of what is added is [outer, inner], or [inner] where there is no outer axis.
-    source = np.moveaxis(given.reshape(rows.outer, rows.picked, rows.inner), 1, 0)
+    source = np.moveaxis(gradient.reshape(rows.outer, rows.picked, rows.inner), 1, 0)
     target = np.moveaxis(data.reshape(rows.outer, rows.size, rows.inner), 1, 0)
     if rows.outer == 1:
         source, target = source[:, 0], target[:, 0]

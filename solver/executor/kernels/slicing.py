@@ -46,7 +46,7 @@ def _split_backward(call: Call) -> Step:
 
 
 def _index(call: Call) -> Index:
-    """What NumPy takes: a stop before the first element is left out."""
+    """The index as NumPy takes it: a stop before the first element is left out."""
     return tuple(
         slice(part.start, part.stop if part.stop >= 0 else None, part.step) for part in cut(call.node)
     )

@@ -50,10 +50,10 @@ def dump_report(plan: PlanView, old: PlanView | None = None) -> bytes:
         "POLICY": html.escape(policy, quote=False), "TITLE": html.escape(title), "STYLE": style,
         "SCRIPT": script, "DATA": text,
     }  # fmt: skip
-    found = []
+    parts = []
     for k, part in enumerate(frame.split("%%")):
-        found.append(pieces[part] if k % 2 else part)
-    return "".join(found).encode("utf-8", "replace")
+        parts.append(pieces[part] if k % 2 else part)
+    return "".join(parts).encode("utf-8", "replace")
 
 
 @cache

@@ -50,7 +50,7 @@ def _packed(numbers: Sequence[int]) -> dict[str, str]:
 
 
 def plan_facts(plan: PlanView) -> dict[str, Any]:
-    """What the page knows of a plan. Linear."""
+    """The facts of a plan that the page shows. Linear."""
     kinds, types, groups, lifetimes = _Words(), _Words(), _Words(), _Words()
     layer = layers(plan)
     buffers: dict[str, list[int]] = {
@@ -95,13 +95,13 @@ def plan_facts(plan: PlanView) -> dict[str, Any]:
     for step in plan.steps:
         kernel.append(kernels.number(step.kernel))
         uses, defs = set(step.uses), set(step.defs)
-        found = [(name, _UPDATE if name in defs else _READ) for name in step.uses]
-        found += [(name, _WRITE) for name in step.defs if name not in uses]
-        found += [(name, _SCRATCH) for name in step.scratch]
-        found = [(name, how) for name, how in found if name in number]
-        counts.append(len(found))
-        touched += [number[name] for name, _ in found]
-        access += [how for _, how in found]
+        accesses = [(name, _UPDATE if name in defs else _READ) for name in step.uses]
+        accesses += [(name, _WRITE) for name in step.defs if name not in uses]
+        accesses += [(name, _SCRATCH) for name in step.scratch]
+        accesses = [(name, how) for name, how in accesses if name in number]
+        counts.append(len(accesses))
+        touched += [number[name] for name, _ in accesses]
+        access += [how for _, how in accesses]
     unit = "step" if plan.options.parallelism == 1 else "level"
     return {
         "graph": plan.graph,
@@ -178,21 +178,21 @@ def _notes(plan: PlanView) -> Iterable[str]:
 
 
 def change_facts(old: PlanView, new: PlanView) -> dict[str, Any]:
-    """What changed, as the page shows it."""
-    found = difference(old, new)
+    """The differences of two plans, as the page shows them."""
+    compared = difference(old, new)
     return {
-        "before": found.before,
-        "after": found.after,
-        "bounds": [found.bound_before, found.bound_after],
-        "steps": [found.steps_before, found.steps_after],
-        "arenas": [asdict(arena) for arena in found.arenas],
+        "before": compared.before,
+        "after": compared.after,
+        "bounds": [compared.bound_before, compared.bound_after],
+        "steps": [compared.steps_before, compared.steps_after],
+        "arenas": [asdict(arena) for arena in compared.arenas],
         "groups": {
             name: [[change.name, change.before, change.after] for change in changes]
             for name, changes in (
-                ("operand", found.operands), ("kind", found.kinds), ("layer", found.layers),
+                ("operand", compared.operands), ("kind", compared.kinds), ("layer", compared.layers),
             )
         },
-        "idle": [found.idle.before, found.idle.after],
-        "options": [[o.name, o.before, o.after] for o in found.options],
-        "same_graph": found.same_graph,
+        "idle": [compared.idle.before, compared.idle.after],
+        "options": [[o.name, o.before, o.after] for o in compared.options],
+        "same_graph": compared.same_graph,
     }  # fmt: skip

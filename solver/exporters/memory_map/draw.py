@@ -165,10 +165,10 @@ def _loads(problem: LayoutProblem) -> Iterator[tuple[int, int]]:
     yield from zip(steps, accumulate(deltas), strict=True)
 
 
-def _ticks(low: int, high: int, wanted: int) -> list[int]:
-    """Round numbers (1, 2 or 5 times a power of ten) in ``[low, high]``, about `wanted` of them."""
+def _ticks(low: int, high: int, count: int) -> list[int]:
+    """Round numbers (1, 2 or 5 times a power of ten) in ``[low, high]``, about `count` of them."""
     span = max(high - low, 1)
-    rough = max(span / wanted, 1.0)
+    rough = max(span / count, 1.0)
     power = 10 ** int(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     return list(range(-(-low // step) * step, high + 1, step))
@@ -181,9 +181,9 @@ def _unit(high: int) -> tuple[int, str]:
     return next((unit, name) for unit, name in _UNITS if high >= 8 * unit or unit == 1)
 
 
-def _byte_ticks(high: int, wanted: int) -> list[int]:
+def _byte_ticks(high: int, count: int) -> list[int]:
     unit, _ = _unit(high)
-    return [tick * unit for tick in _ticks(0, high // unit, wanted)]
+    return [tick * unit for tick in _ticks(0, high // unit, count)]
 
 
 def _bytes(value: int, ticks: Sequence[int]) -> str:

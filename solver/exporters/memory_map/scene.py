@@ -1,4 +1,4 @@
-"""What a picture is made of, in pixels from the top left; knows no file format."""
+"""The shapes of a picture, in pixels from the top left; independent of the file format."""
 
 from __future__ import annotations
 

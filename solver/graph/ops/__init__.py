@@ -30,13 +30,13 @@ def _families() -> dict[str, tuple[OperationType, ...]]:
 
 def by_name(families: Mapping[str, tuple[OperationType, ...]]) -> dict[str, OperationType]:
     """Operators by their names. Raises InternalError where two are of one name."""
-    found: dict[str, OperationType] = {}
+    table: dict[str, OperationType] = {}
     for family, operators in families.items():
         for operator in operators:
-            if operator.name in found:
+            if operator.name in table:
                 raise InternalError(f"Family {family!r} defines operator {operator.name!r} a second time.")
-            found[operator.name] = operator
-    return found
+            table[operator.name] = operator
+    return table
 
 
 _FOUND = _families()
@@ -54,18 +54,18 @@ OPERATOR_NAMES: tuple[str, ...] = tuple(sorted(_OPERATORS))
 
 def lookup(name: str) -> OperationType:
     """The operator called `name`. Raises UnknownOperatorError with close matches and all names."""
-    found = _OPERATORS.get(name)
-    if found is None:
+    kind = _OPERATORS.get(name)
+    if kind is None:
         raise _unknown(name, OPERATOR_NAMES)
-    return found
+    return kind
 
 
 def signature(name: str) -> Signature:
     """The operator called `name`, or the sequence that a graph unrolls. Raises like `lookup`."""
-    found = _SIGNATURES.get(name)
-    if found is None:
+    checks = _SIGNATURES.get(name)
+    if checks is None:
         raise _unknown(name, sorted(_SIGNATURES))
-    return found
+    return checks
 
 
 def _unknown(name: str, names: Sequence[str]) -> UnknownOperatorError:

@@ -82,7 +82,7 @@ class _Clip(Elementwise):
     def differentiable(self, node: Node) -> frozenset[int]:
         return frozenset({0})
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         type_ = node.input(0)
         bounds = frozenset(i for i in (1, 2) if node.has_input(i))
         masks = tuple(block(name, type_.elements, type_.dtype) for name in ("above", "below"))
@@ -194,11 +194,11 @@ class _PRelu(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return blocks(("lower",), node.input(0))
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         requests = blocks(("term", MASK), node.input(0))
-        if 1 in wanted and node.input(1).elements < node.input(0).elements:
+        if 1 in derivatives and node.input(1).elements < node.input(0).elements:
             requests += (block("partial", node.input(1).elements, node.input(1).dtype),)
-        return BackwardNeeds(inputs=frozenset({0, 1} if 0 in wanted else {0}), scratch=requests)
+        return BackwardNeeds(inputs=frozenset({0, 1} if 0 in derivatives else {0}), scratch=requests)
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
         return frozenset({"x1"} if slot == "dx1" else ())
@@ -239,7 +239,7 @@ class _Softmax(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return self._scratch(node, self.wide)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds(outputs=frozenset({0}), scratch=self._scratch(node, ("product",)))
 
     def _scratch(self, node: Node, wide: tuple[str, ...]) -> tuple[ScratchRequest, ...]:

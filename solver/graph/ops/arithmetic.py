@@ -28,7 +28,7 @@ __all__ = ["OPERATORS"]
 class _Binary(OperationType):
     arity: ClassVar[tuple[int, int]] = (2, 2)
     fuses_activation = True
-    #: Position of a wanted derivative -> positions of the inputs that it is computed from.
+    #: Position of a derivative -> positions of the inputs that it is computed from.
     reads: ClassVar[Mapping[int, frozenset[int]]] = {0: frozenset(), 1: frozenset()}
     #: Whether integers are taken, too.
     of_integers: ClassVar[bool] = False
@@ -45,17 +45,19 @@ class _Binary(OperationType):
         """The derivative of A is written before dZ is read for that of B; `fused`, dZ is not dY's memory."""
         return (InPlace("dy0", "dx0", alone=not fused), InPlace("dy0", "dx1"))
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         fused = _fuses(node)
         output = node.outputs[0]
-        summed = [node.input(i).elements for i in sorted(wanted) if node.input(i).elements < output.elements]
+        summed = [
+            node.input(i).elements for i in sorted(derivatives) if node.input(i).elements < output.elements
+        ]
         requests = [block("term", output.elements, output.dtype)]
         if fused:
             requests.append(block("inner", output.elements, output.dtype))
         if summed:
             requests.append(block("partial", max(summed), output.dtype))
         return BackwardNeeds(
-            inputs=frozenset().union(*(self.reads[i] for i in wanted)),
+            inputs=frozenset().union(*(self.reads[i] for i in derivatives)),
             outputs=frozenset({0}) if fused else frozenset(),
             scratch=tuple(requests),
         )
@@ -128,13 +130,13 @@ class _Pow(_Binary):
         dtype = same_floating(node, (0, 1) if node.input(1).dtype.is_floating else (0,))
         return (TensorType(broadcast_shape(node, node.input(0), node.input(1)), dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        needs = super().backward(node, wanted)
-        return replace(needs, outputs=frozenset({0} if 1 in wanted else ()))
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
+        needs = super().backward(node, derivatives)
+        return replace(needs, outputs=frozenset({0} if 1 in derivatives else ()))
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
-        found = super().ignores(node, forward, slot)
-        return found | {"y0"} if slot == "dx0" else found
+        ignored = super().ignores(node, forward, slot)
+        return ignored | {"y0"} if slot == "dx0" else ignored
 
 
 def _integers(node: Node) -> DType | None:

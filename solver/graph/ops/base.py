@@ -1,4 +1,4 @@
-"""What every operation family must say about its operators: one class an operator.
+"""The interface of an operator: one class each, in a module for each family.
 
 A family file `graph/ops/<family>.py` holds subclasses of `OperationType`; the kernels of the same
 operators live in `executor/kernels/<family>.py`. The class answers these questions and does no
@@ -82,7 +82,7 @@ class ScratchRequest:
 
 @dataclass(frozen=True, slots=True)
 class BackwardNeeds:
-    """What one backward step reads, beside the derivatives of all outputs.
+    """The operands that one backward step reads, beside the derivatives of all outputs.
 
     `inputs` and `outputs` are positions of X and Y; `saved` names what the forward step saved;
     `scratch` lives for this step only.
@@ -150,13 +150,13 @@ class Node:
 
     def input(self, position: int) -> TensorType:
         """Type of an input that must be there."""
-        found = self.inputs[position] if position < len(self.inputs) else None
-        if found is None:
+        type_ = self.inputs[position] if position < len(self.inputs) else None
+        if type_ is None:
             raise ShapeMismatchError(
                 f"Operation {self.operation.id!r} ({self.operation.type}) lacks input {position}.",
                 remedy="Give it an operand.",
             )
-        return found
+        return type_
 
     def has_input(self, position: int) -> bool:
         return position < len(self.inputs) and self.inputs[position] is not None
@@ -175,7 +175,7 @@ class Node:
 
 
 class Signature(ABC):
-    """What the checks of a graph ask about an operation: operands, attributes, types, derivatives."""
+    """The part of an operator that the checks of a graph need: operands, attributes, types, derivatives."""
 
     name: ClassVar[str]
     #: Smallest and largest number of inputs.
@@ -233,10 +233,10 @@ class Signature(ABC):
 
     def normalise(self, operation: Operation) -> Mapping[str, Any]:
         """Attributes with defaults filled in. Raises AttributeRuleError naming the attribute."""
-        rules, given = self._rules, operation.attributes
-        if not given and self._defaults is not None:
+        rules, stated = self._rules, operation.attributes
+        if not stated and self._defaults is not None:
             return self._defaults
-        for key in given:
+        for key in stated:
             if key not in rules:
                 raise AttributeRuleError(
                     f"Operation {operation.id!r} ({self.name}) has no attribute {key!r}.",
@@ -244,7 +244,7 @@ class Signature(ABC):
                     path=("attributes", key),
                 )
         attributes = {
-            key: _checked(operation, key, rule) if key in given or rule.required else rule.default
+            key: _checked(operation, key, rule) if key in stated or rule.required else rule.default
             for key, rule in rules.items()
         }
         return {k: v for k, v in attributes.items() if not rules[k].omit_default or v != rules[k].default}
@@ -273,11 +273,11 @@ class OperationType(Signature):
         return ()
 
     def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
-        """What the forward step leaves for the backward one; lives until its last reader."""
+        """Values that the forward step saves for backward steps; each lives until its last reader."""
         return ()
 
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
-        """What may share memory, in the order of preference; of the promises one is used for a target."""
+        """Pairs that may share memory, the preferred first; at most one is used for each target."""
         return ()
 
     def copies(self, node: Node, forward: bool) -> tuple[InPlace, ...]:
@@ -298,7 +298,7 @@ class OperationType(Signature):
         )
 
     def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
-        """What the results of a step are put together from, where they are copies of contiguous parts.
+        """The sources of a step's results, where these are copies of contiguous parts.
 
         `forward` is False for a backward step. What is said of a target holds in steps that have all of its
         sources. Proofs trust it; tests hold it for every operator. Cost: linear in the operands.
@@ -316,10 +316,10 @@ class OperationType(Signature):
         return frozenset()
 
     @abstractmethod
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        """Needs of a backward step that defines the derivatives of the inputs in `wanted`.
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
+        """Needs of a backward step that defines the derivatives of the inputs in `derivatives`.
 
-        `wanted` is a non-empty subset of `differentiable(node)`. One operation may run two such
+        `derivatives` is a non-empty subset of `differentiable(node)`. One operation may run two such
         steps: calcGradient for its trainable parameters, calcDerivative for the rest.
         """
 
@@ -330,7 +330,7 @@ class NoDerivative(OperationType):
     def differentiable(self, node: Node) -> frozenset[int]:
         return frozenset()
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         raise InternalError(f"Operator {self.name!r} has no derivative.")
 
 

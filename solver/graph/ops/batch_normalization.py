@@ -37,7 +37,7 @@ MEAN, INVERSE_DEVIATION = "mean", "inverse_deviation"
 _SCALE, _SHIFT, _RUNNING_MEAN, _RUNNING_VARIANCE = 1, 2, 3, 4
 
 
-#: What each derivative does not depend on; `_IGNORED_FROZEN` is that of X where statistics are given.
+#: Inputs that each derivative does not depend on; `_IGNORED_FROZEN` holds where statistics are given.
 _IGNORED_BACKWARD: Mapping[str, frozenset[str]] = {
     "dx1": frozenset({"x1"}),
     "dx2": frozenset({"x0", "x1", "x3", "x4", MEAN, INVERSE_DEVIATION}),
@@ -87,8 +87,8 @@ def channels_of(node: Node) -> Channels:
 
 def _rows(rows: int, channels: int) -> Channels:
     """As many lanes as a power of two that divides the rows allows, up to a long row."""
-    wanted = max(1, _LONG_ROW // max(1, channels))
-    lanes = max(1, min(rows & -rows, 1 << (wanted.bit_length() - 1)))
+    minimum = max(1, _LONG_ROW // max(1, channels))
+    lanes = max(1, min(rows & -rows, 1 << (minimum.bit_length() - 1)))
     return Channels(rows // lanes, channels, 1, lanes)
 
 
@@ -106,10 +106,10 @@ class _BatchNormalization(OperationType):
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         same_floating(node, range(5))
-        wanted = (channels_of(node).channels,)
-        if any(node.input(position).shape != wanted for position in range(1, 5)):
+        shape = (channels_of(node).channels,)
+        if any(node.input(position).shape != shape for position in range(1, 5)):
             raise node.mismatch(
-                f"expected scale, shift, running mean and running variance of shape {list(wanted)}"
+                f"expected scale, shift, running mean and running variance of shape {list(shape)}"
             )
         return (node.input(0),)
 
@@ -129,11 +129,11 @@ class _BatchNormalization(OperationType):
         own = (_of_channels(node, "factor"), *_by_column(node, "mean", "factor", "shift"))
         return (*own, _block(node, "square"), *_sums(node)) if _trains(node) else own
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         """The derivative of X takes two sums over each channel in training, and is affine when frozen."""
-        if wanted == {_SHIFT}:
+        if derivatives == {_SHIFT}:
             return BackwardNeeds(scratch=_sums(node))
-        return self._of_batch(node, wanted) if _trains(node) else self._frozen(node, wanted)
+        return self._of_batch(node, derivatives) if _trains(node) else self._frozen(node, derivatives)
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
         """In training, the old running statistics go into the new ones alone, each into its own."""
@@ -145,10 +145,10 @@ class _BatchNormalization(OperationType):
         running = frozenset({"x3", "x4"})
         return running if slot == "y0" else frozenset({"x1", "x2"}) | (running - {slot})
 
-    def _of_batch(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        names = ("first", "second", "factor") if 0 in wanted else ()
+    def _of_batch(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
+        names = ("first", "second", "factor") if 0 in derivatives else ()
         return BackwardNeeds(
-            inputs=frozenset({0, _SCALE} if 0 in wanted else {0}),
+            inputs=frozenset({0, _SCALE} if 0 in derivatives else {0}),
             saved=frozenset({MEAN, INVERSE_DEVIATION}),
             scratch=(
                 _block(node, "product"),
@@ -158,14 +158,14 @@ class _BatchNormalization(OperationType):
             ),
         )
 
-    def _frozen(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def _frozen(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         inputs, requests = {_RUNNING_VARIANCE}, [_of_channels(node, INVERSE_DEVIATION)]
-        if wanted & {_SCALE, _SHIFT}:
+        if derivatives & {_SCALE, _SHIFT}:
             requests += _sums(node)
-        if _SCALE in wanted:
+        if _SCALE in derivatives:
             inputs |= {0, _RUNNING_MEAN}
             requests += [_block(node, "product"), *_by_column(node, "mean")]
-        if 0 in wanted:
+        if 0 in derivatives:
             inputs |= {_SCALE}
             requests += [_of_channels(node, "factor"), *_by_column(node, "factor")]
         return BackwardNeeds(inputs=frozenset(inputs), scratch=tuple(requests))
@@ -181,16 +181,16 @@ def _of_channels(node: Node, name: str) -> ScratchRequest:
 
 def _by_column(node: Node, *names: str) -> tuple[ScratchRequest, ...]:
     """Values of each channel, written once for each lane."""
-    found, dtype = channels_of(node), node.input(0).dtype
-    wide = names if found.lanes > 1 else ()
-    return tuple(scratch(f"{name}_by_column", (found.columns,), dtype) for name in wide)
+    channels, dtype = channels_of(node), node.input(0).dtype
+    wide = names if channels.lanes > 1 else ()
+    return tuple(scratch(f"{name}_by_column", (channels.columns,), dtype) for name in wide)
 
 
 def _sums(node: Node) -> tuple[ScratchRequest, ...]:
     """For sums in several parts, and of several lanes."""
-    found, dtype = channels_of(node), node.input(0).dtype
-    names = ("partial", "sums") if found.lanes > 1 else ("partial",)
-    return tuple(scratch(name, (found.columns,), dtype) for name in names)
+    channels, dtype = channels_of(node), node.input(0).dtype
+    names = ("partial", "sums") if channels.lanes > 1 else ("partial",)
+    return tuple(scratch(name, (channels.columns,), dtype) for name in names)
 
 
 def _block(node: Node, name: str) -> ScratchRequest:

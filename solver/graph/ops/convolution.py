@@ -44,7 +44,7 @@ _POSITIONS_A_PRODUCT = 2048
 #: Elements that NumPy's inner loop should have at least; below, its own overhead prevails.
 _INNER_ELEMENTS = 2048
 
-#: Repeated weights, or sums, take at most one part in so many of the scratch budget.
+#: Repeated weights, or sums, take at most 1 / this of the scratch budget.
 _SHARE_OF_WEIGHTS = 8
 
 
@@ -273,16 +273,16 @@ class Conv(OperationType):
         conv = convolution(node)
         return requests(conv.dtype, conv.correlate(backward=False).sizes)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         conv = convolution(node)
         loops = []
-        if wanted & {W, B}:
-            loops.append(_without(conv.weigh(bias_only=W not in wanted), bias=B in wanted))
-        if X in wanted:
+        if derivatives & {W, B}:
+            loops.append(_without(conv.weigh(bias_only=W not in derivatives), bias=B in derivatives))
+        if X in derivatives:
             loops.append((conv.scatter() if conv.scatters else conv.correlate(backward=True)).sizes)
         reads = {W: X, X: W}
         return BackwardNeeds(
-            inputs=frozenset(reads[position] for position in wanted if position in reads),
+            inputs=frozenset(reads[position] for position in derivatives if position in reads),
             outputs=frozenset({0} if conv.is_fused else ()),
             scratch=requests(conv.dtype, *loops),
         )

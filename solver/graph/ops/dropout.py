@@ -58,7 +58,7 @@ class _Dropout(OperationType):
         words = scratch("words", (count,), DType.INT64 if dtype is DType.FLOAT64 else DType.INT32)
         return (*pairs, scratch("dropped", (count,), DType.BOOL), words)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds(scratch=self.forward_scratch(node))
 
 

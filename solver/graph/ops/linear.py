@@ -86,27 +86,27 @@ def matmul_product(node: Node) -> Product:
     return Product(rows, inner, columns, batch, left_batch, right_batch)
 
 
-def inner_rows(node: Node, product: Product, wanted: frozenset[int]) -> int:
+def inner_rows(node: Node, product: Product, derivatives: frozenset[int]) -> int:
     """Rows of dZ, the derivative behind the fused activation, staged at a time.
 
     In a batch that is one matrix. The derivative of the right operand sums over all rows, so staging
     fewer than all of them would take a second array of its size; without it the scratch budget decides.
     """
-    if 1 in wanted or product.batch:
+    if 1 in derivatives or product.batch:
         return product.rows
     row = product.columns * node.input(0).dtype.itemsize
     return min(product.rows, max(1, node.scratch_budget // row))
 
 
-def _staged(node: Node, product: Product, wanted: frozenset[int]) -> tuple[ScratchRequest, ...]:
+def _staged(node: Node, product: Product, derivatives: frozenset[int]) -> tuple[ScratchRequest, ...]:
     if node.attributes["activation"] == "None":
         return ()
-    shape = (inner_rows(node, product, wanted), product.columns)
+    shape = (inner_rows(node, product, derivatives), product.columns)
     return (scratch("inner", shape, node.outputs[0].dtype),)
 
 
-def _reads(node: Node, wanted: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
-    inputs = frozenset(1 - i for i in wanted if i < 2)
+def _reads(node: Node, derivatives: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+    inputs = frozenset(1 - i for i in derivatives if i < 2)
     fused = node.attributes["activation"] != "None"
     return inputs, frozenset({0}) if fused else frozenset()
 
@@ -140,10 +140,10 @@ class _Gemm(OperationType):
             return ()
         return (block("bias", node.outputs[0].elements, node.outputs[0].dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        inputs, outputs = _reads(node, wanted)
-        requests = _staged(node, gemm_product(node), wanted)
-        if 2 in wanted and node.input(2).elements < node.outputs[0].elements:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
+        inputs, outputs = _reads(node, derivatives)
+        requests = _staged(node, gemm_product(node), derivatives)
+        if 2 in derivatives and node.input(2).elements < node.outputs[0].elements:
             requests += (block("partial", node.input(2).elements, node.outputs[0].dtype),)
         return BackwardNeeds(inputs=inputs, outputs=outputs, scratch=requests)
 
@@ -165,13 +165,13 @@ class _MatMul(OperationType):
         columns = right[-1:] if len(right) > 1 else ()
         return (TensorType(_batches(node)[0] + left[-2:-1] + columns, dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         product, dtype = matmul_product(node), node.outputs[0].dtype
-        inputs, outputs = _reads(node, wanted)
-        requests = _staged(node, product, wanted)
-        if 0 in wanted and product.sums_left:
+        inputs, outputs = _reads(node, derivatives)
+        requests = _staged(node, product, derivatives)
+        if 0 in derivatives and product.sums_left:
             requests += (scratch("partial_left", (product.rows, product.inner), dtype),)
-        if 1 in wanted and product.sums_right:
+        if 1 in derivatives and product.sums_right:
             requests += (scratch("partial_right", (product.inner, product.columns), dtype),)
         return BackwardNeeds(inputs=inputs, outputs=outputs, scratch=requests)
 

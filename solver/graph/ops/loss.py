@@ -57,7 +57,7 @@ class ElementwiseLoss(OperationType):
         requests.append(scratch("partials", (_blocks(elements, BLOCK_ELEMENTS),), dtype))
         return tuple(requests)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         type_ = node.input(0)
         requests = tuple(block(name, type_.elements, type_.dtype) for name in self.backward_blocks)
         return BackwardNeeds(inputs=frozenset({0, 1}), scratch=requests)
@@ -118,9 +118,9 @@ class _BinaryCrossEntropy(ElementwiseLoss):
     forward_blocks: ClassVar[tuple[str, ...]] = ("clipped", "work")
     backward_blocks: ClassVar[tuple[str, ...]] = ("clipped",)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        needs = super().backward(node, wanted)
-        return needs if 0 in wanted else replace(needs, inputs=frozenset({0}))
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
+        needs = super().backward(node, derivatives)
+        return needs if 0 in derivatives else replace(needs, inputs=frozenset({0}))
 
 
 def block_rows(prediction: TensorType) -> tuple[int, int, int]:
@@ -190,9 +190,9 @@ class _CategoricalCrossEntropy(OperationType):
             return requests
         return (*requests, scratch("partials", (_blocks(rows, step),), node.input(0).dtype))
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         columns = ("statistic", "total") if node.attributes["from_logits"] else ()
-        inputs = frozenset({0, 1}) if 0 in wanted else frozenset({0})
+        inputs = frozenset({0, 1}) if 0 in derivatives else frozenset({0})
         return BackwardNeeds(inputs=inputs, scratch=self._scratch(node, "logarithm", columns=columns))
 
 
@@ -216,8 +216,8 @@ class _KLDivergence(_CategoricalCrossEntropy):
             raise node.mismatch("expected a target of the type and shape of the prediction")
         return (TensorType(shape[:-1] if node.attributes["reduction"] == "none" else (), dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        return replace(super().backward(node, wanted), inputs=frozenset({0, 1}))
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
+        return replace(super().backward(node, derivatives), inputs=frozenset({0, 1}))
 
 
 OPERATORS: tuple[OperationType, ...] = (

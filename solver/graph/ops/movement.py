@@ -25,7 +25,7 @@ class _Movement(OperationType):
     def differentiable(self, node: Node) -> frozenset[int]:
         return frozenset({0}) if node.input(0).dtype.is_floating else frozenset()
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds()
 
 
@@ -119,8 +119,8 @@ def padding(node: Node) -> tuple[tuple[int, int], ...]:
         raise node.mismatch(f"expected {2 * len(axes)} pads, two for each padded axis, not {len(pads)}")
     if min(pads, default=0) < 0:
         raise node.mismatch(f"the pads {list(pads)} must not be negative; this operator never crops")
-    given = {axis: (pads[i], pads[i + len(axes)]) for i, axis in enumerate(axes)}
-    return tuple(given.get(axis, (0, 0)) for axis in range(rank))
+    pad_by_axis = {axis: (pads[i], pads[i + len(axes)]) for i, axis in enumerate(axes)}
+    return tuple(pad_by_axis.get(axis, (0, 0)) for axis in range(rank))
 
 
 class _Pad(_Movement):
@@ -162,7 +162,7 @@ class _Pad(_Movement):
         shape = (size + sum(pair) for size, pair in zip(data.shape, pads, strict=True))
         return (TensorType(tuple(shape), data.dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         """An element of an edge collects the sum of what it was copied to."""
         data = node.input(0)
         if node.attributes["mode"] != "edge" or data == node.outputs[0]:
@@ -182,12 +182,12 @@ class _Squeeze(_Unmoved):
     constant_inputs = frozenset({1})
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        shape, given = node.input(0).shape, attribute_or_input(node, "axes", 1)
-        if given is None:
+        shape, numbers = node.input(0).shape, attribute_or_input(node, "axes", 1)
+        if numbers is None:
             return (TensorType(tuple(size for size in shape if size != 1), node.input(0).dtype),)
-        axes = distinct_axes(node, given, len(shape))
+        axes = distinct_axes(node, numbers, len(shape))
         if any(shape[axis] != 1 for axis in axes):
-            raise node.mismatch(f"expected axes of size 1, which of {list(given)} not all are")
+            raise node.mismatch(f"expected axes of size 1, which of {list(numbers)} not all are")
         kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
         return (TensorType(kept, node.input(0).dtype),)
 
@@ -201,11 +201,11 @@ class _Unsqueeze(_Unmoved):
     constant_inputs = frozenset({1})
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        given = attribute_or_input(node, "axes", 1)
-        if given is None:
+        numbers = attribute_or_input(node, "axes", 1)
+        if numbers is None:
             raise node.mismatch("expected the axes as input 1")
         shape = list(node.input(0).shape)
-        for axis in sorted(distinct_axes(node, given, len(shape) + len(given))):
+        for axis in sorted(distinct_axes(node, numbers, len(shape) + len(numbers))):
             shape.insert(axis, 1)
         return (TensorType(tuple(shape), node.input(0).dtype),)
 
@@ -223,7 +223,7 @@ class _Expand(_Movement):
             raise node.mismatch(f"the shape {list(asked)} must be of dimensions from 0")
         return (TensorType(broadcast_shape(node, data, TensorType(asked, data.dtype)), data.dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         data = node.input(0)
         if data.elements == node.outputs[0].elements:
             return BackwardNeeds()

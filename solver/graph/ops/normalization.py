@@ -84,7 +84,7 @@ class Normalisation(OperationType):
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """What is saved of each row."""
+        """Names of the statistics that are saved for each row."""
         return (MEAN, INVERSE_DEVIATION) if self.centred else (INVERSE_DEVIATION,)
 
     @abstractmethod
@@ -105,11 +105,11 @@ class Normalisation(OperationType):
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         same_floating(node, range(3))
         self.rows(node)
-        wanted = self.parameter_shape(node)
+        expected = self.parameter_shape(node)
         for position in (1, 2):
-            if node.has_input(position) and node.input(position).shape != wanted:
+            if node.has_input(position) and node.input(position).shape != expected:
                 names = "scale and shift" if self.arity[1] > 2 else "a scale"
-                raise node.mismatch(f"expected {names} of shape {list(wanted)}")
+                raise node.mismatch(f"expected {names} of shape {list(expected)}")
         return (node.input(0),)
 
     def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
@@ -119,19 +119,19 @@ class Normalisation(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return (self._block(node, "square"),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         dtype = node.input(0).dtype
         requests = []
-        if wanted & {1, 2}:
+        if derivatives & {1, 2}:
             requests.append(scratch("partial", (node.input(1).elements,), dtype))
-        if wanted <= {2}:
+        if derivatives <= {2}:
             return BackwardNeeds(scratch=tuple(requests))
         requests += [self._block(node, "normal"), self._block(node, "product")]
-        if 0 in wanted:
+        if 0 in derivatives:
             means = ("first", "second") if self.centred else ("second",)
             requests += [scratch(name, (math.prod(self.rows(node).step),), dtype) for name in means]
         return BackwardNeeds(
-            inputs=frozenset({0, 1} if 0 in wanted else {0}),
+            inputs=frozenset({0, 1} if 0 in derivatives else {0}),
             saved=frozenset(self.statistics),
             scratch=tuple(requests),
         )

@@ -16,7 +16,7 @@ __all__ = ["OPERATORS", "Ranked", "key_type", "ranked"]
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """X seen as [outer, size, inner]; the kernel treats so many of the outer ones at a time."""
+    """X seen as [outer, size, inner]; the kernel takes a chunk of the outer rows at a time."""
 
     outer: int
     size: int

@@ -33,7 +33,7 @@ ARG_MAX = "arg_max"
 #: Scratch of the backward step of MaxPool; the product only where windows overlap.
 BACKWARD_SCRATCH = ("mask", "product")
 
-#: Windows of so many taps keep a tap's number in one byte; one value is left for "none".
+#: Largest number of taps whose index fits one byte; one value of the byte means "none".
 _TAPS_IN_A_BYTE = 255
 
 _POOL_ATTRIBUTES: Mapping[str, Attribute] = {
@@ -104,7 +104,7 @@ class MaxPool(_Pool):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return requests(position_dtype(pool_window(node)), pool_chunks(node, "wins").sizes)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         window = pool_window(node)
         size = pool_chunks(node, *BACKWARD_SCRATCH).sizes["mask"]
         products = (scratch("product", (size,), node.input(0).dtype),) if window.overlaps else ()
@@ -122,7 +122,7 @@ class AveragePool(_Pool):
         "count_include_pad": Attribute("int", default=0, choices=(0, 1)),
     }
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds(scratch=requests(node.input(0).dtype, pool_chunks(node, "scaled").sizes))
 
 
@@ -138,7 +138,7 @@ class GlobalAveragePool(OperationType):
         shape = in_order(node.attributes["data_layout"], batch, channels, (1,) * len(sizes))
         return (TensorType(shape, same_floating(node, (0,))),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds()
 
 

@@ -103,11 +103,11 @@ class _Cell(OperationType):
             return ()
         return (scratch("recurrent", (sizes.batch, sizes.rows), node.input(0).dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         sizes = cell(node)
-        shapes = dict(self._scratch(node, sizes, wanted))
+        shapes = dict(self._scratch(node, sizes, derivatives))
         return BackwardNeeds(
-            inputs=frozenset(i for i in self._reads(node, sizes, wanted) if node.has_input(i)),
+            inputs=frozenset(i for i in self._reads(node, sizes, derivatives) if node.has_input(i)),
             outputs=self._results(),
             saved=frozenset(request.name for request in self.saved(node)),
             scratch=tuple(scratch(name, shape, node.input(0).dtype) for name, shape in shapes.items()),
@@ -120,17 +120,17 @@ class _Cell(OperationType):
         factors = _FACTORS[node.operation.type]
         return frozenset({slot[1:]}) if slot[1:] in factors else factors
 
-    def _reads(self, node: Node, sizes: Cell, wanted: frozenset[int]) -> Iterator[int]:
+    def _reads(self, node: Node, sizes: Cell, derivatives: frozenset[int]) -> Iterator[int]:
         """The other factor of each product."""
         partners = {0: sizes.w, sizes.w: 0, 1: sizes.r, sizes.r: 1}
-        yield from (partners[i] for i in wanted if i in partners)
+        yield from (partners[i] for i in derivatives if i in partners)
 
     def _results(self) -> frozenset[int]:
         """Outputs that the backward step reads."""
         return frozenset()
 
     def _scratch(
-        self, node: Node, sizes: Cell, wanted: frozenset[int]
+        self, node: Node, sizes: Cell, derivatives: frozenset[int]
     ) -> Iterator[tuple[str, tuple[int, int]]]:
         """`inner` is the derivative of what the gates are activations of."""
         yield "inner", (sizes.batch, sizes.rows)
@@ -151,18 +151,18 @@ class _LSTMCell(_Cell):
         sizes = cell(node)
         return (scratch("gates", (sizes.batch, sizes.rows), node.input(0).dtype),)
 
-    def _reads(self, node: Node, sizes: Cell, wanted: frozenset[int]) -> Iterator[int]:
-        yield from super()._reads(node, sizes, wanted)
+    def _reads(self, node: Node, sizes: Cell, derivatives: frozenset[int]) -> Iterator[int]:
+        yield from super()._reads(node, sizes, derivatives)
         yield from (2, PEEPHOLES)
 
     def _results(self) -> frozenset[int]:
         return frozenset({1})
 
     def _scratch(
-        self, node: Node, sizes: Cell, wanted: frozenset[int]
+        self, node: Node, sizes: Cell, derivatives: frozenset[int]
     ) -> Iterator[tuple[str, tuple[int, int]]]:
         """`squashed` is tanh(C') first and free then, `cell` the derivative of C'."""
-        yield from super()._scratch(node, sizes, wanted)
+        yield from super()._scratch(node, sizes, derivatives)
         yield "squashed", (sizes.batch, sizes.hidden)
         yield "cell", (sizes.batch, sizes.hidden)
 
@@ -188,20 +188,20 @@ class _GRUCell(_Cell):
             requests.append(scratch("product", (sizes.batch, sizes.hidden), dtype))
         return tuple(requests)
 
-    def _reads(self, node: Node, sizes: Cell, wanted: frozenset[int]) -> Iterator[int]:
+    def _reads(self, node: Node, sizes: Cell, derivatives: frozenset[int]) -> Iterator[int]:
         """The derivative of the reset gate goes through R, unless it is applied after it."""
-        yield from super()._reads(node, sizes, wanted)
+        yield from super()._reads(node, sizes, derivatives)
         yield 1
         if not node.attributes["linear_before_reset"] and node.has_input(1):
             yield sizes.r
 
     def _scratch(
-        self, node: Node, sizes: Cell, wanted: frozenset[int]
+        self, node: Node, sizes: Cell, derivatives: frozenset[int]
     ) -> Iterator[tuple[str, tuple[int, int]]]:
         """`through` is the derivative of the product with Rh, or of r * H; `partial` part of dH, or r * H."""
-        yield from super()._scratch(node, sizes, wanted)
+        yield from super()._scratch(node, sizes, derivatives)
         yield "through", (sizes.batch, sizes.hidden)
-        if wanted & {1, sizes.r} and node.has_input(1):
+        if derivatives & {1, sizes.r} and node.has_input(1):
             yield "partial", (sizes.batch, sizes.hidden)
 
 

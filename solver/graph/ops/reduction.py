@@ -61,7 +61,7 @@ class _Reduction(OperationType):
             return ()
         return (block("partial", node.outputs[0].elements, node.outputs[0].dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds()
 
 
@@ -87,7 +87,7 @@ class _ReduceMax(_Reduction):
     def _dtype(self, node: Node) -> DType:
         return node.input(0).dtype
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         """`share` holds dY divided by the number of equal elements, for each element of Y."""
         output = node.outputs[0]
         requests = [scratch("share", (output.elements,), output.dtype)]

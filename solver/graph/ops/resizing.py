@@ -37,12 +37,12 @@ def resized_axes(node: Node) -> tuple[ResizedAxis, ...]:
 
     Raises ShapeMismatchError and AttributeRuleError.
     """
-    shape, given = node.input(0).shape, node.attributes["axes"]
-    axes = distinct_axes(node, range(len(shape)) if given is None else given, len(shape))
+    shape, numbers = node.input(0).shape, node.attributes["axes"]
+    axes = distinct_axes(node, range(len(shape)) if numbers is None else numbers, len(shape))
     if node.has_input(_SCALES) == node.has_input(_SIZES):
         raise node.mismatch("expected scales (input 2) or sizes (input 3)")
-    found = _by_scales(node, axes) if node.has_input(_SCALES) else _by_sizes(node, axes)
-    return tuple(sorted((a for a in found if a.scale != 1 or a.out != a.size), key=lambda a: a.axis))
+    sizes = _by_scales(node, axes) if node.has_input(_SCALES) else _by_sizes(node, axes)
+    return tuple(sorted((a for a in sizes if a.scale != 1 or a.out != a.size), key=lambda a: a.axis))
 
 
 def _by_scales(node: Node, axes: Sequence[int]) -> list[ResizedAxis]:
@@ -92,7 +92,7 @@ class Passes:
     rows: int
 
     def behind(self, number: int, examples: int, rows: int) -> tuple[int, ...]:
-        """Shape of what stands behind pass `number`, from 1, for so many examples and rows of them."""
+        """Shape of the result of pass `number`, counted from 1, for these numbers of examples and rows."""
         shape = self.shapes[number]
         return (examples, rows, *shape[1:]) if self.rows else (examples, *shape)
 
@@ -187,7 +187,7 @@ class _Resize(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return self._requests(node, backward=False)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds(scratch=self._requests(node, backward=True))
 
     def _requests(self, node: Node, *, backward: bool) -> tuple[ScratchRequest, ...]:

@@ -14,10 +14,10 @@ __all__ = ["OPERATORS", "summed_axis"]
 
 def summed_axis(node: Node) -> int:
     """The axis, constant input 1. Raises ShapeMismatchError."""
-    given = constant_input(node, 1, "the axis")
-    if len(given) != 1:
-        raise node.mismatch(f"expected one axis, not {list(given)}")
-    return distinct_axes(node, given, len(node.input(0).shape))[0]
+    axis = constant_input(node, 1, "the axis")
+    if len(axis) != 1:
+        raise node.mismatch(f"expected one axis, not {list(axis)}")
+    return distinct_axes(node, axis, len(node.input(0).shape))[0]
 
 
 class _CumSum(OperationType):
@@ -37,7 +37,7 @@ class _CumSum(OperationType):
         summed_axis(node)
         return (node.input(0),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds()
 
 

@@ -54,9 +54,11 @@ class _Where(OperationType):
         both = TensorType(broadcast_shape(node, left, right), left.dtype)
         return (TensorType(broadcast_shape(node, condition, both), left.dtype),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         output = node.outputs[0]
-        summed = [node.input(i).elements for i in sorted(wanted) if node.input(i).elements < output.elements]
+        summed = [
+            node.input(i).elements for i in sorted(derivatives) if node.input(i).elements < output.elements
+        ]
         requests = [block("term", output.elements, output.dtype)] if summed else []
         if summed:
             requests.append(block("partial", max(summed), output.dtype))
@@ -96,8 +98,8 @@ def _check_indices(node: Node) -> None:
         raise node.mismatch("expected int32 or int64 indices")
     if node.input(1).elements and not node.input(0).shape[node.attributes["axis"]]:
         raise node.mismatch("no index lies inside an axis of 0 positions")
-    for place, given in enumerate(node.constants[1] or ()):
-        _check_index(node, place, given)
+    for place, index in enumerate(node.constants[1] or ()):
+        _check_index(node, place, index)
 
 
 def _check_index(node: Node, place: int, index: int) -> None:
@@ -149,7 +151,7 @@ class _Gather(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return (block("index", node.input(1).elements, DType.INT64),)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds(inputs=frozenset({1}), scratch=_added_rows(node))
 
 
@@ -185,8 +187,8 @@ class _ScatterAdd(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return _added_rows(node)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        if 2 not in wanted:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
+        if 2 not in derivatives:
             return BackwardNeeds()
         index = block("index", node.input(1).elements, DType.INT64)
         return BackwardNeeds(inputs=frozenset({1}), scratch=(index,))

@@ -26,17 +26,17 @@ Index = tuple[slice, ...]
 
 
 class _Slicing(OperationType):
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds()
 
 
 def pieces(axis: int, sizes: tuple[int, ...]) -> tuple[Index, ...]:
     """Where neighbouring pieces of these sizes lie along an axis."""
-    found, start = [], 0
+    ranges, start = [], 0
     for size in sizes:
-        found.append((*[slice(None)] * axis, slice(start, start + size)))
+        ranges.append((*[slice(None)] * axis, slice(start, start + size)))
         start += size
-    return tuple(found)
+    return tuple(ranges)
 
 
 def _side_by_side(
@@ -45,14 +45,14 @@ def _side_by_side(
     """The parts of one tensor along an axis, joined into it or taken out of it; none where they have gaps."""
     if math.prod(types[0].shape[:axis]) != 1:
         return ()
-    found, start = [], 0
+    ranges, start = [], 0
     for slot, type_ in zip(parts, types, strict=True):
         if joined:
-            found.append(Part(slot, whole, 0, start, type_.nbytes))
+            ranges.append(Part(slot, whole, 0, start, type_.nbytes))
         else:
-            found.append(Part(whole, slot, start, 0, type_.nbytes))
+            ranges.append(Part(whole, slot, start, 0, type_.nbytes))
         start += type_.nbytes
-    return tuple(found)
+    return tuple(ranges)
 
 
 class _Concat(_Slicing):
@@ -116,20 +116,20 @@ class _Split(_Slicing):
         return _side_by_side(whole, slots, node.outputs, axis, joined=not forward)
 
     def _sizes(self, node: Node, total: int, count: int) -> tuple[int, ...]:
-        asked, given = node.attributes["num_outputs"], attribute_or_input(node, "split", 1)
-        if asked is not None and (given is not None or asked != count):
+        asked, sizes = node.attributes["num_outputs"], attribute_or_input(node, "split", 1)
+        if asked is not None and (sizes is not None or asked != count):
             raise bad_attribute(node, "num_outputs", f"must be the number of outputs, {count}, without sizes")
-        if given is None:
+        if sizes is None:
             size = -(-total // count)
             last = total - size * (count - 1) if asked is not None else size
             return (*[size] * (count - 1), last)
-        if len(given) != count:
-            raise node.mismatch(f"expected a size for each of the {count} outputs, not {len(given)}")
-        return given
+        if len(sizes) != count:
+            raise node.mismatch(f"expected a size for each of the {count} outputs, not {len(sizes)}")
+        return sizes
 
 
 def cut(node: Node) -> Index:
-    """What a Slice selects. Raises ShapeMismatchError where the parts disagree."""
+    """The index that a Slice selects. Raises ShapeMismatchError where its operands disagree."""
     shape = node.input(0).shape
     starts, ends = (constant_input(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
     named = constant_input(node, 3, "axes") if node.has_input(3) else tuple(range(len(starts)))
@@ -137,12 +137,12 @@ def cut(node: Node) -> Index:
     axes = distinct_axes(node, named, len(shape))
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise node.mismatch("expected as many starts as ends, axes and steps")
-    found = [slice(0, size, 1) for size in shape]
+    index = [slice(0, size, 1) for size in shape]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if step == 0:
             raise node.mismatch("a step must not be 0")
-        found[axis] = slice(*slice(start, end, step).indices(shape[axis]))
-    return tuple(found)
+        index[axis] = slice(*slice(start, end, step).indices(shape[axis]))
+    return tuple(index)
 
 
 class _Slice(_Slicing):

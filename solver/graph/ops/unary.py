@@ -97,7 +97,7 @@ class _Atanh(_OfInput):
 class _Neg(Elementwise):
     name = "Neg"
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds()
 
 

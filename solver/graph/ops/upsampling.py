@@ -47,27 +47,27 @@ def transposed(node: Node) -> Convolution:
 
 
 def _listed(node: Node, key: str, count: int, default: int) -> tuple[int, ...]:
-    given: tuple[int, ...] | None = node.attributes[key]
-    if not given:
+    numbers: tuple[int, ...] | None = node.attributes[key]
+    if not numbers:
         return (default,) * count
-    if len(given) != count:
+    if len(numbers) != count:
         raise bad_attribute(node, key, f"must have {count} elements, for input {node.input(0)}")
-    return given
+    return numbers
 
 
 def _axes(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> list[Axis]:
     rank, how = len(sizes), node.attributes["auto_pad"]
     strides, dilations = (_listed(node, key, rank, 1) for key in ("strides", "dilations"))
     extra, pads = _listed(node, "output_padding", rank, 0), _listed(node, "pads", 2 * rank, 0)
-    wanted = _listed(node, "output_shape", rank, 0)
-    if any(pads) and (how != "NOTSET" or any(wanted)):
+    output_shape = _listed(node, "output_shape", rank, 0)
+    if any(pads) and (how != "NOTSET" or any(output_shape)):
         raise bad_attribute(node, "pads", "must be left out where they follow from auto_pad or output_shape")
-    found = []
+    axes = []
     for i, size in enumerate(sizes):
         full = strides[i] * (size - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1
         before, after = pads[i], pads[i + rank]
-        if wanted[i] or how.startswith("SAME"):
-            total = full - (wanted[i] or size * strides[i])
+        if output_shape[i] or how.startswith("SAME"):
+            total = full - (output_shape[i] or size * strides[i])
             smaller = total // 2
             before, after = (smaller, total - smaller) if how == "SAME_UPPER" else (total - smaller, smaller)
         out = full - before - after
@@ -75,8 +75,8 @@ def _axes(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> list[A
             raise node.mismatch(f"a window of {kernel[i]} taps over {size} positions gives nothing")
         if out < 1:
             raise node.mismatch(f"the pads leave nothing of {full} positions")
-        found.append(Axis(out, kernel[i], strides[i], dilations[i], before, after, size))
-    return found
+        axes.append(Axis(out, kernel[i], strides[i], dilations[i], before, after, size))
+    return axes
 
 
 class _ConvTranspose(OperationType):
@@ -106,14 +106,14 @@ class _ConvTranspose(OperationType):
         loop = conv.scatter() if conv.scatters else conv.correlate(backward=True)
         return requests(conv.dtype, loop.sizes)
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         conv = transposed(node)
-        loops = [conv.correlate(backward=False).sizes] if X in wanted else []
-        if W in wanted:
+        loops = [conv.correlate(backward=False).sizes] if X in derivatives else []
+        if W in derivatives:
             loops.append({**conv.weigh().sizes, "partial_bias": 0})
         reads = {W: X, X: W}
         return BackwardNeeds(
-            inputs=frozenset(reads[position] for position in wanted if position in reads),
+            inputs=frozenset(reads[position] for position in derivatives if position in reads),
             scratch=requests(conv.dtype, *loops),
         )
 

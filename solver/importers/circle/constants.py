@@ -1,4 +1,4 @@
-"""What the shapes of a model decide: integers that some operators work out, and a plan must know.
+"""Constant folding of integers: the sizes that operators compute from shapes, which a plan must know.
 
 Exporters write out how a Reshape finds its shape: SHAPE, STRIDED_SLICE, PACK. With the shapes of the batch
 that is planned these are constants.
@@ -35,72 +35,72 @@ def fold(operator: ModelOperator, values: Sequence[Array | None]) -> Array | Non
 
 def fold_several(operator: ModelOperator, values: Sequence[Array | None]) -> list[Array]:
     """The outputs of an operator of `SEVERAL`, one after the other; raises as `fold` does."""
-    return SEVERAL[operator.code](operator, _given(values))
+    return SEVERAL[operator.code](operator, _present(values))
 
 
 def slices(operator: ModelOperator, rank: int, numbers: Sequence[Array]) -> tuple[slice | int | None, ...]:
-    """What STRIDED_SLICE takes, in NumPy's words: a range, one element of an axis, None for a new one.
+    """The index of a STRIDED_SLICE as NumPy writes it: a range, one element of an axis, None for a new axis.
 
-    `numbers` are begin, end and strides; an ellipsis, and what they say nothing of, is taken whole.
+    `numbers` are begin, end and strides. Axes under an ellipsis, and axes without numbers, are taken whole.
     """
     begin, end, strides = (n.astype(np.int64).tolist() for n in numbers)
 
     def marked(mask: str, place: int) -> bool:
         return bool(operator.integer(mask, 0) >> place & 1)
 
-    found: list[slice | int | None] = []
+    parts: list[slice | int | None] = []
     new = sum(marked("NewAxisMask", k) and not marked("EllipsisMask", k) for k in range(len(begin)))
     for k, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
         if marked("EllipsisMask", k):
-            found += [slice(None)] * (rank - (len(begin) - 1 - new))
+            parts += [slice(None)] * (rank - (len(begin) - 1 - new))
         elif marked("NewAxisMask", k):
-            found.append(None)
+            parts.append(None)
         elif marked("ShrinkAxisMask", k):
-            found.append(first)
+            parts.append(first)
         else:
             start = None if marked("BeginMask", k) else first
-            found.append(slice(start, None if marked("EndMask", k) else last, step))
-    found += [slice(None)] * (rank - sum(part is not None for part in found))
-    return tuple(found)
+            parts.append(slice(start, None if marked("EndMask", k) else last, step))
+    parts += [slice(None)] * (rank - sum(part is not None for part in parts))
+    return tuple(parts)
 
 
-def _given(values: Sequence[Array | None]) -> list[Array]:
+def _present(values: Sequence[Array | None]) -> list[Array]:
     return [value for value in values if value is not None]
 
 
 def _strided_slice(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
-    x, *numbers = _given(values)
+    x, *numbers = _present(values)
     return np.asarray(x[slices(operator, x.ndim, numbers)])
 
 
 def _pack(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
-    return np.stack(_given(values), axis=operator.integer("Axis", 0))
+    return np.stack(_present(values), axis=operator.integer("Axis", 0))
 
 
 def _concatenation(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
-    return np.concatenate(_given(values), axis=operator.integer("Axis", 0))
+    return np.concatenate(_present(values), axis=operator.integer("Axis", 0))
 
 
 def _gather(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
-    x, indices = _given(values)
+    x, indices = _present(values)
     return np.asarray(np.take(x, indices, axis=operator.integer("Axis", 0)))
 
 
 def _reduce_prod(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
-    x, axes = _given(values)
+    x, axes = _present(values)
     keep = bool(operator.options.get("KeepDims"))
     return np.asarray(np.prod(x, axis=tuple(axes.ravel().tolist()), keepdims=keep, dtype=x.dtype))
 
 
 def _range(_: ModelOperator, values: Sequence[Array | None]) -> Array:
-    first, last, step = (value.item() for value in _given(values))
+    first, last, step = (value.item() for value in _present(values))
     if step == 0 or abs((last - first) / step) > _MOST:
         raise ValueError("has too many elements")
-    return np.arange(first, last, step, dtype=_given(values)[0].dtype)
+    return np.arange(first, last, step, dtype=_present(values)[0].dtype)
 
 
 def _filled(_: ModelOperator, values: Sequence[Array | None]) -> Array:
-    sizes, value = _given(values)
+    sizes, value = _present(values)
     if math.prod(sizes.ravel().tolist()) > _MOST:
         raise ValueError("has too many elements")
     return np.full(sizes.ravel().tolist(), value)
@@ -108,14 +108,14 @@ def _filled(_: ModelOperator, values: Sequence[Array | None]) -> Array:
 
 def _of_two(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     def folded(_: ModelOperator, values: Sequence[Array | None]) -> Array:
-        a, b = _given(values)
+        a, b = _present(values)
         return np.asarray(function(a, b), dtype=a.dtype)
 
     return folded
 
 
 def _like(function: Callable[[Array], Array]) -> Callable[..., Array]:
-    return lambda _, values: function(_given(values)[0])
+    return lambda _, values: function(_present(values)[0])
 
 
 def _split(operator: ModelOperator, values: Sequence[Array]) -> list[Array]:
@@ -143,7 +143,7 @@ FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Arr
         "ADD": _of_two(np.add),
         "CAST": _like(np.asarray),
         "CONCATENATION": _concatenation,
-        "EXPAND_DIMS": lambda _, values: np.expand_dims(_given(values)[0], int(_given(values)[1].item())),
+        "EXPAND_DIMS": lambda _, values: np.expand_dims(_present(values)[0], int(_present(values)[1].item())),
         "FILL": _filled,
         "FLOOR_DIV": _of_two(np.floor_divide),
         "GATHER": _gather,
@@ -153,7 +153,7 @@ FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Arr
         "PACK": _pack,
         "RANGE": _range,
         "REDUCE_PROD": _reduce_prod,
-        "RESHAPE": lambda _, values: _given(values)[0].reshape(_given(values)[1].tolist()),
+        "RESHAPE": lambda _, values: _present(values)[0].reshape(_present(values)[1].tolist()),
         "SQUEEZE": _like(np.squeeze),
         "STRIDED_SLICE": _strided_slice,
         "SUB": _of_two(np.subtract),

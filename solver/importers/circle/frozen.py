@@ -62,9 +62,9 @@ def freeze_remedy(model: Model, refused: Collection[int], works: Callable[[Model
         try:
             works(frozen_before(model, [names[number]]))
         except GraphError as error:
-            found = {k for k in error.path[1:2] if error.path[0] == "operators" and isinstance(k, int)}
-            if found - culprits:
-                culprits |= found
+            culprit = {k for k in error.path[1:2] if error.path[0] == "operators" and isinstance(k, int)}
+            if culprit - culprits:
+                culprits |= culprit
                 candidates = cut_points(steps, model.outputs, culprits)
         else:
             return freeze_sentence(names[number])

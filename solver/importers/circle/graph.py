@@ -54,7 +54,7 @@ DEFAULT = CircleTraining(OptimizerSpec("Adam", {"learning_rate": 0.001}), "categ
 #: onert's Adam: TensorFlow's old form.
 ONERT_ADAM: Final[Mapping[str, float | bool]] = {"epsilon": 1e-7, "epsilon_hat": True}
 
-#: What onert raises probabilities to before it takes their logarithm.
+#: onert takes the logarithm of a probability or of this number, whichever is larger.
 ONERT_EPSILON: Final = 1e-20
 
 #: Operators that are worked out when their inputs are constants, and are not in a graph otherwise.
@@ -77,7 +77,7 @@ class CircleGraph:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What stands behind a network: the operator of its loss, with its attributes, and the optimizer.
+    """How a network is trained: the operator of its loss, with its attributes, and the optimizer.
 
     `of_classes`: the label names one class an example, instead of a value for each output. `trainable` are
     names and patterns of names, numbers of the file's operators, a count of operations from the back, or all.
@@ -286,7 +286,7 @@ def cross_entropy_attributes(network: Network) -> dict[str, int | float]:
 
 
 def objective_of(training: CircleTraining, network: Network) -> Objective:
-    """What the metadata of a file, or a caller in its words, asks for. Fields left at 0 are defaults."""
+    """The objective that the training metadata of a file describe. Fields that are 0 get default values."""
     attributes: dict[str, int | float | str] = {"reduction": training.reduction}
     sparse = training.loss == "sparse-categorical-crossentropy"
     if training.loss != "mean-squared-error":
@@ -373,11 +373,11 @@ def _trainable(network: Network, asked: _Asked) -> Trainable:
         )
     if not isinstance(asked, tuple):
         return asked
-    found: dict[str, None] = {}
-    for wanted in asked:
-        if isinstance(wanted, str):
-            matching = [name for name in trained if fnmatchcase(name, wanted)]
-            packed = [name for name in network.quantized if fnmatchcase(name, wanted)]
+    chosen: dict[str, None] = {}
+    for entry in asked:
+        if isinstance(entry, str):
+            matching = [name for name in trained if fnmatchcase(name, entry)]
+            packed = [name for name in network.quantized if fnmatchcase(name, entry)]
             if not matching and packed:
                 raise TrainableError(
                     f"{packed[0]!r:.80} is quantised, and quantised weights are not trained.",
@@ -386,20 +386,20 @@ def _trainable(network: Network, asked: _Asked) -> Trainable:
                 )
             if not matching:
                 raise TrainableError(
-                    f"No weight of the model is called {wanted!r:.80}.",
+                    f"No weight of the model is called {entry!r:.80}.",
                     remedy=f"Its weights are {_some(trained)}.",
                     path=("trainable",),
                 )
-        elif not 0 <= wanted < len(network.owned):
+        elif not 0 <= entry < len(network.owned):
             raise GraphError(
-                f"CIRCLE_TRAINING trains operator {wanted}; the model has {len(network.owned)}.",
+                f"CIRCLE_TRAINING trains operator {entry}; the model has {len(network.owned)}.",
                 remedy="Correct its trainable_ops.",
                 path=("training", "trainable_ops"),
             )
         else:
-            matching = [name for name in network.owned[wanted] if name in trained]
-        found.update(dict.fromkeys(matching))
-    return tuple(found)
+            matching = [name for name in network.owned[entry] if name in trained]
+        chosen.update(dict.fromkeys(matching))
+    return tuple(chosen)
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

@@ -75,9 +75,9 @@ def load_circle_model(
         graph = _drawn(graph, network)
     elif path is not None:
         graph = _by_reference(graph, network, data, path)
-    said = "the file says how" if own else "the file does not say how"
+    source = "the file says how" if own else "the file does not say how"
     loss = f"{objective.loss}, {objective.optimizer.type}"
-    note = f"Trained with {loss}: {said}, and --loss and --optimizer choose another way."
+    note = f"Trained with {loss}: {source}, and --loss and --optimizer choose another way."
     frozen = (freeze_note(model, options.freeze_before),) if options.freeze_before else ()
     return Imported(graph, (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole, options)))
 
@@ -123,7 +123,7 @@ def _translated(model: Model, batch: int | None, options: ImportOptions) -> Netw
 
 
 def _notes(network: Network, graph: TrainableGraph, whole: Model, options: ImportOptions) -> Iterator[str]:
-    """What of the model is left out, and what is planned in another way than the file has it."""
+    """Notes on parts of the model that are left out, or planned differently from the file."""
     output = network.output_name(network.output)
     others = [network.output_name(number) for number in whole.outputs if number != network.output]
     if others:

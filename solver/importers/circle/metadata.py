@@ -10,7 +10,7 @@ from solver.importers.circle.read import circle_schema, damaged, read_subgraphs
 
 __all__ = ["with_metadata"]
 
-#: What tables and weights of a file may be aligned to; the file that is kept begins on a multiple of it.
+#: Largest alignment in bytes of tables and weights; the file that is kept begins on a multiple of it.
 _ALIGNMENT: Final = 64
 
 #: Numbers of the fields of a model that are written anew. All others but the version lead to tables.

@@ -1,4 +1,4 @@
-"""What the operators of a model have become so far, and how each of them reads its own inputs."""
+"""The graph that the operators of a model are translated to, and the inputs of the operator in hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _QUANTIZED = frozenset({"int8", "uint8", "int32"})
 
 
 class Unsupported(Exception):
-    """What an operator of the file has and a graph has not, as the end of a sentence about it."""
+    """An operator of the file has something that graphs lack; the text ends a sentence about the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,10 @@ class Network(GraphRecorder):
         self, name: str, role: Role, shape: Sequence[int], dtype: DType, value: Array | None = None
     ) -> str:
         if name not in self.operands:
-            given = None
+            initializer = None
             if value is not None:
-                given = Initializer("values", np.ascontiguousarray(value, dtype.numpy).tobytes())
-            self.put(name, role, TensorType(tuple(shape), dtype), given)
+                initializer = Initializer("values", np.ascontiguousarray(value, dtype.numpy).tobytes())
+            self.put(name, role, TensorType(tuple(shape), dtype), initializer)
         return name
 
     # ----------------------------------------------------------------------------- one operator
@@ -200,14 +200,14 @@ class Network(GraphRecorder):
             if operator.code in SEVERAL:
                 self._folded.update(zip(operator.outputs, fold_several(operator, values), strict=True))
                 return True
-            made = fold(operator, values)
+            folded = fold(operator, values)
         except (LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:
             raise Unsupported(f"cannot be worked out from constants: {error}") from error
-        if made is None:
+        if folded is None:
             return False
         if operator.code == "CAST" and self.output_dtype():
-            made = made.astype(self.output_dtype())
-        self._folded[operator.outputs[0]] = made
+            folded = folded.astype(self.output_dtype())
+        self._folded[operator.outputs[0]] = folded
         return True
 
     def _value(self, number: int) -> Array | None:
@@ -377,8 +377,8 @@ class Network(GraphRecorder):
         if value is None or value.dtype.kind not in "iu":
             name = self._names[self._number(k)]
             raise Unsupported(f"needs {name!r} as a constant, which is computed from data")
-        found: list[int] = value.ravel().tolist()
-        return found
+        numbers: list[int] = value.ravel().tolist()
+        return numbers
 
     def option_sizes(self, key: str) -> list[int]:
         value = self.operator.options.get(key, ())
@@ -402,14 +402,14 @@ class Network(GraphRecorder):
 
         The first one stands for the batch, alone or times something.
         """
-        found = list(sizes)
-        if self.batch is None or not found or not source or source[0] != self.batch:
-            return tuple(found)
-        if found[0] == self.file_batch:
-            found[0] = self.batch
-        elif -1 not in found and int(np.prod(found)) != int(np.prod(source)):
-            found[0] = -1
-        return tuple(found)
+        planned = list(sizes)
+        if self.batch is None or not planned or not source or source[0] != self.batch:
+            return tuple(planned)
+        if planned[0] == self.file_batch:
+            planned[0] = self.batch
+        elif -1 not in planned and int(np.prod(planned)) != int(np.prod(source)):
+            planned[0] = -1
+        return tuple(planned)
 
     # ---------------------------------------------------------------------- what it becomes
 
@@ -489,12 +489,12 @@ class Network(GraphRecorder):
 def unique_names(model: Model) -> list[str]:
     """Names of all tensors without '@', which is reserved, each made different from those before it."""
     taken: set[str] = set()
-    found = []
+    names = []
     for k, tensor in enumerate(model.tensors):
         name = tensor.name or f"tensor {k}"
         name = "".join(c if c.isprintable() and c != "@" else "_" for c in name)
         while name in taken:
             name += "_"
         taken.add(name)
-        found.append(name)
-    return found
+        names.append(name)
+    return names

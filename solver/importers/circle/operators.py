@@ -37,7 +37,7 @@ _BEHIND: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = MappingProxyTyp
 )
 
 
-#: What stands in the options of MediaPipe's transposed convolution: padding, stride in width and in height.
+#: Options of MediaPipe's transposed convolution: padding, stride in width, stride in height.
 _TRANSPOSE_OPTIONS: Final = struct.Struct("<iii")
 _TRANSPOSE_PADDINGS: Final[Mapping[int, str]] = MappingProxyType({1: "SAME", 2: "VALID"})
 

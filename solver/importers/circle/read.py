@@ -34,7 +34,7 @@ __all__ = [
     "read_subgraphs",
 ]
 
-#: What stands in bytes 4 to 8 of a file.
+#: Bytes 4 to 8 of a file -> its format.
 IDENTIFIERS: Final[Mapping[bytes, str]] = MappingProxyType({b"CIR0": "Circle", b"TFL3": "TensorFlow Lite"})
 
 #: The name of the metadata that says how a model is trained.
@@ -114,7 +114,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {"Padding": "Padding", "FusedActivationFunction": "ActivationFunctionType", "Mode": "MirrorPadMode"}
 )
 
-#: What generated code raises where offsets lead out of a file, or to something else.
+#: Errors that generated code raises where offsets lead out of a file, or to something else.
 _RAISED: Final = (
     *(struct.error, IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError),
 )
@@ -188,10 +188,10 @@ class ModelOperator:
         return str(self._option(key, str, default))
 
     def _option(self, key: str, kind: Any, default: Option | None) -> Any:
-        found = self.options.get(key, default)
-        if not isinstance(found, kind):
+        value = self.options.get(key, default)
+        if not isinstance(value, kind):
             raise KeyError(key)
-        return found
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def is_circle(data: bytes | bytearray) -> bool:
 
 @contextmanager
 def damaged(what: str) -> Iterator[None]:
-    """Whatever generated code raises on the way through a damaged file, as one DocumentError."""
+    """Turns any error that generated code raises on a damaged file into a DocumentError."""
     try:
         yield
     except (
@@ -397,17 +397,17 @@ class _Reader:
             return {}
         options = getattr(getattr(self._schema, name), name)()
         options.Init(table.Bytes, table.Pos)
-        found: dict[str, Option] = {}
+        values: dict[str, Option] = {}
         for key in _OPTIONS[name]:
             if hasattr(options, f"{key}AsNumpy"):
-                found[key] = _numbers(getattr(options, f"{key}AsNumpy")())
+                values[key] = _numbers(getattr(options, f"{key}AsNumpy")())
                 continue
             value = getattr(options, key)()
             if key in _WORDS:
                 words = getattr(getattr(self._schema, _WORDS[key]), _WORDS[key])
                 value = _names(words)[value]
-            found[key] = value
-        return found
+            values[key] = value
+        return values
 
     def _metadata(self) -> Mapping[str, bytes]:
         entries = self._each(self._root.Metadata, self._root.MetadataLength())

@@ -30,7 +30,7 @@ _PROJECTION, _PROJECTION_BIAS = 16, 17
 _NORMALISED: Final[Mapping[str, int]] = MappingProxyType({"i": 20, "f": 21, "c": 22, "o": 23})
 #: The gates in the order of the graph's LSTM.
 _ORDER: Final = "iofc"
-#: What the format adds to a variance.
+#: The number that the format adds to a variance.
 _EPSILON: Final = 1e-8
 
 #: Activations of the cell state.
@@ -116,18 +116,18 @@ class _Unrolled:
         """A gate, of what enters, of the output before and, through peepholes, of the cell state."""
         net, is_normalised = self.net, self.net.has_input(_NORMALISED[gate])
         bias = net.bias(_BIAS[gate])
-        found = net.part(
+        total = net.part(
             "Gemm", [x, net.weight(_INPUT[gate]), *(() if is_normalised else bias)], {"transB": 1}
         )
         if output:
             product = net.part("Gemm", [output, net.weight(_RECURRENT[gate])], {"transB": 1})
-            found = net.part("Add", [found, product])
+            total = net.part("Add", [total, product])
         if cell and gate in _PEEPHOLE and net.has_input(_PEEPHOLE[gate]):
-            found = net.part("Add", [found, net.part("Mul", [cell, net.weight(_PEEPHOLE[gate])])])
+            total = net.part("Add", [total, net.part("Mul", [cell, net.weight(_PEEPHOLE[gate])])])
         if is_normalised:
             weights = [net.weight(_NORMALISED[gate]), *bias]
-            found = net.part("LayerNormalization", [found, *weights], {"axis": -1, "epsilon": _EPSILON})
-        return self._activated(found) if gate == "c" else net.part("Sigmoid", [found])
+            total = net.part("LayerNormalization", [total, *weights], {"axis": -1, "epsilon": _EPSILON})
+        return self._activated(total) if gate == "c" else net.part("Sigmoid", [total])
 
     def _activated(self, value: str) -> str:
         if self.activation == "NONE":

@@ -81,27 +81,27 @@ def weight_tensors(model: Model, operators: Sequence[int]) -> frozenset[int]:
     Those that hold no floating constant are among them where something else stands there. Linear.
     """
     chosen = [model.operators[k] for k in operators]
-    found = {
+    weights = {
         operator.inputs[position]
         for operator in chosen
         for position in _WEIGHTS.get(operator.code, ())
         if position < len(operator.inputs)
     }
-    found |= set(_added(model, chosen, _behind_moves(chosen, found)))
-    return frozenset(_behind_moves(chosen, found))
+    weights |= set(_added(model, chosen, _behind_moves(chosen, weights)))
+    return frozenset(_behind_moves(chosen, weights))
 
 
 def _behind_moves(operators: Sequence[ModelOperator], numbers: Iterable[int]) -> set[int]:
     """The tensors, and what they are moved from."""
-    found = set(numbers)
+    reached = set(numbers)
     for operator in reversed(operators):
-        if operator.code in MOVES and found.intersection(operator.outputs):
-            found.update(_moved(operator))
-    return found
+        if operator.code in MOVES and reached.intersection(operator.outputs):
+            reached.update(_moved(operator))
+    return reached
 
 
 def _moved(operator: ModelOperator) -> tuple[int, ...]:
-    """What a move moves, without the numbers that say where to."""
+    """The operands whose elements a move carries over, without those that say where to."""
     if operator.code in ("CONCATENATION", "PACK"):
         return operator.inputs
     return operator.inputs[1:2] if operator.code == "SPLIT" else operator.inputs[:1]
@@ -171,8 +171,8 @@ def _is_shifted(
     model: Model, readers: Mapping[int, Sequence[ModelOperator]], scale: ModelOperator, constants: set[int]
 ) -> bool:
     """Whether a constant of one element that is no scalar is added to what was scaled, as a shift is."""
-    found = readers.get(scale.outputs[0], ())
-    if len(found) != 1 or found[0].code not in _SHIFTS:
+    followers = readers.get(scale.outputs[0], ())
+    if len(followers) != 1 or followers[0].code not in _SHIFTS:
         return False
-    others = [other for other in found[0].inputs if other in constants]
+    others = [other for other in followers[0].inputs if other in constants]
     return any(model.tensors[other].shape and set(model.tensors[other].shape) == {1} for other in others)

@@ -67,9 +67,9 @@ class Sparsity:
             index[axis] = index[axis] * size + coordinates[rank + number]
         if any(np.any((own < 0) | (own >= size)) for own, size in zip(index, shape, strict=True)):
             raise IndexError("a sparse tensor has elements outside of its shape")
-        found = np.zeros(shape, stored.dtype)
-        found[tuple(index)] = stored[places]
-        return found
+        dense = np.zeros(shape, stored.dtype)
+        dense[tuple(index)] = stored[places]
+        return dense
 
 
 def _children(places: Array, level: SparseDimension, limit: int) -> tuple[Array, Array, Array]:

@@ -83,10 +83,10 @@ def _read(data: bytes) -> CircleTraining:
 
     root = table(int.from_bytes(data[:4], "little"))
     optimizer = _OPTIMIZERS[_index(number(root, _OPTIMIZER, "<b", 0))]
-    given, rules = options(_OPTIMIZER_OPTIONS), {}
-    if given is not None:
+    optimizer_options, rules = options(_OPTIMIZER_OPTIONS), {}
+    if optimizer_options is not None:
         names = _ADAM if optimizer == "Adam" else _ADAM[:1]
-        rules = {name: _rounded(number(given, k, "<f", 0.0)) for k, name in enumerate(names)}
+        rules = {name: _rounded(number(optimizer_options, k, "<f", 0.0)) for k, name in enumerate(names)}
     loss_options = options(_LOSS_OPTIONS)
     loss = _LOSSES[_index(number(root, _LOSS, "<b", 0))]
     has_logits = loss_options is not None and loss != "mean-squared-error"

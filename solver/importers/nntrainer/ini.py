@@ -82,10 +82,10 @@ class Section:
             what = f"is {_shown(self.values[key])}" if key in self else "is missing"
             numbers = " or ".join(map(str, counts))
             self.fail(key, what, f"Write {numbers} whole number(s), separated by {separator!r}.")
-        found = [int(part) for part in parts]
-        if min(found) < least:
-            self.fail(key, f"contains {min(found)}", f"It must be at least {least}.")
-        return found
+        values = [int(part) for part in parts]
+        if min(values) < least:
+            self.fail(key, f"contains {min(values)}", f"It must be at least {least}.")
+        return values
 
     def integer(self, key: str, default: int | None = None, *, least: int = 0) -> int:
         if default is not None and key not in self:
@@ -96,17 +96,17 @@ class Section:
         """Two integers, for height and width; one stands for both."""
         if default is not None and key not in self:
             return default
-        found = self.integers(key, (1, 2), least=least)
-        return found[0], found[-1]
+        sizes = self.integers(key, (1, 2), least=least)
+        return sizes[0], sizes[-1]
 
     def number(self, key: str) -> float:
         try:
-            found = float(self.values[key])
+            value = float(self.values[key])
         except ValueError:
-            found = math.nan
-        if not math.isfinite(found):
+            value = math.nan
+        if not math.isfinite(value):
             self.fail(key, f"is {_shown(self.values[key])}", "Write a number.")
-        return found
+        return value
 
     def flag(self, key: str, *, default: bool) -> bool:
         word = self.word(key, str(default))

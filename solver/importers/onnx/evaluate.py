@@ -1,4 +1,4 @@
-"""What is known when a model is imported: shapes, ranges, masks and tables, computed once with NumPy.
+"""Constant folding with NumPy: shapes, ranges, masks and tables are computed once, at import.
 
 Exporters write shapes as arithmetic: Shape, Gather, Mul, Concat, Reshape. With every dimension known it all
 comes to constants. The usual operators are below; those that are rare are left to onnx's reference
@@ -115,23 +115,23 @@ def can_evaluate(op: str) -> bool:
     return op in _BROADCAST or op in _BY_REFERENCE or op in _OWN
 
 
-def evaluate(op: str, given: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
+def evaluate(op: str, inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
     """Results of an operator on constants. Raises DocumentError where it cannot be done."""
     try:
         with np.errstate(all="ignore"):
             if op in _BROADCAST:
-                arrays = [array for array in given if array is not None]
+                arrays = [array for array in inputs if array is not None]
                 _check_size(np.broadcast_shapes(*(a.shape for a in arrays)))
                 return [_of_type(np.asarray(_BROADCAST[op](*arrays)), op, arrays)]
             if op in _OWN:
-                found = _OWN[op](given, attributes, opset, outputs)
-                return found if isinstance(found, list) else [np.asarray(found)]
-            return _by_reference(op, given, attributes, opset, outputs)
+                results = _OWN[op](inputs, attributes, opset, outputs)
+                return results if isinstance(results, list) else [np.asarray(results)]
+            return _by_reference(op, inputs, attributes, opset, outputs)
     except DocumentError:
         raise
     except Exception as error:  # noqa: BLE001 - an evaluator may raise anything on constants that make no sense
         raise DocumentError(
-            f"{op} of constants of shape {[list(a.shape) for a in given if a is not None]} fails:"
+            f"{op} of constants of shape {[list(a.shape) for a in inputs if a is not None]} fails:"
             f" {' '.join(str(error).split())[:120]}.",
             remedy="Export the model again, and check it with onnx.checker.",
         ) from None
@@ -152,24 +152,24 @@ def _check_size(shape: Sequence[int]) -> None:
         )
 
 
-def _by_reference(op: str, given: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
+def _by_reference(op: str, arrays: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
     import onnx
     from onnx.reference import ReferenceEvaluator
 
     if op in ("Max", "Min", "Mean", "Sum", "Mod", "Pow"):
-        _check_size(np.broadcast_shapes(*(a.shape for a in given if a is not None)))
-    if op == "GatherND" and given[0] is not None and given[1] is not None:
-        _check_size((*given[1].shape[:-1], *given[0].shape[given[1].shape[-1] :]))
-    names = ["" if array is None else f"x{i}" for i, array in enumerate(given)]
-    feeds = {name: array for name, array in zip(names, given, strict=True) if array is not None}
+        _check_size(np.broadcast_shapes(*(a.shape for a in arrays if a is not None)))
+    if op == "GatherND" and arrays[0] is not None and arrays[1] is not None:
+        _check_size((*arrays[1].shape[:-1], *arrays[0].shape[arrays[1].shape[-1] :]))
+    names = ["" if array is None else f"x{i}" for i, array in enumerate(arrays)]
+    feeds = {name: array for name, array in zip(names, arrays, strict=True) if array is not None}
     inputs = [
         onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in feeds.items()
     ]
     results = [f"y{k}" for k in range(outputs)]
     node = onnx.helper.make_node(op, names, results, **attributes)
-    made = [onnx.helper.make_empty_tensor_value_info(name) for name in results]
-    graph = onnx.helper.make_graph([node], "constant", inputs, made)
+    outs = [onnx.helper.make_empty_tensor_value_info(name) for name in results]
+    graph = onnx.helper.make_graph([node], "constant", inputs, outs)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, feeds)]
 
@@ -177,10 +177,10 @@ def _by_reference(op: str, given: Inputs, attributes: Attributes, opset: int, ou
 # ------------------------------------------------------------------------------------ the usual operators
 
 
-def _axes(given: Inputs, attributes: Attributes, position: int) -> tuple[int, ...] | None:
-    found = given[position] if len(given) > position else None
-    if found is not None:
-        return tuple(int(a) for a in found.reshape(-1))
+def _axes(inputs: Inputs, attributes: Attributes, position: int) -> tuple[int, ...] | None:
+    axes = inputs[position] if len(inputs) > position else None
+    if axes is not None:
+        return tuple(int(a) for a in axes.reshape(-1))
     return tuple(attributes["axes"]) if "axes" in attributes else None
 
 
@@ -188,36 +188,36 @@ def _ints(array: Array | None) -> tuple[int, ...]:
     return () if array is None else tuple(int(v) for v in array.reshape(-1))
 
 
-def _first(given: Inputs) -> Array:
-    found = given[0]
-    if found is None:
+def _first(inputs: Inputs) -> Array:
+    array = inputs[0]
+    if array is None:
         raise ValueError("its first input is left out")
-    return found
+    return array
 
 
-def _reshape(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(given)
-    wanted = _ints(given[1]) if len(given) > 1 else tuple(attributes["shape"])
+def _reshape(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    data = _first(inputs)
+    shape = _ints(inputs[1]) if len(inputs) > 1 else tuple(attributes["shape"])
     if not attributes.get("allowzero", 0):
-        wanted = tuple(data.shape[i] if size == 0 else size for i, size in enumerate(wanted))
-    return data.reshape(wanted)
+        shape = tuple(data.shape[i] if size == 0 else size for i, size in enumerate(shape))
+    return data.reshape(shape)
 
 
-def _squeeze(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    axes = _axes(given, attributes, 1)
-    return np.squeeze(_first(given), axis=axes)
+def _squeeze(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    axes = _axes(inputs, attributes, 1)
+    return np.squeeze(_first(inputs), axis=axes)
 
 
-def _unsqueeze(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    return np.expand_dims(_first(given), _axes(given, attributes, 1) or ())
+def _unsqueeze(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    return np.expand_dims(_first(inputs), _axes(inputs, attributes, 1) or ())
 
 
-def _slice(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(given)
-    if len(given) > 1:
-        starts, ends = _ints(given[1]), _ints(given[2])
-        axes = _ints(given[3]) if len(given) > 3 and given[3] is not None else tuple(range(len(starts)))
-        steps = _ints(given[4]) if len(given) > 4 and given[4] is not None else (1,) * len(starts)
+def _slice(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    data = _first(inputs)
+    if len(inputs) > 1:
+        starts, ends = _ints(inputs[1]), _ints(inputs[2])
+        axes = _ints(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else tuple(range(len(starts)))
+        steps = _ints(inputs[4]) if len(inputs) > 4 and inputs[4] is not None else (1,) * len(starts)
     else:
         starts, ends = tuple(attributes["starts"]), tuple(attributes["ends"])
         axes, steps = tuple(attributes.get("axes", range(len(starts)))), (1,) * len(starts)
@@ -228,57 +228,57 @@ def _slice(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> A
     return data[tuple(index)]
 
 
-def _concat(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    arrays = [array for array in given if array is not None]
+def _concat(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    arrays = [array for array in inputs if array is not None]
     _check_size((sum(array.size for array in arrays),))
     return np.concatenate(arrays, axis=attributes["axis"])
 
 
-def _gather(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data, index = _first(given), given[1]
+def _gather(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    data, index = _first(inputs), inputs[1]
     assert index is not None
     axis = attributes.get("axis", 0)
     _check_size((*data.shape[:axis], *index.shape, *data.shape[axis % data.ndim + 1 :]))
     return np.take(data, index, axis=axis)
 
 
-def _gather_elements(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data, index = _first(given), given[1]
+def _gather_elements(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    data, index = _first(inputs), inputs[1]
     assert index is not None
     axis = attributes.get("axis", 0) % data.ndim
     corner = tuple(slice(None) if i == axis else slice(size) for i, size in enumerate(index.shape))
     return np.take_along_axis(data[corner], index.astype(np.int64), axis=axis)
 
 
-def _expand(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    shape = np.broadcast_shapes(_first(given).shape, _ints(given[1]))
+def _expand(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    shape = np.broadcast_shapes(_first(inputs).shape, _ints(inputs[1]))
     _check_size(shape)
-    return np.broadcast_to(_first(given), shape).copy()
+    return np.broadcast_to(_first(inputs), shape).copy()
 
 
-def _tile(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data, repeats = _first(given), _ints(given[1])
+def _tile(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    data, repeats = _first(inputs), _ints(inputs[1])
     _check_size([size * times for size, times in zip(data.shape, repeats, strict=True)])
     return np.tile(data, repeats)
 
 
-def _constant_of_shape(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    shape, value = _ints(given[0]), attributes.get("value", np.zeros(1, np.float32))
+def _constant_of_shape(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    shape, value = _ints(inputs[0]), attributes.get("value", np.zeros(1, np.float32))
     _check_size(shape)
     return np.full(shape, value.reshape(-1)[0], value.dtype)
 
 
-def _range(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    start, limit, delta = (array.reshape(-1)[0] for array in given if array is not None)
+def _range(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    start, limit, delta = (array.reshape(-1)[0] for array in inputs if array is not None)
     _check_size((max(0, math.ceil((float(limit) - float(start)) / float(delta))),))
-    return np.arange(start, limit, delta, dtype=_first(given).dtype)
+    return np.arange(start, limit, delta, dtype=_first(inputs).dtype)
 
 
-def _pad(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(given)
-    pads = _ints(given[1]) if len(given) > 1 else tuple(attributes["pads"])
-    axes = _ints(given[3]) if len(given) > 3 and given[3] is not None else tuple(range(data.ndim))
-    value = given[2].reshape(-1)[0] if len(given) > 2 and given[2] is not None else 0
+def _pad(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    data = _first(inputs)
+    pads = _ints(inputs[1]) if len(inputs) > 1 else tuple(attributes["pads"])
+    axes = _ints(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else tuple(range(data.ndim))
+    value = inputs[2].reshape(-1)[0] if len(inputs) > 2 and inputs[2] is not None else 0
     widths = [(0, 0)] * data.ndim
     for i, axis in enumerate(axes):
         widths[axis] = (pads[i], pads[i + len(axes)])
@@ -289,8 +289,8 @@ def _pad(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Arr
     return np.pad(data, widths, mode=mode)
 
 
-def _one_hot(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    index, depth, values = _first(given), given[1], given[2]
+def _one_hot(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    index, depth, values = _first(inputs), inputs[1], inputs[2]
     assert depth is not None
     assert values is not None
     size = int(depth.reshape(-1)[0])
@@ -299,21 +299,23 @@ def _one_hot(given: Inputs, attributes: Attributes, opset: int, outputs: int) ->
     return np.moveaxis(np.where(hot, values[1], values[0]), -1, attributes.get("axis", -1))
 
 
-def _split(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
-    data, axis = _first(given), attributes.get("axis", 0)
-    sizes = _ints(given[1]) if len(given) > 1 and given[1] is not None else tuple(attributes.get("split", ()))
+def _split(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
+    data, axis = _first(inputs), attributes.get("axis", 0)
+    sizes = (
+        _ints(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else tuple(attributes.get("split", ()))
+    )
     if not sizes:
         each = -(-data.shape[axis] // outputs)
         sizes = (*[each] * (outputs - 1), data.shape[axis] - each * (outputs - 1))
     return [np.asarray(part) for part in np.split(data, np.cumsum(sizes)[:-1].tolist(), axis=axis)]
 
 
-def _transpose(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    return np.ascontiguousarray(np.transpose(_first(given), attributes.get("perm")))
+def _transpose(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    return np.ascontiguousarray(np.transpose(_first(inputs), attributes.get("perm")))
 
 
-def _div(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    left, right = _first(given), given[1]
+def _div(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    left, right = _first(inputs), inputs[1]
     assert right is not None
     _check_size(np.broadcast_shapes(left.shape, right.shape))
     if left.dtype.kind in "iu":
@@ -330,8 +332,8 @@ def _whole_quotient(left: Array, right: Array) -> Array:
     return np.asarray(np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right)))
 
 
-def _matmul(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    left, right = _first(given), given[1]
+def _matmul(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    left, right = _first(inputs), inputs[1]
     assert right is not None
     if left.ndim and right.ndim:
         batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -339,13 +341,13 @@ def _matmul(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> 
     return np.asarray(np.matmul(left, right))
 
 
-def _cast(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    return np.asarray(_first(given).astype(_numpy(attributes["to"])))
+def _cast(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    return np.asarray(_first(inputs).astype(_numpy(attributes["to"])))
 
 
-def _cast_like(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    assert given[1] is not None
-    return np.asarray(_first(given).astype(given[1].dtype))
+def _cast_like(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    assert inputs[1] is not None
+    return np.asarray(_first(inputs).astype(inputs[1].dtype))
 
 
 def _numpy(element: int) -> np.dtype[Any]:
@@ -356,8 +358,8 @@ def _numpy(element: int) -> np.dtype[Any]:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
 
 
-def _eye_like(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(given)
+def _eye_like(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
+    data = _first(inputs)
     dtype = _numpy(attributes["dtype"]) if "dtype" in attributes else data.dtype
     rows, columns = data.shape
     _check_size(data.shape)

@@ -35,7 +35,7 @@ _PLACE: Final = re.compile(r"(?P<name>.*)\[(?P<axis>\d+)\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is imported: nodes in their order, inputs, names of outputs, and sizes of the inputs' dimensions.
+    """The part to import: nodes in order, inputs, names of outputs, and sizes of the inputs' dimensions.
 
     `notes` say what is left out, a sentence each.
     """
@@ -157,7 +157,7 @@ def _bound(
 
 
 def _inferred(model: onnx.ModelProto) -> Mapping[str, onnx.ValueInfoProto]:
-    """What the file says of tensors and what ONNX infers from it, by name.
+    """Types of tensors that the file states or that ONNX infers, by name.
 
     Functions are left out, as ONNX follows those that call themselves without end; data is not propagated, as
     it would make constants of any size.

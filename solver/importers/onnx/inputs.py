@@ -1,4 +1,4 @@
-"""What the caller feeds: the inputs of a model, with every dimension known."""
+"""The inputs of a model, with every dimension known."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def bound_inputs(
     named = {value.name: list(_dimensions(value)) for value in inputs}
     known = _known(named, dims, batch)
     missing: dict[str, str] = {}
-    found = {}
+    types = {}
     for value in inputs:
         shape = []
         for axis, dimension in enumerate(named[value.name]):
@@ -73,7 +73,7 @@ def bound_inputs(
             if size is None:
                 missing.setdefault(str(dimension) or place, place)
             shape.append(1 if size is None else size)
-        found[value.name] = TensorType(tuple(shape), _element(value))
+        types[value.name] = TensorType(tuple(shape), _element(value))
     if missing:
         raise DimensionError(
             "The model leaves "
@@ -81,7 +81,7 @@ def bound_inputs(
             + f" open: {', '.join(f'{name} (of {place})' for name, place in missing.items())}.",
             remedy="Give " + " ".join(f"--dim {argument(f'{name}=SIZE')}" for name in missing) + ".",
         )
-    return found
+    return types
 
 
 def _dimensions(value: onnx.ValueInfoProto) -> Iterator[int | str]:

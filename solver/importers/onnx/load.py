@@ -160,13 +160,13 @@ def _walked(
     walk.check()
     outputs: dict[str, Value] = {}
     for output in part.outputs:
-        found = scope.get(output)
-        if found is None or isinstance(found, Unknown):
+        result = scope.get(output)
+        if result is None or isinstance(result, Unknown):
             raise DocumentError(
                 f"Nothing defines the output {output!r:.80}.", remedy="Export the model again."
             )
-        if not isinstance(found, StoredTensor):
-            outputs[output] = found
+        if not isinstance(result, StoredTensor):
+            outputs[output] = result
     if not outputs:
         raise DocumentError("The model has no outputs.", remedy="Export it again.")
     return outputs
@@ -175,9 +175,9 @@ def _walked(
 def _frozen_without_derivative(network: Network, loss: str, options: ImportOptions) -> list[str]:
     """Weights that reach the loss through conditions alone are not trained, unless they are named."""
     named = options.trainable if isinstance(options.trainable, tuple) else ()
-    found = network.freeze(loss, besides=named)
-    names = ", ".join(_some(found))
-    return [f"The loss has no derivative with respect to {names}: not trained."] if found else []
+    frozen = network.freeze(loss, besides=named)
+    names = ", ".join(_some(frozen))
+    return [f"The loss has no derivative with respect to {names}: not trained."] if frozen else []
 
 
 def _graph(
@@ -224,21 +224,21 @@ def _trainable(options: ImportOptions, parameters: Sequence[str], quantised: Seq
     if not isinstance(options.trainable, tuple):
         return options.trainable
     chosen: set[str] = set()
-    for wanted in options.trainable:
-        found = set(fnmatch.filter(parameters, wanted)) | ({wanted} & set(parameters))
-        packed = fnmatch.filter(quantised, wanted)
-        if not found and packed:
+    for pattern in options.trainable:
+        matching = set(fnmatch.filter(parameters, pattern)) | ({pattern} & set(parameters))
+        packed = fnmatch.filter(quantised, pattern)
+        if not matching and packed:
             raise TrainableError(
                 f"{packed[0]!r:.80} is quantised, and quantised weights are not trained.",
                 remedy=_FLOAT_FIRST,
                 path=("trainable",),
             )
-        if not found:
+        if not matching:
             raise TrainableError(
-                f"No parameter is called {wanted!r:.80}.",
+                f"No parameter is called {pattern!r:.80}.",
                 remedy=f"The model has {', '.join(_some(parameters))}.",
             )
-        chosen |= found
+        chosen |= matching
     return [name for name in parameters if name in chosen]
 
 
@@ -249,7 +249,7 @@ def _some(names: Sequence[str], most: int = 8) -> Iterable[str]:
 
 
 def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions) -> Iterable[str]:
-    """What was lost or is frozen: training is another one then."""
+    """Notes on batch normalisation frozen, shared or folded into weights: each alters the training."""
     frozen = walk.normalised["frozen"]
     if frozen and options.batch_norm is None:
         yield (

@@ -28,7 +28,7 @@ from solver.importers.widened import Origin
 __all__ = ["Constant", "Network", "Sequence_", "Tensor", "Unknown", "Value"]
 
 _DTYPES: Final = {dtype.numpy: dtype for dtype in DType}
-#: Longer names of operands are shortened to so many characters.
+#: Characters of a name; longer names of operands are shortened.
 _LONGEST_NAME: Final = 1024
 
 
@@ -50,7 +50,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """What is known when the model is imported; an operand only where an operation reads it.
+    """Values that are known at import. They become an operand only where an operation reads them.
 
     `origin` says which tensors of the file it comes from, where it does.
     """
@@ -77,7 +77,7 @@ class Sequence_:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What an operator defines that there is no translation for: looked past, to find all of them at once."""
+    """The result of an operator without a translation. The walk goes on, to list them all at once."""
 
 
 Value = Tensor | Constant | Sequence_ | Unknown
@@ -94,10 +94,10 @@ class Network(GraphRecorder):
         self._taken: set[str] = set()
         self._counters: dict[str, int] = {}
 
-    def fresh(self, wanted: str) -> str:
-        """A name like `wanted` that neither an operand nor an operation has."""
+    def fresh(self, preferred: str) -> str:
+        """A name like `preferred` that neither an operand nor an operation has."""
         plain = (
-            "".join(c if c.isprintable() and c != "@" else "_" for c in wanted)[: _LONGEST_NAME - 12]
+            "".join(c if c.isprintable() and c != "@" else "_" for c in preferred)[: _LONGEST_NAME - 12]
             or "value"
         )
         name = plain
@@ -130,10 +130,10 @@ class Network(GraphRecorder):
             self._constants[key] = self.declare(
                 name or "constant", Role.CONSTANT, type_, Initializer("values", data)
             )
-        made = self._constants[key]
+        tensor = self._constants[key]
         if origin is not None:
-            self.origins.setdefault(made.name, origin)
-        return made
+            self.origins.setdefault(tensor.name, origin)
+        return tensor
 
     def emit(
         self,
@@ -145,19 +145,19 @@ class Network(GraphRecorder):
     ) -> tuple[Tensor, ...]:
         """Add an operation and return what it defines.
 
-        `outputs` is their number, or for each whether it is wanted. Attributes that are None are left out.
+        `outputs` is their number, or for each whether it is read. Attributes that are None are left out.
         Raises what the operator's checks raise, and TooManyOperationsError.
         """
         if len(self.operations) >= MAX_OPERATIONS:
             raise TooManyOperationsError(
                 f"The model has more than {MAX_OPERATIONS:,} operations.", remedy="Split the model."
             )
-        wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
+        is_read = [True] * outputs if isinstance(outputs, int) else list(outputs)
         own = self.fresh(name)
-        defined = tuple(self.fresh(f"{own}.out{k or ''}") if there else "" for k, there in enumerate(wanted))
-        given = {key: value for key, value in attributes.items() if value is not None}
-        found = self.record(Operation(own, type_, tuple(inputs), defined, given))
-        return tuple(Tensor(n, t) for n, t in zip(defined, found, strict=True))
+        defined = tuple(self.fresh(f"{own}.out{k or ''}") if there else "" for k, there in enumerate(is_read))
+        kept = {key: value for key, value in attributes.items() if value is not None}
+        types = self.record(Operation(own, type_, tuple(inputs), defined, kept))
+        return tuple(Tensor(n, t) for n, t in zip(defined, types, strict=True))
 
     def call_it(self, tensor: Tensor, name: str, since: int) -> Tensor:
         """The tensor under the name that the model has for it, if an operation from `since` on defines it."""

@@ -116,7 +116,7 @@ def _attached(network: Network, prediction: Tensor, options: ImportOptions, note
 
 
 def _logits(network: Network, prediction: Tensor, notes: list[str]) -> Tensor:
-    """What a last softmax is of: the cross entropy has it inside, and is exact where it is."""
+    """The logits behind a final softmax: a cross entropy that contains the softmax is more exact."""
     return _before(network, prediction, "Softmax", notes)
 
 

@@ -34,9 +34,9 @@ def join_products(network: Network, *read: str) -> None:
         product, bias = operation, ""
         if operation.type == "Add":
             for name, other in (operation.inputs, operation.inputs[::-1]):
-                made = by_output.get(name)
-                if made is not None and made.type == "MatMul" and readers[name] == 1:
-                    product, bias = made, other
+                maker = by_output.get(name)
+                if maker is not None and maker.type == "MatMul" and readers[name] == 1:
+                    product, bias = maker, other
         weight = _transposed(network, by_output, product)
         if weight is None or not _is_bias(network, operation, bias):
             network.operations.append(operation)
@@ -61,13 +61,13 @@ def _transposed(network: Network, by_output: dict[str, Operation], product: Oper
     """The matrix whose transpose a product has as its second operand."""
     if product.type != "MatMul" or len(network.types[product.outputs[0]].type.shape) < 2:
         return None
-    made = by_output.get(product.inputs[1])
-    if made is None or made.type != "Transpose":
+    maker = by_output.get(product.inputs[1])
+    if maker is None or maker.type != "Transpose":
         return None
-    matrix = len(network.types[made.inputs[0]].type.shape) == 2
-    swapped = made.attributes.get("perm", (1, 0)) == (1, 0)
+    matrix = len(network.types[maker.inputs[0]].type.shape) == 2
+    swapped = maker.attributes.get("perm", (1, 0)) == (1, 0)
     rank = len(network.types[product.inputs[0]].type.shape)
-    return made.inputs[0] if matrix and swapped and rank >= 2 else None
+    return maker.inputs[0] if matrix and swapped and rank >= 2 else None
 
 
 def _is_bias(network: Network, operation: Operation, bias: str) -> bool:

@@ -245,13 +245,13 @@ def _check_length(tensor: StoredTensor, range_: Range) -> None:
         itemsize = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.element)).itemsize
     except (KeyError, TypeError, ValueError):
         raise _bad_tensor(tensor.name, f"its element type is {tensor.element}") from None
-    wanted = tensor.elements * itemsize
+    needed = tensor.elements * itemsize
     if tensor.dtype is None:
         raise _bad_tensor(
             tensor.name, f"its element type is {onnx.TensorProto.DataType.Name(tensor.element)}"
         )
-    if wanted != range_.length:
-        raise _bad_tensor(tensor.name, f"it needs {wanted:,} bytes and has {range_.length:,}")
+    if needed != range_.length:
+        raise _bad_tensor(tensor.name, f"it needs {needed:,} bytes and has {range_.length:,}")
 
 
 def _bad_tensor(name: str, why: str) -> DocumentError:

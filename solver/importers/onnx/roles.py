@@ -116,7 +116,7 @@ _HIDDEN: Final = -100.0
 
 
 class _Source(IntEnum):
-    """What a value is computed from; the largest of its operands'."""
+    """The kind of operands that a value is computed from; of several operands the largest counts."""
 
     CONSTANTS = 0
     INPUTS = 1
@@ -239,12 +239,12 @@ class Roles:
         if key not in self._places:
             self._places[key] = frozenset()  # a cycle, which the walk refuses
             nodes = self._nodes(body)
-            found: set[str] = set()
+            places: set[str] = set()
             for node, position in nodes.readers.get(name, ()):
-                found.update(self._place(node, position, body, depth))
+                places.update(self._place(node, position, body, depth))
             for outer in nodes.aliases.get(name, ()):
-                found |= self._of(outer, body, depth + 1)
-            self._places[key] = frozenset(found)
+                places |= self._of(outer, body, depth + 1)
+            self._places[key] = frozenset(places)
         return self._places[key]
 
     def _place(self, node: onnx.NodeProto, position: int, body: Body, depth: int) -> Iterable[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Walk", "expanded_by_onnx", "names_read"]
 
-#: What attributes and shapes that make no sense lead to.
+#: Errors that nonsensical attributes and shapes lead to.
 _NONSENSE: Final = (
     *(ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, OverflowError, AttributeError),
     *(AssertionError, MemoryError),
@@ -102,7 +102,7 @@ class Walk:
     refused: list[int] = field(default_factory=list)
     _stored: dict[tuple[_Place, str], Value] = field(default_factory=dict)
     _nodes: int = 0
-    _made: int = 0
+    _constant_bytes: int = 0
 
     def run(
         self,
@@ -110,14 +110,14 @@ class Walk:
         scope: _Scope,
         opsets: Mapping[str, int],
         results: Iterable[str],
-        given: Mapping[str, Any] | None = None,
+        call_attributes: Mapping[str, Any] | None = None,
         prefix: str = "",
         depth: int = 0,
         place: _Place = _GRAPH,
     ) -> None:
         """Walk `nodes`, in their order, and add what they define to `scope`.
 
-        `results` are names that are read afterwards. `given` are the attributes of the call for a function's
+        `results` are names that are read afterwards. `call_attributes` are those of the call for a function's
         nodes, `place` says which nodes of the model these are. Raises DocumentError for a model that defines
         or reads what it must not, TooManyOperationsError for one that is too large.
         """
@@ -138,16 +138,16 @@ class Walk:
             _check_names(node)
             name = f"{prefix}{node.name or f'{node.op_type}_{k}'}"
             inputs = [self._fetch(scope, n, name) if n else None for n in node.input]
-            attributes = _attributes(node, given)
-            wanted = [output in used for output in node.output]
+            attributes = _attributes(node, call_attributes)
+            is_read = [output in used for output in node.output]
             before = self._refusals()
-            found = self._results(node, name, inputs, attributes, wanted, opsets, scope, depth, place)
+            values = self._results(node, name, inputs, attributes, is_read, opsets, scope, depth, place)
             if not depth and self._refusals() > before:
                 self.refused.append(k)
-            for output, value in zip(node.output, found, strict=False):
+            for output, value in zip(node.output, values, strict=False):
                 if output:
                     scope[output] = value
-            for output in list(node.output)[len(found) :]:
+            for output in list(node.output)[len(values) :]:
                 if output:
                     scope[output] = Unknown()
 
@@ -187,13 +187,13 @@ class Walk:
     # ------------------------------------------------------------------------------------------- names
 
     def _fetch(self, scope: _Scope, name: str, reader: str) -> Value:
-        found = scope.get(name)
-        if found is None:
+        value = scope.get(name)
+        if value is None:
             raise DocumentError(
                 f"Node {reader!r:.80} reads {name!r:.80}, which nothing defines before it.",
                 remedy="Export the model again, and check it with onnx.checker.",
             )
-        return self._value_of(found, _GRAPH) if isinstance(found, StoredTensor) else found
+        return self._value_of(value, _GRAPH) if isinstance(value, StoredTensor) else value
 
     def _value_of(self, tensor: StoredTensor, place: _Place, *, is_initializer: bool = True) -> Value:
         """A weight as an operand, anything else as its values; the same one for each call of a function."""
@@ -214,9 +214,9 @@ class Walk:
         if 0 in tensor.shape:
             return Constant(tensor.array(), tensor.name)
         type_ = TensorType(tensor.shape, tensor.dtype)
-        made = self.network.declare(tensor.name, role, type_, self._initializer(tensor))
-        self.network.origins[made.name] = tensor.origin
-        return made
+        weight = self.network.declare(tensor.name, role, type_, self._initializer(tensor))
+        self.network.origins[weight.name] = tensor.origin
+        return weight
 
     def _initializer(self, tensor: StoredTensor) -> Initializer | None:
         """By reference where the bytes in the file are those in memory."""
@@ -231,8 +231,8 @@ class Walk:
         return Initializer("values", file=FileRange(path, tensor.range.offset, digest))
 
     def _count(self, size: int) -> None:
-        self._made += size
-        if self._made > _MOST_BYTES:
+        self._constant_bytes += size
+        if self._constant_bytes > _MOST_BYTES:
             raise DocumentError(
                 f"The constants of the model exceed {_MOST_BYTES:,} bytes.",
                 remedy="Give smaller dimensions, or keep large tables as weights.",
@@ -246,7 +246,7 @@ class Walk:
         name: str,
         inputs: Sequence[Value | None],
         attributes: dict[str, Any],
-        wanted: Sequence[bool],
+        is_read: Sequence[bool],
         opsets: Mapping[str, int],
         scope: _Scope,
         depth: int,
@@ -255,7 +255,7 @@ class Walk:
         key = (node.domain, node.op_type)
         if key in self.functions:
             called = _Place(key)
-            return self._call(self.functions[key], inputs, attributes, wanted, name, depth, called)
+            return self._call(self.functions[key], inputs, attributes, is_read, name, depth, called)
         op = node.op_type
         if node.domain not in _ONNX and not (node.domain == "com.microsoft" and op in LOWERINGS):
             return self._lack(f"{node.domain}.{op}", name)
@@ -272,16 +272,16 @@ class Walk:
             try:
                 return repeated(node, name, inputs, attributes, scope, opsets, depth, place)
             except (Unsupported, *_NONSENSE) as error:
-                site = Site(op, name, opset, attributes, inputs, wanted, self.network)
+                site = Site(op, name, opset, attributes, inputs, is_read, self.network)
                 why = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
                 self.faults.append(_fault(site, why))
-                return [Unknown()] * len(wanted)
+                return [Unknown()] * len(is_read)
         if any(isinstance(value, Unknown) for value in inputs):
             known = op in LOWERINGS or can_evaluate(op) or op in ("Shape", "Size") or _has_body(node, opset)
-            return [Unknown()] * len(wanted) if known else self._lack(op, name)
+            return [Unknown()] * len(is_read) if known else self._lack(op, name)
         if op in ("Shape", "Size") and isinstance(inputs[0], Tensor | Constant):
             return [_shape_node(op, inputs[0].shape, attributes)]
-        site = Site(op, name, opset, attributes, inputs, wanted, self.network)
+        site = Site(op, name, opset, attributes, inputs, is_read, self.network)
         try:
             constants = [value for value in inputs if isinstance(value, Constant)]
             present = [value for value in inputs if value is not None]
@@ -293,21 +293,21 @@ class Walk:
                 return self._lowered(site, node)
         except Unsupported as error:
             self.faults.append(_fault(site, str(error)))
-            return [Unknown()] * len(wanted)
+            return [Unknown()] * len(is_read)
         except TooManyOperationsError:
             raise
         except (GraphError, DocumentError) as error:
             error.path = ()
             self.faults.append(error)
-            return [Unknown()] * len(wanted)
+            return [Unknown()] * len(is_read)
         except _NONSENSE as error:
             self.faults.append(_fault(site, f"{type(error).__name__}: {error}"))
-            return [Unknown()] * len(wanted)
+            return [Unknown()] * len(is_read)
         body = _body(node, inputs, opset)
         if body is None:
             return self._lack(op, name)
         defined = _Place(is_own=False)
-        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, wanted, name, depth, defined)
+        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, is_read, name, depth, defined)
 
     def _switch(self, value: Value | None) -> tuple[str, str]:
         """The inputs that decide a value, and options that fix them where they are no data of examples."""
@@ -342,12 +342,12 @@ class Walk:
         return ()
 
     def _computed(self, site: Site) -> Sequence[Value]:
-        given = [value.array if isinstance(value, Constant) else None for value in site.inputs]
-        found = evaluate(site.op, given, site.attributes, site.opset, max(1, len(site.wanted)))
-        self._count(sum(array.nbytes for array in found))
+        arrays = [value.array if isinstance(value, Constant) else None for value in site.inputs]
+        results = evaluate(site.op, arrays, site.attributes, site.opset, max(1, len(site.is_read)))
+        self._count(sum(array.nbytes for array in results))
         parents = (value.origin for value in site.inputs if isinstance(value, Constant))
         origin = Origin(parents=tuple(parent for parent in parents if parent is not None))
-        return [Constant(array, origin=origin) for array in found]
+        return [Constant(array, origin=origin) for array in results]
 
     def _is_filled_weight(self, site: Site, name: str, place: _Place) -> bool:
         if site.op != "ConstantOfShape" or not place.is_own:
@@ -368,11 +368,11 @@ class Walk:
         since = len(self.network.operations)
         if site.op == "BatchNormalization":
             site = self._normalisation(site, named=len(node.output))
-        found = LOWERINGS[site.op](site)
-        results = [found] if isinstance(found, Tensor | Constant | Sequence_ | Unknown) else list(found)
+        lowered = LOWERINGS[site.op](site)
+        results = [lowered] if isinstance(lowered, Tensor | Constant | Sequence_ | Unknown) else list(lowered)
         for k, value in enumerate(results[: len(node.output)]):
             if isinstance(value, Tensor) and not value.name:
-                results[k] = Unknown()  # not wanted
+                results[k] = Unknown()  # nothing reads it
             elif isinstance(value, Tensor) and node.output[k]:
                 results[k] = self.network.call_it(value, node.output[k], since)
         return results
@@ -403,20 +403,20 @@ class Walk:
         known = self.network.operands.get(value.name)
         return known is not None and known.role is Role.PARAMETER
 
-    def _own_state(self, given: Tensor, scheme: str) -> Tensor:
+    def _own_state(self, statistic: Tensor, scheme: str) -> Tensor:
         """A state for one operation: another one where it is called twice, or where the model computes it.
 
         Exporters store equal tensors once, as the bias and the mean of an untrained network: the state then
         begins with the values of the weight.
         """
-        state = given
-        known = self.network.operands.get(given.name)
+        state = statistic
+        known = self.network.operands.get(statistic.name)
         if known is None or known.role is not Role.STATE:
             initializer = (known and known.initializer) or Initializer(scheme)
-            state = self.network.declare(given.name, Role.STATE, given.type, initializer)
-        elif given.name in self.updated:
-            self.shared.append(given.name)
-            state = self.network.declare(given.name, Role.STATE, given.type, known.initializer)
+            state = self.network.declare(statistic.name, Role.STATE, statistic.type, initializer)
+        elif statistic.name in self.updated:
+            self.shared.append(statistic.name)
+            state = self.network.declare(statistic.name, Role.STATE, statistic.type, known.initializer)
         self.updated.add(state.name)
         return state
 
@@ -425,7 +425,7 @@ class Walk:
         function: onnx.FunctionProto,
         inputs: Sequence[Value | None],
         attributes: Mapping[str, Any],
-        wanted: Sequence[bool],
+        is_read: Sequence[bool],
         name: str,
         depth: int,
         place: _Place,
@@ -435,13 +435,13 @@ class Walk:
         for formal, value in zip(function.input, inputs, strict=False):
             if value is not None:
                 scope[formal] = value
-        given = {a.name: _attribute(a) for a in function.attribute_proto} | dict(attributes)
+        call_attributes = {a.name: _attribute(a) for a in function.attribute_proto} | dict(attributes)
         opsets = {o.domain: o.version for o in function.opset_import}
         nodes = [_without_absent(node, scope, function) for node in function.node]
-        self.run(nodes, scope, opsets, function.output, given, f"{name}/", depth + 1, place)
+        self.run(nodes, scope, opsets, function.output, call_attributes, f"{name}/", depth + 1, place)
         return [
             self._fetch(scope, output, name) if read else Unknown()
-            for output, read in zip(function.output, wanted, strict=False)
+            for output, read in zip(function.output, is_read, strict=False)
         ]
 
     def _branch(
@@ -508,15 +508,15 @@ class Walk:
             return self._lack(f"Loop (of {rounds:,} rounds)", name)
         for k in range(rounds):
             index, goes_on = Constant(np.asarray(k, np.int64)), Constant(np.asarray(True))
-            found = self._round(body, [index, goes_on, *carried], name, k, opsets, depth)
-            if any(isinstance(value, Unknown) for value in found):
+            outputs = self._round(body, [index, goes_on, *carried], name, k, opsets, depth)
+            if any(isinstance(value, Unknown) for value in outputs):
                 return [Unknown()] * len(node.output)
-            if not isinstance(found[0], Constant):
+            if not isinstance(outputs[0], Constant):
                 return self._lack("Loop (that ends on a value computed at run time)", name)
-            carried = list(found[1 : 1 + len(carried)])
-            for values, value in zip(results, found[1 + len(carried) :], strict=True):
+            carried = list(outputs[1 : 1 + len(carried)])
+            for values, value in zip(results, outputs[1 + len(carried) :], strict=True):
                 values.append(value)
-            if not _number(found[0]):
+            if not _number(outputs[0]):
                 break
         return [value or Unknown() for value in carried] + [self._stacked(name, values) for values in results]
 
@@ -550,11 +550,11 @@ class Walk:
                 at = shape[axis] - 1 - k if backwards[i] else k
                 rest = [size for j, size in enumerate(shape) if j != axis % len(shape)]
                 parts.append(site.reshape(site.cut(site.value(i), axis % len(shape), at, at + 1), rest))
-            found = self._round(body, [*states, *parts], name, k, opsets, depth)
-            if any(isinstance(value, Unknown) for value in found):
+            outputs = self._round(body, [*states, *parts], name, k, opsets, depth)
+            if any(isinstance(value, Unknown) for value in outputs):
                 return [Unknown()] * len(node.output)
-            states = list(found[: len(states)])
-            for values, value in zip(results, found[len(states) :], strict=True):
+            states = list(outputs[: len(states)])
+            for values, value in zip(results, outputs[len(states) :], strict=True):
                 values.append(value)
         outward = attributes.get("scan_output_directions", (0,) * len(results))
         places = attributes.get("scan_output_axes", (0,) * len(results))
@@ -584,7 +584,7 @@ class Walk:
         opsets: Mapping[str, int],
         depth: int,
     ) -> Sequence[Value]:
-        """What the body of a loop computes in one round."""
+        """The results of one round of a loop's body."""
         inner: _Scope = ChainMap({}, body.scope)
         for formal, value in zip(body.graph.input, operands, strict=False):
             if value is not None:
@@ -633,13 +633,13 @@ def _check_names(node: onnx.NodeProto) -> None:
 
 def names_read(nodes: Sequence[onnx.NodeProto]) -> frozenset[str]:
     """Names that nodes read, also in the branches of nodes."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
-        found.update(node.input)
+        names.update(node.input)
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
-                found |= names_read(graph.node) | {output.name for output in graph.output}
-    return frozenset(found)
+                names |= names_read(graph.node) | {output.name for output in graph.output}
+    return frozenset(names)
 
 
 def _named(names: Sequence[str]) -> str:
@@ -655,16 +655,16 @@ def _fault(site: Site, why: str) -> GraphError:
     )
 
 
-def _attributes(node: onnx.NodeProto, given: Mapping[str, Any] | None) -> dict[str, Any]:
+def _attributes(node: onnx.NodeProto, call_attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Those of a node; inside a function some stand for attributes of the call, if these are there."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for attribute in node.attribute:
         if attribute.ref_attr_name:
-            if given is not None and attribute.ref_attr_name in given:
-                found[attribute.name] = given[attribute.ref_attr_name]
+            if call_attributes is not None and attribute.ref_attr_name in call_attributes:
+                attributes[attribute.name] = call_attributes[attribute.ref_attr_name]
         else:
-            found[attribute.name] = _attribute(attribute)
-    return found
+            attributes[attribute.name] = _attribute(attribute)
+    return attributes
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
@@ -743,7 +743,7 @@ def _defaults(op: str, opset: int) -> dict[str, Any]:
 
 
 def _body(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> onnx.FunctionProto | None:
-    """What ONNX itself defines the operator by, if it does."""
+    """The function by which ONNX itself defines the operator, or None."""
     import onnx
 
     schema = _schema(node.op_type, opset)

@@ -138,11 +138,11 @@ def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
 
 
 def _varint_bytes(value: int) -> bytes:
-    found = bytearray()
+    groups = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        groups.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*groups, value])
 
 
 def _broken(position: int, what: str) -> DocumentError:

@@ -128,8 +128,8 @@ def _wrapped(framework: Any, module: Any, loss: Loss | None, count: int, keyword
             self.training = module.training
 
         def forward(self, *tensors: Any) -> Any:
-            inner, given = getattr(self, _INNER), tensors[:count]
-            output = inner(**dict(zip(keywords, given, strict=True))) if keywords else inner(*given)
+            inner, arguments = getattr(self, _INNER), tensors[:count]
+            output = inner(**dict(zip(keywords, arguments, strict=True))) if keywords else inner(*arguments)
             return output if loss is None else loss(output, *tensors[count:])
 
     return Wrapped()
@@ -142,9 +142,9 @@ def _input_names(
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     named = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind in kinds]
     named = list(keywords) or named
-    found = [named[k] if k < len(named) else f"input{k}" for k in range(len(inputs))]
+    names = [named[k] if k < len(named) else f"input{k}" for k in range(len(inputs))]
     labels = ["target"] if len(targets) == 1 else [f"target{k}" for k in range(len(targets))]
-    return (*found, *labels)
+    return (*names, *labels)
 
 
 def _all_names(module: Any) -> dict[str, tuple[str, ...]]:

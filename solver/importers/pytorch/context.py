@@ -1,4 +1,4 @@
-"""What the translation of one operator may do: record operations, and ask what PyTorch says that it gives."""
+"""The tools of an operator's translation: recording operations, and the result types that PyTorch states."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class UnsupportedError(Exception):
 def element_type(dtype: Any) -> DType:
     """The element type that PyTorch calls ``torch.float32``. Raises UnsupportedError for others."""
     word = str(dtype).removeprefix("torch.")
-    found = next((member for member in _CAST if member.value == word), None)
-    if found is None:
+    element = next((member for member in _CAST if member.value == word), None)
+    if element is None:
         raise UnsupportedError(f"tensors of {word}")
-    return found
+    return element
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class Context:
     @property
     def result(self) -> TensorType:
         """Type of the only, or the first, result."""
-        found = self.results[0] if self.results else None
-        if found is None:
+        first = self.results[0] if self.results else None
+        if first is None:
             raise UnsupportedError("a result that is not a tensor of a type that graphs have")
-        return found
+        return first
 
     def apply(self, type_: str, *inputs: Value | None, **attributes: AttributeValue) -> Value:
         return self.recorder.apply(type_, *inputs, **attributes)

@@ -83,15 +83,15 @@ class Imported:
                     remedy="Capture the module again with these weights.",
                     path=(name,),
                 )
-            given = _initializer(values)
+            initializer = _initializer(values)
             other = loaded.setdefault(weight.operand, name)
-            if other != name and operands[weight.operand].initializer != given:
+            if other != name and operands[weight.operand].initializer != initializer:
                 raise DocumentError(
                     f"{name!r} and {other!r} are one constant of the graph, and differ in these weights.",
                     remedy="Capture the module again with these weights.",
                     path=(name,),
                 )
-            operands[weight.operand] = replace(operand, initializer=given)
+            operands[weight.operand] = replace(operand, initializer=initializer)
         return replace(self, graph=self.graph.with_graph(operands=operands))
 
     def read(self, values: Mapping[str, Array]) -> dict[str, Any]:
@@ -99,13 +99,13 @@ class Imported:
 
         What the step does not read is the module's own tensor.
         """
-        found = {
+        tensors = {
             name: weight.outward(values[weight.operand])
             for weight in self.weights
             if weight.row is None and weight.operand in values
             for name in weight.names
         }
-        return {**self.others, **found}
+        return {**self.others, **tensors}
 
 
 def import_module(
@@ -145,30 +145,30 @@ def import_module(
         )
     function, labels = (None, ()) if loss is None or isinstance(loss, str) else (loss, targets)
     captured = capture(module, inputs, labels, function, keywords=keywords)
-    made = _translated(captured, values=values)
-    prediction = made.outputs
+    translation = _translated(captured, values=values)
+    prediction = translation.outputs
     notes: tuple[str, ...] = ()
     if isinstance(loss, str):
-        made, notes = _with_named_loss(made, loss, targets)
+        translation, notes = _with_named_loss(translation, loss, targets)
     saved = module.state_dict()
     graph, merged = _built(
-        made,
+        translation,
         name or type(module).__name__,
         optimizer,
         trainable,
         tuple(value.name for value in prediction) if outputs else (),
         rules,
-        apart=_uniform_buffers(made.weights, saved),
+        apart=_uniform_buffers(translation.weights, saved),
     )
     weights = tuple(
         replace(weight, operand=merged.get(weight.operand, weight.operand))
-        for weight in made.weights
+        for weight in translation.weights
         if not saved.keys().isdisjoint(weight.names)  # others are in no state_dict
     )
     held = {name for weight in weights if weight.operand in graph.operands for name in weight.names}
     others = {name: tensor.detach().cpu().clone() for name, tensor in saved.items() if name not in held}
-    notes += widening_notes(found for name, found in made.computed.items() if name in graph.operands)
-    imported = Imported(graph, weights, made.inputs, made.labels, others, notes)
+    notes += widening_notes(typed for name, typed in translation.computed.items() if name in graph.operands)
+    imported = Imported(graph, weights, translation.inputs, translation.labels, others, notes)
     return imported.with_weights(saved) if values else imported
 
 
@@ -178,41 +178,41 @@ def _uniform_buffers(weights: Sequence[Weight], saved: Mapping[str, Any]) -> fro
     Buffers of two layers may be equal now and differ in the next `state_dict` that is loaded. They are one
     operand only where their contents say that they are masks or tables.
     """
-    found = []
+    uniform = []
     for weight in weights:
         tensor = next((saved[name] for name in weight.names if name in saved), None)
         if tensor is not None and tensor.numel() and bool((tensor == tensor.reshape(-1)[0]).all()):
-            found.append(weight.operand)
-    return frozenset(found)
+            uniform.append(weight.operand)
+    return frozenset(uniform)
 
 
 def _translated(captured: Captured, *, values: bool) -> Translation:
-    made = translate(captured, values=values)
-    if made.missing:
+    translation = translate(captured, values=values)
+    if translation.missing:
         try:
             apart = decomposed(captured, HANDLERS)
         except Exception:  # PyTorch may fail in any way on what it has no rule for
-            refuse(made.missing)
+            refuse(translation.missing)
             raise
-        made = translate(apart, values=values)
-        refuse(made.missing)
-    return made
+        translation = translate(apart, values=values)
+        refuse(translation.missing)
+    return translation
 
 
 def _with_named_loss(
-    made: Translation, loss: str, targets: Sequence[Any]
+    translation: Translation, loss: str, targets: Sequence[Any]
 ) -> tuple[Translation, tuple[str, ...]]:
     """The loss of the only output, with a label like the example target, and notes for the caller.
 
     Without an example the label has the type that PyTorch asks for.
     """
-    if len(made.outputs) != 1:
+    if len(translation.outputs) != 1:
         raise LossError(
-            f"The module returns {len(made.outputs)} tensors; the loss {loss!r} is of one.",
+            f"The module returns {len(translation.outputs)} tensors; the loss {loss!r} is of one.",
             remedy="Give the loss as a function of the output and the target.",
             path=("loss",),
         )
-    (prediction,) = made.outputs
+    (prediction,) = translation.outputs
     example = _example_target(loss, prediction.type, targets)
     classes: dict[str, int] = {}
     notes: tuple[str, ...] = ()
@@ -221,12 +221,12 @@ def _with_named_loss(
         classes["class_axis"] = axis
         shape = (*prediction.shape[:axis], *prediction.shape[axis + 1 :])
         example = example or TensorType(shape, DType.INT64)
-    label = made.recorder.declare("target", Role.LABEL, example or prediction.type)
-    made.recorder.scope = "loss"
-    made.context.results = ()
-    wanted = label if classes else made.context.cast(label, prediction.dtype)
-    value = HANDLERS[LOSSES[loss]](made.context, prediction, wanted, **classes)
-    return replace(made, outputs=(value,), labels=(*made.labels, label.name)), notes
+    label = translation.recorder.declare("target", Role.LABEL, example or prediction.type)
+    translation.recorder.scope = "loss"
+    translation.context.results = ()
+    target = label if classes else translation.context.cast(label, prediction.dtype)
+    value = HANDLERS[LOSSES[loss]](translation.context, prediction, target, **classes)
+    return replace(translation, outputs=(value,), labels=(*translation.labels, label.name)), notes
 
 
 def _example_target(loss: str, output: TensorType, targets: Sequence[Any]) -> TensorType | None:
@@ -294,7 +294,7 @@ def _class_axis(output: TensorType, example: TensorType | None) -> tuple[int, tu
 
 
 def _built(
-    made: Translation,
+    translation: Translation,
     name: str,
     optimizer: OptimizerSpec,
     trainable: Trainable,
@@ -303,15 +303,19 @@ def _built(
     apart: Collection[str],
 ) -> tuple[TrainableGraph, dict[str, str]]:
     """The graph, and which constants became others that are equal; those `apart` never do."""
-    if not made.outputs or made.outputs[0].shape != () or not made.outputs[0].dtype.is_floating:
-        found = made.outputs[0].type if made.outputs else "nothing"
+    if (
+        not translation.outputs
+        or translation.outputs[0].shape != ()
+        or not translation.outputs[0].dtype.is_floating
+    ):
+        returned = translation.outputs[0].type if translation.outputs else "nothing"
         raise LossError(
-            f"The module returns {found}, not a loss, which is a floating scalar.",
+            f"The module returns {returned}, not a loss, which is a floating scalar.",
             remedy=f"Choose a loss: {', '.join(LOSSES)}, or a function of output and target.",
             path=("loss",),
         )
-    scalar = made.outputs[0].name
-    network = made.recorder
+    scalar = translation.outputs[0].name
+    network = translation.recorder
     recognise(network, scalar, *outputs)
     network.keep([scalar, *outputs])
     merged = network.settle_constants(apart)

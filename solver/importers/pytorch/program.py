@@ -100,8 +100,8 @@ def trace(
     shared = _shared(tensors)
     tensors = {name: _alone(tensor, name in shared) for name, tensor in tensors.items()}
 
-    def listed(*given: Any) -> list[Any]:
-        returned, _ = tree_flatten_with_path(step(dict(zip(tensors, given, strict=True))))
+    def listed(*arguments: Any) -> list[Any]:
+        returned, _ = tree_flatten_with_path(step(dict(zip(tensors, arguments, strict=True))))
         leaves = [(keystr(path), x) for path, x in returned if isinstance(x, framework.Tensor)]
         paths[:] = [path for path, _ in leaves]
         return [x for _, x in leaves]
@@ -118,15 +118,15 @@ def trace(
                 f"PyTorch cannot trace the step: {reason_of(error)}",
                 remedy="Write a step that does not branch on elements, without calls of item() or compile().",
             ) from error
-    made = _Blocks(traced, tuple(tensors), frozenset(fed), tensors).build(name, paths)
-    written = {block for operation in made.program.operations for block in operation.writes}
+    traced_step = _Blocks(traced, tuple(tensors), frozenset(fed), tensors).build(name, paths)
+    written = {block for operation in traced_step.program.operations for block in operation.writes}
     for name, other in shared.items():
         if name in written:
             raise DocumentError(
                 f"The step writes {name!r}, which shares its memory with {other!r}.",
                 remedy="Give a tensor once, or clones of it.",
             )
-    return made
+    return traced_step
 
 
 def _check(tensors: Mapping[str, Any], fed: Collection[str]) -> None:
@@ -205,11 +205,11 @@ def trace_module(
 
     def step(tensors: Mapping[str, Any]) -> Any:
         weights = {key: tensors[key] for key in (*parameters, *buffers)}
-        given = tuple(tensors[name] for name in names_in)
-        named = dict(zip(keywords, given, strict=True)) if keywords else {}
-        output = framework.func.functional_call(module, weights, () if keywords else given, named)
-        wanted = [tensors[f"target{k}"] for k in range(len(targets))]
-        value = output if loss is None else loss(output, *wanted)
+        arguments = tuple(tensors[name] for name in names_in)
+        named = dict(zip(keywords, arguments, strict=True)) if keywords else {}
+        output = framework.func.functional_call(module, weights, () if keywords else arguments, named)
+        labels = [tensors[f"target{k}"] for k in range(len(targets))]
+        value = output if loss is None else loss(output, *labels)
         trained = [key for key in parameters if parameters[key].requires_grad]
         gradients = framework.autograd.grad(value, [tensors[key] for key in trained], allow_unused=True)
         updated = {key: tensors[key].detach() for key in parameters}
@@ -218,7 +218,7 @@ def trace_module(
         _twin(optimizer, names, updated, tensors, state).step()
         return value
 
-    stored = {f"{key}.{word}": x for key, found in state.items() for word, x in found.items()}
+    stored = {f"{key}.{word}": x for key, kept in state.items() for word, x in kept.items()}
     tensors = {**parameters, **buffers, **stored, **fed}
     return trace(step, tensors, fed=tuple(fed), name=name or type(module).__name__)
 
@@ -228,7 +228,7 @@ def _is(x: Any) -> bool:
 
 
 def _optimizer_state(framework: Any, optimizer: Any, names: Mapping[int, str]) -> dict[str, dict[str, Any]]:
-    """What the optimizer keeps of each parameter, at first: tensors of zeros, and numbers.
+    """First values of the optimizer's state for each parameter: tensors of zeros, and numbers.
 
     Found by a step of the same optimizer on a small parameter, whose shape tells which tensors have that of
     the parameter.
@@ -240,11 +240,11 @@ def _optimizer_state(framework: Any, optimizer: Any, names: Mapping[int, str]) -
         settings = {key: value for key, value in group.items() if key != "params"}
         twin = type(optimizer)([{"params": [small], **settings}], **_defaults(optimizer))
         twin.step()
-        found = twin.state.get(small, {})
+        kept = twin.state.get(small, {})
         for parameter in group["params"]:
             state[names[id(parameter)]] = {
                 word: framework.zeros_like(parameter if value.shape == small.shape else value).detach()
-                for word, value in found.items()
+                for word, value in kept.items()
                 if _is(value)
             }
     return state
@@ -264,7 +264,7 @@ def _twin(
     state: Mapping[str, Mapping[str, Any]],
 ) -> Any:
     """The same optimizer over the weights and states that are traced."""
-    counts = any(value.ndim == 0 for found in state.values() for value in found.values())
+    counts = any(value.ndim == 0 for kept in state.values() for value in kept.values())
     own = {"foreach": False, "differentiable": True} if counts else {"foreach": False}
     groups = [
         {
@@ -275,8 +275,8 @@ def _twin(
         for group in optimizer.param_groups
     ]
     twin = type(optimizer)(groups, **_defaults(optimizer))
-    for key, found in state.items():
-        twin.state[weights[key]] = {word: tensors[f"{key}.{word}"] for word in found}
+    for key, kept in state.items():
+        twin.state[weights[key]] = {word: tensors[f"{key}.{word}"] for word in kept}
     return twin
 
 
@@ -284,12 +284,12 @@ class _Blocks:
     """Finds the blocks of a traced function, call by call."""
 
     def __init__(
-        self, traced: Any, names: tuple[str, ...], fed: frozenset[str], given: Mapping[str, Any]
+        self, traced: Any, names: tuple[str, ...], fed: frozenset[str], tensors: Mapping[str, Any]
     ) -> None:
         self.traced = traced
         self.names = names
         self.fed = fed
-        self.given = given
+        self.tensors = tensors
         self.blocks: dict[str, Block] = {}
         self.views: dict[Any, Any] = {}
         self.operations: list[BlockOperation] = []
@@ -305,12 +305,12 @@ class _Blocks:
         for node in self.traced.graph.nodes:
             if node.op == "placeholder":
                 own = next(places)
-                self._given(node, own, self.given[own], fed=own in self.fed)
+                self._declare(node, own, self.tensors[own], fed=own in self.fed)
                 arguments[own] = self.views[node].placed(own)
             elif node.op == "get_attr":
                 held = getattr(self.traced, node.target)
                 if _is(held):
-                    self._given(node, str(node.target), held, fed=False)
+                    self._declare(node, str(node.target), held, fed=False)
                 else:
                     self.views[node] = held  # the body of a loop or a branch
             elif node.op == "call_function":
@@ -331,9 +331,9 @@ class _Blocks:
         return TracedStep(program, self.functions, values, results, arguments)
 
     def _touched(self, returned: Sequence[_View]) -> list[_View]:
-        """What is returned; an argument or a constant that no operation touches is copied to a block."""
+        """The returned tensors; an argument or constant that no operation touches is copied to a block."""
         touched = {block for operation in self.operations for block in operation.touched}
-        found = []
+        views = []
         for k, view in enumerate(returned):
             if view.block and view.block not in touched:
                 clone, name = torch().ops.aten.clone.default, f"result{k}"
@@ -342,10 +342,10 @@ class _Blocks:
                 self.operations.append(BlockOperation(name, (view.block,), (name,), str(clone)))
                 self.functions[name] = partial(_run, clone, [view], {}, [copy])
                 view = copy
-            found.append(view)
-        return found
+            views.append(view)
+        return views
 
-    def _given(self, node: Any, name: str, tensor: Any, *, fed: bool) -> None:
+    def _declare(self, node: Any, name: str, tensor: Any, *, fed: bool) -> None:
         self.views[node] = self._fresh(name, node.meta.get("val", tensor), fed=fed)
         self.values[self.views[node].block] = _array(tensor)
 
@@ -396,8 +396,8 @@ class _Blocks:
         reads = [view.block for view in _blocks_of([arguments, *named.values()])]
         if alias is not None and not written:
             # A view: nothing happens, and the result is more of the same block.
-            found = [_view(alias.block, value) if _is(value) else None for value in many]
-            self.views[node] = found if isinstance(values, list | tuple) else found[0]
+            views = [_view(alias.block, value) if _is(value) else None for value in many]
+            self.views[node] = views if isinstance(values, list | tuple) else views[0]
             return
         results: list[_View | None] = []
         for k, value in enumerate(many):
@@ -415,14 +415,14 @@ class _Blocks:
         if not writes:
             return
         self.any_order &= not _draws(node.target, node.args, node.kwargs)
-        given = _blocks_of([arguments, *named.values()])
+        operands = _blocks_of([arguments, *named.values()])
         self.operations.append(
             BlockOperation(
                 node.name,
                 tuple(dict.fromkeys(reads)),
                 tuple(dict.fromkeys(writes)),
                 word,
-                () if written else self._permissions(node.target, given, fresh),
+                () if written else self._permissions(node.target, operands, fresh),
             )
         )
         outputs = [view if view in fresh else None for view in results]
@@ -446,19 +446,19 @@ class _Blocks:
             self.functions[node.name] = partial(_run, node.target, arguments, named, results)
 
     def _permissions(
-        self, target: Any, given: Sequence[_View], fresh: Sequence[_View]
+        self, target: Any, operands: Sequence[_View], fresh: Sequence[_View]
     ) -> tuple[tuple[str, str], ...]:
         """Results of element-wise calls may take the place of operands that are laid out like them."""
         if torch().Tag.pointwise not in target.tags or len(fresh) != 1 or not self._whole(fresh[0]):
             return ()
         result = fresh[0]
-        like = {view.block for view in given if self._whole(view)}
-        for view in given:
+        like = {view.block for view in operands if self._whole(view)}
+        for view in operands:
             same = (view.shape, view.strides, view.start) == (result.shape, result.strides, result.start)
             if not same or view.dtype.itemsize != result.dtype.itemsize:
                 like.discard(view.block)
         return tuple(
-            (result.block, source) for source in dict.fromkeys(v.block for v in given) if source in like
+            (result.block, source) for source in dict.fromkeys(v.block for v in operands) if source in like
         )
 
     def _written(
@@ -495,8 +495,8 @@ def _draws(target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> b
         return False
     names = [argument.name for argument in target._schema.arguments]
     defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
-    found = {**defaults, **dict(zip(names, arguments, strict=False)), **named}
-    return found.get("dropout_p") != 0.0
+    by_name = {**defaults, **dict(zip(names, arguments, strict=False)), **named}
+    return by_name.get("dropout_p") != 0.0
 
 
 def _run(

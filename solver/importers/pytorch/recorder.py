@@ -56,15 +56,15 @@ class Recorder(GraphRecorder):
         self._names: set[str] = set()
         self._counts: dict[str, int] = {}
 
-    def name(self, wanted: str) -> str:
-        """`wanted`, with a number behind it where that is taken."""
-        wanted = wanted.replace("@", "_")
-        found = wanted
-        while found in self._names:
-            self._counts[wanted] = self._counts.get(wanted, 1) + 1
-            found = f"{wanted}_{self._counts[wanted]}"
-        self._names.add(found)
-        return found
+    def name(self, preferred: str) -> str:
+        """`preferred`, with a number behind it where that is taken."""
+        preferred = preferred.replace("@", "_")
+        name = preferred
+        while name in self._names:
+            self._counts[preferred] = self._counts.get(preferred, 1) + 1
+            name = f"{preferred}_{self._counts[preferred]}"
+        self._names.add(name)
+        return name
 
     def declare(
         self,
@@ -86,8 +86,8 @@ class Recorder(GraphRecorder):
         """An operand that never changes."""
         type_ = TensorType(values.shape, DType(values.dtype.name))
         little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-        made = self.declare(name, Role.CONSTANT, type_, Initializer("values", data=little.tobytes()))
-        return Value(made.name, type_, known)
+        operand = self.declare(name, Role.CONSTANT, type_, Initializer("values", data=little.tobytes()))
+        return Value(operand.name, type_, known)
 
     def integers(self, what: str, values: Sequence[int]) -> Value:
         """A constant list of integers, called after the operation that is about to be recorded."""

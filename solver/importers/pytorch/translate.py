@@ -38,7 +38,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a program became; `missing` is empty where all of it did."""
+    """The translation of a program; `missing` lists the calls that could not be translated."""
 
     recorder: Recorder
     context: Context
@@ -120,9 +120,9 @@ class _Translator:
                     self.env[node] = self._call(node)
         by_name = {node.name: node for node in nodes}
         self._check_mutations(signature, by_name)
-        given = [by_name[name] for name in signature.user_outputs if isinstance(name, str)]
-        found = [self._operand(self.env[node], node.name) for node in given]
-        outputs = [value for value in found if isinstance(value, Value)]
+        returned = [by_name[name] for name in signature.user_outputs if isinstance(name, str)]
+        operands = [self._operand(self.env[node], node.name) for node in returned]
+        outputs = [value for value in operands if isinstance(value, Value)]
         weights = [
             Weight(operand, names, self.context.layouts.get(operand))
             for operand, (names, _) in self.stored.items()
@@ -144,15 +144,15 @@ class _Translator:
         self, signature: Any, placeholders: Mapping[str, Any]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the inputs and of the labels, in the order of the call."""
-        given = [placeholders[name] for name in signature.user_inputs if isinstance(name, str)]
-        names, found = self.captured.inputs, []
-        first_label = len(given) - self.captured.labels
-        for k, node in enumerate(given):
-            name = names[k] if len(names) == len(given) else node.name
+        nodes = [placeholders[name] for name in signature.user_inputs if isinstance(name, str)]
+        names, declared = self.captured.inputs, []
+        first_label = len(nodes) - self.captured.labels
+        for k, node in enumerate(nodes):
+            name = names[k] if len(names) == len(nodes) else node.name
             role = Role.INPUT if k < first_label else Role.LABEL
             self.env[node] = self.recorder.declare(name, role, checked_type(node.meta["val"], name))
-            found.append(self.env[node].name)
-        return tuple(found[:first_label]), tuple(found[first_label:])
+            declared.append(self.env[node].name)
+        return tuple(declared[:first_label]), tuple(declared[first_label:])
 
     def _parameters(self, signature: Any, placeholders: Mapping[str, Any]) -> None:
         """Tied weights are one operand, under the first of their names."""
@@ -212,10 +212,10 @@ class _Translator:
             raise UnsupportedError("running statistics that are not a buffer")
         if name in self.states:
             raise UnsupportedError(f"running statistics {name!r} that two calls update")
-        made = self.recorder.declare(name, Role.STATE, value.type)
-        self.states[name] = made
-        self.stored[made.name] = ((name,), value.constant)
-        return made
+        state = self.recorder.declare(name, Role.STATE, value.type)
+        self.states[name] = state
+        self.stored[state.name] = ((name,), value.constant)
+        return state
 
     def _row(self, table: Value, number: int) -> Value:
         names, tensor = self.stored[table.name]
@@ -225,7 +225,7 @@ class _Translator:
         return row
 
     def _check_mutations(self, signature: Any, by_name: Mapping[str, Any]) -> None:
-        """What the module changes beside running statistics would not be changed here."""
+        """Reports tensors that the module mutates beside running statistics: graphs would not change them."""
         for place, full in signature.buffers_to_mutate.items():
             name = self.captured.own(full)
             if name not in self.states and not name.endswith("num_batches_tracked"):
@@ -297,11 +297,11 @@ class _Translator:
         if id(argument) not in self.recorded:
             buffer = self.buffers.get(id(argument))
             type_ = TensorType(tuple(argument.shape), element_type(argument.dtype))
-            made = self.recorder.constant(buffer or f"{name}.constant", array_of(argument), argument)
-            self.recorded[id(argument)] = made
-            self.computed[made.name] = (type_, self.origins.get(id(argument), Origin()))
+            constant = self.recorder.constant(buffer or f"{name}.constant", array_of(argument), argument)
+            self.recorded[id(argument)] = constant
+            self.computed[constant.name] = (type_, self.origins.get(id(argument), Origin()))
             if buffer:
-                self.stored[made.name] = ((buffer,), argument)
+                self.stored[constant.name] = ((buffer,), argument)
         return self.recorded[id(argument)]
 
     def _module(self, node: Any) -> str:
@@ -313,7 +313,7 @@ class _Translator:
 
 
 def _needed(nodes: Sequence[Any]) -> set[Any]:
-    """What the outputs depend on: assertions, and what they look at, are not among it."""
+    """The nodes that the outputs depend on, without assertions and their operands."""
     needed: set[Any] = set()
     for node in reversed(nodes):
         if node.op == "output" or node in needed:
@@ -351,14 +351,14 @@ def _type_of(tensor: Any) -> TensorType | None:
 
 
 def checked_type(tensor: Any, name: str) -> TensorType:
-    found = _type_of(tensor)
-    if found is None:
+    type_ = _type_of(tensor)
+    if type_ is None:
         raise LossError(
             f"{name!r} is of {getattr(tensor, 'dtype', type(tensor).__name__)}, which graphs do not have.",
             remedy="Convert it to float32, or to another type that operators compute in.",
             path=(name,),
         )
-    return found
+    return type_
 
 
 def array_of(tensor: Any) -> Array:

@@ -168,7 +168,7 @@ class TestStaleOperands:
                 for tensor, writer, over in overwritten(made, position)
                 if writer >= 0
             ]
-            found = [(s.tensor, s.made, s.over, s.position) for s in stale_operands(made)]
+            found = [(s.tensor, s.writer, s.over, s.position) for s in stale_operands(made)]
             assert found == expected
 
 

@@ -50,12 +50,12 @@ def present(*arrays: Array | None) -> tuple[Array, ...]:
 
     Raises InternalError when one is left out or has gaps.
     """
-    found = tuple(array for array in arrays if array is not None)
-    if len(found) != len(arrays):
+    there = tuple(array for array in arrays if array is not None)
+    if len(there) != len(arrays):
         raise InternalError("A kernel was prepared without an array that it needs.")
-    if not all(array.flags.c_contiguous for array in found):
+    if not all(array.flags.c_contiguous for array in there):
         raise InternalError("A kernel was prepared with an array that is not C-contiguous.")
-    return found
+    return there
 
 
 def bound(function: Callable[..., object], *arguments: object, **options: object) -> Step:

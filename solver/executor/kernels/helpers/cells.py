@@ -1,4 +1,4 @@
-"""What the recurrent cells share: operands as matrices, products, derivatives behind a gate."""
+"""Code that the recurrent cells share: operands as matrices, products, derivatives behind a gate."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _flipped(conv: Convolution, w: Array, scratch: Mapping[str, Array]) -> tuple
 def _samples(
     conv: Convolution, window: Spatial, part: Part, source: Array, scratch: Mapping[str, Array]
 ) -> tuple[Array, list[Step]]:
-    """What the windows of a part see, [block, group, positions, features], and the steps that write it."""
+    """The elements under the windows of a part, [block, group, positions, features], and their copying."""
     if window.is_pointwise:
         return _matrices(source, window.layout, conv.groups), []
     matrices, target = _column_matrices(scratch["columns"], window, part, conv.groups)
@@ -131,7 +131,7 @@ def spread(call: Call, conv: Convolution) -> list[Step]:
 
 
 def weigh(call: Call, conv: Convolution) -> list[Step]:
-    """dW, if it is wanted, from X and dY; dB, if it is wanted, from dY."""
+    """dW from X and dY, and dB from dY, each only if the step computes it."""
     return (depthwise.weigh if conv.is_depthwise else _weigh)(call, conv)
 
 

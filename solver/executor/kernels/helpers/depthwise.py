@@ -32,7 +32,7 @@ def _split(images: Array, conv: Convolution, spread: int) -> Array:
 
 
 def _taps(window: Spatial, source: Array, part: Part, conv: Convolution, spread: int) -> Iterator[Array]:
-    """What each tap of the windows sees, split."""
+    """The elements under each tap of the windows, split."""
     seen = windows(source, window.axes, part.rows)
     for tap in np.ndindex(*(axis.kernel for axis in window.axes)):
         rank = len(window.axes)

@@ -36,7 +36,7 @@ _Maker = Callable[[Mapping[str, Any]], _Function]
 
 
 def loss_scale(call: Call, examples: int) -> float:
-    """What a sum over `examples` is multiplied with. The mean of none is 0 times infinity, no number."""
+    """The factor of a sum over `examples`. The mean of no examples is 0 times infinity, which is NaN."""
     if call.attributes["reduction"] != "mean":
         return 1.0
     return 1 / examples if examples else math.inf

@@ -1,4 +1,4 @@
-"""What surrounds the sums of a convolution: bias and activation in front, dZ and dB on the way back.
+"""Bias and activation behind the sums of a convolution, and dZ and dB on the way back.
 
 dZ, the derivative before the fused activation, is computed chunk by chunk into scratch; without an
 activation it is dY itself.
@@ -68,7 +68,7 @@ def inner_source(call: Call, conv: Convolution, part: Part) -> tuple[Array, list
 
 
 def bias_steps(call: Call, dz: Array, *, first: bool) -> list[Step]:
-    """Steps that add the sum of a chunk of dZ, seen channels last, to dB, if that is wanted."""
+    """Steps that add the sum of a chunk of dZ, seen channels last, to dB, if the step computes it."""
     db = optional(call.dx, _BIAS)
     if db is None:
         return []

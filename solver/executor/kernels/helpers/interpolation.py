@@ -17,7 +17,7 @@ __all__ = ["Table", "interpolation"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What each output looks at, tap by tap, and how much it weighs: [taps, outputs], for `size` inputs.
+    """Inputs that each output is interpolated from, and their weights: [taps, outputs], for `size` inputs.
 
     An output that has fewer taps than others has weights of 0.
     """

@@ -72,7 +72,7 @@ def fill_source(
 def chunk_source(
     window: Spatial, part: Part, images: Array, scratch: Mapping[str, Array]
 ) -> tuple[Array, list[Step]]:
-    """What the windows of `part` look at, and the steps that write it: a view where nothing is padded."""
+    """The rows under the windows of `part`, and the steps that copy them; a view where nothing is padded."""
     shape = source_shape(window.axes, part.rows)
     if not window.is_padded:
         begin = part.start * window.axes[0].stride

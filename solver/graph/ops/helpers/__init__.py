@@ -1,4 +1,4 @@
-"""What operators of several families share: checks of attributes, element-wise rules, windows, sequences.
+"""Code shared by several families of operators: checks of attributes, element-wise rules, windows, sequences.
 
 A module here is not a family: `solver.graph.ops` takes operators from the modules beside this package only.
 """

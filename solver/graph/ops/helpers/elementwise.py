@@ -50,7 +50,7 @@ class Elementwise(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return blocks(self.forward_blocks(node), node.input(0))
 
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+    def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         read, scratch = frozenset({0}), blocks(self.backward_blocks(node), node.input(0))
         if self.reads_input(node):
             return BackwardNeeds(inputs=read, scratch=scratch)

@@ -130,13 +130,13 @@ class _Unrolling:
         """All of them, with the outputs called as the sequence calls them."""
         pieces = self._pieces()
         chains = [self._chain(d, pieces) for d in range(self.sizes.directions)]
-        wanted = dict(enumerate(self.node.operation.outputs))
+        outputs = dict(enumerate(self.node.operation.outputs))
         names = {}
-        if wanted.get(0):
-            names[self._whole([hidden for hidden, _ in chains])] = wanted[0]
+        if outputs.get(0):
+            names[self._whole([hidden for hidden, _ in chains])] = outputs[0]
         for k in range(self.states):
-            if wanted.get(k + 1):
-                names[self._last([last[k] for _, last in chains], "hc"[k])] = wanted[k + 1]
+            if outputs.get(k + 1):
+                names[self._last([last[k] for _, last in chains], "hc"[k])] = outputs[k + 1]
         return tuple(_renamed(operation, names) for operation in self.emitted)
 
     def _emit(
@@ -154,13 +154,13 @@ class _Unrolling:
         self.emitted.append(Operation(name, type_, tuple(inputs), tuple(defined), attributes))
         return defined
 
-    def _given(self, position: int) -> str:
+    def _optional(self, position: int) -> str:
         inputs = self.node.operation.inputs
         return inputs[position] if position < len(inputs) else ""
 
     def _pieces(self) -> list[str]:
         """X at each step in time, [1, batch, inputs]."""
-        x, steps = self._given(_X), range(self.sizes.steps)
+        x, steps = self._optional(_X), range(self.sizes.steps)
         if self.batch_first:
             (x,) = self._emit("Transpose", "x", [x], perm=(1, 0, 2))
         if len(steps) == 1:
@@ -174,7 +174,7 @@ class _Unrolling:
         return self.split[position]
 
     def _by_direction(self, position: int) -> list[str]:
-        name, count = self._given(position), self.sizes.directions
+        name, count = self._optional(position), self.sizes.directions
         if name and position in (_H, _C) and self.batch_first and len(self.node.input(position).shape) == 3:
             (name,) = self._emit("Transpose", f"in{position}", [name], perm=(1, 0, 2))
         if not name or count == 1:
@@ -186,7 +186,7 @@ class _Unrolling:
         """(H at each step in time, the last states) of the cells of one direction."""
         w, r, b = (self._operand(position)[direction] for position in (_W, _R, _B))
         states = [self._operand(position)[direction] for position in (_H, _C)[: self.states]]
-        peepholes = [self._operand(_P)[direction]] if self._given(_P) else []
+        peepholes = [self._operand(_P)[direction]] if self._optional(_P) else []
         backward = self.node.attributes["direction"] == "reverse" or direction == 1
         prefix = "reverse." if backward else ""
         hidden = [""] * len(pieces)
@@ -221,7 +221,8 @@ class _Unrolling:
 
 def _renamed(operation: Operation, names: Mapping[str, str]) -> Operation:
     inputs, outputs = (
-        tuple(names.get(name, name) for name in given) for given in (operation.inputs, operation.outputs)
+        tuple(names.get(name, name) for name in names_there)
+        for names_there in (operation.inputs, operation.outputs)
     )
     return Operation(operation.id, operation.type, inputs, outputs, operation.attributes)
 

@@ -1,4 +1,4 @@
-"""What several families share: checks of element types, axes, and the size of a block of scratch."""
+"""Checks of element types and axes, and the size of a block of scratch, for several families."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 BLOCK_ELEMENTS = 32 * 1024
 
 
-#: What the derivatives of a product of inputs 0 and 1, to which input 2 is added, do not depend on.
+#: For y = x0 x1 + x2: the inputs that each derivative does not depend on.
 IGNORED_IN_PRODUCTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {"dx0": frozenset({"x0"}), "dx1": frozenset({"x1"}), "dx2": frozenset({"x0", "x1"})}
 )
@@ -54,10 +54,10 @@ def same_floating(node: Node, positions: Iterable[int]) -> DType:
 
     Raises ShapeMismatchError when they differ or are integers.
     """
-    found = {node.input(i).dtype for i in positions if node.has_input(i)}
-    if len(found) != 1 or not all(dtype.is_floating for dtype in found):
+    dtypes = {node.input(i).dtype for i in positions if node.has_input(i)}
+    if len(dtypes) != 1 or not all(dtype.is_floating for dtype in dtypes):
         raise node.mismatch("expected operands of one floating element type")
-    return found.pop()
+    return dtypes.pop()
 
 
 def axis_in_range(node: Node, key: str, axis: int, rank: int) -> int:
@@ -79,10 +79,10 @@ def broadcast_shape(node: Node, left: TensorType, right: TensorType) -> tuple[in
 def constant_input(node: Node, position: int, what: str) -> tuple[int, ...]:
     """Elements of a constant integer input. Raises ShapeMismatchError when it is not one."""
     node.input(position)
-    found = node.constants[position]
-    if found is None:
+    values = node.constants[position]
+    if values is None:
         raise node.mismatch(f"expected {what} (input {position}) to be a constant integer tensor")
-    return found
+    return values
 
 
 def attribute_or_input(node: Node, key: str, position: int) -> tuple[int, ...] | None:
@@ -90,20 +90,20 @@ def attribute_or_input(node: Node, key: str, position: int) -> tuple[int, ...] |
 
     Raises AttributeRuleError when they are given twice.
     """
-    given: tuple[int, ...] | None = node.attributes[key]
+    values: tuple[int, ...] | None = node.attributes[key]
     if not node.has_input(position):
-        return given
-    if given is not None:
+        return values
+    if values is not None:
         raise bad_attribute(node, key, f"is also given as input {position}; give it once")
     return constant_input(node, position, f"the {key}")
 
 
 def distinct_axes(node: Node, axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """`axes` counted from the front. Raises ShapeMismatchError for axes out of range or repeated."""
-    given = list(axes)
-    if any(not -rank <= axis < rank for axis in given):
-        raise node.mismatch(f"the axes {given} must lie in [{-rank}, {rank - 1}]")
-    found = tuple(axis % rank for axis in given)
-    if len(set(found)) != len(found):
-        raise node.mismatch(f"the axes {given} name an axis twice")
-    return found
+    numbers = list(axes)
+    if any(not -rank <= axis < rank for axis in numbers):
+        raise node.mismatch(f"the axes {numbers} must lie in [{-rank}, {rank - 1}]")
+    distinct = tuple(axis % rank for axis in numbers)
+    if len(set(distinct)) != len(distinct):
+        raise node.mismatch(f"the axes {numbers} name an axis twice")
+    return distinct

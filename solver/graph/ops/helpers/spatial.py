@@ -211,12 +211,12 @@ def window_of(node: Node, kernel: Sequence[int]) -> Spatial:
 
 
 def _per_axis(node: Node, key: str, count: int, default: int = 1) -> tuple[int, ...]:
-    given: tuple[int, ...] | None = node.attributes[key]
-    if not given:
+    numbers: tuple[int, ...] | None = node.attributes[key]
+    if not numbers:
         return (default,) * count
-    if len(given) != count:
+    if len(numbers) != count:
         raise bad_attribute(node, key, f"must have {count} elements, for input {node.input(0)}")
-    return given
+    return numbers
 
 
 def _axis(node: Node, size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> Axis:

@@ -163,11 +163,11 @@ def _reduce_log_sum_exp(site: Site) -> Value:
     x, axes = site.tensor(0), site.axes()
     largest = site.emit("ReduceMax", x, axes=axes, keepdims=1)
     total = site.emit("ReduceSum", site.emit("Exp", site.emit("Sub", x, largest)), axes=axes, keepdims=1)
-    found = site.emit("Add", site.emit("Log", total), largest)
+    result = site.emit("Add", site.emit("Log", total), largest)
     if site.get("keepdims", 1):
-        return found
+        return result
     reduced = {axis % x.rank for axis in axes} if axes else set(range(x.rank))
-    return site.reshape(found, [size for i, size in enumerate(x.shape) if i not in reduced])
+    return site.reshape(result, [size for i, size in enumerate(x.shape) if i not in reduced])
 
 
 def _lp_normalization(site: Site) -> Value:
@@ -214,22 +214,22 @@ def _einsum(site: Site) -> Value:
     letters, result = _spelt_out(site, letters, result if arrow else _implied(terms))
     if any(len(set(term)) != len(term) for term in (*letters, result)):
         raise Unsupported(f"the equation {equation!r} repeats a letter")
-    found = _summed(site, site.value(0), letters[0], "".join((*letters[1:], result)))
+    product = _summed(site, site.value(0), letters[0], "".join((*letters[1:], result)))
     for k, term in enumerate(letters[1:], 1):
-        wanted = "".join((*letters[k + 1 :], result))
-        found = _product(site, found, _summed(site, site.value(k), term, found[1] + wanted), wanted)
-    return _permuted(site, found[0], [found[1].index(letter) for letter in result])
+        kept = "".join((*letters[k + 1 :], result))
+        product = _product(site, product, _summed(site, site.value(k), term, product[1] + kept), kept)
+    return _permuted(site, product[0], [product[1].index(letter) for letter in result])
 
 
 _Lettered = tuple[Value, str]
 
 
-def _summed(site: Site, x: Value, letters: str, wanted: str) -> _Lettered:
+def _summed(site: Site, x: Value, letters: str, still_read: str) -> _Lettered:
     """Without the axes that nothing else has."""
-    axes = tuple(i for i, letter in enumerate(letters) if letter not in wanted)
+    axes = tuple(i for i, letter in enumerate(letters) if letter not in still_read)
     if not axes:
         return x, letters
-    kept = "".join(letter for letter in letters if letter in wanted)
+    kept = "".join(letter for letter in letters if letter in still_read)
     return site.emit("ReduceSum", x, axes=axes, keepdims=0), kept
 
 
@@ -247,10 +247,10 @@ def _spelt_out(site: Site, letters: Sequence[str], result: str) -> tuple[list[st
     if min(counts) < 0 or most > len(free):
         raise Unsupported("its equation has more letters than an operand has axes")
     dots = "".join(free[:most])
-    found = [term.replace("...", dots[most - count :]) for term, count in zip(letters, counts, strict=True)]
-    if any(len(term) != len(site.shape(i)) for i, term in enumerate(found)):
+    spelt = [term.replace("...", dots[most - count :]) for term, count in zip(letters, counts, strict=True)]
+    if any(len(term) != len(site.shape(i)) for i, term in enumerate(spelt)):
         raise Unsupported("its equation has not one letter for each axis")
-    return found, result.replace("...", dots)
+    return spelt, result.replace("...", dots)
 
 
 def _permuted(site: Site, x: Value, order: Sequence[int]) -> Value:
@@ -259,18 +259,18 @@ def _permuted(site: Site, x: Value, order: Sequence[int]) -> Value:
     return site.emit("Transpose", x, perm=tuple(order))
 
 
-def _product(site: Site, left: _Lettered, right: _Lettered, wanted: str) -> _Lettered:
-    """Of two operands; letters of both that are not wanted any more are summed over."""
+def _product(site: Site, left: _Lettered, right: _Lettered, still_read: str) -> _Lettered:
+    """Of two operands; letters that nothing behind the product reads are summed over."""
     (a, ours), (b, theirs) = left, right
     sizes = {
         **dict(zip(ours, site.as_tensor(a).shape, strict=True)),
         **dict(zip(theirs, site.as_tensor(b).shape, strict=True)),
     }
-    batch = [letter for letter in ours if letter in theirs and letter in wanted]
-    inner = [letter for letter in ours if letter in theirs and letter not in wanted]
+    batch = [letter for letter in ours if letter in theirs and letter in still_read]
+    inner = [letter for letter in ours if letter in theirs and letter not in still_read]
     rows = [letter for letter in ours if letter not in theirs]
     columns = [letter for letter in theirs if letter not in ours]
-    found = "".join(batch + rows + columns)
+    order_out = "".join(batch + rows + columns)
 
     def moved(x: Value, letters: str, groups: Sequence[list[str]], shape: Sequence[int]) -> Tensor:
         order = [letters.index(letter) for group in groups for letter in group]
@@ -285,10 +285,10 @@ def _product(site: Site, left: _Lettered, right: _Lettered, wanted: str) -> _Let
         tall = [*outer, *(1 for _ in rows), *(sizes[letter] for letter in columns)]
         return site.emit(
             "Mul", moved(a, ours, [batch, rows], wide), moved(b, theirs, [batch, columns], tall)
-        ), found
+        ), order_out
     one = moved(a, ours, [batch, rows, inner], [*outer, size(rows), size(inner)])
     other = moved(b, theirs, [batch, inner, columns], [*outer, size(inner), size(columns)])
-    return site.reshape(site.emit("MatMul", one, other), [sizes[letter] for letter in found]), found
+    return site.reshape(site.emit("MatMul", one, other), [sizes[letter] for letter in order_out]), order_out
 
 
 def _reduce_prod(site: Site) -> Value:
@@ -386,8 +386,8 @@ def _lp_pool(site: Site) -> Value:
     if site.op == "GlobalLpPool":
         mean = site.emit("ReduceMean", powers, axes=tuple(range(2, x.rank)), keepdims=1)
     else:
-        given = {key: value for key, value in site.attributes.items() if key != "p"}
-        mean = site.emit("AveragePool", powers, count_include_pad=1, **given)
+        attributes = {key: value for key, value in site.attributes.items() if key != "p"}
+        mean = site.emit("AveragePool", powers, count_include_pad=1, **attributes)
     total = site.emit("Mul", mean, site.number(size, mean))
     return site.emit("Sqrt", total) if p == 2 else site.emit("Pow", total, site.number(1 / p, total))
 
@@ -471,10 +471,10 @@ def _in_floats(lowering: Lowering, operands: int = 1, wide: DType = DType.FLOAT6
             site.cast(value, wide) if value is not None and k < operands else value
             for k, value in enumerate(site.inputs)
         ]
-        found = lowering(replace(site, inputs=inputs))
-        if isinstance(found, Tensor | Constant):
-            return site.cast(found, dtype)
-        first, *rest = found if isinstance(found, Sequence) else (found,)
+        result = lowering(replace(site, inputs=inputs))
+        if isinstance(result, Tensor | Constant):
+            return site.cast(result, dtype)
+        first, *rest = result if isinstance(result, Sequence) else (result,)
         return [site.cast(first, dtype), *rest]
 
     return lowered
@@ -498,12 +498,12 @@ def _cumulative_product(site: Site) -> Value:
         kept = site.cut(value, axis, places if reverse else 0, size if reverse else size - places)
         return site.emit("Concat", *((kept, ones) if reverse else (ones, kept)), axis=axis)
 
-    found = site.as_tensor(moved(x, 1)) if site.get("exclusive", 0) else x
+    product = site.as_tensor(moved(x, 1)) if site.get("exclusive", 0) else x
     places = 1
     while places < size:
-        found = site.emit("Mul", found, moved(found, places))
+        product = site.emit("Mul", product, moved(product, places))
         places *= 2
-    return found
+    return product
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -25,7 +25,7 @@ class Unsupported(Exception):
 
 @dataclass(slots=True)
 class Site:
-    """A node: operator, opset, attributes, inputs (None where one is left out), wanted outputs.
+    """A node: operator, opset, attributes, inputs (None where one is left out), and which outputs are read.
 
     What is written is called after `name`. `seed` tells draws of random numbers apart.
     """
@@ -35,7 +35,7 @@ class Site:
     opset: int
     attributes: Mapping[str, Any]
     inputs: Sequence[Value | None]
-    wanted: Sequence[bool]
+    is_read: Sequence[bool]
     network: Network
     written: int = field(default=0)
 
@@ -46,10 +46,10 @@ class Site:
 
     def value(self, position: int) -> Tensor | Constant:
         """An input that must be there, and no sequence."""
-        found = self.inputs[position] if position < len(self.inputs) else None
-        if not isinstance(found, Tensor | Constant):
-            raise Unsupported(f"input {position} is {'a sequence' if found else 'missing'}")
-        return found
+        value = self.inputs[position] if position < len(self.inputs) else None
+        if not isinstance(value, Tensor | Constant):
+            raise Unsupported(f"input {position} is {'a sequence' if value else 'missing'}")
+        return value
 
     def tensor(self, position: int) -> Tensor:
         """An input as an operand of the graph."""
@@ -65,15 +65,15 @@ class Site:
 
     def constant(self, position: int, what: str) -> Array:
         """An input that must be known when the model is imported."""
-        found = self.value(position)
-        if not isinstance(found, Constant):
+        value = self.value(position)
+        if not isinstance(value, Constant):
             raise Unsupported(f"{what} (input {position}) is computed from what the caller gives")
-        return found.array
+        return value.array
 
     def known(self, position: int) -> Array | None:
         """The values of an input, if they are known."""
-        found = self.inputs[position] if position < len(self.inputs) else None
-        return found.array if isinstance(found, Constant) else None
+        value = self.inputs[position] if position < len(self.inputs) else None
+        return value.array if isinstance(value, Constant) else None
 
     def scalar(self, position: int, default: float | None = None) -> float | None:
         """The one value of an input if it is there; it must be known."""
@@ -143,7 +143,7 @@ class Site:
         tensor = self.as_tensor(x)
         if tensor.type.dtype is dtype:
             return tensor
-        return self.emit("Cast", tensor, to=next(n for n, found in ELEMENTS.items() if found is dtype))
+        return self.emit("Cast", tensor, to=next(n for n, own in ELEMENTS.items() if own is dtype))
 
 
 #: From a node to what its outputs are.

@@ -23,10 +23,10 @@ def _identity(site: Site) -> Value:
 
 def _reshape(site: Site) -> Value:
     x = site.tensor(0)
-    wanted = ints(site.constant(1, "the shape")) if site.has(1) else tuple(site.attributes["shape"])
-    shape = list(wanted)
+    sizes = ints(site.constant(1, "the shape")) if site.has(1) else tuple(site.attributes["shape"])
+    shape = list(sizes)
     if not site.get("allowzero", 0):
-        shape = [x.shape[i] if size == 0 and i < x.rank else size for i, size in enumerate(wanted)]
+        shape = [x.shape[i] if size == 0 and i < x.rank else size for i, size in enumerate(sizes)]
     if shape.count(-1) == 1 and 0 not in shape:
         known = math.prod(size for size in shape if size != -1)
         shape[shape.index(-1)] = x.type.elements // known
@@ -85,13 +85,13 @@ def _slice(site: Site) -> Value:
         whole = whole and step == 1 and len(range(*slice(start, end, step).indices(size))) == size
     if whole:
         return x
-    given = (site.integers(v) for v in (starts, ends, axes, steps))
-    return site.emit("Slice", x, *given)
+    bounds = (site.integers(v) for v in (starts, ends, axes, steps))
+    return site.emit("Slice", x, *bounds)
 
 
 def _split(site: Site) -> Sequence[Value]:
     sizes = site.get("split") or (ints(site.constant(1, "the sizes")) if site.has(1) else None)
-    x, count = site.tensor(0), len(site.wanted)
+    x, count = site.tensor(0), len(site.is_read)
     axis = site.get("axis", 0)
     if sizes is None:
         each = -(-x.shape[axis] // count)
@@ -146,25 +146,25 @@ def _pad(site: Site) -> Value:
 
 def _resize(site: Site) -> Value:
     """Inputs X, roi, scales, sizes since opset 11; X and scales before, then always asymmetric."""
-    x, given = site.tensor(0), dict(site.attributes)
+    x, attributes = site.tensor(0), dict(site.attributes)
     if site.opset < 11 or site.op == "Upsample":
-        scales = site.constant(1, "the scales") if site.has(1) else np.asarray(given.pop("scales"))
-        mode = given.get("mode", "nearest")
+        scales = site.constant(1, "the scales") if site.has(1) else np.asarray(attributes.pop("scales"))
+        mode = attributes.get("mode", "nearest")
         return site.emit(
             "Resize", x, None, Constant(np.asarray(scales, np.float32)),
             mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor",
         )  # fmt: skip
-    given.pop("extrapolation_value", None)
+    attributes.pop("extrapolation_value", None)
     for key, unused in (("cubic_coeff_a", "cubic"), ("nearest_mode", "nearest")):
-        if given.get("mode", "nearest") != unused:
-            given.pop(key, None)
-    if given.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        if attributes.get("mode", "nearest") != unused:
+            attributes.pop(key, None)
+    if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         raise Unsupported("it crops (tf_crop_and_resize)")
     factors = site.known(2)
     if factors is not None and factors.size:
-        return site.emit("Resize", x, None, Constant(np.asarray(factors, np.float32)), **given)
+        return site.emit("Resize", x, None, Constant(np.asarray(factors, np.float32)), **attributes)
     sizes = Constant(np.asarray(site.constant(3, "the sizes"), np.int64))
-    return site.emit("Resize", x, None, None, sizes, **given)
+    return site.emit("Resize", x, None, None, sizes, **attributes)
 
 
 def _depth_to_space(site: Site) -> Value:
@@ -226,17 +226,17 @@ def _element_places(site: Site, shape: Sequence[int], index: Tensor | Constant) 
     if isinstance(index, Constant):
         grid[axis] = index.array.astype(np.int64) % shape[axis]
         return Constant(np.ascontiguousarray(_places(shape, grid), np.int64))
-    found = _from_the_start(site, index, shape[axis])
+    position = _from_the_start(site, index, shape[axis])
     stride = math.prod(shape[axis + 1 :])
     grid[axis] = np.zeros((), np.int64)
-    scaled = site.emit("Mul", found, site.number(stride, found)) if stride > 1 else found
+    scaled = site.emit("Mul", position, site.number(stride, position)) if stride > 1 else position
     return site.emit("Add", scaled, Constant(np.asarray(_places(shape, grid), np.int64)))
 
 
 def _from_the_start(site: Site, index: Value, size: int) -> Tensor:
-    found = site.cast(index, DType.INT64)
-    behind = site.emit("Less", found, site.number(0, found))
-    return site.emit("Where", behind, site.emit("Add", found, site.number(size, found)), found)
+    position = site.cast(index, DType.INT64)
+    behind = site.emit("Less", position, site.number(0, position))
+    return site.emit("Where", behind, site.emit("Add", position, site.number(size, position)), position)
 
 
 def _gather_nd(site: Site) -> Value:
@@ -261,17 +261,17 @@ def _row_places(site: Site, shape: Sequence[int], index: Tensor | Constant) -> V
     """The last axis of the indices is a place in the first axes of what has this shape."""
     depth = index.shape[-1]
     if isinstance(index, Constant):
-        given = index.array.astype(np.int64)
-        return Constant(_places(shape[:depth], [given[..., k] % shape[k] for k in range(depth)]))
-    found: Tensor | None = None
+        rows = index.array.astype(np.int64)
+        return Constant(_places(shape[:depth], [rows[..., k] % shape[k] for k in range(depth)]))
+    total: Tensor | None = None
     for k in range(depth):
         part = site.emit("Gather", index, Constant(np.asarray(k, np.int64)), axis=index.rank - 1)
         place = _from_the_start(site, part, shape[k])
         stride = math.prod(shape[k + 1 : depth])
         scaled = site.emit("Mul", place, site.number(stride, place)) if stride > 1 else place
-        found = scaled if found is None else site.emit("Add", found, scaled)
-    assert found is not None, "the last axis has an element"
-    return found
+        total = scaled if total is None else site.emit("Add", total, scaled)
+    assert total is not None, "the last axis has an element"
+    return total
 
 
 def _scatter_elements(site: Site) -> Value:
@@ -341,7 +341,7 @@ def _top_k(site: Site) -> Sequence[Value]:
     x = site.tensor(0)
     axis = site.get("axis", -1)
     places = site.emit("ArgTopK", x, k=count, axis=axis, largest=site.get("largest", 1))
-    if not site.wanted[0]:
+    if not site.is_read[0]:
         return [places, places]
     return [_element_at(replace(site, attributes={"axis": axis}), x, places), places]
 
@@ -364,10 +364,10 @@ def _grid_sample(site: Site) -> Value:
         """Coordinates from -1 to 1 as places in pixels."""
         part = site.reshape(site.cut(grid, 3, k, k + 1), [n, rows, columns])
         scale, shift = ((size - 1) / 2, (size - 1) / 2) if aligned else (size / 2, (size - 1) / 2)
-        found = site.emit("Add", site.emit("Mul", part, site.number(scale, part)), site.number(shift, part))
+        pixel = site.emit("Add", site.emit("Mul", part, site.number(scale, part)), site.number(shift, part))
         if padding == "border":
-            found = site.emit("Clip", found, min=0.0, max=float(size - 1))
-        return found
+            pixel = site.emit("Clip", pixel, min=0.0, max=float(size - 1))
+        return pixel
 
     across, down = along(0, width), along(1, height)
     pixels = site.reshape(site.emit("Transpose", x, perm=(0, 2, 3, 1)), [n * height * width, channels])
@@ -390,7 +390,7 @@ def _grid_sample(site: Site) -> Value:
         return site.emit("Mul", taken, site.reshape(factor, [n, rows, columns, 1]))
 
     if mode == "nearest":
-        found = at(site.emit("Round", across), site.emit("Round", down), None)
+        sampled = at(site.emit("Round", across), site.emit("Round", down), None)
     else:
         left, top = site.emit("Floor", across), site.emit("Floor", down)
         one = site.number(1, x)
@@ -402,15 +402,15 @@ def _grid_sample(site: Site) -> Value:
             for column, wide in ((left, left_part), (right, right_part))
             for row, tall in ((top, upper_part), (bottom, lower_part))
         ]
-        found = reduce(lambda one, other: site.emit("Add", one, other), corners)
-    return site.emit("Transpose", found, perm=(0, 3, 1, 2))
+        sampled = reduce(lambda one, other: site.emit("Add", one, other), corners)
+    return site.emit("Transpose", sampled, perm=(0, 3, 1, 2))
 
 
 def _places(shape: Sequence[int], index: Sequence[Array]) -> Array:
-    found: Array = np.zeros((), np.int64)
+    places: Array = np.zeros((), np.int64)
     for size, positions in zip(shape, index, strict=True):
-        found = found * size + positions
-    return found
+        places = places * size + positions
+    return places
 
 
 def _eye_like(site: Site) -> Value:
@@ -429,20 +429,20 @@ def _sequence_construct(site: Site) -> Value:
 def _split_to_sequence(site: Site) -> Value:
     x, axis = site.tensor(0), site.get("axis", 0)
     size = x.shape[axis]
-    given = site.known(1)
-    if size > MAX_OPERATIONS and (given is None or given.ndim == 0):
+    split = site.known(1)
+    if size > MAX_OPERATIONS and (split is None or split.ndim == 0):
         raise Unsupported(f"it makes a sequence of {size:,}")
-    if given is None:
+    if split is None:
         sizes = [1] * size
-    elif given.ndim == 0:
-        step = max(1, int(given))
+    elif split.ndim == 0:
+        step = max(1, int(split))
         sizes = [min(step, size - start) for start in range(0, size, step)]
     else:
-        sizes = list(ints(given))
+        sizes = list(ints(split))
     parts: Sequence[Value] = [x]
     if len(sizes) > 1:
         parts = site.emit_all("Split", x, site.integers(sizes), outputs=len(sizes), axis=axis)
-    if given is None and not site.get("keepdims", 1):
+    if split is None and not site.get("keepdims", 1):
         rest = [s for i, s in enumerate(x.shape) if i != axis % x.rank]
         parts = [site.reshape(part, rest) for part in parts]
     return Sequence_(tuple(parts))

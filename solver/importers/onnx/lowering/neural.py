@@ -31,7 +31,7 @@ def _dropout(site: Site) -> Sequence[Value]:
     """Off without a training mode that is known to be true, as ONNX has it."""
     ratio = site.scalar(1, site.get("ratio", 0.5)) if site.opset >= 12 else site.get("ratio", 0.5)
     trains = bool(site.scalar(2, 0.0)) if site.opset >= 12 else False
-    if len(site.wanted) > 1 and site.wanted[1]:
+    if len(site.is_read) > 1 and site.is_read[1]:
         raise Unsupported("its mask is used")
     if not trains or not ratio:
         return [site.value(0)]
@@ -50,12 +50,12 @@ def _batch_normalization(site: Site) -> Sequence[Value]:
         momentum=site.get("momentum", 0.9),
         training_mode=site.get("training_mode", 0),
     )
-    return [y, *(site.value(i) for i in (3, 4))][: len(site.wanted)]
+    return [y, *(site.value(i) for i in (3, 4))][: len(site.is_read)]
 
 
 def _layer_normalization(site: Site) -> Value:
     """Scale and shift that broadcast get the shape of the axes that are normalised."""
-    if any(site.wanted[1:]):
+    if any(site.is_read[1:]):
         raise Unsupported("its mean or deviation is used")
     x = site.tensor(0)
     axis = site.get("axis", -1) % x.rank
@@ -64,14 +64,14 @@ def _layer_normalization(site: Site) -> Value:
 
 
 def _of_shape(site: Site, position: int, shape: Sequence[int]) -> Value:
-    found = site.value(position)
-    if found.shape == tuple(shape):
-        return found
-    if isinstance(found, Constant):
-        return Constant(np.broadcast_to(found.array, shape).copy())
-    if math.prod(found.shape) == math.prod(shape):
-        return site.reshape(found, shape)
-    return site.emit("Expand", found, site.integers(shape))
+    weight = site.value(position)
+    if weight.shape == tuple(shape):
+        return weight
+    if isinstance(weight, Constant):
+        return Constant(np.broadcast_to(weight.array, shape).copy())
+    if math.prod(weight.shape) == math.prod(shape):
+        return site.reshape(weight, shape)
+    return site.emit("Expand", weight, site.integers(shape))
 
 
 def _rms_normalization(site: Site) -> Value:
@@ -86,12 +86,12 @@ def _group_normalization(site: Site) -> Value:
     x, groups = site.tensor(0), site.attributes["num_groups"]
     weights: list[Value] = []
     for position in (1, 2):
-        found = site.value(position)
-        if found.shape == (groups,) and x.shape[1] != groups:
+        weight = site.value(position)
+        if weight.shape == (groups,) and x.shape[1] != groups:
             each = x.shape[1] // groups
-            wide = site.emit("Expand", site.reshape(found, [groups, 1]), site.integers([groups, each]))
-            found = site.reshape(wide, [x.shape[1]])
-        weights.append(found)
+            wide = site.emit("Expand", site.reshape(weight, [groups, 1]), site.integers([groups, each]))
+            weight = site.reshape(wide, [x.shape[1]])
+        weights.append(weight)
     return site.emit("GroupNormalization", x, *weights, epsilon=site.get("epsilon", 1e-5), num_groups=groups)
 
 
@@ -128,31 +128,31 @@ def _mean_variance(site: Site) -> Value:
 
 
 def _recurrent(site: Site) -> Sequence[Value]:
-    given: dict[str, Any] = dict(site.attributes)
-    directions = 2 if given.get("direction") == "bidirectional" else 1
-    activations = given.pop("activations", None)
+    attributes: dict[str, Any] = dict(site.attributes)
+    directions = 2 if attributes.get("direction") == "bidirectional" else 1
+    activations = attributes.pop("activations", None)
     if site.op == "RNN":
         names = activations or ["Tanh"] * directions
         if len(set(names)) > 1 or names[0] not in ("Tanh", "Relu", "Sigmoid"):
             raise Unsupported(f"its activations are {', '.join(names)}")
-        given["nonlinearity"] = names[0]
+        attributes["nonlinearity"] = names[0]
     elif activations is not None and list(activations) != _ACTIVATIONS[site.op] * directions:
         raise Unsupported(f"its activations are {', '.join(activations)}")
-    if given.pop("clip", 0.0) or given.pop("input_forget", 0):
+    if attributes.pop("clip", 0.0) or attributes.pop("input_forget", 0):
         raise Unsupported("it clips, or couples the input and forget gates")
     for key in ("activation_alpha", "activation_beta"):
-        given.pop(key, None)
+        attributes.pop(key, None)
     inputs = [site.inputs[i] if site.has(i) else None for i in range(len(site.inputs))]
     count = 3 if site.op == "LSTM" else 2
-    wanted = [*site.wanted, *[False] * count][:count]
-    return site.emit_all(site.op, *inputs, outputs=wanted if any(wanted) else [True], **given)
+    outputs = [*site.is_read, *[False] * count][:count]
+    return site.emit_all(site.op, *inputs, outputs=outputs if any(outputs) else [True], **attributes)
 
 
 def _conv(site: Site) -> Value:
-    given = {key: value for key, value in site.attributes.items() if key != "kernel_shape"}
-    if given.get("auto_pad", "NOTSET") != "NOTSET":
-        given.pop("pads", None)
-    return site.emit(site.op, *(site.inputs[i] for i in range(len(site.inputs))), **given)
+    attributes = {key: value for key, value in site.attributes.items() if key != "kernel_shape"}
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        attributes.pop("pads", None)
+    return site.emit(site.op, *(site.inputs[i] for i in range(len(site.inputs))), **attributes)
 
 
 # ---------------------------------------------------------------------------------- random numbers, losses
@@ -212,7 +212,7 @@ def _cross_entropy(site: Site) -> Sequence[Value]:
     Without weights the operator itself ignores a class.
     """
     x, target = site.tensor(0), site.value(1)
-    if len(site.wanted) > 1 and site.wanted[1]:
+    if len(site.is_read) > 1 and site.is_read[1]:
         raise Unsupported("its logarithms are used")
     perm = (0, *range(2, x.rank), 1)
     scores = site.emit("Transpose", x, perm=perm) if x.rank > 2 else x

@@ -34,19 +34,19 @@ _PLAIN: Final[Mapping[str, frozenset[str]]] = {
 
 def _plain(site: Site) -> Value:
     left_out = _PLAIN[site.op]
-    given = {key: value for key, value in site.attributes.items() if key not in left_out}
-    return site.emit(site.op, *site.inputs, **given)
+    attributes = {key: value for key, value in site.attributes.items() if key not in left_out}
+    return site.emit(site.op, *site.inputs, **attributes)
 
 
 def _only_first(site: Site) -> None:
-    if any(site.wanted[1:]):
+    if any(site.is_read[1:]):
         raise Unsupported("a further output than the first is used")
 
 
 def _max_pool(site: Site) -> Value:
     _only_first(site)
-    given = {key: value for key, value in site.attributes.items() if key != "storage_order"}
-    return site.emit("MaxPool", site.value(0), **given)
+    attributes = {key: value for key, value in site.attributes.items() if key != "storage_order"}
+    return site.emit("MaxPool", site.value(0), **attributes)
 
 
 def _max_pool_of_any(site: Site) -> Value:
@@ -70,8 +70,8 @@ def _reduce(site: Site) -> Value:
     x, dtype = site.value(0), site.dtype()
     if not dtype.is_floating and site.op != "ReduceMax":
         x = site.cast(x, DType.FLOAT64)
-    found = site.emit(site.op, x, axes=None if axes is None else axes, keepdims=site.get("keepdims", 1))
-    return site.cast(found, dtype)
+    reduced = site.emit(site.op, x, axes=None if axes is None else axes, keepdims=site.get("keepdims", 1))
+    return site.cast(reduced, dtype)
 
 
 LOWERINGS: Mapping[str, Lowering] = {

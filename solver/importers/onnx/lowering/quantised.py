@@ -107,8 +107,8 @@ def _quotient_of_scales(site: Site, left: int, right: int, result: int, dtype: D
     if all(values is not None for values in known):
         one, other, divided = (np.asarray(values, np.float64) for values in known)
         with np.errstate(all="ignore"):  # scales of damaged files may be 0
-            found = np.asarray(divided / (one * other), dtype.numpy)
-        return Constant(found.reshape(()) if found.size == 1 else found)
+            quotient = np.asarray(divided / (one * other), dtype.numpy)
+        return Constant(quotient.reshape(()) if quotient.size == 1 else quotient)
     product = site.emit("Mul", site.cast(site.value(left), dtype), site.cast(site.value(right), dtype))
     return site.emit("Div", site.cast(site.value(result), dtype), product)
 
@@ -140,8 +140,8 @@ def _matmul_to_float(site: Site) -> Value:
 
 def _scaled_sums(site: Site, sums: Tensor, left: Value, right: Value, bias: Value | None) -> Tensor:
     dtype = site.as_tensor(left).type.dtype
-    found = site.emit("Mul", site.cast(sums, dtype), site.emit("Mul", left, right))
-    return found if bias is None else site.emit("Add", found, bias)
+    scaled = site.emit("Mul", site.cast(sums, dtype), site.emit("Mul", left, right))
+    return scaled if bias is None else site.emit("Add", scaled, bias)
 
 
 def _qgemm(site: Site) -> Value:
@@ -208,9 +208,9 @@ def _of_floats(operands: int, compute: Callable[[Site, Sequence[Tensor]], Tensor
             _float(site, site.value(3 * k), site.value(3 * k + 1), _optional(site, 3 * k + 2))
             for k in range(operands)
         ]
-        found = compute(site, floats)
+        result = compute(site, floats)
         return _quantised(
-            site, found, site.value(3 * operands), _optional(site, 3 * operands + 1), site.dtype(0)
+            site, result, site.value(3 * operands), _optional(site, 3 * operands + 1), site.dtype(0)
         )
 
     return lowering
@@ -222,8 +222,8 @@ def _qlinear_concat(site: Site) -> Value:
         _float(site, site.value(k), site.value(k + 1), _optional(site, k + 2))
         for k in range(2, len(site.inputs), 3)
     ]
-    found = site.emit("Concat", *floats, axis=site.attributes["axis"])
-    return _quantised(site, found, site.value(0), _optional(site, 1), site.dtype(2))
+    joined = site.emit("Concat", *floats, axis=site.attributes["axis"])
+    return _quantised(site, joined, site.value(0), _optional(site, 1), site.dtype(2))
 
 
 def _pooled(site: Site, floats: Sequence[Tensor]) -> Tensor:
@@ -245,8 +245,8 @@ def _softmax(site: Site) -> Value:
     axis = site.get("axis", -1)
     if site.get("opset", 13) < 13 and axis % x.rank != x.rank - 1:
         raise Unsupported("its axis is not the last one")
-    found = site.emit("Softmax", x, axis=axis)
-    return _quantised(site, found, site.value(3), _optional(site, 4), site.dtype(0))
+    shares = site.emit("Softmax", x, axis=axis)
+    return _quantised(site, shares, site.value(3), _optional(site, 4), site.dtype(0))
 
 
 def _matmul_nbits(site: Site) -> Value:
@@ -266,10 +266,10 @@ def _matmul_nbits(site: Site) -> Value:
     scales = site.constant(2, "the scales").reshape(rows, blocks, 1)
     zero: Array | int = 2 ** (bits - 1)
     if site.has(3):
-        given = site.constant(3, "the zero points")
-        if given.dtype == np.uint8:
-            given = _unpacked(given.reshape(rows, -1), bits)[:, :blocks]
-        zero = given.reshape(rows, blocks, 1)
+        zeros = site.constant(3, "the zero points")
+        if zeros.dtype == np.uint8:
+            zeros = _unpacked(zeros.reshape(rows, -1), bits)[:, :blocks]
+        zero = zeros.reshape(rows, blocks, 1)
     elements = _unpacked(packed.reshape(rows, -1), bits).reshape(rows, blocks, size)
     weight = ((elements.astype(scales.dtype) - zero) * scales).reshape(rows, -1)[:, :length]
     parents = [value.origin for value in site.inputs[1:4] if isinstance(value, Constant) and value.origin]
@@ -283,8 +283,8 @@ def _matmul_nbits(site: Site) -> Value:
 def _unpacked(rows: Array, bits: int) -> Array:
     """Elements of `bits` bits, as many of them from each byte as it holds."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    found: Array = (rows[..., np.newaxis] >> shifts) & (2**bits - 1)
-    return found.reshape(len(rows), -1)
+    elements: Array = (rows[..., np.newaxis] >> shifts) & (2**bits - 1)
+    return elements.reshape(len(rows), -1)
 
 
 LOWERINGS: Mapping[str, Lowering] = {

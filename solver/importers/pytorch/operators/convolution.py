@@ -11,9 +11,9 @@ from solver.importers.pytorch.recorder import Value
 __all__ = ["HANDLERS", "listed"]
 
 
-def listed(given: int | Sequence[int], rank: int) -> tuple[int, ...]:
+def listed(sizes: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """A number for each spatial axis; one number, or a list of one, stands for all."""
-    values = (given,) if isinstance(given, int) else tuple(given)
+    values = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     return values * rank if len(values) == 1 else values
 
 

@@ -152,8 +152,8 @@ def _floating(c: Context) -> DType:
 def _rsub(c: Context, a: _Operand, b: _Operand, alpha: float = 1) -> Value:
     if alpha != 1:
         raise UnsupportedError("subtraction with a factor")
-    made: Value = _binary("Sub")(c, b, a)
-    return made
+    difference: Value = _binary("Sub")(c, b, a)
+    return difference
 
 
 def _div(c: Context, a: _Operand, b: _Operand, *, rounding_mode: str | None = None) -> Value:

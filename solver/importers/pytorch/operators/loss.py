@@ -93,9 +93,9 @@ def _negative_log_likelihood(
     ignore_index: int = _NONE,
 ) -> Value:
     """Of what a LogSoftmax over the classes gives, the cross-entropy of its input; else what is picked."""
-    found = c.origins.get(x.name)
-    if found is not None and found[1][1] % x.rank == (1 if x.rank > 1 else 0):
-        return _cross_entropy(c, found[1][0], target, weight, reduction, ignore_index)
+    origin = c.origins.get(x.name)
+    if origin is not None and origin[1][1] % x.rank == (1 if x.rank > 1 else 0):
+        return _cross_entropy(c, origin[1][0], target, weight, reduction, ignore_index)
     counts: Value | None = None
     if weight is not None or ignore_index != _NONE:
         target, counts = _counted(c, x.dtype, target, weight, ignore_index)

@@ -92,7 +92,7 @@ def _average(rank: int) -> Handler:
 def _adaptive(type_: str, rank: int) -> Handler:
     """Windows of one size, side by side: that is what it comes to where the sizes divide."""
 
-    def handler(c: Context, x: Value, wanted: _Sizes) -> Value:
+    def handler(c: Context, x: Value, output_sizes: _Sizes) -> Value:
         sizes = x.shape[-rank:]
         outs = c.result.shape[-rank:]
         if type_ == "AveragePool" and all(out == 1 for out in outs):
@@ -133,8 +133,8 @@ def _uneven(c: Context, type_: str, x: Value, axis: int, out: int) -> Value:
 
 
 def _adaptive_max(rank: int) -> Handler:
-    def handler(c: Context, x: Value, wanted: _Sizes) -> tuple[Value, None]:
-        return _adaptive("MaxPool", rank)(c, x, wanted), None
+    def handler(c: Context, x: Value, output_sizes: _Sizes) -> tuple[Value, None]:
+        return _adaptive("MaxPool", rank)(c, x, output_sizes), None
 
     return handler
 

@@ -41,7 +41,7 @@ def _true_by(c: Context, x: Value, **_: object) -> Value:
 
 
 def _of_shape(draw: Any) -> Handler:
-    """What is given says the shape and the type, which the result has."""
+    """Shape and type of the draw are those of the result; the arguments only repeat them."""
     return lambda c, *_, **__: draw(c)
 
 

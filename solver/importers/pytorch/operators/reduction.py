@@ -23,13 +23,13 @@ _Axes = int | Sequence[int] | None
 
 def _axes(x: Value, axes: _Axes) -> list[int]:
     """None and nothing mean all of them."""
-    given = [axes] if isinstance(axes, int) else list(axes or range(x.rank))
-    return sorted(axis % x.rank for axis in given) if x.rank else []
+    numbers = [axes] if isinstance(axes, int) else list(axes or range(x.rank))
+    return sorted(axis % x.rank for axis in numbers) if x.rank else []
 
 
 def _reduce(c: Context, type_: str, x: Value, axes: _Axes, keepdims: bool) -> Value:
-    found = _axes(x, axes)
-    return c.apply(type_, x, c.integers("axes", found), keepdims=int(keepdims)) if found else x
+    reduced = _axes(x, axes)
+    return c.apply(type_, x, c.integers("axes", reduced), keepdims=int(keepdims)) if reduced else x
 
 
 def _reduction(type_: str) -> Handler:
@@ -61,9 +61,9 @@ def _place(handler: Handler) -> Handler:
         axis %= x.rank
         size = x.shape[axis]
         left = np.arange(size, 0, -1).reshape(-1, *(1,) * (x.rank - axis - 1))
-        found = c.apply("Equal", x, handler(c, x, axis, True))
+        is_extreme = c.apply("Equal", x, handler(c, x, axis, True))
         counted = c.recorder.constant(f"{c.recorder.scope}.left", left.astype(np.int64))
-        most = c.apply("Where", found, counted, c.number(0, DType.INT64))
+        most = c.apply("Where", is_extreme, counted, c.number(0, DType.INT64))
         first = c.apply("ReduceMax", most, c.integers("axes", [axis]), keepdims=1)
         return c.reshape(c.apply("Sub", c.number(size, DType.INT64), first), shape)
 
@@ -102,13 +102,13 @@ def _running(c: Context, x: Value, axis: int) -> Value:
 def _variance(
     c: Context, x: Value, axes: _Axes = None, *, correction: float | None = 1, keepdim: bool = False
 ) -> Value:
-    found = _axes(x, axes)
-    count = math.prod(x.shape[axis] for axis in found)
+    reduced = _axes(x, axes)
+    count = math.prod(x.shape[axis] for axis in reduced)
     free = count - (1 if correction is None else correction)
     if free <= 0:
         raise UnsupportedError("the variance of a single element")
-    difference = c.apply("Sub", x, _reduce(c, "ReduceMean", x, found, True))
-    squares = _reduce(c, "ReduceMean", c.apply("Mul", difference, difference), found, keepdim)
+    difference = c.apply("Sub", x, _reduce(c, "ReduceMean", x, reduced, True))
+    squares = _reduce(c, "ReduceMean", c.apply("Mul", difference, difference), reduced, keepdim)
     return squares if free == count else c.apply("Mul", squares, c.number(count / free, x.dtype))
 
 
@@ -152,11 +152,11 @@ def _distances(c: Context, a: Value, b: Value, order: float = 2, *_: object) -> 
 
 def _log_sum_exp(c: Context, x: Value, axes: _Axes, keepdims: bool = False) -> Value:
     """x - log softmax(x) is the same for every element: that of the largest is exact."""
-    found = _axes(x, axes)
-    if len(found) != 1:
+    reduced = _axes(x, axes)
+    if len(reduced) != 1:
         raise UnsupportedError("the logarithm of a sum of exponentials along several axes")
-    logarithms = c.apply("LogSoftmax", x, axis=found[0])
-    return _reduce(c, "ReduceMean", c.apply("Sub", x, logarithms), found, keepdims)
+    logarithms = c.apply("LogSoftmax", x, axis=reduced[0])
+    return _reduce(c, "ReduceMean", c.apply("Sub", x, logarithms), reduced, keepdims)
 
 
 HANDLERS: dict[str, Handler] = {

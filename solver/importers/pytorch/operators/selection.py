@@ -75,7 +75,7 @@ def _places(c: Context, sizes: Sequence[int], indices: Sequence[Value | Array]) 
     Indices are known ones, or computed ones, which are arithmetic; negative ones count from the end.
     """
     known: Array = np.zeros((), np.int64)
-    found: Value | None = None
+    computed: Value | None = None
     for k, (size, index) in enumerate(zip(sizes, indices, strict=True)):
         stride = math.prod(sizes[k + 1 :])
         if isinstance(index, Value) and index.constant is None:
@@ -84,16 +84,16 @@ def _places(c: Context, sizes: Sequence[int], indices: Sequence[Value | Array]) 
             wrapped = c.apply("Add", index, c.number(size, DType.INT64))
             index = c.apply("Where", behind, wrapped, index)
             scaled = c.apply("Mul", index, c.number(stride, DType.INT64)) if stride > 1 else index
-            found = scaled if found is None else c.apply("Add", found, scaled)
+            computed = scaled if computed is None else c.apply("Add", computed, scaled)
         else:
-            given = np.asarray(index.constant if isinstance(index, Value) else index, np.int64)
-            known = known + given % size * stride
-    if found is not None and not known.any() and len(known.shape) <= found.rank:
-        shape = np.broadcast_shapes(known.shape, found.shape)
-        if shape == found.shape:
-            return found
+            positions = np.asarray(index.constant if isinstance(index, Value) else index, np.int64)
+            known = known + positions % size * stride
+    if computed is not None and not known.any() and len(known.shape) <= computed.rank:
+        shape = np.broadcast_shapes(known.shape, computed.shape)
+        if shape == computed.shape:
+            return computed
     constant = c.recorder.constant(f"{c.recorder.scope}.places", np.asarray(known, np.int64))
-    return constant if found is None else c.apply("Add", found, constant)
+    return constant if computed is None else c.apply("Add", computed, constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +116,29 @@ class _Indexed:
         return [*before, *(axis for axis in range(rank) if axis not in before)]
 
 
-def _indexed(c: Context, x: Value, given: Sequence[tuple[int, Value | Array]]) -> _Indexed:
-    axes = [axis for axis, _ in given]
+def _indexed(c: Context, x: Value, indices: Sequence[tuple[int, Value | Array]]) -> _Indexed:
+    axes = [axis for axis, _ in indices]
     order = (*axes, *(axis for axis in range(x.rank) if axis not in axes))
     rows = _flat(c, c.transpose(x, order), len(axes))
-    places = _places(c, [x.shape[axis] for axis in axes], [index for _, index in given])
+    places = _places(c, [x.shape[axis] for axis in axes], [index for _, index in indices])
     first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     return _Indexed(rows, places, order, first)
 
 
 def _index(c: Context, x: Value, indices: Sequence[Value | None]) -> Value:
-    given = _unmasked(c, indices)
-    if not given:
+    by_axis = _unmasked(c, indices)
+    if not by_axis:
         return x
-    if len(given) == 1 and isinstance(given[0][1], Value):
-        return c.apply("Gather", x, given[0][1], axis=given[0][0])
-    found = _indexed(c, x, given)
-    chosen = c.apply("Gather", found.rows, found.places, axis=0)
-    return c.transpose(chosen, found.outward)
+    if len(by_axis) == 1 and isinstance(by_axis[0][1], Value):
+        return c.apply("Gather", x, by_axis[0][1], axis=by_axis[0][0])
+    indexed = _indexed(c, x, by_axis)
+    chosen = c.apply("Gather", indexed.rows, indexed.places, axis=0)
+    return c.transpose(chosen, indexed.outward)
 
 
 def _unmasked(c: Context, indices: Sequence[Value | None]) -> list[tuple[int, Value | Array]]:
     """Axes and their indices. Masks, which must be known, are the places that they mark in several axes."""
-    found: list[tuple[int, Value | Array]] = []
+    by_axis: list[tuple[int, Value | Array]] = []
     axis = 0
     for index in indices:
         if index is not None and index.dtype is DType.BOOL:
@@ -146,13 +146,13 @@ def _unmasked(c: Context, indices: Sequence[Value | None]) -> list[tuple[int, Va
                 raise UnsupportedError(
                     "indexing by a mask that is computed from data, so the size of the result is not known"
                 )
-            found += enumerate(np.nonzero(np.asarray(index.constant)), axis)
+            by_axis += enumerate(np.nonzero(np.asarray(index.constant)), axis)
             axis += index.rank
             continue
         if index is not None:
-            found.append((axis, index))
+            by_axis.append((axis, index))
         axis += 1
-    return found
+    return by_axis
 
 
 def _assigned(
@@ -167,13 +167,13 @@ def _assigned(
             )
         whole = c.reshape(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
         return c.apply("Where", whole, c.cast(c.reshape(values, ()), x.dtype), x)
-    found = _indexed(c, x, _unmasked(c, indices))
-    chosen = (*found.places.shape, *found.rows.shape[1:])
-    updates = _expanded(c, values, [chosen[axis] for axis in found.outward])
-    updates = c.transpose(updates, [found.outward.index(axis) for axis in range(len(chosen))])
-    rows = _scattered(c, found.rows, found.places, updates, accumulate=accumulate)
-    whole = c.reshape(rows, [x.shape[axis] for axis in found.order])
-    return c.transpose(whole, [found.order.index(axis) for axis in range(x.rank)])
+    indexed = _indexed(c, x, _unmasked(c, indices))
+    chosen = (*indexed.places.shape, *indexed.rows.shape[1:])
+    updates = _expanded(c, values, [chosen[axis] for axis in indexed.outward])
+    updates = c.transpose(updates, [indexed.outward.index(axis) for axis in range(len(chosen))])
+    rows = _scattered(c, indexed.rows, indexed.places, updates, accumulate=accumulate)
+    whole = c.reshape(rows, [x.shape[axis] for axis in indexed.order])
+    return c.transpose(whole, [indexed.order.index(axis) for axis in range(x.rank)])
 
 
 def _expanded(c: Context, x: Value, shape: Sequence[int]) -> Value:
@@ -275,7 +275,7 @@ def element_at(c: Context, x: Value, axis: int, index: Value, **_: object) -> Va
 
 
 def _in_order(c: Context, x: Value, place: int, axis: int | None) -> tuple[Value, Value]:
-    """What stands at a place of an axis once it is sorted, and where it stood."""
+    """The element at a place of the sorted axis, and its index before sorting."""
     shape = c.result.shape
     if axis is None:
         x, axis = c.reshape(x, (math.prod(x.shape),)), 0
@@ -288,8 +288,8 @@ def _in_order(c: Context, x: Value, place: int, axis: int | None) -> tuple[Value
 def _median(c: Context, x: Value, axis: int | None = None, *_: object) -> Any:
     """The lower one of two in the middle."""
     count = math.prod(x.shape) if axis is None else x.shape[axis]
-    found = _in_order(c, x, (count - 1) // 2, axis)
-    return found[0] if axis is None else found
+    middle = _in_order(c, x, (count - 1) // 2, axis)
+    return middle[0] if axis is None else middle
 
 
 def _diagonal(c: Context, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
