@@ -7,8 +7,7 @@
 It needs httpx and nothing else of this project.
 """
 
-from clients.asynchronous import AsyncClient
-from clients.blocking import Client
+from clients.client import AsyncClient, Client
 from clients.errors import (
     CapacityExceeded,
     ClientError,
@@ -19,7 +18,6 @@ from clients.errors import (
     UnexpectedAnswer,
 )
 from clients.jobs import AsyncJob, AsyncJobs, Job, JobEvent, JobProgress, Jobs, JobStatus
-from clients.requests import GraphLike
 from clients.results import (
     ArenaResult,
     LayoutResult,
@@ -34,6 +32,7 @@ from clients.results import (
     ViolationResult,
 )
 from clients.retry import Retry
+from clients.tasks import GraphLike
 
 __all__ = [
     "ArenaResult",

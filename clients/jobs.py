@@ -2,61 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import functools
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
 
-from clients.deadlines import within
+from clients import tasks
+from clients.connections import AsyncConnection, Connection, Deadline
 from clients.errors import ConnectionFailed, JobCancelled, JobNotFinished, ProblemError, UnexpectedAnswer
-from clients.exchange import Exchange
-from clients.requests import (
-    GraphLike,
-    Option,
-    Timeout,
-    address,
-    given_options,
-    is_cached,
-    json_body,
-    json_request,
-    loaded,
-    notes_of,
-    problem_of,
-    read_answer,
-    reading,
-)
 from clients.results import LayoutResult, PlanResult, TradeOffResult, ValidationResult, VerdictResult
+from clients.retry import Retry
 from clients.server_events import EventReader
-from clients.shells import Asynchronous, AsyncShell, Blocking, BlockingShell, call, iteration
-from clients.steps import Close, Emit, Emitting, Machine, Pause, Request, Steps, do, listen, read
+from clients.tasks import GraphLike, Option, Options, Request, Task, Timeout, read_answer, reading
 
-__all__ = [
-    "AsyncJob",
-    "AsyncJobs",
-    "Job",
-    "JobCalls",
-    "JobEvent",
-    "JobProgress",
-    "JobStatus",
-    "Jobs",
-    "JobsCalls",
-]
+__all__ = ["AsyncJob", "AsyncJobs", "Job", "JobEvent", "JobProgress", "JobStatus", "Jobs"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
-
-#: Larger graphs are stored under their digest first, so that they are sent once and not twice.
-_INLINE_BYTES: Final = 1 << 20
 
 #: States in which a job stays.
 _ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
@@ -121,7 +92,7 @@ class JobStatus:
             finished=_moment(document.get("finished")),
             attempts=document["attempts"],
             progress=None if progress is None else JobProgress.of(progress),
-            error=None if error is None else problem_of(error),
+            error=None if error is None else tasks.problem_of(error),
             document=document,
         )
 
@@ -138,295 +109,358 @@ class JobEvent:
     status: JobStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket(Generic[T]):
-    """A job that was accepted, and how its result is read."""
+class _News:
+    """The events of one job, over as many connections as it takes."""
 
-    status: JobStatus
-    read: Callable[[httpx.Response], T]
+    def __init__(self, base: httpx.URL, path: str, retry: Retry, timeout: Timeout) -> None:
+        self.ended = False
+        self._address = tasks.address(base, path)
+        self._path = path
+        self._retry = retry
+        self._timeout = timeout
+        self._headers = {"Accept": "text/event-stream"}
+        self._reader = EventReader()
+        self._silent_connections = 0
+
+    def request(self) -> Request:
+        """The request that goes on after the last event."""
+        return Request("GET", self._path, headers=dict(self._headers), timeout=self._timeout)
+
+    def check(self, response: httpx.Response) -> None:
+        """Raise the error of an answer that has no events."""
+        if not response.is_success:
+            read_answer(response)
+        if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+            raise UnexpectedAnswer(f"{self._address} answered without events.")
+        self._reader = EventReader()
+        self._silent_connections += 1
+
+    def events(self, piece: bytes) -> Iterator[JobEvent]:
+        """The events that end in this piece of the body."""
+        self._silent_connections = 0
+        for event in self._reader.feed(piece):
+            self._headers["Last-Event-ID"] = event.id
+            self.ended = event.kind == "end"
+            try:
+                status = JobStatus.of(json.loads(event.data))
+            except (KeyError, TypeError, ValueError) as error:
+                place = self._address.removesuffix("/events")
+                raise UnexpectedAnswer(f"{place} sent an event of another form: {error!r}.") from error
+            yield JobEvent(event.kind, status)
+            if self.ended:
+                return
+
+    def pause(self, broken: httpx.TransportError | None) -> float:
+        """Seconds until the stream is opened again, which ended before the job did.
+
+        Raises ConnectionFailed after as many silent connections as there may be tries.
+        """
+        pause = self._retry.after_error(self._silent_connections or 1, httpx.ReadError("ended"))
+        if pause is None:
+            raise ConnectionFailed(f"{self._address}: the events break off: {broken!r}") from broken
+        return pause
 
 
-class JobCalls(Generic[T]):
-    """The methods of `Job` and `AsyncJob`, whose result is a T.
+class _BaseJob(Generic[T]):
+    """The attributes of both kinds of jobs."""
 
-    Once the result was read, `notes` are sentences on the import of the model; empty where none was sent.
-    """
-
-    exchange: Exchange
-
-    def __init__(self, ticket: Ticket[T]) -> None:
-        self.id: str = ticket.status.id
+    def __init__(self, id: str, read: Callable[[httpx.Response], T]) -> None:
+        self.id = id
+        #: Notes on the import of the model, once the result was read. Empty where a graph was sent.
         self.notes: tuple[str, ...] = ()
-        self._read = ticket.read
+        self._path = f"/v1/jobs/{quote(id, safe='')}"
+        self._reader = read
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}>"
 
-    @call
-    def status(self, *, timeout: Timeout = None) -> Steps[JobStatus]:
-        """The job as it is now."""
-        return (yield from _status(self.exchange, Request("GET", self._path(), timeout=timeout)))
+    def _request(self, method: str, timeout: Timeout, below: str = "") -> Request:
+        return Request(method, self._path + below, timeout=timeout)
 
-    @call
-    def wait(
-        self, progress: Callable[[JobStatus], None] | None = None, *, timeout: float | None = None
-    ) -> Steps[T]:
+    def _read(self, response: httpx.Response, read: Callable[[httpx.Response], Any]) -> Any:
+        """The result in a response. Raises JobCancelled where the job has none."""
+        self.notes = tasks.notes_of(response)
+        try:
+            return read(response)
+        except ProblemError as problem:
+            if problem.type.endswith("/job-cancelled"):
+                raise JobCancelled(problem.document) from None
+            raise
+
+
+def _check(response: httpx.Response) -> None:
+    if not response.is_success:
+        read_answer(response)
+
+
+def _read_status(response: httpx.Response) -> JobStatus:
+    with reading(response) as document:
+        return JobStatus.of(document)
+
+
+class Job(_BaseJob[T]):
+    """A job at the service, with a result of type T."""
+
+    def __init__(self, connection: Connection, id: str, read: Callable[[httpx.Response], T]) -> None:
+        super().__init__(id, read)
+        self._connection = connection
+
+    def status(self, *, timeout: Timeout = None) -> JobStatus:
+        """The job as it is now."""
+        return _read_status(self._connection.ask(self._request("GET", timeout)))
+
+    def wait(self, progress: Callable[[JobStatus], None] | None = None, *, timeout: float | None = None) -> T:
         """The result, once it is there; `progress` is called with each news of the job until then.
 
         Connections that break are made again. After `timeout` seconds in all `JobNotFinished` is raised, and
         the job goes on; without it, this waits for as long as the job takes. Raises what `result` raises.
         """
-
-        def heard(event: JobEvent) -> None:
+        clock = self._connection.clock
+        late = None if timeout is None else Deadline(timeout, JobNotFinished(self.id, timeout), clock)
+        for event in self._news(None, late):
             if progress is not None:
                 progress(event.status)
+        return self._result(None, late)
 
-        def waited() -> Steps[T]:
-            yield from listen(self._news(None), heard)
-            return (yield from self._result(None))
-
-        if timeout is None:
-            return (yield from waited())
-        return (yield from within(timeout, waited(), lambda: JobNotFinished(self.id, timeout)))
-
-    @call
-    def result(self, *, timeout: Timeout = None) -> Steps[T]:
+    def result(self, *, timeout: Timeout = None) -> T:
         """The result of a job that has succeeded.
 
         Raises the `ProblemError` that a job has failed with, also `CapacityExceeded`; `JobCancelled`; and
         `ProblemError` where the job is not finished, or its result is kept no longer.
         """
-        return (yield from self._result(timeout))
+        return self._result(timeout, None)
 
-    @call
-    def save(self, path: PathLike[str] | str, *, timeout: Timeout = None) -> Steps[int]:
+    def save(self, path: PathLike[str] | str, *, timeout: Timeout = None) -> int:
         """Write the document of the result to a file as it comes, and return its bytes; raises as `result`.
 
-        Where that fails, a file that was there stays as it was.
+        If that fails, a file that was there stays as it was.
         """
-        request = Request("GET", f"{self._path()}/result", timeout=timeout)
-        response = yield from self.exchange.save(request, Path(path))
-        self.notes = notes_of(response)
-        with _telling_of_cancelled():
-            if not response.is_success:
-                read_answer(response)
-        return (yield from do(Path(path).stat)).st_size
+        response = self._connection.ask(self._request("GET", timeout, "/result"), save=Path(path))
+        self._read(response, _check)
+        return Path(path).stat().st_size
 
-    @call
-    def cancel(self, *, timeout: Timeout = None) -> Steps[JobStatus]:
+    def cancel(self, *, timeout: Timeout = None) -> JobStatus:
         """End the job; one that has ended stays as it is."""
-        return (yield from _status(self.exchange, Request("DELETE", self._path(), timeout=timeout)))
+        return _read_status(self._connection.ask(self._request("DELETE", timeout)))
 
-    @iteration
-    def events(self, *, timeout: Timeout = None) -> Emitting[JobEvent]:
+    def events(self, *, timeout: Timeout = None) -> Iterator[JobEvent]:
         """News of the job as they come, until it has ended. Connections that break are made again."""
-        yield from self._news(timeout)
+        return self._news(timeout, None)
 
-    def _path(self) -> str:
-        return f"/v1/jobs/{quote(self.id, safe='')}"
+    def _result(self, timeout: Timeout, deadline: Deadline | None) -> T:
+        response = self._connection.ask(self._request("GET", timeout, "/result"), deadline=deadline)
+        result: T = self._read(response, self._reader)
+        return result
 
-    def _result(self, timeout: Timeout) -> Steps[T]:
-        response = yield from self.exchange.ask(Request("GET", f"{self._path()}/result", timeout=timeout))
-        self.notes = notes_of(response)
-        with _telling_of_cancelled():
-            return self._read(response)
-
-    def _told(self, data: str) -> JobStatus:
-        try:
-            return JobStatus.of(json.loads(data))
-        except (KeyError, TypeError, ValueError) as error:
-            place = address(self.exchange.base, self._path())
-            raise UnexpectedAnswer(f"{place} sent an event of another form: {error!r}.") from error
-
-    def _news(self, timeout: Timeout) -> Emitting[JobEvent]:
-        path = f"{self._path()}/events"
-        headers = {"Accept": "text/event-stream"}
-        silent = 0
+    def _news(self, timeout: Timeout, deadline: Deadline | None) -> Iterator[JobEvent]:
+        connection = self._connection
+        news = _News(connection.http.base_url, f"{self._path}/events", connection.retry, timeout)
         while True:
-            opened = yield from self.exchange.open(Request("GET", path, headers=headers, timeout=timeout))
-            if not opened.response.is_success:
-                read_answer(opened.response)
-            if not opened.response.headers.get("Content-Type", "").startswith("text/event-stream"):
-                raise UnexpectedAnswer(f"{address(self.exchange.base, path)} answered without events.")
-            reader = EventReader()
             broken: httpx.TransportError | None = None
-            silent += 1
-            try:
-                while piece := (yield from read(opened)):
-                    silent = 0
-                    for event in reader.feed(piece):
-                        headers["Last-Event-ID"] = event.id
-                        yield Emit(JobEvent(event.kind, self._told(event.data)))
-                        if event.kind == "end":
+            response = connection.ask(news.request(), stream=True, deadline=deadline)
+            longest = response.request.extensions["timeout"]["read"]
+            with contextlib.closing(response):
+                news.check(response)
+                try:
+                    for piece in response.iter_bytes():
+                        yield from news.events(piece)
+                        if news.ended:
                             return
-            except httpx.TransportError as error:
-                broken = error
-            yield Close(opened)
-            # Before the end of the job: the service stops, or something in between has had enough.
-            pause = self.exchange.retry.after_error(silent or 1, httpx.ReadError("ended"))
-            if pause is None:
-                place = address(self.exchange.base, path)
-                raise ConnectionFailed(f"{place}: the events break off: {broken!r}") from broken
-            yield Pause(pause)
+                        if deadline is not None and deadline.left() < longest:
+                            break
+                except httpx.TransportError as error:
+                    broken = error
+            pause = news.pause(broken)
+            if deadline is not None:
+                deadline.check_pause(pause)
+            connection.sleep(pause)
 
 
-@contextlib.contextmanager
-def _telling_of_cancelled() -> Iterator[None]:
-    try:
-        yield
-    except ProblemError as problem:
-        if problem.type.endswith("/job-cancelled"):
-            raise JobCancelled(problem.document) from None
-        raise
-
-
-class Job(JobCalls[T], Blocking):
-    """A job at the service, with a result of type T. What a signature calls `Steps[R]` is an R."""
-
-    def __init__(self, shell: BlockingShell, exchange: Exchange, ticket: Ticket[T]) -> None:
-        super().__init__(ticket)
-        self.shell, self.exchange = shell, exchange
-
-
-class AsyncJob(JobCalls[T], Asynchronous):
+class AsyncJob(_BaseJob[T]):
     """`Job` with ``await``, and with asynchronous iterators."""
 
-    def __init__(self, shell: AsyncShell, exchange: Exchange, ticket: Ticket[T]) -> None:
-        super().__init__(ticket)
-        self.shell, self.exchange = shell, exchange
+    def __init__(self, connection: AsyncConnection, id: str, read: Callable[[httpx.Response], T]) -> None:
+        super().__init__(id, read)
+        self._connection = connection
+
+    async def status(self, *, timeout: Timeout = None) -> JobStatus:
+        """See `Job.status`."""
+        return _read_status(await self._connection.ask(self._request("GET", timeout)))
+
+    async def wait(
+        self, progress: Callable[[JobStatus], None] | None = None, *, timeout: float | None = None
+    ) -> T:
+        """See `Job.wait`."""
+        try:
+            async with asyncio.timeout(timeout) as waiting, contextlib.aclosing(self._news(None)) as news:
+                async for event in news:
+                    if progress is not None:
+                        progress(event.status)
+                return await self.result()
+        except TimeoutError:
+            if timeout is not None and waiting.expired():
+                raise JobNotFinished(self.id, timeout) from None
+            raise
+
+    async def result(self, *, timeout: Timeout = None) -> T:
+        """See `Job.result`."""
+        response = await self._connection.ask(self._request("GET", timeout, "/result"))
+        result: T = self._read(response, self._reader)
+        return result
+
+    async def save(self, path: PathLike[str] | str, *, timeout: Timeout = None) -> int:
+        """See `Job.save`."""
+        response = await self._connection.ask(self._request("GET", timeout, "/result"), save=Path(path))
+        self._read(response, _check)
+        return (await asyncio.to_thread(Path(path).stat)).st_size
+
+    async def cancel(self, *, timeout: Timeout = None) -> JobStatus:
+        """See `Job.cancel`."""
+        return _read_status(await self._connection.ask(self._request("DELETE", timeout)))
+
+    def events(self, *, timeout: Timeout = None) -> AsyncIterator[JobEvent]:
+        """See `Job.events`."""
+        return self._news(timeout)
+
+    async def _news(self, timeout: Timeout) -> AsyncGenerator[JobEvent, None]:
+        connection = self._connection
+        news = _News(connection.http.base_url, f"{self._path}/events", connection.retry, timeout)
+        while True:
+            broken: httpx.TransportError | None = None
+            async with contextlib.aclosing(await connection.ask(news.request(), stream=True)) as response:
+                news.check(response)
+                try:
+                    async for piece in response.aiter_bytes():
+                        for event in news.events(piece):
+                            yield event
+                        if news.ended:
+                            return
+                except httpx.TransportError as error:
+                    broken = error
+            await connection.sleep(news.pause(broken))
 
 
-class submission(Generic[P, T]):
-    """A method that comes to a `Ticket`: it returns a `Job`, or awaited an `AsyncJob`."""
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """How a job is submitted, beside the task."""
 
-    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[Ticket[T]]]) -> None:
-        self.__doc__ = steps.__doc__
-        self._steps = steps
+    webhook: str | None
+    idempotency_key: str | None
+    timeout: Timeout
 
-    @overload
-    def __get__(self, owner: None, kind: type) -> submission[P, T]: ...
-    @overload
-    def __get__(self, owner: Jobs, kind: type) -> Callable[P, Job[T]]: ...
-    @overload
-    def __get__(self, owner: AsyncJobs, kind: type) -> Callable[P, Coroutine[Any, Any, AsyncJob[T]]]: ...
-    def __get__(self, owner: Jobs | AsyncJobs | None, kind: type) -> Any:
-        if owner is None:
-            return self
-        if isinstance(owner, Jobs):
-
-            def blocking(*args: P.args, **more: P.kwargs) -> Job[T]:
-                ticket = owner.shell.run(Machine(self._steps(owner, *args, **more)))
-                return Job(owner.shell, owner.exchange, ticket)
-
-            return functools.wraps(self._steps)(blocking)
-
-        async def asynchronous(*args: P.args, **more: P.kwargs) -> AsyncJob[T]:
-            ticket = await owner.shell.run(Machine(self._steps(owner, *args, **more)))
-            return AsyncJob(owner.shell, owner.exchange, ticket)
-
-        return functools.wraps(self._steps)(asynchronous)
+    def request(self, task: Task[Any], digest: str | None) -> Request:
+        document = task.job_fields(digest)
+        if self.webhook is not None:
+            document["webhook"] = {"url": self.webhook}
+        headers = {"Idempotency-Key": self.idempotency_key or uuid.uuid4().hex}
+        return tasks.json_request("/v1/jobs", document, self.timeout, headers)
 
 
-class JobsCalls:
-    """The methods of `client.jobs`. They return as soon as the service has accepted the job, and keeps it.
+def _stored_at(data: bytes) -> tuple[str, str]:
+    """The digest of a stored graph, and its path."""
+    digest = hashlib.sha256(data).hexdigest()
+    return digest, f"/v1/graphs/{digest}"
+
+
+def _page_path(state: str | None, last: str | None) -> str:
+    query = {"limit": "100", "state": state, "after": last}
+    return f"/v1/jobs?{urlencode({name: value for name, value in query.items() if value is not None})}"
+
+
+def _read_page(response: httpx.Response) -> tuple[list[JobStatus], bool]:
+    """The jobs of a page, and whether there is another one."""
+    with reading(response) as document:
+        return [JobStatus.of(one) for one in document["jobs"]], document.get("next") is not None
+
+
+class Jobs:
+    """`client.jobs`: its methods return as soon as the service has accepted the job, and keeps it.
 
     Arguments are those of the methods of the client. The service calls the address `webhook` once the job has
-    ended. The same `idempotency_key` with the same request is the same job; each call makes one of its own
-    unless it is given.
+    ended. The same `idempotency_key` with the same request is the same job; without it, each call makes a new
+    one.
     """
 
-    exchange: Exchange
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
-    @submission
     def plan(
         self,
         /,
         graph: GraphLike,
-        options: Mapping[str, Any] | None = None,
+        options: Options = None,
         *,
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
-    ) -> Steps[Ticket[PlanResult]]:
+    ) -> Job[PlanResult]:
         """Plan a graph, or a model of another tool."""
-        order = _Order("plan", webhook, idempotency_key, timeout)
-        members = {"options": given_options(options, more)}
-        return (yield from self._submitted(order, graph, members, _plan))
+        return self._submit(tasks.plan(graph, options, more), _Order(webhook, idempotency_key, timeout))
 
-    @submission
     def plan_program(
         self,
         /,
         program: GraphLike,
-        options: Mapping[str, Any] | None = None,
+        options: Options = None,
         *,
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
-    ) -> Steps[Ticket[PlanResult]]:
+    ) -> Job[PlanResult]:
         """Plan explicit operations."""
-        order = _Order("program", webhook, idempotency_key, timeout)
-        members = {"options": given_options(options, more)}
-        return (yield from self._submitted(order, program, members, _plan))
+        return self._submit(tasks.program(program, options, more), _Order(webhook, idempotency_key, timeout))
 
-    @submission
     def layout(
         self,
         /,
         problem: GraphLike,
-        options: Mapping[str, Any] | None = None,
+        options: Options = None,
         *,
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
-    ) -> Steps[Ticket[LayoutResult]]:
+    ) -> Job[LayoutResult]:
         """Place bare buffers."""
-        order = _Order("layout", webhook, idempotency_key, timeout)
-        members = {"options": given_options(options, more)}
-        return (yield from self._submitted(order, problem, members, _layout))
+        return self._submit(tasks.layout(problem, options, more), _Order(webhook, idempotency_key, timeout))
 
-    @submission
     def tradeoff(
         self,
         /,
         graph: GraphLike,
-        options: Mapping[str, Any] | None = None,
+        options: Options = None,
         *,
         points: int = 10,
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
-    ) -> Steps[Ticket[TradeOffResult]]:
-        """What smaller peaks cost in modelled time."""
-        order = _Order("tradeoff", webhook, idempotency_key, timeout)
-        members = {"options": given_options(options, more), "points": points}
-        return (yield from self._submitted(order, graph, members, _with(TradeOffResult.of)))
+    ) -> Job[TradeOffResult]:
+        """The costs of smaller peaks, in modelled time."""
+        return self._submit(
+            tasks.tradeoff(graph, options, more, points), _Order(webhook, idempotency_key, timeout)
+        )
 
-    @submission
     def explain(
         self,
         /,
         graph: GraphLike,
         capacity: int | str,
-        options: Mapping[str, Any] | None = None,
+        options: Options = None,
         *,
         training: bool = False,
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
-    ) -> Steps[Ticket[VerdictResult]]:
-        """Whether a capacity is enough, and what makes it so."""
-        order = _Order("explain", webhook, idempotency_key, timeout)
-        given = given_options(options, {**more, "capacity": capacity})
-        members = {"options": given, "training": training}
-        return (yield from self._submitted(order, graph, members, _with(VerdictResult.of)))
+    ) -> Job[VerdictResult]:
+        """Whether a capacity is enough, and which measures make it so."""
+        return self._submit(
+            tasks.explain(graph, capacity, options, more, training), _Order(webhook, idempotency_key, timeout)
+        )
 
-    @submission
     def validate(
         self,
         /,
@@ -439,18 +473,15 @@ class JobsCalls:
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
-    ) -> Steps[Ticket[ValidationResult]]:
+    ) -> Job[ValidationResult]:
         """Let the service train in the planned arena and compare bit for bit.
 
-        Of a model of another tool, `more` is how it is trained (``loss="mse"``); any plan of it will do.
+        Of a model of another tool, `more` says how it is trained (``loss="mse"``); any plan of it will do.
         """
-        order = _Order("validate", webhook, idempotency_key, timeout)
-        members: dict[str, Any] = {"plan": (yield from loaded(plan)).data, "steps": steps, "seed": seed}
-        if more:
-            members["options"] = given_options(None, more)
-        return (yield from self._submitted(order, graph, members, _with(ValidationResult.of)))
+        return self._submit(
+            tasks.validate(graph, plan, steps, seed, more), _Order(webhook, idempotency_key, timeout)
+        )
 
-    @submission
     def import_model(
         self,
         /,
@@ -460,122 +491,182 @@ class JobsCalls:
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
-    ) -> Steps[Ticket[dict[str, Any]]]:
+    ) -> Job[dict[str, Any]]:
         """The graph document of a model of another tool, with how it is trained (``loss="mse"``)."""
-        order = _Order("import", webhook, idempotency_key, timeout)
-        members = {"options": given_options(None, more)}
-        return (yield from self._submitted(order, model, members, read_answer))
+        return self._submit(tasks.import_model(model, more), _Order(webhook, idempotency_key, timeout))
 
-    @submission
-    def get(self, job: str, *, timeout: Timeout = None) -> Steps[Ticket[Any]]:
+    def get(self, job: str, *, timeout: Timeout = None) -> Job[Any]:
         """A job by its id. Raises `ProblemError` with status 404 where there is none."""
         request = Request("GET", f"/v1/jobs/{quote(job, safe='')}", timeout=timeout)
-        status = yield from _status(self.exchange, request)
-        return Ticket(status, _READERS.get(status.task, read_answer))
+        status = _read_status(self._connection.ask(request))
+        return Job(self._connection, status.id, tasks.READERS.get(status.task, read_answer))
 
-    @iteration
-    def list(self, *, state: str | None = None, timeout: Timeout = None) -> Emitting[JobStatus]:
+    def list(self, *, state: str | None = None, timeout: Timeout = None) -> Iterator[JobStatus]:
         """All jobs, or those in a state, the newest first; they are fetched page by page."""
         last: str | None = None
-        while True:
-            given = {"limit": "100", "state": state, "after": last}
-            query = urlencode({name: value for name, value in given.items() if value is not None})
-            response = yield from self.exchange.ask(Request("GET", f"/v1/jobs?{query}", timeout=timeout))
-            with reading(response) as document:
-                page = [JobStatus.of(one) for one in document["jobs"]]
-                more = document.get("next")
+        more = True
+        while more:
+            request = Request("GET", _page_path(state, last), timeout=timeout)
+            page, more = _read_page(self._connection.ask(request))
             for status in page:
                 last = status.id
-                yield Emit(status)
-            if more is None:
-                return
+                yield status
 
-    def _submitted(
-        self,
-        order: _Order,
-        given: GraphLike,
-        members: Mapping[str, Any],
-        read: Callable[[httpx.Response], T],
-    ) -> Steps[Ticket[T]]:
-        """The graph stands in the request; where it is large, or a model, it is stored before."""
-        found = yield from loaded(given)
-        asked: dict[str, Any] = {"task": order.task}
-        if found.is_model or len(found.data) > _INLINE_BYTES or order.task == "import":
-            asked["graph"] = yield from self._stored(found.data, found.media_type, order.timeout)
-            asked["request"] = json_body(members)
-        else:
-            asked["request"] = json_body({_BEGINS_WITH.get(order.task, "graph"): found.data, **members})
-        if order.webhook is not None:
-            asked["webhook"] = {"url": order.webhook}
-        key = order.idempotency_key or uuid.uuid4().hex
-        request = json_request("/v1/jobs", asked, order.timeout, {"Idempotency-Key": key})
-        return Ticket((yield from _status(self.exchange, request)), read)
+    def _submit(self, task: Task[T], order: _Order) -> Job[T]:
+        """Submit a job; a large graph, or a model, is stored first."""
+        digest = self._stored(task, order.timeout) if task.is_stored_first else None
+        status = _read_status(self._connection.ask(order.request(task, digest)))
+        return Job(self._connection, status.id, task.read)
 
-    def _stored(self, data: bytes, media_type: str, timeout: Timeout) -> Steps[str]:
-        """The digest of what the service keeps now; what it has already is not sent again."""
-        digest = yield from do(lambda: hashlib.sha256(data).hexdigest())
-        path = f"/v1/graphs/{digest}"
-        known = yield from self.exchange.ask(Request("HEAD", path, timeout=timeout))
-        if not known.is_success:
-            headers = {"Content-Type": media_type}
-            response = yield from self.exchange.ask(Request("PUT", path, data, headers, timeout))
-            if not response.is_success:
-                read_answer(response)
+    def _stored(self, task: Task[Any], timeout: Timeout) -> str:
+        """The digest under which the service keeps the graph. It is sent unless the service has it."""
+        digest, path = _stored_at(task.subject.data)
+        if not self._connection.ask(Request("HEAD", path, timeout=timeout)).is_success:
+            headers = {"Content-Type": task.subject.media_type}
+            _check(self._connection.ask(Request("PUT", path, task.subject.data, headers, timeout)))
         return digest
 
 
-class Jobs(JobsCalls, Blocking):
-    """`client.jobs`."""
-
-    def __init__(self, shell: BlockingShell, exchange: Exchange) -> None:
-        self.shell, self.exchange = shell, exchange
-
-
-class AsyncJobs(JobsCalls, Asynchronous):
+class AsyncJobs:
     """`Jobs` with ``await``."""
 
-    def __init__(self, shell: AsyncShell, exchange: Exchange) -> None:
-        self.shell, self.exchange = shell, exchange
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
 
+    async def plan(
+        self,
+        /,
+        graph: GraphLike,
+        options: Options = None,
+        *,
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[PlanResult]:
+        """See `Jobs.plan`."""
+        task = await asyncio.to_thread(tasks.plan, graph, options, more)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    task: str
-    webhook: str | None
-    idempotency_key: str | None
-    timeout: Timeout
+    async def plan_program(
+        self,
+        /,
+        program: GraphLike,
+        options: Options = None,
+        *,
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[PlanResult]:
+        """See `Jobs.plan_program`."""
+        task = await asyncio.to_thread(tasks.program, program, options, more)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
+    async def layout(
+        self,
+        /,
+        problem: GraphLike,
+        options: Options = None,
+        *,
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[LayoutResult]:
+        """See `Jobs.layout`."""
+        task = await asyncio.to_thread(tasks.layout, problem, options, more)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
-def _status(exchange: Exchange, request: Request) -> Steps[JobStatus]:
-    with reading((yield from exchange.ask(request))) as document:
-        return JobStatus.of(document)
+    async def tradeoff(
+        self,
+        /,
+        graph: GraphLike,
+        options: Options = None,
+        *,
+        points: int = 10,
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[TradeOffResult]:
+        """See `Jobs.tradeoff`."""
+        task = await asyncio.to_thread(tasks.tradeoff, graph, options, more, points)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
+    async def explain(
+        self,
+        /,
+        graph: GraphLike,
+        capacity: int | str,
+        options: Options = None,
+        *,
+        training: bool = False,
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[VerdictResult]:
+        """See `Jobs.explain`."""
+        task = await asyncio.to_thread(tasks.explain, graph, capacity, options, more, training)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
-def _plan(response: httpx.Response) -> PlanResult:
-    with reading(response) as document:
-        return PlanResult.of(document, notes_of(response), cached=is_cached(response))
+    async def validate(
+        self,
+        /,
+        graph: GraphLike,
+        plan: GraphLike,
+        *,
+        steps: int = 5,
+        seed: int = 0,
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[ValidationResult]:
+        """See `Jobs.validate`."""
+        task = await asyncio.to_thread(tasks.validate, graph, plan, steps, seed, more)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
+    async def import_model(
+        self,
+        /,
+        model: GraphLike,
+        *,
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[dict[str, Any]]:
+        """See `Jobs.import_model`."""
+        task = await asyncio.to_thread(tasks.import_model, model, more)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
-def _layout(response: httpx.Response) -> LayoutResult:
-    with reading(response) as document:
-        return LayoutResult.of(document, cached=is_cached(response))
+    async def get(self, job: str, *, timeout: Timeout = None) -> AsyncJob[Any]:
+        """See `Jobs.get`."""
+        request = Request("GET", f"/v1/jobs/{quote(job, safe='')}", timeout=timeout)
+        status = _read_status(await self._connection.ask(request))
+        return AsyncJob(self._connection, status.id, tasks.READERS.get(status.task, read_answer))
 
+    async def list(self, *, state: str | None = None, timeout: Timeout = None) -> AsyncIterator[JobStatus]:
+        """See `Jobs.list`."""
+        last: str | None = None
+        more = True
+        while more:
+            request = Request("GET", _page_path(state, last), timeout=timeout)
+            page, more = _read_page(await self._connection.ask(request))
+            for status in page:
+                last = status.id
+                yield status
 
-def _with(read: Callable[[Mapping[str, Any], tuple[str, ...]], T]) -> Callable[[httpx.Response], T]:
-    def result(response: httpx.Response) -> T:
-        with reading(response) as document:
-            return read(document, notes_of(response))
+    async def _submit(self, task: Task[T], order: _Order) -> AsyncJob[T]:
+        digest = await self._stored(task, order.timeout) if task.is_stored_first else None
+        status = _read_status(await self._connection.ask(order.request(task, digest)))
+        return AsyncJob(self._connection, status.id, task.read)
 
-    return result
-
-
-_BEGINS_WITH: Final = {"program": "program", "layout": "problem"}
-
-_READERS: Final[Mapping[str, Callable[[httpx.Response], Any]]] = {
-    "plan": _plan,
-    "program": _plan,
-    "layout": _layout,
-    "tradeoff": _with(TradeOffResult.of),
-    "explain": _with(VerdictResult.of),
-    "validate": _with(ValidationResult.of),
-}
+    async def _stored(self, task: Task[Any], timeout: Timeout) -> str:
+        digest, path = await asyncio.to_thread(_stored_at, task.subject.data)
+        if not (await self._connection.ask(Request("HEAD", path, timeout=timeout))).is_success:
+            headers = {"Content-Type": task.subject.media_type}
+            _check(await self._connection.ask(Request("PUT", path, task.subject.data, headers, timeout)))
+        return digest

@@ -63,11 +63,9 @@ def _index() -> str:
 def _page(name: str) -> str:
     public = list(importlib.import_module(name).__all__)
     members = "".join(f"\n        - {one}" for one in public)
-    # The methods of both clients, and of their jobs, are written once, in classes that they share.
-    inherited = str(name == "clients").lower()
     return page(
         name,
         PACKAGES[name],
         f"Names: {', '.join(map(code, public))}.",
-        f"::: {name}\n    options:\n      inherited_members: {inherited}\n      members:{members}",
+        f"::: {name}\n    options:\n      members:{members}",
     )

@@ -14,17 +14,21 @@ import pytest
 import clients
 from clients import (
     AsyncClient,
+    AsyncJob,
+    AsyncJobs,
     CapacityExceeded,
     Client,
     ClientError,
     ConnectionFailed,
+    Job,
+    Jobs,
     LayoutResult,
     PlanResult,
     ProblemError,
     Retry,
     UnexpectedAnswer,
 )
-from clients.requests import DEFAULT_TIMEOUT
+from clients.connections import DEFAULT_TIMEOUT
 
 GRAPH = {"name": "g"}
 Reply = httpx.Response | httpx.TransportError
@@ -515,17 +519,24 @@ def test_where_each_value_lies() -> None:
     assert PlanResult.of(PLAN).offsets == {"x": ("arena", 64), "w@grad": ("arena", 0), "seed": ("arena", 0)}
 
 
-def test_both_clients_offer_the_same() -> None:
-    """Only how they are made and closed is their own; the rest is written once."""
+def signatures(kind: type, ours: str) -> dict[str, str]:
+    """The signatures of the public methods, with the name of the kind of job left out of results."""
+    methods = {name: one for name, one in vars(kind).items() if not name.startswith("_")}
+    return {
+        name: str(inspect.signature(one)).replace(ours, "Job").replace("AsyncIterator", "Iterator")
+        for name, one in methods.items()
+        if callable(one)
+    }
 
-    def offered(client: Client | AsyncClient) -> dict[str, str]:
-        names = [name for name in dir(client) if not name.startswith("_")]
-        found = {name: getattr(client, name) for name in names}
-        return {name: str(inspect.signature(one)) for name, one in found.items() if callable(one)}
 
-    assert offered(Client()) == offered(AsyncClient())
-    for kind in (Client, AsyncClient):
-        assert [name for name in vars(kind) if not name.startswith("_")] == ["close"]
+@pytest.mark.parametrize(("blocking", "awaited"), [(Client, AsyncClient), (Job, AsyncJob), (Jobs, AsyncJobs)])
+def test_both_clients_offer_the_same(blocking: type, awaited: type) -> None:
+    """Every method has the same arguments, and a docstring that leads to the one of the blocking method."""
+    assert signatures(blocking, "Job") == signatures(awaited, "AsyncJob")
+    for name in signatures(blocking, "Job"):
+        if name != "close":
+            assert vars(awaited)[name].__doc__ == f"See `{blocking.__name__}.{name}`."
+            assert len(vars(blocking)[name].__doc__) > 10
 
 
 def test_errors_have_one_root() -> None:

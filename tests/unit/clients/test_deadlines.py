@@ -1,119 +1,197 @@
-"""Calls that end in time, by a clock of the test's own: every action takes as long as the test says."""
+"""Waiting for a job ends in time, by a clock of the test's own; what is given up is closed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 import pytest
 
-from clients.deadlines import within
-from clients.steps import Machine, Open, Opened, Pause, Read, Request, Send, Steps, open_stream, read, send
+from clients import AsyncClient, Client, Job, JobNotFinished, Retry
+from tests.unit.clients.test_jobs import DONE, RUNNING, event
 
-ASKED = Request("GET", "/")
-ANSWER = httpx.Response(200)
-
-
-class Late(Exception):
-    """What the call raises."""
+NO_NEWS = b": still here\n\n"
 
 
-class Clock:
-    """Stands still but for what actions take."""
+class Network(httpx.BaseTransport):
+    """A service whose job never ends; every read takes as long as `takes` says, by this clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes: Callable[[str], float]) -> None:
         self.now = 100.0
+        self.opened = self.closed = 0
+        self._takes = takes
 
-    def __call__(self) -> float:
+    def clock(self) -> float:
         return self.now
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
-def run(
-    steps: Steps[str], seconds: float, clock: Clock, takes: Callable[[Send | Open | Read | Pause], float]
-) -> str:
-    """Carry the call out; what would take longer than it may ends with the exception of the network."""
-    machine = Machine(within(seconds, steps, Late, clock))
-    most = float("inf")
-    while (action := machine.action) is not None:
-        assert isinstance(action, Send | Open | Read | Pause)
-        if isinstance(action, Send | Open):
-            most = action.request.at_most or 0.0
-        long = action.seconds if isinstance(action, Pause) else takes(action)
-        if long > most and not isinstance(action, Pause):
-            clock.now += most
-            machine.failed(httpx.ReadTimeout("too long"))
-            continue
-        clock.now += long
-        pieces = {Send: ANSWER, Open: Opened(ANSWER, None), Read: b"piece", Pause: None}
-        machine.done(pieces[type(action)])
-    return machine.result
+    def wait(self, read: str, longest: float) -> None:
+        """Let the time of a read pass. Raises httpx.ReadTimeout for one that takes too long."""
+        seconds = self._takes(read)
+        self.now += min(seconds, longest)
+        if seconds > longest:
+            raise httpx.ReadTimeout("too long")
 
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        longest = request.extensions["timeout"]["read"]
+        if not request.url.path.endswith("/events"):
+            return httpx.Response(200, json=RUNNING)
+        self.wait("answer", longest)
+        self.opened += 1
+        headers = {"Content-Type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, stream=Endless(self, longest))
 
-def listening() -> Steps[str]:
-    """A stream that never ends, opened again where it breaks off."""
-    while True:
-        opened = yield from open_stream(ASKED)
-        try:
-            while True:
-                yield from read(opened)
-        except httpx.ReadTimeout:
-            yield Pause(0.25)
+    def job(self) -> Job[object]:
+        """A job of a client over this network."""
+        retry = Retry(base=0.25, chance=lambda: 0.0)
+        client = Client("http://test", transport=self, sleep=self.sleep, clock=self.clock, retry=retry)
+        return client.jobs.get("1f")
 
 
-def test_what_is_done_in_time() -> None:
-    def call() -> Steps[str]:
-        yield from send(ASKED)
-        yield Pause(1.0)
-        opened = yield from open_stream(ASKED)
-        return (yield from read(opened)).decode()
+class Endless(httpx.SyncByteStream):
+    """Comments, one after the other."""
 
-    clock = Clock()
-    assert run(call(), 10.0, clock, lambda _: 1.0) == "piece"
-    assert clock.now == 104.0
+    def __init__(self, network: Network, longest: float) -> None:
+        self._network = network
+        self._longest = longest
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self._network.wait("piece", self._longest)
+            yield NO_NEWS
+
+    def close(self) -> None:
+        self._network.closed += 1
 
 
 @pytest.mark.parametrize("each", [0.01, 0.3, 1.0, 7.0, 1e9])
 @pytest.mark.parametrize("seconds", [0.0, 0.4, 1.0, 10.0, 60.0])
 def test_a_stream_ends_in_time(seconds: float, each: float) -> None:
-    clock = Clock()
-    with pytest.raises(Late):
-        run(listening(), seconds, clock, lambda action: each if isinstance(action, Read) else 0.01)
-    assert clock.now <= 100.0 + seconds + 0.02
+    network = Network(lambda read: each if read == "piece" else 0.01)
+    job = network.job()
+    with pytest.raises(JobNotFinished) as caught:
+        job.wait(timeout=seconds)
+    assert (caught.value.id, caught.value.seconds) == ("1f", seconds)
+    assert network.now <= 100.0 + seconds + 0.02
+    assert network.opened == network.closed
 
 
 @pytest.mark.parametrize("seconds", [0.4, 10.0])
 def test_an_answer_that_does_not_come(seconds: float) -> None:
-    for call in (listening(), send_once()):
-        clock = Clock()
-        with pytest.raises(Late):
-            run(call, seconds, clock, lambda _: 1e9)
-        assert clock.now == pytest.approx(100.0 + seconds)
-
-
-def send_once() -> Steps[str]:
-    yield from send(ASKED)
-    return "never"
+    network = Network(lambda _read: 1e9)
+    job = network.job()
+    with pytest.raises(JobNotFinished):
+        job.wait(timeout=seconds)
+    assert network.now == pytest.approx(100.0 + seconds)
 
 
 def test_a_pause_that_would_be_too_long() -> None:
-    def call() -> Steps[str]:
-        yield Pause(30.0)
-        return "never"
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            return httpx.Response(503, headers={"Retry-After": "30"})
+        return httpx.Response(200, json=RUNNING)
 
-    clock = Clock()
-    with pytest.raises(Late):
-        run(call(), 10.0, clock, lambda _: 0.0)
-    assert clock.now == 100.0
+    pauses: list[float] = []
+    transport = httpx.MockTransport(reply)
+    with Client("http://test", transport=transport, sleep=pauses.append, clock=lambda: 5.0) as client:
+        job = client.jobs.get("1f")
+        with pytest.raises(JobNotFinished):
+            job.wait(timeout=10.0)
+    assert pauses == []
 
 
-def test_what_the_call_makes_of_a_failure() -> None:
-    def call() -> Steps[str]:
-        try:
-            yield from send(ASKED)
-        except httpx.ConnectError:
-            return "refused"
-        return "answered"
+def test_events_that_nobody_reads_on_are_closed() -> None:
+    network = Network(lambda _read: 1.0)
+    taken = []
 
-    machine = Machine(within(10.0, call(), Late))
-    machine.failed(httpx.ConnectError("refused"))
-    assert (machine.action, machine.result) == (None, "refused")
+    def take(status: object) -> None:
+        taken.append(status)
+        raise KeyError("a bug of the caller")
+
+    class Once(Endless):
+        def __iter__(self) -> Iterator[bytes]:
+            yield event("progress", 1, RUNNING)
+            yield event("end", 2, DONE)
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            stream = Once(network, 1.0)
+            return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=stream)
+        return httpx.Response(200, json=RUNNING)
+
+    with Client("http://test", transport=httpx.MockTransport(handle)) as client:
+        job = client.jobs.get("1f")
+        news = job.events()
+        assert next(news).kind == "progress"
+        del news
+        assert network.closed == 1
+        with pytest.raises(KeyError):
+            job.wait(take)
+        assert (len(taken), network.closed) == (1, 2)
+
+
+class Silent(httpx.AsyncByteStream):
+    """Never sends anything."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+async def test_an_asynchronous_wait_ends_in_time(seconds: float) -> None:
+    streams: list[Silent] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/events"):
+            return httpx.Response(200, json=RUNNING)
+        streams.append(Silent())
+        return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=streams[-1])
+
+    async with AsyncClient("http://test", transport=httpx.MockTransport(handle)) as client:
+        job = await client.jobs.get("1f")
+        with pytest.raises(JobNotFinished, match=r"jobs\.get\('1f'\)"):
+            await job.wait(timeout=seconds)
+    assert all(stream.closed for stream in streams)
+
+
+async def test_a_timeout_of_the_caller_is_not_that_of_the_job() -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            headers = {"Content-Type": "text/event-stream"}
+            return httpx.Response(200, headers=headers, content=event("progress", 1, RUNNING))
+        return httpx.Response(200, json=RUNNING)
+
+    def give_up(_status: object) -> None:
+        raise TimeoutError("the caller's own")
+
+    async with AsyncClient("http://test", transport=httpx.MockTransport(handle)) as client:
+        job = await client.jobs.get("1f")
+        with pytest.raises(TimeoutError, match="the caller's own") as caught:
+            await job.wait(give_up, timeout=3600.0)
+    assert not isinstance(caught.value, JobNotFinished)
+
+
+async def test_a_call_that_is_cancelled() -> None:
+    waiting = asyncio.Event()
+
+    async def forever(_seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    busy = httpx.MockTransport(lambda _request: httpx.Response(503))
+    async with AsyncClient("http://test", transport=busy, sleep=forever) as client:
+        task = asyncio.create_task(client.plan({}))
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
