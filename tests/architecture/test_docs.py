@@ -63,7 +63,7 @@ def test_no_setting_is_made_up(
     known = {f"ARENAPLAN_{name.upper()}" for name in Settings.model_fields}
     of_run = set(re.findall(r"ARENAPLAN_[A-Z]+", (root / "run").read_text(encoding="utf-8")))
     compose = (root / "deploy/compose.yaml").read_text(encoding="utf-8")
-    asking = [root / "clients/settings.py", root / "service/cli/remote.py"]
+    asking = [root / "clients/connections.py", root / "service/cli/remote.py"]
     clients = "".join(path.read_text(encoding="utf-8") for path in asking)
     known |= of_run | set(re.findall(r"ARENAPLAN_[A-Z_]+", clients))
     known |= set(re.findall(r"ARENAPLAN_[A-Z_]+", compose))
