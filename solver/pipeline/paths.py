@@ -59,6 +59,8 @@ def plan(
     best: tuple[Lowered, Plan] | None = None
     refused: CapacityError | None = None
     tried = set[tuple[object, ...]]()
+    within = options.capacity is not None or bool(options.tiers)
+    price = _nanoseconds if within else _bytes
     for preparing in _preparing(options):
         with watch("prepare"):
             planner = Planner(target, preparing, deadline)
@@ -75,9 +77,9 @@ def plan(
             if preparing is options:
                 raise
             continue  # costs that were given are those of other steps
-        if best is None or _nanoseconds(found[1]) < _nanoseconds(best[1]):
+        if best is None or price(found[1]) < price(best[1]):
             best = found
-        if deadline.expired or not (any(found[1].program.runs) or options.tiers):
+        if deadline.expired or (within and not (any(found[1].program.runs) or options.tiers)):
             break
     if best is None:
         raise refused or InternalError("No preparation was tried.")
@@ -85,16 +87,24 @@ def plan(
 
 
 def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
-    """The options; and where steps may have to run again or leave, those with fewer preparations: what these
-    save of the peak must not make a plan dearer, or impossible.
+    """The options, then options with fewer preparations, whose plan may be the better one.
+
+    Preparations are chosen by the peak of the order as written. Within a capacity or tiers, the bytes that
+    they save may make a plan dearer, or impossible; where the order is searched, larger.
     """
     yield options
-    if not options.tiers and options.capacity is None:
-        return
-    for rewrite, fit_scratch in ((False, True), (True, False), (False, False)):
-        fewer = rewrite <= options.rewrite and fit_scratch <= options.fit_scratch
-        if fewer and (rewrite, fit_scratch) != (options.rewrite, options.fit_scratch):
-            yield replace(options, rewrite=rewrite, fit_scratch=fit_scratch)
+    within = options.capacity is not None or bool(options.tiers)
+    if options.rewrite and (within or options.order):
+        yield replace(options, rewrite=False)
+    if options.fit_scratch and within:
+        yield replace(options, fit_scratch=False)
+        if options.rewrite:
+            yield replace(options, rewrite=False, fit_scratch=False)
+
+
+def _bytes(made: Plan) -> int:
+    """The bytes of all arenas of a plan."""
+    return sum(made.sizes)
 
 
 def _nanoseconds(made: Plan) -> int:

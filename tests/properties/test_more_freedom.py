@@ -113,3 +113,22 @@ def branches() -> TrainableGraph:
 @pytest.mark.parametrize("share", [0.9, 0.95])
 def test_in_place_beside_another_order_costs_no_more(share: float) -> None:
     check(branches(), ("in_place", "order", "recompute"), int(plan(branches()).arena_bytes * share))
+
+
+def shared_weight() -> TrainableGraph:
+    """Products that share one weight: the graph that is rewritten needs more bytes in its best order."""
+    s = Sketch("shared-weight")
+    w = s.parameter("w", 1, 1)
+    first = s.op("Sigmoid", [s.op("Gemm", [s.input("x", 1, 1), w], "h")], "first")
+    second = s.op("Gemm", [first, w], "second")
+    third = s.op("Sigmoid", [second], "third")
+    branches = (second, third, s.op("Gemm", [third, w], "fourth"), s.op("Tanh", [second], "fifth"))
+    total = first
+    for k, branch in enumerate(branches):
+        total = s.op("Add", [total, branch], f"sum{k}")
+    s.op("MeanSquaredError", [total, s.label("t", 1, 1)], "loss")
+    return s.graph(optimizer="SGD")
+
+
+def test_rewriting_beside_another_order_takes_no_more_bytes() -> None:
+    check(shared_weight(), ("order", "rewrite"))
