@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,6 @@ from solver.errors import ProblemError
 from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.check.rules import check_problem, known_sound
-from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.windows import Window, repair
@@ -45,6 +44,7 @@ from solver.layout.model.problem import (
 from solver.layout.model.sorting import in_order, ranks
 from solver.layout.portfolio import CP_SAT_START, SEARCH_WORK, TIDY_FROM
 from solver.layout.structures.colouring import depth
+from solver.native import runs_compiled
 
 __all__ = ["STAGES", "Placing", "Shelf", "Stage", "compiled_placing", "rows_of", "solve_with_holes"]
 
@@ -512,7 +512,7 @@ class Shelf:
 
     def reorder(self, order: Integers, limit: int, placements: int, deadline: Deadline) -> Integers | None:
         """Offsets within `limit` from some order, begun with this one, pins first; None if it finds none."""
-        from solver.layout.compiled import pieces_kernel
+        from solver.layout.kernels import pieces_kernel
 
         instance, pinned = self._instance, self._instance.offset[order] != FREE
         order = np.concatenate((order[pinned], order[~pinned]))
@@ -533,7 +533,7 @@ class Shelf:
     def __call__(
         self, order: Integers, pinned: int, limit: int, late: Callable[[], bool]
     ) -> tuple[Integers, int]:
-        from solver.layout.compiled import pieces_kernel
+        from solver.layout.kernels import pieces_kernel
 
         instance, counts = self._instance, np.zeros(1, np.int64)
         buffers = np.stack((instance.exact, instance.alignment, instance.offset), axis=1)
@@ -554,33 +554,18 @@ class Shelf:
         return buffers[:, pieces_kernel.OFFSET].copy(), max(0, done - pinned)
 
 
-class _Compiled:
-    """The compiled placing, tried once; false where nothing compiles."""
+@cache
+def compiled_placing() -> bool:
+    """Whether placing in pieces runs compiled, tried once."""
+    from solver.layout.kernels import pieces_kernel
 
-    def __init__(self) -> None:
-        self._works: bool | None = None
-
-    def __call__(self) -> bool:
-        if self._works is None:
-            self._works = self._tried()
-        return self._works
-
-    @staticmethod
-    def _tried() -> bool:
-        try:
-            one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
-            instance = Instance(zero, one, one, one, one, zero + FREE, 1)
-            shelf = Shelf(instance, np.array([(0, 1, 0, 1, 0)]), np.array([0, 1]))
-            return (
-                shelf(zero, 0, 1, lambda: False)[1] == 1 and shelf.reorder(zero, 1, 9, Deadline()) is not None
-            )
-        except UNCOMPILED as error:
-            warn_uncompiled(error)
-            return False
-
-
-#: The one of this process.
-compiled_placing: Final = _Compiled()
+    one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
+    shelf = Shelf(
+        Instance(zero, one, one, one, one, zero + FREE, 1), np.array([(0, 1, 0, 1, 0)]), np.array([0, 1])
+    )
+    shelf(zero, 0, 1, lambda: False)
+    shelf.reorder(zero, 1, 9, Deadline())
+    return runs_compiled(pieces_kernel.place_pieces)
 
 
 def _lowest(shelf: Integers, mine: Integers, alignment: int) -> int:

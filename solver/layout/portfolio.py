@@ -29,7 +29,6 @@ from typing import Any, Final, TypeAlias
 
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
-from solver.layout.compiled.window_kernel import MOST
 from solver.layout.exact.branch_and_bound import tighten
 from solver.layout.exact.capacity_search import NEGLIGIBLE, SEARCHED_AT_ONCE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
@@ -67,6 +66,7 @@ from solver.layout.greedy.placement import (
 )
 from solver.layout.greedy.reorder import reorder
 from solver.layout.greedy.rewind import rewind
+from solver.layout.kernels.window_kernel import MOST
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.feasibility import compiled_search
 from solver.layout.greedy.in_time import time_kernel
 from solver.layout.greedy.in_windows import window_kernel
 from solver.layout.greedy.index import kernel
 from solver.layout.holes import compiled_placing
+from solver.native import runs_compiled
 
 __all__ = ["load_compiled"]
 
@@ -25,11 +25,8 @@ def load_compiled() -> bool:
 
 
 def _sweep_loaded() -> bool:
-    try:
-        from solver.layout.check.sweep import disjoint
+    from solver.layout.check.sweep import disjoint, sweep
 
-        zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-        return disjoint(zero, one, zero, one)
-    except UNCOMPILED as error:
-        warn_uncompiled(error)
-        return False
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    disjoint(zero, one, zero, one)
+    return runs_compiled(sweep)

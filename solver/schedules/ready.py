@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.layout.compiled.jit import runs_compiled
+from solver.native import runs_compiled
 
 __all__ = ["load_schedules"]
 

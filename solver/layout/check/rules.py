@@ -271,12 +271,9 @@ def _disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integer
     if len(start) < SWEPT_FROM:
         return False
     del pairs, order, low, high
-    try:
-        from solver.layout.check.sweep import disjoint
+    from solver.layout.check.sweep import disjoint
 
-        return disjoint(start, end, bottom, top)
-    except (ImportError, OSError, RuntimeError):  # nothing compiles here, whatever the reason
-        return False
+    return disjoint(start, end, bottom, top)
 
 
 def _meeting(low: _Integers, high: _Integers) -> tuple[_Indices, _Indices]:

@@ -17,10 +17,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.compiled.jit import compiled
 from solver.layout.model.sorting import in_order, ranks
+from solver.native import compiled
 
-__all__ = ["disjoint"]
+__all__ = ["disjoint", "sweep"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 _Flags: TypeAlias = npt.NDArray[np.uint8]
@@ -31,7 +31,7 @@ def disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers
     (rank,), by_start, by_end = ranks(bottom), in_order(start), in_order(end)
     leaves = 1 << len(start).bit_length()
     owner, occupied = np.zeros(leaves, np.int64), np.zeros(2 * leaves, np.uint8)
-    return bool(_sweep(start, end, bottom, top, rank, by_start, by_end, owner, occupied))
+    return bool(sweep(start, end, bottom, top, rank, by_start, by_end, owner, occupied))
 
 
 @compiled
@@ -80,7 +80,7 @@ def _enter(occupied: _Flags, leaf: int) -> None:
 
 
 @compiled
-def _sweep(
+def sweep(
     start: _Integers,
     end: _Integers,
     bottom: _Integers,

@@ -20,12 +20,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.compiled.fallback import warn_uncompiled
-from solver.layout.compiled.jit import addressed
-from solver.layout.compiled.memory import paged
-from solver.layout.compiled.priorities import ORDERS, priorities, ranked
-from solver.layout.compiled.skyline_kernel import race
-from solver.layout.compiled.skyline_state import (
+from solver.layout.kernels.priorities import ORDERS, priorities, ranked
+from solver.layout.kernels.skyline_kernel import race
+from solver.layout.kernels.skyline_state import (
     ANY_PLATEAU,
     BEST,
     CAPACITY,
@@ -70,10 +67,11 @@ from solver.layout.compiled.skyline_state import (
     made,
     unchanged,
 )
-from solver.layout.model.heap import give_back
+from solver.layout.model.heap import give_back, paged
 from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
+from solver.native import addressed, runs_compiled
 
 __all__ = [
     "MANY",
@@ -169,14 +167,8 @@ class _Race:
 @cache
 def compiled_search() -> Bind | None:
     """The compiled kernel, tried once; None, and one warning, where nothing compiles here."""
-    try:
-        if _bind(*_nothing())(1, GROWTH) == YES:
-            return _bind
-        reason: object = "a trial went wrong"
-    except Exception as error:  # noqa: BLE001 - numba, LLVM and the file system fail in ways of their own
-        reason = error
-    warn_uncompiled(reason)
-    return None
+    answer = _bind(*_nothing())(1, GROWTH)
+    return _bind if answer == YES and runs_compiled(race) else None
 
 
 def _bind(state: SearchState, ranks: Short) -> Call:

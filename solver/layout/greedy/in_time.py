@@ -14,14 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.compiled.index_kernel import BEST, FIRST
-from solver.layout.compiled.index_strips import INFINITY
-from solver.layout.compiled.jit import addressed
+from solver.layout.kernels.index_kernel import BEST, FIRST
+from solver.layout.kernels.index_strips import INFINITY
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import MAX_BYTES, Deadline
 from solver.layout.model.sorting import in_order
 from solver.layout.structures.colouring import depth
+from solver.native import addressed, runs_compiled
 
 __all__ = ["State", "Sweep", "in_order_of_time", "in_time", "sweepable", "time_kernel"]
 
@@ -42,15 +41,11 @@ BEYOND: Final = 64
 @cache
 def time_kernel() -> ModuleType | None:
     """The compiled module, tried once; None where nothing compiles."""
-    try:
-        from solver.layout.compiled import time_kernel as module
+    from solver.layout.kernels import time_kernel as module
 
-        zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-        Sweep(Instance(zero, one, one, one, one, zero + FREE, 1), module, backwards=False).place(zero, 1)
-    except UNCOMPILED as error:
-        warn_uncompiled(error)
-        return None
-    return module
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    Sweep(Instance(zero, one, one, one, one, zero + FREE, 1), module, backwards=False).place(zero, 1)
+    return module if runs_compiled(module.place_in_time) else None
 
 
 def in_time(instance: Instance, order: Integers) -> int:

@@ -15,11 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
 from solver.layout.model.sorting import in_order
+from solver.native import addressed, runs_compiled
 
 __all__ = [
     "MORE_PASSES",
@@ -52,16 +51,12 @@ CLOSE: Final = 5000
 @cache
 def window_kernel() -> ModuleType | None:
     """The compiled module, tried once; None where nothing compiles."""
-    try:
-        from solver.layout.compiled import window_kernel as module
+    from solver.layout.kernels import window_kernel as module
 
-        zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-        instance = Instance(zero, one, one, one, one, zero + FREE, 1)
-        FirstFitWindows(instance, zero + 1, module).lower(1, 1, lambda: False)
-    except UNCOMPILED as error:
-        warn_uncompiled(error)
-        return None
-    return module
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    instance = Instance(zero, one, one, one, one, zero + FREE, 1)
+    FirstFitWindows(instance, zero + 1, module).lower(1, 1, lambda: False)
+    return module if runs_compiled(module.lower_in_windows) else None
 
 
 def lowered_in_windows(

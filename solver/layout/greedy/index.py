@@ -12,12 +12,12 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.compiled.memory import paged
 from solver.layout.greedy.in_time import Sweep, in_time, time_kernel
 from solver.layout.greedy.lists import Lists
+from solver.layout.model.heap import paged
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.structures.colouring import depth
+from solver.native import runs_compiled
 
 __all__ = ["COMPILED_FROM", "LISTED", "LOADED_FROM", "Kernel", "Walk", "kernel", "listed"]
 
@@ -65,18 +65,12 @@ class Kernel:
 
     @staticmethod
     def _load() -> ModuleType | None:
-        try:
-            from solver.layout.compiled import index_kernel
+        from solver.layout.kernels import index_kernel
 
-            one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
-            for lists in (False, True):
-                Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel, lists=lists).place(
-                    zero, 1
-                )
-        except UNCOMPILED as error:
-            warn_uncompiled(error)
-            return None
-        return index_kernel
+        one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
+        for lists in (False, True):
+            Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel, lists=lists).place(zero, 1)
+        return index_kernel if runs_compiled(index_kernel.place_some) else None
 
 
 kernel = Kernel()
@@ -97,7 +91,7 @@ class Walk:
     """
 
     def __init__(self, instance: Instance, module: ModuleType, *, lists: bool | None = None) -> None:
-        from solver.layout.compiled import index_strips
+        from solver.layout.kernels import index_strips
 
         self._module, self._strips, self._instance = module, index_strips, instance
         self._block, self._shelf = np.empty((_BLOCK, 5), np.int64), cast(Any, ())

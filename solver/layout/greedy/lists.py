@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from solver.layout.compiled.memory import paged
+from solver.layout.model.heap import paged
 from solver.layout.model.instance import Instance, Integers
 
 __all__ = ["Lists"]
@@ -27,7 +27,7 @@ class Lists:
     """
 
     def __init__(self, instance: Instance) -> None:
-        from solver.layout.compiled import list_kernel
+        from solver.layout.kernels import list_kernel
 
         self._kernel = list_kernel
         chunk = list_kernel.CHUNK

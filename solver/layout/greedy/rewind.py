@@ -23,13 +23,13 @@ from typing import Final
 
 import numpy as np
 
-from solver.layout.compiled.index_kernel import BEST, FIRST
-from solver.layout.compiled.jit import addressed
 from solver.layout.greedy.in_time import State, Sweep, in_time
 from solver.layout.greedy.local_search import Improvement
+from solver.layout.kernels.index_kernel import BEST, FIRST
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import Deadline, Layout
 from solver.layout.model.sorting import in_order
+from solver.native import addressed
 
 __all__ = ["rewind"]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from solver.layout.model.instance import Integers
-from solver.schedules.compiled import compiled, inlined
+from solver.native import compiled, inlined
 from solver.schedules.tables import Tables
 
 __all__ = ["Links", "Room", "peak_of", "walk"]

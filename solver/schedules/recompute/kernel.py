@@ -7,7 +7,7 @@ nothing compiles the same functions run as plain Python, a hundred times slower.
 from __future__ import annotations
 
 from solver.layout.model.instance import Integers
-from solver.schedules.compiled import compiled, inlined
+from solver.native import compiled, inlined
 from solver.schedules.tables import Tables, Work
 
 __all__ = ["EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "repair", "simulate"]

@@ -18,8 +18,8 @@ import numpy as np
 
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
+from solver.native import addressed
 from solver.schedules.recompute import sequence_kernel as kernel
 from solver.schedules.tables import MOST_RUNS, tables
 

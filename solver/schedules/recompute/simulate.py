@@ -8,8 +8,8 @@ import numpy as np
 
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
+from solver.native import addressed
 from solver.schedules.recompute import kernel
 from solver.schedules.tables import nothing_again, tables, work_for
 

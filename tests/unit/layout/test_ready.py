@@ -13,7 +13,7 @@ _ASK = """
 import random, sys
 from dataclasses import fields, replace
 from solver.layout import Buffer, Lifespan, LayoutProblem, Rules, SolveOptions, load_compiled, solve
-from solver.layout.compiled.jit import Compiled, runs_compiled
+from solver.native import Compiled, runs_compiled
 from tests.support.buffers import tight_problem
 from tests.support.training_shaped import training_columns
 

@@ -23,11 +23,20 @@ from solver.layout import (
     max_load,
     solve,
 )  # fmt: skip
-from solver.layout.compiled.emit import dispatcher
-from solver.layout.compiled.priorities import priorities
-from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
-from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
-from solver.layout.compiled.skyline_state import (
+from solver.layout.exact import feasibility
+from solver.layout.exact.feasibility import (
+    MANY,
+    SHORT,
+    Answer,
+    FeasibilitySearch,
+    Watch,
+    compiled_search,
+)
+from solver.layout.kernels.emit import dispatcher
+from solver.layout.kernels.priorities import priorities
+from solver.layout.kernels.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
+from solver.layout.kernels.skyline_choice import PLAIN as PLAIN_WAY
+from solver.layout.kernels.skyline_state import (
     LEANING,
     LEARNT,
     PATH,
@@ -40,15 +49,6 @@ from solver.layout.compiled.skyline_state import (
     kinds,
     made,
     unchanged,
-)
-from solver.layout.exact import feasibility
-from solver.layout.exact.feasibility import (
-    MANY,
-    SHORT,
-    Answer,
-    FeasibilitySearch,
-    Watch,
-    compiled_search,
 )
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import best_peak, problem, random_problem, tight_problem

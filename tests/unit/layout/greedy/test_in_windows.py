@@ -12,13 +12,13 @@ import pytest
 
 from solver.layout import Deadline, LayoutProblem, find_violations
 from solver.layout.bounds.max_load import max_load, pinned_top
-from solver.layout.compiled import window_kernel as kernel
-from solver.layout.compiled.jit import Compiled
 from solver.layout.greedy import in_windows as module
 from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.in_windows import FirstFitWindows, first_fit_windows, lowered_in_windows
+from solver.layout.kernels import window_kernel as kernel
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.problem import Layout
+from solver.native import Compiled
 from tests.support.buffers import random_problem
 from tests.support.shapes import SHAPES, pinned
 

@@ -139,8 +139,8 @@ def test_without_compiled_code_numpy_places(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A machine without numba says so once and gives the same layout."""
-    monkeypatch.setitem(__import__("sys").modules, "solver.layout.compiled.index_kernel", None)
-    monkeypatch.delattr("solver.layout.compiled.index_kernel", raising=False)
+    monkeypatch.setitem(__import__("sys").modules, "solver.layout.kernels.index_kernel", None)
+    monkeypatch.delattr("solver.layout.kernels.index_kernel", raising=False)
     fresh = Kernel()
     assert fresh() is None
     assert fresh() is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from solver.layout import Buffer, LayoutProblem, Lifespan
-from solver.layout.compiled.skyline_state import strides
+from solver.layout.kernels.skyline_state import strides
 from solver.layout.model.instance import Instance, layout_of, round_up
 from tests.support.buffers import problem, random_problem
 

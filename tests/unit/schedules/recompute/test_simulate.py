@@ -133,7 +133,7 @@ PLAIN = """
 import sys
 sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them fails
 from solver.layout import Deadline
-from solver.layout.compiled.jit import runs_compiled
+from solver.native import runs_compiled
 from solver.schedules.recompute.kernel import simulate
 from solver.schedules.recompute.sequences import Sequences
 from solver.schedules.recompute.simulate import Simulator

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from solver.layout import Deadline, SolveOptions
-from solver.layout.compiled import native
-from solver.layout.compiled.jit import Compiled
-from solver.layout.compiled.native import MachineCode
-from solver.layout.compiled.skyline_kernel import race
-from solver.layout.compiled.skyline_state import (
+from solver.layout.exact.feasibility import FeasibilitySearch, Watch, compiled_search
+from solver.layout.kernels import native
+from solver.layout.kernels.native import MachineCode
+from solver.layout.kernels.skyline_kernel import race
+from solver.layout.kernels.skyline_state import (
     CAPACITY,
     NODES,
     RULES,
@@ -27,8 +27,8 @@ from solver.layout.compiled.skyline_state import (
     Short,
     allocate,
 )
-from solver.layout.exact.feasibility import FeasibilitySearch, Watch, compiled_search
 from solver.layout.model.instance import Instance
+from solver.native import Compiled
 from tests.support.oracle import tiling
 
 pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compiles here")
@@ -47,7 +47,7 @@ assert compiled_search() is not None
 from solver.layout.ready import load_compiled
 from solver.schedules.ready import load_schedules
 assert load_compiled() and load_schedules()
-print([name for name in ("numba", "solver.layout.compiled.emit") if name in sys.modules])
+print([name for name in ("numba", "solver.layout.kernels.emit") if name in sys.modules])
 """
 
 
@@ -72,7 +72,7 @@ def arguments(seed: int) -> tuple[SearchState, Short]:
 
 def test_numba_runs_the_same_search() -> None:
     """What takes its place where machine code by itself cannot be had."""
-    from solver.layout.compiled.emit import dispatcher
+    from solver.layout.kernels.emit import dispatcher
 
     bind = compiled_search()
     assert bind is not None
@@ -152,13 +152,13 @@ def test_a_shared_library_needs_neither_numba_nor_llvmlite(tmp_path: Path) -> No
 import numpy as np
 from solver.layout.greedy.in_time import time_kernel
 assert time_kernel() is not None
-from solver.layout.compiled.jit import keep_libraries
+from solver.native import keep_libraries
 keep_libraries()
 """
     run = """
 import sys
 sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them fails
-from solver.layout.compiled.jit import runs_compiled
+from solver.native import runs_compiled
 from solver.layout.greedy.in_time import time_kernel
 assert time_kernel() is not None
 print(runs_compiled(time_kernel().place_in_time))

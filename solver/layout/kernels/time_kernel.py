@@ -23,10 +23,10 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.compiled.index_kernel import FIRST
-from solver.layout.compiled.index_strips import INFINITY
-from solver.layout.compiled.jit import compiled, inlined
+from solver.layout.kernels.index_kernel import FIRST
+from solver.layout.kernels.index_strips import INFINITY
 from solver.layout.model.instance import FREE, Integers
+from solver.native import compiled, inlined
 
 __all__ = ["BLOCKS", "COMING", "DEAD", "HORIZON", "REACHED", "Blocks", "Lives", "Pins", "place_in_time"]
 

@@ -17,9 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from solver.layout.compiled.jit import inlined
-from solver.layout.compiled.priorities import ORDERS
-from solver.layout.compiled.skyline_state import (
+from solver.layout.kernels.priorities import ORDERS
+from solver.layout.kernels.skyline_state import (
     FIRST,
     GUIDED,
     INFINITY,
@@ -45,7 +44,8 @@ from solver.layout.compiled.skyline_state import (
     Short,
     own,
 )
-from solver.layout.compiled.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
+from solver.layout.kernels.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
+from solver.native import inlined
 
 __all__ = ["ROUND", "candidate", "prepare", "raised"]
 

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from solver.layout.compiled.jit import compiled, inlined
 from solver.layout.model.instance import Integers
+from solver.native import compiled, inlined
 
 __all__ = [
     "ALIGNMENT",

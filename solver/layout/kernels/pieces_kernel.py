@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from solver.layout.compiled.jit import compiled
 from solver.layout.model.instance import Indices, Integers
+from solver.native import compiled
 
 __all__ = ["ALIGNMENT", "EXACT", "NONE", "OFFSET", "USED", "place_pieces", "reorder"]
 

@@ -8,8 +8,7 @@ Buffers are in the order of their starts, so a part is a range of sections and o
 
 from __future__ import annotations
 
-from solver.layout.compiled.jit import inlined
-from solver.layout.compiled.skyline_state import (
+from solver.layout.kernels.skyline_state import (
     COUNT,
     DECOMPOSE,
     FIRST,
@@ -28,7 +27,8 @@ from solver.layout.compiled.skyline_state import (
     WORK,
     SearchState,
 )
-from solver.layout.compiled.skyline_table import place, state
+from solver.layout.kernels.skyline_table import place, state
+from solver.native import inlined
 
 __all__ = ["divide", "same_part", "split"]
 

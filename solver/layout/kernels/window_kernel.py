@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.compiled.jit import compiled, inlined
 from solver.layout.model.instance import Integers
+from solver.native import compiled, inlined
 
 __all__ = ["FAILED", "LOOKED", "MOST", "Buffers", "Scratch", "lower_in_windows"]
 

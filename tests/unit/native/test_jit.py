@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from solver.layout.compiled import jit
+from solver.layout.kernels import jit
 from solver.layout.model.instance import Integers
 
 LAYOUT = Path(jit.__file__).parents[1]
 
 PRINT_STAMP = """
 import sys; sys.path.insert(0, '.')
-from solver.layout.compiled.stamp import stamp
+from solver.layout.kernels.stamp import stamp
 print(stamp())
 """
 
@@ -66,7 +66,7 @@ def test_compiled_functions_name_what_they_use() -> None:
 _KEPT = """
 from typing import NamedTuple
 import numpy as np
-from solver.layout.compiled.jit import {imports}
+from solver.native import {imports}
 import sys
 
 class {name}(NamedTuple):

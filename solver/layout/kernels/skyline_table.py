@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from solver.layout.compiled.jit import inlined
-from solver.layout.compiled.skyline_state import (
+from solver.layout.kernels.skyline_state import (
     CAPACITY,
     CAUSE,
     HASH1,
@@ -29,6 +28,7 @@ from solver.layout.compiled.skyline_state import (
     SearchState,
 )
 from solver.layout.model.instance import Integers
+from solver.native import inlined
 
 __all__ = ["known", "lower", "place", "plus", "remember", "state", "times"]
 

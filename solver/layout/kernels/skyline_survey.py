@@ -33,8 +33,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.layout.compiled.jit import inlined
-from solver.layout.compiled.skyline_state import (
+from solver.layout.kernels.skyline_state import (
     ANY_PLATEAU,
     CAPACITY,
     DEAD_LEFT,
@@ -58,7 +57,8 @@ from solver.layout.compiled.skyline_state import (
     SearchState,
     own,
 )
-from solver.layout.compiled.skyline_table import lower
+from solver.layout.kernels.skyline_table import lower
+from solver.native import inlined
 
 __all__ = [
     "BY_HEIGHT",

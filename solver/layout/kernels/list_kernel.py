@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from solver.layout.compiled.index_kernel import FIRST, PINNED
-from solver.layout.compiled.index_strips import ALIGNMENT, EXACT, INFINITY, OFFSET, SIZE, START, UNTIL
-from solver.layout.compiled.jit import compiled, inlined
+from solver.layout.kernels.index_kernel import FIRST, PINNED
+from solver.layout.kernels.index_strips import ALIGNMENT, EXACT, INFINITY, OFFSET, SIZE, START, UNTIL
 from solver.layout.model.instance import Indices, Integers
+from solver.native import compiled, inlined
 
 __all__ = ["CHUNK", "Shelf", "list_some"]
 

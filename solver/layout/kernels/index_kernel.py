@@ -6,7 +6,7 @@ them from the lowest to the highest; those that touch make a free block.
 
 from __future__ import annotations
 
-from solver.layout.compiled.index_strips import (
+from solver.layout.kernels.index_strips import (
     ALIGNMENT,
     AT,
     BEGIN,
@@ -41,8 +41,8 @@ from solver.layout.compiled.index_strips import (
     more_entries,
     trim,
 )
-from solver.layout.compiled.jit import compiled, inlined
 from solver.layout.model.instance import Integers
+from solver.native import compiled, inlined
 
 __all__ = [
     "BEST", "DONE", "FIRST", "LIMIT", "PINNED", "SHORT_OF_CHUNKS", "SHORT_OF_ENTRIES", "SHORT_OF_STRIPS",

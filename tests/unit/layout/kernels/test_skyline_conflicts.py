@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, Rules, SolveOptions
-from solver.layout.compiled.emit import dispatcher
-from solver.layout.compiled.priorities import priorities
-from solver.layout.compiled.skyline_choice import ROUND, prepare
-from solver.layout.compiled.skyline_conflicts import stretch
-from solver.layout.compiled.skyline_state import (
+from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch, compiled_search
+from solver.layout.kernels.emit import dispatcher
+from solver.layout.kernels.priorities import priorities
+from solver.layout.kernels.skyline_choice import ROUND, prepare
+from solver.layout.kernels.skyline_conflicts import stretch
+from solver.layout.kernels.skyline_state import (
     GUIDED,
     PROMOTION,
     RULES,
@@ -23,7 +24,6 @@ from solver.layout.compiled.skyline_state import (
     allocate,
     kinds,
 )
-from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch, compiled_search
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, random_problem
 from tests.support.oracle import tiling

@@ -30,9 +30,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.compiled.jit import inlined
-from solver.layout.compiled.memory import paged
+from solver.layout.model.heap import paged
 from solver.layout.model.instance import FREE, Indices, Instance, Integers
+from solver.native import inlined
 
 __all__ = [
     "LEARNT",

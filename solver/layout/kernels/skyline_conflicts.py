@@ -24,8 +24,7 @@ and Clements, 1999). At the bound itself sizes count, and activity only gets in 
 
 from __future__ import annotations
 
-from solver.layout.compiled.jit import inlined
-from solver.layout.compiled.skyline_state import (
+from solver.layout.kernels.skyline_state import (
     BEYOND,
     CAUSE,
     DEAD_LEFT,
@@ -48,6 +47,7 @@ from solver.layout.compiled.skyline_state import (
     WHAT,
     SearchState,
 )
+from solver.native import inlined
 
 __all__ = ["add_reasons", "concerned", "explain_completeness", "explain_niche", "stretch"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.layout.compiled.fallback import WarnOnce
+from solver.layout.kernels.fallback import WarnOnce
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -57,7 +57,7 @@ def test_a_place_for_compiled_code_that_cannot_be_written(unwritable: Path) -> N
     assert done.stdout.split() == ["True"] * 7
     (warning,) = done.stderr.strip().splitlines()
     assert warning.startswith(
-        "solver.layout.compiled.fallback: Layouts are made without compiled code, which is slow: "
+        "solver.layout.kernels.fallback: Layouts are made without compiled code, which is slow: "
     )
     assert "there is no directory to keep compiled code in" in warning
 

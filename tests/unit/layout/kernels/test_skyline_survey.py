@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from solver.layout import LayoutProblem, Rules, solve
-from solver.layout.compiled.skyline_state import (
+from solver.layout.exact.feasibility import compiled_search
+from solver.layout.kernels.skyline_state import (
     CAPACITY,
     COUNT,
     FIRST,
@@ -32,7 +33,6 @@ from solver.layout.compiled.skyline_state import (
     SearchState,
     allocate,
 )
-from solver.layout.exact.feasibility import compiled_search
 from solver.layout.model.instance import Instance
 from tests.support.buffers import random_problem
 from tests.support.oracle import tiling
@@ -71,7 +71,7 @@ def parts(s: SearchState) -> list[int]:
 
 def assert_kept_is_true(s: SearchState) -> int:
     """How many plateaus were fresh; each of them is looked at again."""
-    from solver.layout.compiled.skyline_survey import look
+    from solver.layout.kernels.skyline_survey import look
 
     fresh = 0
     for part in parts(s):
@@ -89,7 +89,7 @@ def assert_kept_is_true(s: SearchState) -> int:
 
 
 def assert_hashes_are_true(s: SearchState) -> None:
-    from solver.layout.compiled.skyline_table import state
+    from solver.layout.kernels.skyline_table import state
 
     for part in parts(s):
         row, sums = s.reaches[part], s.sums[part]
@@ -98,7 +98,7 @@ def assert_hashes_are_true(s: SearchState) -> None:
 
 def stop_and_look(s: SearchState, every: int, most: int) -> int:
     """Runs to node after node, each time from the start, as a search that is stopped does not go on."""
-    from solver.layout.compiled.skyline_kernel import run
+    from solver.layout.kernels.skyline_kernel import run
 
     fresh = 0
     for nodes in range(every, most, every):

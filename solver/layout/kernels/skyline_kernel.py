@@ -24,17 +24,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.layout.compiled.jit import compiled, inlined
-from solver.layout.compiled.skyline_choice import ROUND, candidate, prepare, raised
-from solver.layout.compiled.skyline_conflicts import (
+from solver.layout.kernels.skyline_choice import ROUND, candidate, prepare, raised
+from solver.layout.kernels.skyline_conflicts import (
     add_reasons,
     concerned,
     explain_completeness,
     explain_niche,
     stretch,
 )
-from solver.layout.compiled.skyline_parts import divide, same_part, split
-from solver.layout.compiled.skyline_state import (
+from solver.layout.kernels.skyline_parts import divide, same_part, split
+from solver.layout.kernels.skyline_state import (
     BEST,
     BEYOND,
     CAPACITY,
@@ -93,8 +92,9 @@ from solver.layout.compiled.skyline_state import (
     Short,
     own,
 )
-from solver.layout.compiled.skyline_survey import DEAD, OVERFLOW, raise_skyline, survey, touch
-from solver.layout.compiled.skyline_table import known, remember
+from solver.layout.kernels.skyline_survey import DEAD, OVERFLOW, raise_skyline, survey, touch
+from solver.layout.kernels.skyline_table import known, remember
+from solver.native import compiled, inlined
 
 __all__ = ["race"]
 

@@ -1,0 +1,14 @@
+"""The one seam between Python and compiled code: what is compiled, where it is kept, how it is loaded.
+
+    @compiled function --numba, llvmlite--> machine code       `emit`, once a machine; alone in importing numba
+    machine code --------> a file of the user's cache          `store`
+    file ----------------> an address, called through ctypes   `jit`, at the first call in a process
+
+Everything else decorates functions and calls them. Importing this package imports no compiler.
+"""
+
+from __future__ import annotations
+
+from solver.native.jit import Kernel, addressed, compiled, inlined, only_kept, runs_compiled
+
+__all__ = ["Kernel", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]

@@ -1,0 +1,240 @@
+"""Decorators for functions that run as machine code.
+
+A compiled function is compiled for the types of the arguments of its first call, and refuses others: whole
+numbers, real numbers, C-contiguous arrays, and named tuples of these. Machine code is called with the address
+of one block of 64-bit numbers::
+
+    measure(sequence, 3, tables)        block: | address, shape | 3 | address, shape, address, shape, ... |
+                                                 sequence              arrays of the named tuple
+
+A named tuple stays in the block: compiled functions hand each other its address there, and read an array of
+it where they use one. So a function may have a state of fifty arrays, and calling it costs one register.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import logging
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from types import FunctionType
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from solver.native import store
+
+__all__ = ["Kernel", "Kind", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Argument = TypeVar("Argument")
+
+#: ``int``, ``float``, an array as ``int64[2]`` (element type and dimensions), or the fields of a named tuple,
+#: each with its kind.
+Kind: TypeAlias = "str | tuple[tuple[str, Kind], ...]"
+
+
+class Kernel:
+    """One function that runs as machine code. See `compiled`, `inlined`."""
+
+    def __init__(self, function: Callable[..., Any], *, inline: bool) -> None:
+        self.function = cast(FunctionType, function)
+        self.inline = inline
+        self._call: Callable[..., Any] | None = function if inline else None
+
+    @property
+    def name(self) -> str:
+        """Module and function, as ``sweep.disjoint``."""
+        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__qualname__}"
+
+    @property
+    def returns(self) -> str:
+        """``int``, ``bool`` or ``None``, as annotated."""
+        annotation = self.function.__annotations__["return"]
+        return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "None")
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._call or self._loaded(arguments))(*arguments)
+
+    def runs_compiled(self) -> bool:
+        """Whether the function has been called and runs as machine code."""
+        return isinstance(self._call, _MachineCode)
+
+    def _loaded(self, arguments: Sequence[Any]) -> Callable[..., Any]:
+        with _LOADING:
+            if self._call is None:
+                kinds = tuple(map(_kind, arguments))
+                try:
+                    self._call = _MachineCode(self, kinds, self._address(kinds))
+                except Exception as error:  # noqa: BLE001 - numba, LLVM and the system fail in ways of their own
+                    _warn_once(error)
+                    self._call = _plain(self.function)
+            return self._call
+
+    def _address(self, kinds: tuple[Kind, ...]) -> int:
+        """The address of code that is on disk, or that is compiled now and written there."""
+        key = hashlib.sha256("\0".join(_meaning(self, {})).encode() + repr(kinds).encode()).hexdigest()
+        address = store.load(self.name, key)
+        if address is None:
+            if not _COMPILING:
+                raise RuntimeError(f"{self.name} was not compiled before")
+            if not store.writable():
+                raise RuntimeError("no directory can be written to keep compiled code: set NUMBA_CACHE_DIR")
+            from solver.native.emit import machine_code
+
+            store.keep(self.name, key, machine_code(self, kinds))
+            address = store.load(self.name, key)
+            if address is None:
+                raise RuntimeError(f"{self.name} was compiled and does not load")
+        return address
+
+
+class _MachineCode:
+    """Machine code at an address, called with one block of numbers."""
+
+    def __init__(self, kernel: Kernel, kinds: tuple[Kind, ...], address: int) -> None:
+        self._name, self._kinds, self._function = kernel.name, kinds, store.function_at(address)
+        answers: dict[str, Callable[[int], Any]] = {"bool": bool, "int": int, "None": lambda _: None}
+        self._answer = answers[kernel.returns]
+
+    def __call__(self, *arguments: Any) -> Any:
+        numbers: list[int] = []
+        for kind, argument in zip(self._kinds, arguments, strict=True):
+            if kind == "int":
+                numbers.append(argument)
+            elif not isinstance(argument, _Addressed):
+                numbers += _numbers(kind, argument)
+            elif argument.kind == kind:
+                numbers += argument.numbers
+            else:
+                raise TypeError(f"{self._name} is compiled for {kind}, not for {argument.kind}")
+        block = array.array("q", numbers)
+        return self._answer(self._function(block.buffer_info()[0]))
+
+
+class _Addressed:
+    """An argument whose addresses were looked up. See `addressed`."""
+
+    def __init__(self, arrays: Any) -> None:
+        self.arrays, self.kind = arrays, _kind(arrays)
+        self.numbers = tuple(_numbers(self.kind, arrays))
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as Python. 64-bit hashes overflow on purpose, as they do in machine code."""
+
+    def called(*arguments: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return function(*(one.arrays if isinstance(one, _Addressed) else one for one in arguments))
+
+    return called
+
+
+def _kind(argument: Any) -> Kind:
+    if isinstance(argument, np.ndarray):
+        return _array_kind(argument.dtype, argument.ndim)
+    if isinstance(argument, _Addressed):
+        return argument.kind
+    if isinstance(argument, tuple):
+        fields: tuple[str, ...] = argument._fields  # type: ignore[attr-defined]  # of a named tuple
+        return tuple((name, _kind(one)) for name, one in zip(fields, argument, strict=True))
+    return "float" if isinstance(argument, float) else "int"
+
+
+@cache
+def _array_kind(of: np.dtype[Any], dimensions: int) -> Kind:
+    return f"{of}[{dimensions}]"
+
+
+def _numbers(kind: Kind, argument: Any) -> Iterator[int]:
+    """The numbers of an argument in a block: itself, or address and shape of each array."""
+    if isinstance(kind, tuple):
+        for (_, of), one in zip(kind, argument, strict=True):
+            yield from _numbers(of, one)
+    elif kind == "int":
+        yield argument
+    elif kind == "float":
+        yield from struct.unpack("q", struct.pack("d", argument))
+    elif _kind(argument) != kind:
+        raise TypeError(f"an argument of compiled code is {_kind(argument)}, not {kind}")
+    elif not argument.flags.c_contiguous:
+        raise ValueError("an array for compiled code does not lie in one piece")
+    else:
+        yield argument.ctypes.data
+        yield from argument.shape
+
+
+def _meaning(kernel: Kernel, seen: dict[str, Kernel]) -> Iterator[str]:
+    """Text that changes whenever the machine code of the kernel would: its code, and all that it reaches."""
+    seen[kernel.name] = kernel
+    code = kernel.function.__code__
+    constants = [one for one in code.co_consts if one != kernel.function.__doc__]
+    yield repr((kernel.name, kernel.inline, kernel.returns, code.co_code, constants, code.co_varnames))
+    for name in code.co_names:
+        value = kernel.function.__globals__.get(name)
+        if isinstance(value, Kernel):
+            if value.name not in seen:
+                yield from _meaning(value, seen)
+        elif isinstance(value, int | float | tuple):
+            yield f"{name}={value!r}"
+        else:
+            yield name
+
+
+def _warn_once(reason: Exception) -> None:
+    if not _WARNED:
+        _WARNED.append(reason)
+        logger = logging.getLogger(__name__)
+        logger.warning("Searches run without compiled code, which is slow: %s", reason)
+
+
+#: Why nothing compiles here, once that is known.
+_WARNED: Final[list[Exception]] = []
+
+#: One function is loaded, or compiled, at a time.
+_LOADING: Final = threading.RLock()
+
+#: Empty while nothing may be compiled.
+_COMPILING: Final = [True]
+
+
+@contextmanager
+def only_kept() -> Iterator[None]:
+    """Compiles nothing meanwhile: a function that is not on disk runs as Python, with a warning."""
+    before = _COMPILING[:]
+    _COMPILING.clear()
+    try:
+        yield
+    finally:
+        _COMPILING.extend(before)
+
+
+def addressed(argument: Argument) -> Argument:
+    """An array, or a named tuple of arrays, for functions that are called often: looks up addresses once.
+
+    The result is for calls of compiled functions alone, and keeps the arrays alive.
+    """
+    return cast(Argument, _Addressed(argument))
+
+
+def compiled(function: Function) -> Function:
+    """Compiled when first called, kept on disk, running beside other threads.
+
+    No reference counts, no exceptions: a compiled function allocates nothing, raises nothing and divides by
+    nothing that can be zero. Where nothing compiles it runs as Python, a hundred times slower.
+    """
+    return cast(Function, Kernel(function, inline=False))
+
+
+def inlined(function: Function) -> Function:
+    """A part of compiled functions, put in place wherever they call it."""
+    return cast(Function, Kernel(function, inline=True))
+
+
+def runs_compiled(function: Callable[..., Any]) -> bool:
+    """Whether a function that has been called runs as machine code."""
+    return isinstance(function, Kernel) and function.runs_compiled()

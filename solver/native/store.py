@@ -1,0 +1,155 @@
+"""Machine code on disk: one file a function, for one state of its sources and one kind of machine.
+
+Files lie where ``NUMBA_CACHE_DIR`` says, if it is set, else in the user's cache directory, else in
+``__pycache__`` beside this module, where those of an image are. A directory that cannot be written is still
+read. With a linker at hand a file is a shared library, which the system loads; otherwise it is an object
+file, which llvmlite loads: that takes .1 s and 47 MB more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["SYMBOL", "function_at", "keep", "load", "writable"]
+
+#: The function to call, by the same name in all files.
+SYMBOL: Final = "arenaplan_kernel"
+
+#: Its type; `ctypes` lets go of the interpreter's lock while it runs.
+_CALLED: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+
+_LIBRARY, _OBJECT = ".so", ".o"
+
+#: Bytes of the SHA-256 digest at the end of each file: loading half a file could end the process.
+_DIGEST: Final = 32
+
+#: Files of one function that stay when another is written: people switch between states of the sources.
+_MAX_FILES: Final = 16
+
+#: Loaded code lives as long as the process.
+_LOADED: Final[list[Any]] = []
+
+
+def function_at(address: int) -> Callable[[int], int]:
+    """The code at this address, to be called with the address of a block of numbers."""
+    return _CALLED(address)
+
+
+def load(name: str, key: str) -> int | None:
+    """The address of the code of this function, loaded for good; None where no file of it loads."""
+    for directory in _directories():
+        for suffix, loaded in ((_LIBRARY, _loaded_library), (_OBJECT, _loaded_object)):
+            path = _path(directory, name, key, suffix)
+            with suppress(OSError, RuntimeError, ImportError, AttributeError):
+                content = path.read_bytes()
+                if hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]:
+                    return loaded(path, content[:-_DIGEST])
+    return None
+
+
+def writable() -> bool:
+    """Whether code can be kept: compiling without a directory for it would take a minute each time."""
+    return any(_writable(directory) for directory in _directories())
+
+
+def keep(name: str, key: str, code: bytes) -> None:
+    """Writes an object file to the first directory that can be written, as a shared library where possible.
+
+    Raises OSError where there is no such directory.
+    """
+    directory = next(filter(_writable, _directories()), None)
+    if directory is None:
+        raise OSError("no directory can be written")
+    library = _linked(code)
+    if library is not None:
+        _write(_path(directory, name, key, _LIBRARY), library)
+        try:
+            ctypes.CDLL(str(_path(directory, name, key, _LIBRARY)))
+        except OSError:  # from a file system without the right to execute
+            _path(directory, name, key, _LIBRARY).unlink()
+        else:
+            return
+    _write(_path(directory, name, key, _OBJECT), code)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """The file appears as a whole; the oldest ones of the same function make room."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content + hashlib.sha256(content).digest())
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(path)
+    function = path.name.rpartition("-")[0]
+    others = sorted(path.parent.glob(f"{function}-*"), key=lambda other: -other.stat().st_mtime)
+    for other in others[_MAX_FILES:]:
+        other.unlink(missing_ok=True)
+
+
+def _linked(code: bytes) -> bytes | None:
+    """The code as a shared library; None where there is no linker for it."""
+    if sys.platform != "linux":
+        return None
+    with tempfile.TemporaryDirectory() as place:
+        source, target = Path(place, "code.o"), Path(place, "code.so")
+        source.write_bytes(code)
+        command = ["ld", "-shared", "-Bsymbolic", "--strip-all", "-o", str(target), str(source)]
+        try:
+            subprocess.run(command, capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return target.read_bytes()
+
+
+def _loaded_library(path: Path, code: bytes) -> int | None:
+    library = ctypes.CDLL(str(path))
+    return ctypes.cast(getattr(library, SYMBOL), ctypes.c_void_p).value
+
+
+def _loaded_object(path: Path, code: bytes) -> int:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    # From here on LLVM sees the symbols of this process.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _LOADED.append(engine)
+    address: int = engine.get_function_address(SYMBOL)
+    return address
+
+
+def _path(directory: Path, name: str, key: str, suffix: str) -> Path:
+    """Code of one state of the sources, for any processor of the same type and system."""
+    machine = f"{sys.platform}-{platform.machine()}"
+    digest = hashlib.sha256(f"{machine} {key}".encode()).hexdigest()[:32]
+    return directory / f"{name}-{machine}-{digest}{suffix}"
+
+
+def _writable(directory: Path) -> bool:
+    with suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    return False
+
+
+def _directories() -> Iterator[Path]:
+    environment = os.environ
+    if environment.get("NUMBA_CACHE_DIR"):
+        yield Path(environment["NUMBA_CACHE_DIR"])
+    if environment.get("XDG_CACHE_HOME"):
+        yield Path(environment["XDG_CACHE_HOME"], "arenaplan")
+    elif environment.get("HOME"):
+        yield Path(environment["HOME"], ".cache", "arenaplan")
+    yield Path(__file__).parent / "__pycache__"
