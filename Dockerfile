@@ -21,8 +21,7 @@ ARG PYTHON_DIGEST=
 # --- builder: the project's wheel and its compiled code, the locked packages of the service in /opt/venv ---
 FROM ${PYTHON_IMAGE}${PYTHON_DIGEST} AS builder
 
-# Compiled code must run on any processor of this kind, not only on the builder's.
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=""
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 
 WORKDIR /src
 # A linker for what is compiled, and strip. Nothing of it reaches the images, so any version does.
@@ -42,10 +41,10 @@ COPY service service
 COPY clients clients
 COPY arenaplan arenaplan
 # -P: the packages installed, not the sources in this directory, which stay behind in this stage.
-# Shared libraries of all that is compiled: what runs them needs no compiler, and none is in the images.
+# Shared libraries of all that is compiled, inside the package: no compiler is in the images.
 RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \
     && /opt/build/bin/pip install --no-compile --no-deps --no-index /tmp/wheel/*.whl \
-    && /opt/build/bin/python -P -m solver.compile --libraries
+    && /opt/build/bin/python -P -m solver.compile --in-package
 COPY deploy/fill-environment deploy/fill-root deploy/image-lock deploy/
 COPY deploy/stand-in deploy/stand-in
 
@@ -76,9 +75,7 @@ LABEL org.opencontainers.image.title="arenaplan" \
 ENV PATH=/opt/venv/bin \
     LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1 \
-    NUMBA_CPU_NAME=generic \
-    NUMBA_CPU_FEATURES=""
+    PYTHONUNBUFFERED=1
 
 # A number, so that an orchestrator can see that it is not root.
 USER 10001:10001

@@ -1,6 +1,6 @@
 """The one seam between Python and compiled code: what is compiled, where it is kept, how it is loaded.
 
-    @compiled function --numba, llvmlite--> machine code       `emit`, once a machine; alone in importing numba
+    @compiled function --numba, llvmlite--> machine code       `emit`, once a machine; alone imports numba
     machine code --------> a file of the user's cache          `store`
     file ----------------> an address, called through ctypes   `jit`, at the first call in a process
 
@@ -10,5 +10,6 @@ Everything else decorates functions and calls them. Importing this package impor
 from __future__ import annotations
 
 from solver.native.jit import Kernel, addressed, compiled, inlined, only_kept, runs_compiled
+from solver.native.store import PACKAGE_CACHE
 
-__all__ = ["Kernel", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]
+__all__ = ["PACKAGE_CACHE", "Kernel", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]

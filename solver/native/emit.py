@@ -21,7 +21,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, register_model
 
-from solver.native.jit import Kernel, Kind
+from solver.native.source import Kind, Source
 from solver.native.store import SYMBOL
 
 __all__ = ["machine_code"]
@@ -33,7 +33,7 @@ _NEVER_CALLED: Final = ("numba_", "NRT_")
 class Block(types.Type):
     """A named tuple in a block of 64-bit numbers: its address."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: tuple[tuple[str, Kind], ...]) -> None:
         self.fields: dict[str, tuple[int, Any]] = {}
         place = 0
         for name, of in kind:
@@ -43,13 +43,13 @@ class Block(types.Type):
 
 
 @register_model(Block)
-class _BlockModel(models.PrimitiveModel):  # type: ignore[misc]  # numba has no types
+class _BlockModel(models.PrimitiveModel):
     def __init__(self, manager: Any, of: Block) -> None:
         super().__init__(manager, of, ir.IntType(64).as_pointer())
 
 
 @infer_getattr
-class _Fields(AttributeTemplate):  # type: ignore[misc]
+class _Fields(AttributeTemplate):
     key = Block
 
     def generic_resolve(self, block: Block, name: str) -> Any:
@@ -113,25 +113,23 @@ def _read(context: Any, builder: Any, block: Any, place: int, of: Any) -> Any:
 
 
 @cache
-def _dispatcher(kernel: Kernel) -> Any:
+def _dispatcher(source: Source) -> Any:
     """The function as numba's, and all that it calls; nothing is compiled yet."""
-    function = kernel.function
+    function = source.function
     names = {
-        name: _dispatcher(value) if isinstance(value, Kernel) else value
+        name: _dispatcher(value) if isinstance(value, Source) else value
         for name, value in function.__globals__.items()
         if name in function.__code__.co_names
     }
     own = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-    options = {"nogil": True, "_nrt": False, "error_model": "numpy", "forceinline": kernel.inline}
-    return cast(Any, numba.njit)(**options)(own)
+    options = {"nogil": True, "_nrt": False, "error_model": "numpy", "forceinline": source.inline}
+    return numba.njit(**options)(own)
 
 
-def machine_code(kernel: Kernel, kinds: Sequence[Kind]) -> bytes:
+def machine_code(source: Source, kinds: Sequence[Kind]) -> bytes:
     """An object file with the function `SYMBOL`, for any processor of this type."""
     with _without_optimising():
-        callback = cast(Any, numba).cfunc(types.int64(types.int64), error_model="numpy")(
-            _callback(kernel, kinds)
-        )
+        callback = numba.cfunc(types.int64(types.int64), error_model="numpy")(_callback(source, kinds))
         module = llvm.parse_assembly(callback.inspect_llvm())
     module.get_function(callback.native_name).name = SYMBOL
     for function in module.functions:
@@ -155,7 +153,7 @@ def _define_stubs(module: Any) -> None:
         module.link_in(llvm.parse_assembly("\n".join(["declare void @llvm.trap()", *bodies])))
 
 
-def _callback(kernel: Kernel, kinds: Sequence[Kind]) -> Any:
+def _callback(source: Source, kinds: Sequence[Kind]) -> Any:
     """The function on the arguments that a block of numbers holds."""
     of = Block(tuple((f"argument{k}", kind) for k, kind in enumerate(kinds)))
 
@@ -166,9 +164,9 @@ def _callback(kernel: Kernel, kinds: Sequence[Kind]) -> Any:
             parts = [_read(context, builder, block, place, one) for place, one in of.fields.values()]
             return context.make_tuple(builder, signature.return_type, parts)
 
-        return types.Tuple([one for _, one in of.fields.values()])(types.int64), generate
+        return cast(Any, types).Tuple([one for _, one in of.fields.values()])(types.int64), generate
 
-    function, int64 = _dispatcher(kernel), np.int64
+    function, int64 = _dispatcher(source), np.int64
 
     def returning(address: int) -> Any:
         return int64(function(*arguments(address)))
@@ -177,7 +175,7 @@ def _callback(kernel: Kernel, kinds: Sequence[Kind]) -> Any:
         function(*arguments(address))
         return 0
 
-    return silent if kernel.returns == "None" else returning
+    return silent if source.returns == "None" else returning
 
 
 @contextmanager

@@ -21,41 +21,26 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from types import FunctionType
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
 from solver.native import store
+from solver.native.source import Kind, Source
 
-__all__ = ["Kernel", "Kind", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]
+__all__ = ["Kernel", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Argument = TypeVar("Argument")
 
-#: ``int``, ``float``, an array as ``int64[2]`` (element type and dimensions), or the fields of a named tuple,
-#: each with its kind.
-Kind: TypeAlias = "str | tuple[tuple[str, Kind], ...]"
 
-
-class Kernel:
+class Kernel(Source):
     """One function that runs as machine code. See `compiled`, `inlined`."""
 
     def __init__(self, function: Callable[..., Any], *, inline: bool) -> None:
-        self.function = cast(FunctionType, function)
-        self.inline = inline
+        super().__init__(function, inline=inline)
         self._call: Callable[..., Any] | None = function if inline else None
-
-    @property
-    def name(self) -> str:
-        """Module and function, as ``sweep.disjoint``."""
-        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__qualname__}"
-
-    @property
-    def returns(self) -> str:
-        """``int``, ``bool`` or ``None``, as annotated."""
-        annotation = self.function.__annotations__["return"]
-        return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "None")
 
     def __call__(self, *arguments: Any) -> Any:
         return (self._call or self._loaded(arguments))(*arguments)
@@ -77,7 +62,8 @@ class Kernel:
 
     def _address(self, kinds: tuple[Kind, ...]) -> int:
         """The address of code that is on disk, or that is compiled now and written there."""
-        key = hashlib.sha256("\0".join(_meaning(self, {})).encode() + repr(kinds).encode()).hexdigest()
+        meaning = "\0".join((self.meaning(), repr(kinds), _compiler()))
+        key = hashlib.sha256(meaning.encode()).hexdigest()
         address = store.load(self.name, key)
         if address is None:
             if not _COMPILING:
@@ -162,27 +148,17 @@ def _numbers(kind: Kind, argument: Any) -> Iterator[int]:
     elif _kind(argument) != kind:
         raise TypeError(f"an argument of compiled code is {_kind(argument)}, not {kind}")
     elif not argument.flags.c_contiguous:
-        raise ValueError("an array for compiled code does not lie in one piece")
+        raise ValueError("an array for compiled code is not C-contiguous")
     else:
         yield argument.ctypes.data
         yield from argument.shape
 
 
-def _meaning(kernel: Kernel, seen: dict[str, Kernel]) -> Iterator[str]:
-    """Text that changes whenever the machine code of the kernel would: its code, and all that it reaches."""
-    seen[kernel.name] = kernel
-    code = kernel.function.__code__
-    constants = [one for one in code.co_consts if one != kernel.function.__doc__]
-    yield repr((kernel.name, kernel.inline, kernel.returns, code.co_code, constants, code.co_varnames))
-    for name in code.co_names:
-        value = kernel.function.__globals__.get(name)
-        if isinstance(value, Kernel):
-            if value.name not in seen:
-                yield from _meaning(value, seen)
-        elif isinstance(value, int | float | tuple):
-            yield f"{name}={value!r}"
-        else:
-            yield name
+@cache
+def _compiler() -> str:
+    """The sources that say how code is made and called."""
+    here = Path(__file__)
+    return here.read_text("utf-8") + here.with_name("emit.py").read_text("utf-8")
 
 
 def _warn_once(reason: Exception) -> None:

@@ -1,7 +1,7 @@
 """Machine code on disk: one file a function, for one state of its sources and one kind of machine.
 
 Files lie where ``NUMBA_CACHE_DIR`` says, if it is set, else in the user's cache directory, else in
-``__pycache__`` beside this module, where those of an image are. A directory that cannot be written is still
+the package, where those of an image are. A directory that cannot be written is still
 read. With a linker at hand a file is a shared library, which the system loads; otherwise it is an object
 file, which llvmlite loads: that takes .1 s and 47 MB more.
 """
@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["SYMBOL", "function_at", "keep", "load", "writable"]
+__all__ = ["PACKAGE_CACHE", "SYMBOL", "function_at", "keep", "load", "writable"]
 
 #: The function to call, by the same name in all files.
 SYMBOL: Final = "arenaplan_kernel"
@@ -35,6 +35,9 @@ _DIGEST: Final = 32
 
 #: Files of one function that stay when another is written: people switch between states of the sources.
 _MAX_FILES: Final = 16
+
+#: Directory of what is compiled for an image.
+PACKAGE_CACHE: Final = Path(__file__).parent / "__pycache__"
 
 #: Loaded code lives as long as the process.
 _LOADED: Final[list[Any]] = []
@@ -152,4 +155,4 @@ def _directories() -> Iterator[Path]:
         yield Path(environment["XDG_CACHE_HOME"], "arenaplan")
     elif environment.get("HOME"):
         yield Path(environment["HOME"], ".cache", "arenaplan")
-    yield Path(__file__).parent / "__pycache__"
+    yield PACKAGE_CACHE

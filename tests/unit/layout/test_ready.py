@@ -13,7 +13,7 @@ _ASK = """
 import random, sys
 from dataclasses import fields, replace
 from solver.layout import Buffer, Lifespan, LayoutProblem, Rules, SolveOptions, load_compiled, solve
-from solver.native import Compiled, runs_compiled
+from solver.native import Kernel, runs_compiled
 from tests.support.buffers import tight_problem
 from tests.support.training_shaped import training_columns
 
@@ -24,7 +24,7 @@ def forms():
     return {
         f"{name}.{key}": runs_compiled(value)
         for name, module in list(sys.modules.items()) if name.startswith("solver.layout.")
-        for key, value in vars(module).items() if isinstance(value, Compiled)
+        for key, value in vars(module).items() if isinstance(value, Kernel)
     }
 
 

@@ -1,100 +1,63 @@
-"""What is kept of compiled code holds for one state of the sources."""
+"""Compiled functions: their arguments, when they are compiled again, and Python in their place."""
 
 from __future__ import annotations
 
+import logging
 import os
-import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from solver.layout.kernels import jit
 from solver.layout.model.instance import Integers
+from solver.native import addressed, compiled, inlined, only_kept, runs_compiled
 
-LAYOUT = Path(jit.__file__).parents[1]
-
-PRINT_STAMP = """
-import sys; sys.path.insert(0, '.')
-from solver.layout.kernels.stamp import stamp
-print(stamp())
-"""
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    shutil.copytree(LAYOUT.parent, tmp_path / "solver", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
-
-
-def stamp(root: Path) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", PRINT_STAMP], cwd=root, capture_output=True, text=True, check=True
-    ).stdout
-
-
-@pytest.mark.parametrize(
-    ("module", "counts"),
-    [
-        ("compiled/skyline_kernel", True),
-        ("compiled/skyline_state", True),
-        ("compiled/priorities", True),
-        ("model/instance", True),
-        ("check/sweep", True),
-        ("portfolio", False),
-    ],
-)
-def test_sources_of_constants_count_and_others_do_not(copied: Path, module: str, counts: bool) -> None:
-    before = stamp(copied)
-    source = copied / "solver" / "layout" / f"{module}.py"
-    source.write_text(source.read_text(encoding="utf-8") + "\nCHANGED = 1\n", encoding="utf-8")
-    assert (stamp(copied) != before) is counts
-
-
-def test_compiled_functions_name_what_they_use() -> None:
-    """The stamp follows `from solver.layout.room.x import`; nothing compiled reaches constants otherwise."""
-    for path in LAYOUT.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        if re.search(r"^@(compiled|inlined)$", text, re.MULTILINE):
-            assert not re.search(r"^import solver|^from solver(\.layout(\.\w+)?)? import", text, re.MULTILINE)
-
+ROOT = Path(__file__).resolve().parents[3]
 
 _KEPT = """
 from typing import NamedTuple
-import numpy as np
-from solver.native import {imports}
 import sys
+import numpy as np
+from solver.native import compiled, inlined
+
+FACTOR = {factor}
 
 class {name}(NamedTuple):
-    one: np.ndarray
-    two: int
+    {fields}
 
 @inlined
 def twice(x):
-    return 2 * x
+    {remark}
+    return FACTOR * x
 
 @compiled
 def total(pair: {name}, more: float, flags) -> int:
+    '''{words}'''
     found = 0
     for number in pair.one:
         found += twice(number)
     return found + pair.two + int(more * 2) + len(flags)
 
-print(total({name}(np.arange(4), {two}), 1.5, np.zeros((2, 3), np.uint8)), "numba" in sys.modules)
+pair = {name}(one=np.arange(4), two={two})
+print(total(pair, 1.5, np.zeros((2, 3), np.uint8)), "numba" in sys.modules)
 """
 
+_USUAL = {
+    "factor": "2", "name": "Pair", "fields": "one: np.ndarray; two: int",
+    "remark": "pass", "words": "", "two": "7",
+}  # fmt: skip
 
-def run_kept(place: Path, name: str = "Pair", two: str = "7") -> str:
-    text = _KEPT.format(name=name, two=two, imports="compiled, inlined")
-    (place / "kept.py").write_text(text, encoding="utf-8")
+
+def run_kept(place: Path, **changes: str) -> str:
+    (place / "kept.py").write_text(_KEPT.format_map(_USUAL | changes), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(place)!r}); import kept"],
-        cwd=LAYOUT.parents[1],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(place / "cache")},
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(place / "cache"), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -103,44 +66,50 @@ def run_kept(place: Path, name: str = "Pair", two: str = "7") -> str:
     return done.stdout
 
 
-def test_what_is_kept_runs_without_numba(tmp_path: Path) -> None:
+def test_kept_code_runs_without_numba_while_it_means_the_same(tmp_path: Path) -> None:
     assert run_kept(tmp_path) == "24 True\n"
     assert [path.name.split("-")[0] for path in (tmp_path / "cache").iterdir()] == ["kept.total"]
     assert run_kept(tmp_path) == "24 False\n"
-
-
-def test_what_is_kept_for_arguments_of_other_types_is_compiled_anew(tmp_path: Path) -> None:
-    assert run_kept(tmp_path) == "24 True\n"
-    assert run_kept(tmp_path, two="7.0") == "24 True\n"
-
-
-def test_what_is_kept_of_a_type_that_has_another_name_now_still_runs(tmp_path: Path) -> None:
-    """As after an update in place: code is called with numbers and knows no types of Python's."""
-    assert run_kept(tmp_path, name="Old") == "24 True\n"
-    assert run_kept(tmp_path, name="New") == "24 False\n"
+    same = {
+        "another class": {"name": "New"},
+        "a comment": {"remark": "pass  # twice"},
+        "a docstring": {"words": "?"},
+    }
+    assert {reason: run_kept(tmp_path, **changes) for reason, changes in same.items()} == dict.fromkeys(
+        same, "24 False\n"
+    )
+    assert run_kept(tmp_path, factor="3") == "30 True\n", "a constant of an inlined part has changed"
+    assert run_kept(tmp_path, two="7.0") == "24 True\n", "an argument has another type"
+    assert run_kept(tmp_path, fields="two: int; one: np.ndarray") == "24 True\n", "fields have changed places"
+    assert run_kept(tmp_path) == "24 False\n", "older code is still there"
 
 
 class Pair(NamedTuple):
     numbers: Integers
     factor: int
+    rows: np.ndarray[tuple[int, int], np.dtype[np.int16]]
 
 
-@jit.inlined
-def _part(x: int) -> int:
-    return x + 1
+def pair(factor: int) -> Pair:
+    return Pair(np.arange(3), factor, np.arange(6, dtype=np.int16).reshape(2, 3))
 
 
-@jit.compiled
+@inlined
+def _part(pair: Pair, i: int) -> int:
+    return int(pair.numbers[i] * pair.factor + pair.rows[0, 0] + pair.rows[1, -3] - len(pair.rows))
+
+
+@compiled
 def _scaled(pair: Pair, row: Integers, most: float) -> bool:
-    """Scales in place; whether all stayed below `most`."""
+    """Scales in place; returns whether all stayed below `most`."""
     below = True
     for i in range(len(row)):
-        row[i] = _part(pair.numbers[i] * pair.factor)
+        row[i] = _part(pair, i)
         below = below and row[i] < most
     return below
 
 
-@jit.compiled
+@compiled
 def _filled(row: Integers) -> None:
     for i in range(len(row)):
         row[i] = 5
@@ -152,55 +121,68 @@ class TestCalls:
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
 
     def test_numbers_arrays_and_tuples(self) -> None:
-        row, numbers = np.zeros(3, np.int64), np.arange(3)
-        assert _scaled(Pair(numbers, 4), row, 9.5) is True
+        row = np.zeros(3, np.int64)
+        assert _scaled(pair(4), row, 9.5) is True
         assert row.tolist() == [1, 5, 9]
-        assert _scaled(Pair(numbers, 4), row, 9.0) is False
+        assert _scaled(pair(4), row, 9.0) is False
         assert _filled(row) is None
         assert row.tolist() == [5, 5, 5]
 
     def test_addresses_that_were_looked_up(self) -> None:
-        row, numbers = np.zeros(3, np.int64), np.arange(3)
-        pair, known = jit.addressed(Pair(numbers, 2)), jit.addressed(row)
-        assert _scaled(pair, known, 100.0)
-        numbers[:] = 7
-        assert _scaled(pair, known, 100.0)
+        row, twice = np.zeros(3, np.int64), pair(2)
+        known, place = addressed(twice), addressed(row)
+        assert _scaled(known, place, 100.0)
+        twice.numbers[:] = 7
+        assert _scaled(known, place, 100.0)
         assert row.tolist() == [15, 15, 15]
 
     def test_arguments_of_other_types_are_refused(self) -> None:
-        row, pair = np.zeros(3, np.int64), Pair(np.arange(3), 2)
-        assert _scaled(pair, row, 100.0)
+        row = np.zeros(3, np.int64)
+        assert _scaled(pair(2), row, 100.0)
         with pytest.raises(TypeError, match=r"is int32\[1\], not int64\[1\]"):
-            _scaled(pair, row.astype(np.int32), 100.0)
+            _scaled(pair(2), row.astype(np.int32), 100.0)
         with pytest.raises(TypeError, match=r"is int64\[2\], not int64\[1\]"):
-            _scaled(pair, np.zeros((3, 1), np.int64), 100.0)
+            _scaled(pair(2), np.zeros((3, 1), np.int64), 100.0)
         with pytest.raises(TypeError, match="compiled for"):
-            _scaled(pair, jit.addressed(np.zeros((3, 1), np.int64)), 100.0)
-        with pytest.raises(ValueError, match="does not lie in one piece"):
-            _scaled(pair, np.zeros(6, np.int64)[::2], 100.0)
+            _scaled(pair(2), addressed(np.zeros((3, 1), np.int64)), 100.0)
+        with pytest.raises(ValueError, match="is not C-contiguous"):
+            _scaled(pair(2), np.zeros(6, np.int64)[::2], 100.0)
 
-    def test_nothing_is_compiled_where_only_what_is_kept_may_run(self) -> None:
-        @jit.compiled
-        def fresh(x: int) -> int:
-            return x
-
-        with jit.only_kept(), pytest.raises(RuntimeError, match="fresh was not compiled before"):
-            fresh(1)
-        assert not jit.runs_compiled(fresh)
-        assert fresh(1) == 1
-        assert jit.runs_compiled(fresh)
-
-    def test_plain_functions_run_as_python_where_nothing_compiles(
-        self, monkeypatch: pytest.MonkeyPatch
+    def test_python_takes_the_place_of_code_that_is_not_kept(
+        self, caplog: pytest.LogCaptureFixture, unwarned: None
     ) -> None:
-        said: list[object] = []
-        monkeypatch.setattr(jit, "warn_uncompiled", said.append)
+        added, other = compiled(_added), compiled(_other)
+        with only_kept(), caplog.at_level(logging.WARNING):
+            assert added(addressed(np.ones(1, np.int64)), 2) == 3
+            assert other(np.ones(1, np.int64)) == 2
+        assert not runs_compiled(added)
+        (record,) = caplog.records
+        assert record.message == (
+            "Searches run without compiled code, which is slow: test_jit._added was not compiled before"
+        )
 
-        def added(row: Integers, x: int) -> int:
-            return int(row[0]) + x
+    def test_numba_that_fails_is_one_warning(self, caplog: pytest.LogCaptureFixture, unwarned: None) -> None:
+        """Numba's errors of types are none of the usual kinds."""
+        with caplog.at_level(logging.WARNING):
+            assert compiled(_beyond_numba)(3) == 6
+        (record,) = caplog.records
+        assert "_beyond_numba" in record.message or "nopython" in record.message
 
-        one = jit.compiled(added, plain=True)
-        with jit.only_kept():
-            assert one(jit.addressed(np.ones(1, np.int64)), 2) == 3
-        assert not jit.runs_compiled(one)
-        assert [str(reason).endswith("added was not compiled before") for reason in said] == [True]
+
+@pytest.fixture
+def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not warned yet."""
+    monkeypatch.setattr("solver.native.jit._WARNED", [])
+
+
+def _added(row: Integers, x: int) -> int:
+    return int(row[0]) + x
+
+
+def _other(row: Integers) -> int:
+    return int(row[0]) + 1
+
+
+def _beyond_numba(x: int) -> int:
+    doubled: Callable[[int], int] = {"double": lambda y: 2 * y}["double"]
+    return int(doubled(x))

@@ -18,7 +18,7 @@ from solver.layout.greedy.in_windows import FirstFitWindows, first_fit_windows, 
 from solver.layout.kernels import window_kernel as kernel
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.problem import Layout
-from solver.native import Compiled
+from solver.native import Kernel
 from tests.support.buffers import random_problem
 from tests.support.shapes import SHAPES, pinned
 
@@ -70,7 +70,7 @@ def test_what_is_a_little_too_high_comes_close_to_the_bound() -> None:
 
 def test_the_machine_code_does_what_the_source_says(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = kernel.lower_in_windows
-    assert isinstance(compiled, Compiled)
+    assert isinstance(compiled, Kernel)
 
     def plain(*arguments: Any) -> int:
         return int(compiled.function(*(getattr(one, "arrays", one) for one in arguments)))

@@ -1,0 +1,100 @@
+"""Compiled code on disk: kept, found again, and where it cannot be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from solver.native import store
+
+ROOT = Path(__file__).resolve().parents[3]
+
+_NOTHING_COMPILES = """
+import sys
+{before}
+from solver.layout.ready import load_compiled
+from solver.schedules.ready import load_schedules
+print(load_compiled(), load_schedules(), [name for name in ("numba", "llvmlite") if name in sys.modules])
+"""
+
+_COMPILE = """
+import numpy as np
+from solver.native import compiled, runs_compiled
+
+def one(row) -> int:
+    return row[0] + 1
+
+one = compiled(one)
+print(one(np.ones(1, np.int64)), runs_compiled(one))
+"""
+
+_WITHOUT_NUMBA = "sys.modules['numba'] = sys.modules['llvmlite'] = None  # importing them fails"
+
+
+def run(script: str, *, root: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_all_that_was_compiled_runs_without_numba_and_llvmlite() -> None:
+    """As in an image."""
+    assert run(_NOTHING_COMPILES.format(before="")).returncode == 0  # compiles what is not there yet
+    done = run(_NOTHING_COMPILES.format(before=_WITHOUT_NUMBA))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True True ['numba', 'llvmlite']\n", "")
+
+
+def test_where_there_is_no_linker_llvmlite_loads_an_object_file(tmp_path: Path) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    for _ in range(2):
+        done = run(_COMPILE, NUMBA_CACHE_DIR=str(tmp_path / "cache"), PATH=str(path))
+        assert (done.returncode, done.stdout, done.stderr) == (0, "2 True\n", "")
+    (file,) = (tmp_path / "cache").iterdir()
+    assert file.suffix == ".o"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("ld") is None, reason="no linker here")
+def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run(_COMPILE, NUMBA_CACHE_DIR=str(tmp_path)).stdout == "2 True\n"
+        (file,) = tmp_path.iterdir()
+        assert file.suffix == ".so"
+        file.write_bytes(file.read_bytes()[:-1])
+
+
+def test_places_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory that is named, then the user's cache; one that cannot be written is passed over."""
+    file, home = tmp_path / "file", tmp_path / "home"
+    file.touch()
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
+    store.keep("function", "key", b"code")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(file / "below a file"))
+    store.keep("function", "key", b"code")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    store.keep("function", "key", b"code")
+    for place in ("named", "home/.cache/arenaplan", "xdg/arenaplan"):
+        assert [path.name.partition("-")[0] for path in (tmp_path / place).iterdir()] == ["function"], place
+    assert store.load("function", "another key") is None
+    assert store.load("function", "key") is None, "it is neither a library nor an object file"
+
+
+def test_few_states_of_a_function_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    for key in range(40):
+        store.keep("function", str(key), b"code")
+        store.keep("function_2", str(key // 20), b"code")
+    assert len(list(tmp_path.glob("function-*"))) == 16
+    assert len(list(tmp_path.glob("function_2-*"))) == 2
