@@ -3,7 +3,7 @@
 The rooms, from the bottom to the top; each knows those above it in this list alone:
 
     model       what is asked and answered; a problem as arrays; what is decided before any search
-    compiled    the skyline search and the index of free space; compiled code on disk, or none at all
+    kernels     the skyline search and the index of free space, compiled
     bounds      how small can an arena be, and what may be claimed of a layout
     check       is it a problem, is it a layout of it; shares no code with solvers
     greedy      placing in an order: plain, on the lowest plateau, at scale; local search among orders
@@ -15,7 +15,7 @@ The rooms, from the bottom to the top; each knows those above it in this list al
     holes       lifespans with holes
     scaled      bytes that do not fit the arithmetic of the solvers, counted in larger units
     api         the way in: preconditions, a solver, postconditions
-    ready, compile    compiled code into this process, and on disk
+    ready       compiled code into this process
 """
 
 from __future__ import annotations

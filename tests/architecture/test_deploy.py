@@ -178,7 +178,7 @@ def test_the_unit_is_installed_with_compiled_code(root: Path) -> None:
     steps = [line.strip() for line in text.splitlines() if line.startswith("    ")]
     (install,) = (k for k, line in enumerate(steps) if line.endswith("/tmp/arenaplan/*.whl"))
     compiling = "/opt/arenaplan/bin/python -P -m solver.compile"
-    assert steps[install + 1] == compiling
+    assert steps[install + 1] == f"{compiling} --in-package"
     checking = rf"\(cd / && setpriv --reuid=65534 .* {re.escape(compiling)} --check\)"
     assert re.fullmatch(checking, steps[install + 2])
     assert "systemctl" in steps[-1]

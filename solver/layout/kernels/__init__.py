@@ -1,1 +1,1 @@
-"""What is compiled: the skyline search and the index of free space; what happens where nothing compiles."""
+"""Compiled functions: the skyline search, the index of free space, placing in pieces."""
