@@ -2,129 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from clients import AsyncClient, CapacityExceeded, Client
 from solver import documents
-from solver.layout import Proof, Status
-from solver.plan import Certificate
-from tests.support.proofs import moved, violations
-from tests.support.server import NO_EVENT, PATIENCE, ROOT, Server, running_server
+from solver.layout import Status
+from tests.integration.test_bad_input import example
+from tests.support.server import NO_EVENT, PATIENCE, Server, running_server
 
 Graph = dict[str, Any]
 
 
 def plan(http: httpx.Client, graph: Graph, **options: Any) -> httpx.Response:
     return http.post("/v1/plan", json={"graph": graph, "options": options})
-
-
-def certificate_of(response: httpx.Response) -> Certificate:
-    """That of the only arena of the plan that was answered."""
-    (certificate,) = documents.load_plan(response.content).certificates
-    return certificate
-
-
-def test_plan_and_validate(http: httpx.Client, tiny: Graph) -> None:
-    made = plan(http, tiny)
-    assert made.status_code == 200
-    document = made.json()
-    assert made.headers["etag"] == f'"{document["digest"]}"'
-    assert certificate_of(made).status is Status.OPTIMAL
-    report = http.post("/v1/validate", json={"graph": tiny, "plan": document, "steps": 3})
-    assert report.status_code == 200
-    assert report.json()["identical"] is True
-    assert len(report.json()["steps"]) == 3
-
-
-def test_plan_and_validate_for_several_steps_at_the_same_time(http: httpx.Client, tiny: Graph) -> None:
-    one, two = plan(http, tiny, parallelism=1), plan(http, tiny, parallelism=2)
-    assert one.content == plan(http, tiny).content
-    made = documents.load_plan(two.content)
-    assert violations(documents.load_graph(tiny), made) == ()
-    assert made.duration < len(made.steps) == len(one.json()["steps"])
-    report = http.post("/v1/validate", json={"graph": tiny, "plan": two.json(), "steps": 3}).json()
-    assert report["identical"] is True
-    refused = plan(http, tiny, parallelism=65)
-    assert (refused.status_code, refused.json()["pointer"]) == (422, "/options/parallelism")
-    refused = plan(http, tiny, parallelism=2, target="nntrainer")
-    assert refused.json()["pointer"] == "/options/parallelism"
-
-
-def test_a_wrong_plan_is_named(http: httpx.Client, tiny: Graph) -> None:
-    """Two live buffers at one offset: never run, and the rule and both buffers are in the report."""
-    made = documents.load_plan(plan(http, tiny).content)
-    first, second, *_ = made.arenas[0].buffers
-    wrong = json.loads(documents.dump_plan(documents.with_digest(moved(made, second.id, first.offset))))
-    response = http.post("/v1/validate", json={"graph": tiny, "plan": wrong})
-    assert response.status_code == 200
-    report = response.json()
-    assert report["identical"] is False
-    assert report["steps"] == []
-    overlaps = [set(found["buffers"]) for found in report["violations"] if found["rule"] == "overlap"]
-    assert {first.id, second.id} in overlaps
-
-
-def test_mnist(http: httpx.Client, mnist: Graph) -> None:
-    document = plan(http, mnist).json()
-    made = documents.load_plan(document)
-    assert made.certificates[0].proof is Proof.MAX_LOAD
-    assert made.arena_bytes == made.lower_bound <= 26_000_000
-    report = http.post("/v1/validate", json={"graph": mnist, "plan": document, "steps": 1}).json()
-    assert report["identical"] is True
-
-
-def test_rewriting(http: httpx.Client, mnist: Graph) -> None:
-    """A plan that was rewritten is validated with the graph as it was; a forged replacement is refused."""
-    document = plan(http, mnist, rewrite=True).json()
-    made = documents.load_plan(document)
-    assert made.arena_bytes < documents.load_plan(plan(http, mnist).content).arena_bytes
-    assert {one.rule for one in made.replacements} == {"pool-first"}
-    report = http.post("/v1/validate", json={"graph": mnist, "plan": document, "steps": 1})
-    assert report.json()["identical"] is True
-    forged = replace(made, replacements=(replace(made.replacements[0], rule="fuse-bias"),))
-    sealed = json.loads(documents.dump_plan(documents.with_digest(forged)))
-    refused = http.post("/v1/validate", json={"graph": mnist, "plan": sealed})
-    assert (refused.status_code, "does not hold" in refused.text) == (422, True)
-
-
-def test_the_same_request_has_the_same_bytes(http: httpx.Client, tiny: Graph) -> None:
-    tiny["name"] = "same-bytes"
-    spelled = json.dumps({"options": {"batch": 4}, "graph": tiny}, indent=3)
-    first = plan(http, tiny, batch=4)
-    again = plan(http, tiny, batch=4)
-    other = http.post("/plan", content=spelled, headers={"Content-Type": "application/json"})
-    assert first.content == again.content == other.content
-    assert [r.headers["x-cache"] for r in (first, again, other)] == ["miss", "hit", "hit"]
-
-
-def test_a_new_service_gives_the_same_bytes(http: httpx.Client, tiny: Graph) -> None:
-    with running_server(workers=1, cache_bytes=0) as other, other.client() as fresh:
-        assert plan(fresh, tiny).content == plan(http, tiny).content
-        assert plan(fresh, tiny).headers["x-cache"] == "miss"
-
-
-def test_entity_tags(http: httpx.Client, tiny: Graph) -> None:
-    made = plan(http, tiny)
-    tag = {"If-None-Match": made.headers["etag"]}
-    kept = http.get(made.headers["content-location"])
-    assert kept.content == made.content
-    assert http.get(made.headers["content-location"], headers=tag).status_code == 304
-    assert http.post("/plan", json={"graph": tiny, "options": {}}, headers=tag).status_code == 304
-    assert http.get("/v1/plans/" + "0" * 64).status_code == 404
 
 
 def test_too_large(server: Server, http: httpx.Client) -> None:
@@ -134,19 +34,6 @@ def test_too_large(server: Server, http: httpx.Client) -> None:
     chunks: Iterator[bytes] = (b" " * 65536 for _ in range(64))
     with server.client() as other:
         assert other.post("/plan", content=chunks, headers=json_type).status_code == 413
-
-
-def test_not_declared_as_json(http: httpx.Client) -> None:
-    assert http.post("/plan", content=b"{}").status_code == 415
-
-
-def test_large_requests_are_recognised_too(http: httpx.Client, tiny: Graph) -> None:
-    padded = json.dumps({"graph": tiny}).encode().ljust(500_000)
-    answers = [
-        http.post("/plan", content=padded, headers={"Content-Type": "application/json"}) for _ in range(2)
-    ]
-    assert answers[1].headers["x-cache"] == "hit"
-    assert answers[0].content == answers[1].content == plan(http, tiny).content
 
 
 def test_many_at_once(server: Server, tiny: Graph) -> None:
@@ -162,86 +49,60 @@ def test_many_at_once(server: Server, tiny: Graph) -> None:
     assert all(answers[n] == answers[n + 8] for n in range(40))
 
 
-def test_a_short_deadline_is_an_answer(http: httpx.Client, mnist: Graph) -> None:
-    made = documents.load_plan(plan(http, mnist, deadline_seconds=0.0).content)
-    assert made.certificates[0].status in (Status.FEASIBLE, Status.OPTIMAL)
-    assert made.arena_bytes >= made.lower_bound > 0
-    assert made.options.deadline_seconds == 0.0
+def test_request_ids_and_answers_are_in_the_log(server: Server, http: httpx.Client, tiny: Graph) -> None:
+    for path, body in (("/plan", {"graph": tiny}), ("/v1/layout", example("buffers"))):
+        identity = f"find-{path.rpartition('/')[2]}"
+        response = http.post(path, json=body, headers={"X-Request-ID": identity})
+        assert response.headers["x-request-id"] == identity
+        event = server.request_event(identity)
+        assert (event["status"], event["method"], event["path"]) == (200, "POST", path)
+        assert event["milliseconds"] >= 0
+        assert (event["digest"], event["claim"]) == (response.json()["digest"], "optimal")
+        assert event["arena_bytes"] > 0
 
 
-def test_request_ids_are_in_the_log(server: Server, http: httpx.Client, tiny: Graph) -> None:
-    response = http.post("/plan", json={"graph": tiny}, headers={"X-Request-ID": "find-me"})
-    assert response.headers["x-request-id"] == "find-me"
-    event = server.request_event("find-me")
-    assert event["status"] == 200
-    assert event["method"] == "POST"
-    assert event["path"] == "/plan"
-    assert event["milliseconds"] >= 0
-    assert event["digest"] == response.json()["digest"]
-
-
-def test_the_client_of_the_project(server: Server, tiny: Graph) -> None:
-    with Client(server.url) as client:
-        assert client.ready()
-        result = client.plan(tiny, batch=2)
-        assert client.stored_plan(result.digest).document == result.document
-        assert client.fits(tiny, result.arena_bytes, batch=2)
-        assert not client.fits(tiny, result.lower_bound - 1, batch=2)
-        with pytest.raises(CapacityExceeded) as caught:
-            client.plan(tiny, capacity=100)
-        assert caught.value.available == 100
-        assert client.validate(tiny, result.document, steps=2).identical
-
-
-async def test_the_asynchronous_client_of_the_project(server: Server, tiny: Graph) -> None:
-    async with AsyncClient(server.url) as client:
-        first, second = await asyncio.gather(client.plan(tiny, batch=5), client.plan(tiny, batch=6))
-        assert first.digest != second.digest
-        assert (await client.validate(tiny, first.document, steps=1)).identical
+def test_schemas_are_served(http: httpx.Client) -> None:
+    names = http.get("/v1/schemas").json()["schemas"]
+    assert {"plan", "buffers", "layout", "layout_options"} <= set(names)
+    assert http.get("/v1/schemas/layout").json()["additionalProperties"] is False
 
 
 # ------------------------------------------------------------------- with a server for the test alone
 
 
-def test_a_killed_worker_is_replaced(tiny: Graph) -> None:
-    with running_server(workers=1) as server, Client(server.url) as client:
-        first = client.plan(tiny)
+def test_a_worker_that_is_gone_is_replaced(slow: Graph) -> None:
+    """Killed while it waits, killed at work, or left by its caller: it costs one request at most."""
+    with running_server(workers=1, validate_max_steps=10_000) as server, server.client() as http:
+        document = plan(http, slow).json()
+        request = {"graph": slow, "plan": document, "steps": 10_000}
+
+        def replaced(pid: int, batch: int) -> None:
+            server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
+            assert plan(http, slow, batch=batch).status_code == 200
+            assert pid not in server.worker_pids()
+
         (pid,) = server.worker_pids()
         os.kill(pid, signal.SIGKILL)
-        server.wait_for(lambda event: event["event"] == "worker ended")
-        assert client.plan(tiny, batch=3).digest != first.digest
-        assert server.worker_pids() != [pid]
+        replaced(pid, 1)
 
-
-def test_a_worker_killed_at_work_costs_one_request(slow: Graph) -> None:
-    with running_server(workers=1, validate_max_steps=10_000) as server, Client(server.url) as client:
-        document = client.plan(slow).document
-        request = {"graph": slow, "plan": document, "steps": 10_000}
-        with ThreadPoolExecutor(1) as thread, server.client() as http:
+        (pid,) = server.worker_pids()
+        with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(http.post, "/v1/validate", json=request)
-            (pid,) = server.worker_pids()
             wait_until_busy(pid, ticks=50)  # more than what the plan before may have left to do
             os.kill(pid, signal.SIGKILL)
             response = answer.result(PATIENCE)
-        assert response.status_code == 503
-        assert response.json()["type"] == "/problems/worker-lost"
+        assert (response.status_code, response.json()["type"]) == (503, "/problems/worker-lost")
         assert response.headers["retry-after"]
-        assert client.plan(slow, batch=1).status == "optimal"
+        replaced(pid, 2)
 
-
-def test_a_search_beyond_its_deadline_is_killed() -> None:
-    """Without any grace no search is in time: the greedy plan is the answer, and says so."""
-    graph = json.loads((ROOT / "examples/mobilenet_v2.json").read_bytes())
-    with running_server(workers=1, deadline_grace_seconds=0.0) as server, server.client() as http:
         (pid,) = server.worker_pids()
-        response = plan(http, graph, deadline_seconds=0.0)
-        assert response.status_code == 200
-        made = documents.load_plan(response.content)
-        assert made.deterministic is False
-        assert violations(documents.load_graph(graph), made) == ()
-        assert made.arena_bytes >= made.lower_bound > 0
-        server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
-        assert "content-location" not in response.headers
+        with pytest.raises(httpx.ReadTimeout):
+            http.post("/v1/validate", json=request, timeout=httpx.Timeout(PATIENCE, read=0.5))
+        replaced(pid, 3)
+
+        (pid,) = server.worker_pids()
+        server.kill()
+        wait_until_gone(pid)
 
 
 def test_a_validation_is_killed_at_its_limit(slow: Graph) -> None:
@@ -252,20 +113,6 @@ def test_a_validation_is_killed_at_its_limit(slow: Graph) -> None:
         response = http.post("/v1/validate", json={"graph": slow, "plan": document, "steps": 10_000})
         assert response.status_code == 422
         assert response.json()["type"] == "/problems/time-limit"
-        server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
-        assert plan(http, slow, batch=1).status_code == 200
-
-
-def test_a_caller_that_hangs_up_frees_the_worker(slow: Graph) -> None:
-    with running_server(workers=1, validate_max_steps=10_000) as server, server.client() as http:
-        document = plan(http, slow).json()
-        (pid,) = server.worker_pids()
-        with pytest.raises(httpx.ReadTimeout):
-            http.post(
-                "/v1/validate",
-                json={"graph": slow, "plan": document, "steps": 10_000},
-                timeout=httpx.Timeout(PATIENCE, read=0.5),
-            )
         server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
         assert plan(http, slow, batch=1).status_code == 200
 
@@ -324,14 +171,6 @@ def test_few_descriptors(tiny: Graph) -> None:
             assert http.get("/readyz").status_code == http.get("/healthz").status_code == 200
 
 
-def test_workers_end_with_a_service_that_was_killed(tiny: Graph) -> None:
-    with running_server(workers=1) as server, Client(server.url) as client:
-        client.plan(tiny)
-        (pid,) = server.worker_pids()
-        server.kill()
-        wait_until_gone(pid)
-
-
 def test_without_optional_packages(tmp_path: Path, tiny: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans go without the compiled search and CP-SAT; the log, /readyz and answers say so."""
     for package in ("llvmlite", "numba", "ortools"):
@@ -339,14 +178,14 @@ def test_without_optional_packages(tmp_path: Path, tiny: Graph, monkeypatch: pyt
         broken = tmp_path / package / "__init__.py"
         broken.write_text(f"raise ImportError('{package} is not here')\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    buffers = json.loads((ROOT / "service/http/web/examples/buffers.json").read_bytes())["problem"]
+    buffers = example("buffers")["problem"]
     with running_server(workers=1) as server, server.client() as http:
         event = server.wait_for(lambda event: event["event"] == "worker warmed up")
         assert (event["level"], event["compiled_search"], event["cp_sat"]) == ("warning", False, False)
         ready = http.get("/readyz")
         assert ready.status_code == 200
         assert (ready.json()["compiled_search"], ready.json()["cp_sat"]) == (False, False)
-        assert certificate_of(plan(http, tiny)).status is Status.OPTIMAL
+        assert documents.load_plan(plan(http, tiny).content).certificates[0].status is Status.OPTIMAL
         exact = http.post("/v1/layout", json={"problem": buffers, "options": {"solver": "cp-sat"}})
         assert exact.status_code == 200
         tight = http.post("/v1/layout", json={"problem": buffers, "options": {"solver": "bump"}}).json()

@@ -1,0 +1,441 @@
+"""Right requests to the real server: answers are those of the core, the same bytes again, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from clients import AsyncClient, CapacityExceeded, Client, ProblemError
+from solver import documents
+from solver.importers import load_minimalloc
+from solver.layout import LayoutProblem, Proof, Status, find_violations
+from solver.pipeline import modelled_costs, plan, plan_program
+from solver.plan import Costs, Plan, PlanOptions, VerdictStatus, paging, recycling
+from solver.program import Record, Tier
+from solver.verdict import explain, tradeoff
+from tests.integration.test_bad_input import BUFFERS, CHAIN, CHAINED, WORDS, checked, example
+from tests.support.buffers import DATA
+from tests.support.every import every
+from tests.support.programs import AUTO_RECYCLE, program
+from tests.support.proofs import moved, violations
+from tests.support.server import Server, running_server
+from tests.support.training_shaped import training_shaped
+
+Document = dict[str, Any]
+
+TIERS = (Tier("sram", 20_000), Tier("flash", 2**20, 45_000_000, 20_000_000, 100_000))
+
+
+@pytest.fixture
+def pairs() -> Document:
+    """A program of two independent pairs of operations."""
+    found: Document = example("parallel")["program"]
+    return found
+
+
+@pytest.fixture
+def buffers() -> Document:
+    """A problem whose best layout takes 12 bytes, its capacity."""
+    found: Document = example("buffers")["problem"]
+    return found
+
+
+def post(http: httpx.Client, route: str, **request: Any) -> httpx.Response:
+    return http.post(f"/v1/{route}", json=request)
+
+
+def planned(http: httpx.Client, graph: Document, **options: Any) -> Plan:
+    answer = post(http, "plan", graph=graph, options=options)
+    assert answer.status_code == 200, answer.text
+    return documents.load_plan(answer.content)
+
+
+def placed(http: httpx.Client, problem: Any, **options: Any) -> httpx.Response:
+    return post(http, "layout", problem=problem, options=options)
+
+
+def validated(http: httpx.Client, graph: Document, made: Any, steps: int = 1) -> Document:
+    answer = post(http, "validate", graph=graph, plan=made, steps=steps)
+    assert answer.status_code == 200, answer.text
+    report: Document = answer.json()
+    return report
+
+
+def as_json(made: Plan) -> Document:
+    """The document of a plan that was changed, with its digest."""
+    document: Document = json.loads(documents.dump_plan(documents.with_digest(made)))
+    return document
+
+
+# ----------------------------------------------------------------- the same bytes, kept and tagged
+
+
+def test_the_same_request_has_the_same_bytes_and_is_kept(
+    http: httpx.Client, tiny: Document, pairs: Document, buffers: Document
+) -> None:
+    buffers["buffers"][0]["id"] = "kept"
+    with running_server(workers=1, cache_bytes=0) as other, other.client() as elsewhere, every() as case:
+        for route, member, document, folder in (
+            ("plan", "graph", {**tiny, "name": "kept"}, "plans"),
+            ("program", "program", {**pairs, "name": "kept"}, "plans"),
+            ("layout", "problem", buffers, "layouts"),
+        ):
+            with case(route):
+                first, again = (post(http, route, **{member: document}) for _ in range(2))
+                spelled = json.dumps({"options": {}, member: document}, indent=3).ljust(500_000)
+                json_type = {"Content-Type": "application/json"}
+                respelled = http.post(f"/v1/{route}", content=spelled, headers=json_type)
+                former = "/plan" if route == "plan" else f"/v1/{route}"
+                answers = (first, again, respelled, http.post(former, json={member: document}))
+                assert [one.headers["x-cache"] for one in answers] == ["miss", "hit", "hit", "hit"]
+                assert {one.content for one in answers} == {first.content}
+                digest = first.json()["digest"]
+                where = first.headers["content-location"]
+                assert (where, first.headers["etag"]) == (f"/v1/{folder}/{digest}", f'"{digest}"')
+                assert http.get(where).content == first.content
+                tag = {"If-None-Match": first.headers["etag"]}
+                assert http.get(where, headers=tag).status_code == 304
+                body = {member: document, "options": {}}
+                assert http.post(f"/v1/{route}", json=body, headers=tag).status_code == 304
+                other_folder = {"plans": "layouts", "layouts": "plans"}[folder]
+                assert http.get(f"/v1/{other_folder}/{digest}").status_code == 404
+                for _ in range(2):
+                    fresh = post(elsewhere, route, **{member: document})
+                    assert (fresh.headers["x-cache"], fresh.content) == ("miss", first.content)
+    for folder in ("plans", "layouts"):
+        lost = http.get(f"/v1/{folder}/{'0' * 64}")
+        assert (lost.status_code, lost.json()["type"]) == (404, f"/problems/{folder[:-1]}-not-found")
+
+
+def test_what_one_route_answered_is_no_answer_of_the_other(http: httpx.Client, pairs: Document) -> None:
+    """The same bytes sent to the wrong route are a mistake, however often they were right elsewhere."""
+    body = {"program": pairs, "options": {}}
+    assert http.post("/v1/program", json=body).status_code == 200
+    checked(http.post("/v1/plan", json=body), "invalid-request", "")
+    assert http.post("/v1/program", json=body).status_code == 200
+
+
+def test_time_that_has_run_out_is_an_answer(http: httpx.Client, mnist: Document, pairs: Document) -> None:
+    options = {"deadline_seconds": 0.0}
+    made = planned(http, mnist, **options)
+    assert made.certificates[0].status in (Status.FEASIBLE, Status.OPTIMAL)
+    assert made.arena_bytes >= made.lower_bound > 0
+    assert made.options.deadline_seconds == 0.0
+    made = documents.load_plan(post(http, "program", program=pairs, options=options).content)
+    assert violations(documents.load_program(pairs), made) == ()
+    hard = json.loads(documents.dump_buffers(training_shaped(7, buffers=300)))
+    layout = documents.load_layout(placed(http, hard, **options).content)
+    assert find_violations(layout.problem, layout.layout) == ()
+    curve = documents.load_tradeoff(post(http, "tradeoff", graph=mnist, options=options).content)
+    assert (len(curve.points), curve.complete) == (1, False)
+    asked = post(http, "explain", graph=mnist, options={**options, "capacity": 1})
+    verdict = documents.load_verdict(asked.content)
+    assert (verdict.status, verdict.complete) == (VerdictStatus.IMPOSSIBLE, False)
+
+
+def test_the_service_has_a_longest_time_of_its_own(mnist: Document) -> None:
+    with running_server(workers=1, deadline_max_seconds=0.001) as own, own.client() as http:
+        response = post(http, "explain", graph=mnist, options={"capacity": 10**6})
+        assert not documents.load_verdict(response.content).complete
+
+
+# ------------------------------------------------------------------------------------------- plans
+
+
+def test_plans_are_those_of_the_core_and_train(http: httpx.Client, tiny: Document, mnist: Document) -> None:
+    changing = {**CHAINED, "training": {"loss_scale": 1024.0, "loss_scale_growth": 5}}
+    costs = Costs(
+        tuple((name, 2 * cost) for name, cost in modelled_costs(CHAIN, PlanOptions()).nanoseconds),
+        "of a board",
+    )
+    table = documents.parse_json(documents.dump_costs(costs))
+    objects = [
+        {"name": t.name, "bytes": t.bytes, "read": t.read, "write": t.write, "latency": t.latency}
+        for t in TIERS
+    ]
+    cases: tuple[tuple[Document, Mapping[str, Any], PlanOptions], ...] = (
+        (tiny, {}, PlanOptions()),
+        (tiny, {"parallelism": 2}, PlanOptions(parallelism=2)),
+        (mnist, {"rewrite": True}, PlanOptions(rewrite=True)),
+        (changing, {"storage": "float16"}, PlanOptions(storage="float16")),
+        (CHAINED, {"storage": "bfloat16"}, PlanOptions(storage="bfloat16")),
+        (CHAINED, {"tiers": WORDS}, PlanOptions(tiers=TIERS)),
+        (CHAINED, {"tiers": objects, "recompute": True}, PlanOptions(tiers=TIERS, recompute=True)),
+        (
+            CHAINED,
+            {"capacity": 35_000, "recompute": True, "costs": table},
+            PlanOptions(capacity=35_000, recompute=True, costs=costs),
+        ),
+    )
+    with every() as case:
+        for graph, given, options in cases:
+            with case(given):
+                made = planned(http, graph, **given)
+                assert made == plan(documents.load_graph(graph), options)
+                assert violations(documents.load_graph(graph), made) == ()
+                report = validated(http, graph, as_json(made), 2)
+                assert (report["identical"], len(report["steps"])) == (True, 2)
+
+
+def test_what_options_change(http: httpx.Client, tiny: Document, mnist: Document) -> None:
+    simple, levels = planned(http, tiny), planned(http, tiny, parallelism=2)
+    assert simple == planned(http, tiny, parallelism=1)
+    assert levels.duration < len(levels.steps) == len(simple.steps)
+    whole, rewritten = planned(http, mnist), planned(http, mnist, rewrite=True)
+    assert whole.certificates[0].proof is Proof.MAX_LOAD
+    assert rewritten.arena_bytes < whole.arena_bytes == whole.lower_bound <= 26_000_000
+    assert {one.rule for one in rewritten.replacements} == {"pool-first"}
+    moves = paging(planned(http, CHAINED, tiers=WORDS))
+    assert moves is not None
+    assert moves.moved > 0
+
+
+def test_wrong_plans_are_named(http: httpx.Client, tiny: Document, mnist: Document) -> None:
+    """Two live buffers at one offset are never run; a record or a replacement that is forged is no plan."""
+    made = planned(http, tiny)
+    first, second, *_ = made.arenas[0].buffers
+    report = validated(http, tiny, as_json(moved(made, second.id, first.offset)))
+    assert (report["identical"], report["steps"]) == (False, [])
+    overlaps = [set(found["buffers"]) for found in report["violations"] if found["rule"] == "overlap"]
+    assert {first.id, second.id} in overlaps
+
+    made = plan(CHAIN, PlanOptions(capacity=35_000, recompute=True))
+    (record,) = (record for record in made.records if record.name == "recompute")
+    cheaper = {**record.facts, "extra_nanoseconds": int(record.facts["extra_nanoseconds"]) - 1}
+    others = tuple(other for other in made.records if other is not record)
+    report = validated(http, CHAINED, as_json(replace(made, records=(*others, Record("recompute", cheaper)))))
+    assert (report["identical"], [found["rule"] for found in report["violations"]]) == (False, ["record"])
+    assert "extra_nanoseconds" in report["violations"][0]["detail"]
+
+    made = planned(http, mnist, rewrite=True)
+    forged = as_json(replace(made, replacements=(replace(made.replacements[0], rule="fuse-bias"),)))
+    refused = post(http, "validate", graph=mnist, plan=forged)
+    assert (refused.status_code, "does not hold" in refused.text) == (422, True)
+
+
+# ---------------------------------------------------------------------------------------- programs
+
+
+def test_programs(http: httpx.Client, pairs: Document, tiny: Document) -> None:
+    recycled = program(AUTO_RECYCLE)
+    response = post(http, "program", program=json.loads(documents.dump_program(recycled)))
+    made = documents.load_plan(response.content)
+    assert made == plan_program(recycled)
+    assert made.options.target == "program"
+    assert violations(recycled, made) == ()
+    assert recycling(made).before == ("in", "b1", "b2")
+    checked(post(http, "validate", graph=tiny, plan=response.json()), "invalid-plan", "/plan")
+
+    levels = documents.load_plan(post(http, "program", program=pairs, options={"parallelism": 2}).content)
+    assert [(step.id, step.level) for step in levels.steps] == [
+        ("clean 0", 0), ("clean 1", 0), ("use 0", 1), ("use 1", 1),
+    ]  # fmt: skip
+    assert documents.load_plan(post(http, "program", program=pairs).content).arena_bytes < levels.arena_bytes
+
+    tight = post(http, "program", program=pairs, options={"capacity": 1000})
+    problem = checked(tight, "capacity-exceeded", "/options/capacity")
+    assert problem["required"] == problem["available"] + problem["excess"]
+    assert {live["operand"] for live in problem["live_at_peak"]} >= {"left"}
+
+    pairs["blocks"][0]["bytes"] = 3 * 2**31
+    large = documents.load_plan(post(http, "program", program=pairs).content)
+    assert large.arena_bytes > 3 * 2**31
+    assert violations(documents.load_program(pairs), large) == ()
+
+
+# ----------------------------------------------------------------------------------------- layouts
+
+
+def test_layouts(http: httpx.Client, buffers: Document) -> None:
+    made = documents.load_layout(placed(http, buffers).content)
+    assert made.layout.peak == 12
+    assert made.certificate.proof is not None
+    assert find_violations(made.problem, made.layout) == ()
+    assert [buffer.id for buffer in made.problem.buffers] == [b["id"] for b in buffers["buffers"]]
+    assert placed(http, {**buffers, "buffers": []}).json()["peak"] == 0
+    # The second buffer lies where the first one holds nothing.
+    first, second = BUFFERS["buffers"]
+    away = [{**first, "gaps": [{"start": 1, "end": 3}]}, {**second, "start": 1, "end": 3, "offset": 0}]
+    made = documents.load_layout(placed(http, {**BUFFERS, "buffers": away}).content)
+    assert made.layout.peak == made.certificate.lower_bound == 8
+    assert find_violations(made.problem, made.layout) == ()
+
+
+def test_options_of_layouts(http: httpx.Client, buffers: Document) -> None:
+    made = documents.load_layout(
+        placed(http, buffers, solver="greedy", capacity="1MiB", alignment=64).content
+    )
+    assert (made.options.solver, made.problem.capacity) == ("greedy", 2**20)
+    assert all(offset % 64 == 0 for offset in made.layout.offsets)
+    search = {"work": 1000, "seed": 3, "threads": 1, "target_gap": 0.01, "rules": {"peel": False}}
+    options = documents.load_layout(placed(http, buffers, **search).content).options
+    assert (options.work, options.seed, options.threads, options.target_gap) == (1000, 3, 1, 0.01)
+    assert (options.rules.peel, options.rules.span) == (False, True)
+    # A size as text is the same request as a number of bytes, down to the digest.
+    as_text = placed(http, buffers, capacity="1.5KiB")
+    assert as_text.json()["options"]["capacity"] == 1536
+    assert placed(http, buffers, capacity=1536).content == as_text.content
+
+
+def test_buffers_that_do_not_fit(http: httpx.Client, buffers: Document) -> None:
+    answer = placed(http, buffers, capacity=11)
+    of_options = checked(answer, "capacity-exceeded", "/options/capacity")
+    assert (of_options["required"], of_options["available"], of_options["excess"]) == (12, 11, 1)
+    assert of_options["proved"] is True
+    assert sum(live["bytes"] for live in of_options["live_at_peak"]) == 12
+    with_deadline = placed(http, buffers, capacity=11, deadline_seconds=1)
+    checked(with_deadline, "capacity-exceeded", "/options/capacity")
+    checked(placed(http, {**buffers, "capacity": 4}), "capacity-exceeded", "/problem/capacity")
+    # What is large is grouped in sentences, and a plain number in the fields.
+    large = placed(http, {**buffers, "capacity": 4000}, alignment=4096)
+    assert "8,196 bytes at least; the capacity is 4,000." in large.json()["detail"]
+    assert (large.json()["required"], large.json()["proved"]) == (8196, True)
+    # Bump never reuses a byte; that it finds nothing says nothing about other layouts.
+    bump = checked(placed(http, buffers, solver="bump"), "capacity-exceeded", "/problem/capacity")
+    assert bump["proved"] is False
+    assert "12 bytes at least are proved" in bump["detail"]
+    assert "is not known" in bump["detail"]
+    buffers["buffers"][1]["size"] = 13
+    of_one = checked(placed(http, buffers), "capacity-exceeded", "/problem/capacity")
+    assert of_one["detail"] == "Buffer 'hidden' (row 2) alone has 13 bytes; the capacity is 12."
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the public instances do not stand beside this check-out")
+def test_a_public_instance(http: httpx.Client) -> None:
+    problem: LayoutProblem = load_minimalloc((DATA / "minimalloc/B.1048576.csv").read_bytes()).problem
+    made = documents.load_layout(placed(http, json.loads(documents.dump_buffers(problem))).content)
+    assert made.problem == problem
+    assert find_violations(problem, made.layout) == ()
+
+
+# ------------------------------------------------------------------------------ curves and verdicts
+
+
+def test_curves_and_verdicts(http: httpx.Client, mnist: Document) -> None:
+    response = post(http, "tradeoff", graph=mnist, points=4)
+    assert documents.load_tradeoff(response.content) == tradeoff(documents.load_graph(mnist), points=4)
+    assert post(http, "tradeoff", graph=mnist, points=4).content == response.content
+    response = post(http, "explain", graph=mnist, options={"capacity": "16.6MB"})
+    verdict = documents.load_verdict(response.content)
+    assert verdict == explain(documents.load_graph(mnist), PlanOptions(capacity=16_600_000))
+    assert verdict.status is VerdictStatus.IMPOSSIBLE
+    response = post(http, "explain", graph=mnist, options={"capacity": "12MB"}, training=True)
+    remedies = documents.load_verdict(response.content).remedies
+    assert any("training" in remedy.graph_fields for remedy in remedies)
+
+
+@pytest.mark.parametrize("route", ["tradeoff", "explain"])
+def test_curves_and_verdicts_with_costs(http: httpx.Client, route: str) -> None:
+    names = [name for name, _ in modelled_costs(CHAIN, PlanOptions()).nanoseconds]
+    options = {"costs": {"nanoseconds": dict.fromkeys(names, 1_000_000)}, "capacity": 30_000}
+    if route == "tradeoff":
+        del options["capacity"]
+    found = post(http, route, graph=CHAINED, options=options).json()
+    assert found.get("update_nanoseconds", found.get("step_nanoseconds")) == 1_000_000 * len(names)
+
+
+def test_a_capacity_that_is_not_kept_carries_a_verdict(http: httpx.Client, mnist: Document) -> None:
+    with every() as case:
+        for options, recompute in (
+            ({"capacity": 17_000_000}, "impossible"),
+            ({"capacity": 20_000_000}, "open"),
+            ({"capacity": 17_000_000, "recompute": True}, "impossible"),
+        ):
+            with case(options):
+                refused = post(http, "plan", graph=mnist, options=options)
+                assert checked(refused, "capacity-exceeded", "/options/capacity")["verdict"] == {
+                    "floor": 17_035_072,
+                    "floor_step": "conv2:calc_gradient",
+                    "smallest": 21_613_184,
+                    "recompute": recompute,
+                }
+    # Between the floor and the smallest plan.
+    options = {"capacity": 17_100_000, "recompute": True}
+    verdict = post(http, "plan", graph=mnist, options=options).json()["verdict"]
+    assert verdict["recompute"] == "open"
+    assert 17_100_000 < verdict["smallest"] < 21_613_184
+    # Targets that run each step once have none.
+    problem = post(http, "plan", graph=mnist, options={"capacity": 20_000_000, "target": "onert"}).json()
+    assert problem["type"] == "/problems/capacity-exceeded"
+    assert "verdict" not in problem
+
+
+# ----------------------------------------------------------------------------------------- clients
+
+
+def test_the_client_of_the_project(
+    server: Server, tiny: Document, mnist: Document, pairs: Document, buffers: Document, tmp_path: Path
+) -> None:
+    for name, document in (("program", pairs), ("buffers", buffers)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    with Client(server.url) as client:
+        assert client.ready()
+        made = client.plan(tiny, batch=2)
+        assert client.stored_plan(made.digest).document == made.document
+        assert client.fits(tiny, made.arena_bytes, batch=2)
+        assert not client.fits(tiny, made.lower_bound - 1, batch=2)
+        assert client.validate(tiny, made.document, steps=2).identical
+        paged = client.plan(CHAINED, {"tiers": WORDS})
+        assert paged.arena_bytes == plan(CHAIN, PlanOptions(tiers=TIERS)).arena_bytes
+
+        made = client.plan_program(pairs, parallelism=2)
+        assert (made.status, made.proof) == ("optimal", "max-load")
+        assert client.plan_program(tmp_path / "program.json", {"parallelism": 2}).cached
+        assert client.stored_plan(made.digest).document == made.document
+        with pytest.raises(ProblemError, match="batch is for graphs"):
+            client.plan_program(pairs, batch=2)
+
+        layout = client.layout(buffers, solver="greedy")
+        assert (layout.peak, layout.lower_bound, layout.proof) == (12, 12, "max-load")
+        assert set(layout.offsets) == {buffer["id"] for buffer in buffers["buffers"]}
+        assert client.layout(tmp_path / "buffers.json", solver="greedy") == client.stored_layout(
+            layout.digest
+        )
+        with pytest.raises(ProblemError, match="solver"):
+            client.layout(buffers, solver="magic")
+
+        curve = client.tradeoff(mnist, points=4)
+        assert curve.points[0].extra == 0.0
+        assert curve.floor <= curve.points[-1].peak
+        verdict = client.explain(mnist, "16.6MB")
+        assert (verdict.status, verdict.extra) == ("impossible", None)
+        assert verdict.remedies[0].measures == ("rewrite", "1 MiB of scratch")
+        assert verdict.remedies[0].options["capacity"] == 16_600_000
+        best = client.plan(mnist, verdict.remedies[0].options)
+        assert best.arena_bytes == verdict.remedies[0].arena_bytes
+        with pytest.raises(ProblemError):
+            client.explain(mnist, 1, target="onert")
+
+        with pytest.raises(CapacityExceeded) as caught:
+            client.plan(mnist, capacity=20_000_000)
+        assert caught.value.available == 20_000_000
+        assert caught.value.verdict is not None
+        assert caught.value.verdict["recompute"] == "open"
+        with pytest.raises(CapacityExceeded) as caught:
+            client.plan_program(pairs, capacity=1000)
+        assert caught.value.verdict is None
+        with pytest.raises(CapacityExceeded) as caught:
+            client.layout(buffers, capacity=11)
+        assert caught.value.excess == 1
+
+
+async def test_the_asynchronous_client_of_the_project(
+    server: Server, tiny: Document, pairs: Document, buffers: Document
+) -> None:
+    async with AsyncClient(server.url) as client:
+        powers = [2**k for k in range(4)]
+        plans = await asyncio.gather(*(client.plan(tiny, batch=k) for k in powers))
+        programs = await asyncio.gather(*(client.plan_program(pairs, alignment=k) for k in powers))
+        layouts = await asyncio.gather(*(client.layout(buffers, capacity=99, alignment=k) for k in powers))
+        for answers in (plans, programs, layouts):
+            assert len({answer.digest for answer in answers}) == 4
+        assert (await client.validate(tiny, plans[0].document, steps=1)).identical
+        curve = await client.tradeoff(tiny, points=3, batch=4)
+        assert (await client.explain(tiny, curve.points[0].peak, batch=4)).status == "plan"
