@@ -10,9 +10,9 @@ from typing import Final
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents, exporters
 from solver.errors import DocumentError, OptionsError
-from solver.plan import PlanTables
+from solver.plan import Plan, PlanView
 
-__all__ = ["ModelFile", "export", "read_tables", "report"]
+__all__ = ["ModelFile", "export", "loaded_plan", "report"]
 
 #: What is written into a model file, by name, with the suffix that says it.
 _INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"}
@@ -64,8 +64,7 @@ def export(
         )
     data = read_plan(path, server)
     if exporter.name != "c-header":
-        made = documents.load_plan(data) if exporter.needs_program else documents.load_plan_tables(data)
-        write_document(output, exporter.dump(made))
+        write_document(output, exporter.dump(documents.load_plan(data)))
         return
     from solver.exporters import c_header
 
@@ -177,12 +176,12 @@ def read_plan(path: Path, server: str | None = None) -> bytes:
     return remote.read_plan(path, server)
 
 
-def read_tables(path: Path, server: str | None = None) -> PlanTables:
-    """The tables of a plan of either version."""
-    return documents.load_plan_tables(read_plan(path, server))
+def loaded_plan(path: Path, server: str | None = None) -> Plan:
+    """The plan of a document: of a file, standard input, or kept by the service at `server`."""
+    return documents.load_plan(read_plan(path, server))
 
 
-def report(plan: PlanTables, old: PlanTables | None, output: Path) -> None:
+def report(plan: PlanView, old: PlanView | None, output: Path) -> None:
     """Write the page of a plan, or of the change from an older one to it."""
     from solver.exporters import html
 

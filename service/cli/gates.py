@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from service.cli.console import Exit, read_document, write_document
 from solver import documents
 from solver.errors import ArenaplanError, CapacityError, OptionsError
-from solver.plan import Allowance, Budget, Change, Check, PlanDifference, PlanTables, checks, difference
+from solver.plan import Allowance, Budget, Change, Check, PlanDifference, PlanView, checks, difference
 
 __all__ = ["FORMATS", "Judged", "check_budgets", "diff", "format_of"]
 
@@ -38,7 +38,7 @@ def format_of(name: str | None, *, as_json: bool) -> str:
 # ------------------------------------------------------------------------------------------- two plans
 
 
-def diff(old: PlanTables, new: PlanTables, allowed: Allowance | None, form: str, output: Path) -> Exit:
+def diff(old: PlanView, new: PlanView, allowed: Allowance | None, form: str, output: Path) -> Exit:
     """Write what changed. TOO_LARGE where the arenas have grown beyond what is allowed, else OK."""
     found = difference(old, new)
     limit = None if allowed is None else allowed.limit(found.before)
@@ -206,15 +206,15 @@ def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
     try:
         data = (folder / where).read_bytes()
         if budget.model is None:
-            plan = documents.load_plan_tables(data)
+            plan = documents.load_plan(data)
         elif server is None:
-            plan = make_plan(data, budget.options, folder / where, budget.training).tables
+            plan = make_plan(data, budget.options, folder / where, budget.training)
         else:
             place = folder / where
-            plan = plan_at(server, data, budget.options, place, budget.training, as_json=False).tables
+            plan = plan_at(server, data, budget.options, place, budget.training, as_json=False)
         old = None
         if budget.baseline is not None:
-            old = documents.load_plan_tables((folder / budget.baseline).read_bytes())
+            old = documents.load_plan((folder / budget.baseline).read_bytes())
     except CapacityError as error:
         return Judged(budget.name, where, None, None, (), error.message, too_large=True)
     except ArenaplanError as error:

@@ -67,7 +67,7 @@ def run(path: Path, width: int | None, *, as_json: bool, server: str | None = No
         from service.cli import remote
 
         data = remote.read_plan(path, server, as_json=as_json)
-    made = documents.load_plan_tables(data)
+    made = documents.load_plan(data)
     if as_json:
         print_json(facts(made))
     else:

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from solver.documents import BuffersDocument, GraphDocument, PlanDocument, ProgramDocument
-from solver.documents.layout_options import LayoutOptionFields
-from solver.documents.options import OptionFields
+from solver.documents.options import LayoutOptionFields, OptionFields
 
 __all__ = [
     "ExplainRequest",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from service.jobs.requests import MEMBERS, check_members, model_work, read_request
 from service.problems import Problem
-from solver.documents.parse import to_bytes
+from solver.canonical import to_bytes
 
 __all__ = ["TASKS", "Order", "read_order"]
 

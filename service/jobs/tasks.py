@@ -432,13 +432,12 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's."""
     name, size = head["format"], head["against"]
     with _inside():
-        old = documents.load_plan_tables(body[:size]) if size else None
+        old = documents.load_plan(body[:size]) if size else None
         if old is None:
             exporter = exporters.exporter_named(name)
-            load = documents.load_plan if exporter.needs_program else documents.load_plan_tables
-            made = exporter.dump(load(body))
+            made = exporter.dump(documents.load_plan(body))
         else:
-            plan = documents.load_plan_tables(body[size:])
+            plan = documents.load_plan(body[size:])
             if name == "difference":
                 made = json.dumps(difference(old, plan).facts()).encode()
             else:

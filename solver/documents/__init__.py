@@ -5,6 +5,10 @@ verdicts.
           strict JSON      format,         graph, options,
                            version, fields plan, ...
 
+Read `parse`, `read` and `fields` first; each other module is one document: its models, a loader and a writer.
+The content of graphs, plans and programs, over which digests are taken, is made beside the types themselves
+(`graph_content`, `plan_content`, `program_content`), so that planning needs no document.
+
 Models say what JSON may look like and stay in this package; the rest of the core knows its own
 types only. Every refusal is a DocumentError (or the core's own error) with the place and a remedy.
 
@@ -22,23 +26,22 @@ if TYPE_CHECKING:
     from solver.documents.budgets import BudgetsDocument, load_budgets, read_allowance
     from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
     from solver.documents.costs import CostsDocument, dump_costs, load_costs
-    from solver.documents.digest import graph_digest, reference_digest
-    from solver.documents.graph import dump_graph, load_graph
-    from solver.documents.graph_models import GraphDocument
+    from solver.documents.fields import Size, read_size
+    from solver.documents.graph import GraphDocument, dump_graph, graph_digest, load_graph
     from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
-    from solver.documents.layout_options import (
+    from solver.documents.options import (
         LayoutOptionsDocument,
+        OptionsDocument,
         dump_layout_options,
+        dump_options,
         load_layout_options,
+        load_options,
     )
-    from solver.documents.options import OptionsDocument, dump_options, load_options
-    from solver.documents.parse import PROGRAM_FORMAT, canonical_json, parse_json
-    from solver.documents.plan import PlanDocument, load_plan, load_plan_tables
-    from solver.documents.plan_written import dump_plan, with_digest
+    from solver.documents.parse import PROGRAM_FORMAT, parse_json
+    from solver.documents.plan import PlanDocument, dump_plan, load_plan, with_digest
     from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
     from solver.documents.report import ReportDocument, dump_report, load_report
     from solver.documents.schemas import SCHEMAS
-    from solver.documents.sizes import Size, read_size
     from solver.documents.tradeoff import TradeOffDocument, dump_tradeoff, load_tradeoff
     from solver.documents.verdict import VerdictDocument, dump_verdict, load_verdict
 
@@ -58,7 +61,6 @@ __all__ = [
     "Size",
     "TradeOffDocument",
     "VerdictDocument",
-    "canonical_json",
     "dump_accesses",
     "dump_buffers",
     "dump_costs",
@@ -82,7 +84,6 @@ __all__ = [
     "load_layout_options",
     "load_options",
     "load_plan",
-    "load_plan_tables",
     "load_program",
     "load_report",
     "load_tradeoff",
@@ -91,7 +92,6 @@ __all__ = [
     "program_digest",
     "read_allowance",
     "read_size",
-    "reference_digest",
     "with_digest",
 ]
 
@@ -102,19 +102,16 @@ __getattr__ = loaded_late(
         "budgets": "BudgetsDocument load_budgets read_allowance",
         "buffers": "BuffersDocument dump_buffers load_buffers",
         "costs": "CostsDocument dump_costs load_costs",
-        "digest": "graph_digest reference_digest",
-        "graph": "dump_graph load_graph",
-        "graph_models": "GraphDocument",
+        "fields": "Size read_size",
+        "graph": "GraphDocument dump_graph graph_digest load_graph",
         "layout": "LayoutDocument dump_layout layout_with_digest load_layout",
-        "layout_options": "LayoutOptionsDocument dump_layout_options load_layout_options",
-        "options": "OptionsDocument dump_options load_options",
-        "parse": "PROGRAM_FORMAT canonical_json parse_json",
-        "plan": "PlanDocument load_plan load_plan_tables",
-        "plan_written": "dump_plan with_digest",
+        "options": "LayoutOptionsDocument OptionsDocument dump_layout_options dump_options"
+        " load_layout_options load_options",
+        "parse": "PROGRAM_FORMAT parse_json",
+        "plan": "PlanDocument dump_plan load_plan with_digest",
         "program": "ProgramDocument dump_program load_program program_digest",
         "report": "ReportDocument dump_report load_report",
         "schemas": "SCHEMAS",
-        "sizes": "Size read_size",
         "tradeoff": "TradeOffDocument dump_tradeoff load_tradeoff",
         "verdict": "VerdictDocument dump_verdict load_verdict",
     },

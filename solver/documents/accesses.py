@@ -21,9 +21,9 @@ from solver.errors import DocumentError, PlanError
 from solver.plan import Plan
 from solver.verify import MemoryAccess
 
-__all__ = ["FORMAT", "dump_accesses", "load_accesses"]
+__all__ = ["dump_accesses", "load_accesses"]
 
-FORMAT: Final = "arenaplan.accesses"
+_FORMAT: Final = "arenaplan.accesses"
 
 _FIELDS: Final = ("step", "access", "value", "space", "offset", "bytes", "iteration")
 #: Beyond any memory, and far from what makes arithmetic slow.
@@ -56,7 +56,7 @@ def load_accesses(data: bytes, plan: Plan) -> list[MemoryAccess]:
 
 def dump_accesses(accesses: Iterable[MemoryAccess], plan: Plan) -> Iterator[bytes]:
     """The lines of a log, its header first."""
-    yield _line({"format": FORMAT, "version": 1, "plan": plan.digest})
+    yield _line({"format": _FORMAT, "version": 1, "plan": plan.digest})
     labels, spaces = plan.program.step_labels, plan.program.spaces
     for access in accesses:
         fields: dict[str, Any] = {
@@ -80,8 +80,8 @@ def _refused(line: int, what: str, remedy: str) -> DocumentError:
 
 
 def _check_header(line: int, fields: Mapping[str, Any], plan: Plan) -> None:
-    if fields["format"] != FORMAT or fields.get("version") != 1:
-        raise _refused(line, f"is not the first line of a log: {FORMAT}, version 1", "Correct or drop it.")
+    if fields["format"] != _FORMAT or fields.get("version") != 1:
+        raise _refused(line, f"is not the first line of a log: {_FORMAT}, version 1", "Correct or drop it.")
     if fields.get("plan", plan.digest) != plan.digest:
         raise PlanError(
             f"The log is of plan {str(fields['plan'])[:16]!r}, not of {plan.digest[:16]!r}.",

@@ -8,18 +8,14 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
-from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Text
+from solver.documents.fields import DocumentModel, JsonList, Name, Size, Text, expected, read_size
 from solver.documents.options import load_options
 from solver.documents.read import read
-from solver.documents.sizes import Size, read_size
 from solver.errors import ArenaplanError, DocumentError
 from solver.plan.budget import Allowance, Budget
 
-__all__ = ["FORMAT", "BudgetsDocument", "load_budgets", "read_allowance"]
-
-FORMAT = "arenaplan.budgets"
+__all__ = ["BudgetsDocument", "load_budgets", "read_allowance"]
 
 
 def read_allowance(text: str) -> Allowance:
@@ -46,21 +42,20 @@ def _allowance(value: Any) -> str:
             raise ValueError
         read_allowance(text)
     except ValueError:
-        raise PydanticCustomError("wanted", "a share as 1%, or a size as 64KiB") from None
+        raise expected("a share as 1%, or a size as 64KiB") from None
     return text
 
 
 def _share(value: str) -> str:
     if not value.rstrip().endswith("%"):
-        raise PydanticCustomError("wanted", "a share as 5%")
+        raise expected("a share as 5%")
     return value
 
 
 _Allowance = Annotated[str, BeforeValidator(_allowance)]
 
 
-# Failing fast is for lists alone.
-_Choice = Annotated[int | float | str | tuple[Text, ...], *FIXED_LIST[1:]]
+_Choice = int | float | str | JsonList[Text]
 
 
 class BudgetOfFile(DocumentModel):
@@ -88,7 +83,7 @@ class BudgetsDocument(DocumentModel):
     format: Literal["arenaplan.budgets"]
     version: Literal[1]
     options: dict[str, Any] = Field({}, description="Options of planning, for all networks.")
-    budget: Annotated[tuple[BudgetOfFile, ...], *FIXED_LIST] = Field(min_length=1)
+    budget: JsonList[BudgetOfFile] = Field(min_length=1)
 
 
 def load_budgets(data: bytes) -> tuple[Budget, ...]:
@@ -101,7 +96,7 @@ def load_budgets(data: bytes) -> tuple[Budget, ...]:
         ) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DocumentError(f"The file is not TOML: {error}.", remedy="Correct it there.") from None
-    document = read(BudgetsDocument, value, format_=FORMAT, header=False)
+    document = read(BudgetsDocument, value, has_header=False)
     return tuple(_budget(k, one, document.options) for k, one in enumerate(document.budget))
 
 

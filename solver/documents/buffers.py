@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive
-from solver.documents.parse import to_bytes
-from solver.documents.read import read
+from solver.canonical import to_bytes
+from solver.documents.fields import DocumentModel, Int64, JsonList, Name, Natural, Positive
+from solver.documents.read import header, read
 from solver.errors import ProblemError
 from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
 from solver.names import check_characters
 
 __all__ = [
-    "FORMAT",
     "BuffersDocument",
     "GapDocument",
     "buffer_to_dict",
@@ -23,8 +22,6 @@ __all__ = [
     "load_buffers",
     "to_gaps",
 ]
-
-FORMAT = "arenaplan.buffers"
 
 
 class GapDocument(DocumentModel):
@@ -45,7 +42,7 @@ class BufferDocument(DocumentModel):
     end: Int64
     alignment: Positive = 1
     offset: Natural | None = None
-    gaps: Annotated[tuple[GapDocument, ...], *FIXED_LIST] = ()
+    gaps: JsonList[GapDocument] = ()
 
 
 class BuffersDocument(DocumentModel):
@@ -54,7 +51,7 @@ class BuffersDocument(DocumentModel):
     format: Literal["arenaplan.buffers"]
     version: Literal[1]
     capacity: Natural | None = Field(None, description="Without it the arena is as small as possible.")
-    buffers: Annotated[tuple[BufferDocument, ...], *FIXED_LIST]
+    buffers: JsonList[BufferDocument]
 
 
 def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
@@ -62,7 +59,7 @@ def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
 
     Whether the problem makes sense (names, alignments, pins) is for `solver.layout` to say.
     """
-    document = read(BuffersDocument, data, format_=FORMAT, range_error=ProblemError)
+    document = read(BuffersDocument, data, range_error=ProblemError)
     return LayoutProblem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
 
 
@@ -98,7 +95,7 @@ def _gaps_to_list(gaps: tuple[Hole, ...]) -> list[dict[str, int]]:
 
 def dump_buffers(problem: LayoutProblem, *, indent: int | None = None) -> bytes:
     """The document of a layout problem; what has its default is left out."""
-    document: dict[str, Any] = {"format": FORMAT, "version": 1}
+    document: dict[str, Any] = header(BuffersDocument)
     if problem.capacity is not None:
         document["capacity"] = problem.capacity
     document["buffers"] = [

@@ -6,25 +6,20 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
-from solver.documents.fields import DocumentModel, Name, Natural, Text
-from solver.documents.parse import to_bytes
-from solver.documents.read import read
+from solver.canonical import to_bytes
+from solver.documents.fields import DocumentModel, Name, Natural, Text, expected
+from solver.documents.read import header, read
 from solver.program import Costs
 
 __all__ = [
-    "FORMAT",
     "CostsDocument",
     "CostsFields",
     "CostsOfOptions",
-    "costs_to_dict",
     "dump_costs",
     "load_costs",
     "to_costs",
 ]
-
-FORMAT = "arenaplan.costs"
 
 
 class CostsFields(DocumentModel):
@@ -45,29 +40,26 @@ class CostsDocument(CostsFields):
 
 def load_costs(data: bytes | Mapping[str, Any]) -> Costs:
     """Raises DocumentError. Whether the names are those of a graph is for planning to say."""
-    return to_costs(read(CostsDocument, data, format_=FORMAT))
+    return to_costs(read(CostsDocument, data))
 
 
 def dump_costs(costs: Costs, *, indent: int | None = None) -> bytes:
     """The document of some costs, in their order."""
-    return to_bytes({"format": FORMAT, "version": 1, **costs_to_dict(costs)}, indent=indent)
+    return to_bytes(
+        {**header(CostsDocument), "about": costs.about, "nanoseconds": dict(costs.nanoseconds)}, indent=indent
+    )
 
 
-def to_costs(given: CostsFields) -> Costs:
-    return Costs(tuple(given.nanoseconds.items()), given.about)
-
-
-def costs_to_dict(costs: Costs) -> dict[str, Any]:
-    return {"about": costs.about, "nanoseconds": dict(costs.nanoseconds)}
+def to_costs(document: CostsFields) -> Costs:
+    return Costs(tuple(document.nanoseconds.items()), document.about)
 
 
 def _of_options(value: Any) -> Any:
     """A costs document may be put into options as it is."""
-    if isinstance(value, Mapping) and value.get("format") == FORMAT and value.get("version") == 1:
+    if isinstance(value, Mapping) and header(CostsDocument).items() <= value.items():
         return {name: field for name, field in value.items() if name not in ("format", "version")}
     if value == "measured":
-        raise PydanticCustomError(
-            "wanted",
+        raise expected(
             "a table of costs: they are measured where training runs, as another machine, or a busy one,"
             " takes other times; `arenaplan costs` writes them there",
         )

@@ -1,35 +1,62 @@
-"""What the models of all documents share: their base, and fields that need words of their own."""
+"""Fields that several documents have: the base of all models, names, numbers, lists, sizes, certificates."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
-from solver.documents.floats import NotFinite, float_of
-from solver.documents.limits import MAX_INTEGER, MAX_NAME, MAX_RANK
+from solver.canonical import NotFinite
+from solver.layout import Certificate, Proof, Status
 
 __all__ = [
-    "FIXED_LIST",
+    "MAX_INTEGER",
+    "MAX_NAME",
+    "MAX_RANK",
     "NO_CONTROL",
     "NUMBER",
-    "Attributes",
+    "CertificateOfPlan",
     "DTypeName",
     "DocumentModel",
-    "HyperParameter",
     "Int64",
+    "JsonList",
     "Name",
     "Natural",
     "Positive",
-    "Shape",
+    "Size",
     "StoredDTypeName",
     "Text",
-    "is_name",
-    "is_names",
+    "expected",
+    "read_size",
+    "read_with",
+    "to_certificate",
 ]
 
-NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
+#: What signed 64-bit integers of runtimes hold; also the range of sizes and offsets.
+MAX_INTEGER: Final = 2**63 - 1
+
+#: NumPy's arrays have at most 64 axes; half of that leaves room for what operators add.
+MAX_RANK: Final = 32
+
+#: Characters of a name, and numbers in an attribute: what is repeated in errors stays readable.
+MAX_NAME: Final = 1024
+
+NO_CONTROL: Final = r"^[^\x00-\x1f\x7f]*$"
+
+T = TypeVar("T")
 
 
 class DocumentModel(BaseModel):
@@ -58,110 +85,91 @@ Int64 = Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 
+#: A JSON array, which becomes a tuple. One bad element is enough to refuse a long one.
+JsonList = Annotated[tuple[T, ...], Field(strict=False, fail_fast=True)]
 
-def _tuple_of(value: Any) -> Any:
-    """JSON arrays become tuples; anything else goes on to strict validation, which refuses it."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-#: Put into ``Annotated[tuple[X, ...], *FIXED_LIST]``: strict validation takes tuples only, and one bad
-#: element is enough to refuse a long list.
-FIXED_LIST = (FailFast(), BeforeValidator(_tuple_of))
+#: The JSON Schema of a number, or of the word for one that JSON does not have.
+NUMBER: Final = {"anyOf": [{"type": "number"}, {"enum": [*get_args(NotFinite)]}]}
 
 
-def is_name(value: Any) -> bool:
-    """Whether the value is a string of reasonable length."""
-    return isinstance(value, str) and len(value) <= MAX_NAME
+def expected(words: str) -> PydanticCustomError:
+    """A refusal of a value: `words` complete the remedy "It must be ..."."""
+    return PydanticCustomError("expected", "{words}", {"words": words})
 
 
-def is_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(is_name(name) for name in value)
+def read_with(reader: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """A validator that reads text with `reader`, whose ValueError says what to give.
+
+    The field's type judges all other values.
+    """
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return reader(value)
+        except ValueError as error:
+            raise expected(str(error).removeprefix("give ")) from None
+
+    return read
 
 
-def _shape(value: Any) -> tuple[int | str, ...]:
-    if not isinstance(value, list | tuple):
-        raise PydanticCustomError("wanted", "a list of dimensions, [] for a scalar")
-    if len(value) > MAX_RANK:
-        raise PydanticCustomError("wanted", "a list of at most 32 dimensions")
-    for dimension in value:
-        if isinstance(dimension, bool) or not (isinstance(dimension, int) or is_name(dimension)):
-            raise PydanticCustomError("wanted", 'a list of integers or "batch"')
-    return tuple(value)
+#: A number and a unit of `ByteSize`, with nothing around them. Read by itself, that type ignores what follows
+#: a number (20,971,520 would be 20 bytes) and drops parts of a byte.
+_WRITTEN: Final = r"^\s*([0-9]+(?:\.[0-9]+)?)\s*((?:[kKmMgGtTpPeE][iI]?)?[bB]|[kKmMgGtTpPeE]?)\s*$"
+_WORDS: Final = "bytes, or a number with kB, MB, GB, KiB, MiB or GiB"
 
 
-Shape = Annotated[
-    tuple[int | str, ...],
-    PlainValidator(_shape),
+@cache
+def _unit() -> TypeAdapter[ByteSize]:
+    """Made when the first size is read as text: it takes ten milliseconds."""
+    return TypeAdapter(ByteSize)
+
+
+def read_size(text: str) -> int:
+    """The whole bytes, below 2**63, of ``65536``, ``24MiB`` or ``1.5 GB``.
+
+    Raises ValueError, which says what to give.
+    """
+    parts = re.match(_WRITTEN, text, re.ASCII)
+    size = Fraction(parts[1]) * int(_unit().validate_python(f"1{parts[2]}")) if parts else None
+    if size is None or size.denominator != 1:
+        raise ValueError(f"give {_WORDS}")
+    if size > MAX_INTEGER:
+        raise ValueError(f"give at most {MAX_INTEGER:,} bytes")
+    return int(size)
+
+
+#: Bytes, as a whole number or as text with a unit.
+Size = Annotated[
+    Natural,
+    BeforeValidator(read_with(read_size)),
     WithJsonSchema(
         {
-            "type": "array",
-            "maxItems": MAX_RANK,
-            "items": {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "batch"}]},
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER},
+                {"type": "string", "pattern": _WRITTEN},
+            ]
         }
     ),
 ]
 
-_ATTRIBUTE_WORDS = "an integer, a number, a string or a list of numbers"
+
+class CertificateOfPlan(DocumentModel):
+    """How good an arena is, and why that is known."""
+
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    proof: Literal["max-load", "solver"] | None
+    lower_bound: Int64
+    witness_step: Int64 | None
+    solver: Text
 
 
-def _attribute(value: Any) -> int | float | str | tuple[int, ...] | tuple[float, ...]:
-    if isinstance(value, bool):
-        raise PydanticCustomError("wanted", "a number or a string (write 1 or 0 for true or false)")
-    if isinstance(value, list | tuple):
-        return _numbers(value)
-    value = float_of(value)
-    return _text(value) if isinstance(value, str) else _number(value)
-
-
-def _numbers(values: list[Any] | tuple[Any, ...]) -> tuple[int, ...] | tuple[float, ...]:
-    if len(values) > MAX_NAME:
-        raise PydanticCustomError("wanted", "a list of at most 1024 numbers")
-    return tuple(_number(float_of(value)) for value in values)
-
-
-def _text(value: str) -> str:
-    if len(value) > MAX_NAME:
-        raise PydanticCustomError("wanted", "a string of at most 1024 characters")
-    return value
-
-
-def _hyper_parameter(value: Any) -> float | bool:
-    if isinstance(value, bool):
-        return value
-    if not isinstance(value, int | float):
-        raise PydanticCustomError("wanted", "a number, true or false")
-    return _number(value)
-
-
-def _number(value: Any) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PydanticCustomError("wanted", _ATTRIBUTE_WORDS)
-    if isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
-        raise PydanticCustomError("wanted", "numbers that fit 64 bits")
-    return value
-
-
-#: The JSON Schema of a number, or of the word for one that JSON does not have.
-NUMBER = {"anyOf": [{"type": "number"}, {"enum": [*get_args(NotFinite)]}]}
-
-Attributes = dict[
-    str,
-    Annotated[
-        int | float | str | tuple[int, ...] | tuple[float, ...],
-        PlainValidator(_attribute),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "number"},
-                    {"type": "string"},
-                    {"type": "array", "items": NUMBER},
-                ]
-            }
-        ),
-    ],
-]
-
-#: What optimizers take beside their type.
-HyperParameter = Annotated[
-    float | bool, PlainValidator(_hyper_parameter), WithJsonSchema({"type": ["number", "boolean"]})
-]
+def to_certificate(document: CertificateOfPlan) -> Certificate:
+    return Certificate(
+        status=Status(document.status),
+        proof=None if document.proof is None else Proof(document.proof),
+        lower_bound=document.lower_bound,
+        witness_step=document.witness_step,
+        solver=document.solver,
+    )

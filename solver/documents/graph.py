@@ -1,27 +1,44 @@
-"""Graph documents: what a trainable graph looks like in JSON, and the way to and from `Graph`."""
+"""Graph documents: what a trainable graph looks like in JSON, and the way to and from `TrainableGraph`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from solver.canonical import float_of, to_bytes
 from solver.collector import collector_paused
-from solver.documents.floats import word_for
-from solver.documents.graph_fields import GraphFields, OperandFields, OptimizerFields, usual_graph
-from solver.documents.header import VERSION, read_header
-from solver.documents.initializer import initializer_to_dict, to_initializer
-from solver.documents.limits import MAX_INTEGER
-from solver.documents.parse import to_bytes
-from solver.documents.rules import LARGEST_RULES, RULES
+from solver.documents.fields import (
+    MAX_INTEGER,
+    MAX_NAME,
+    MAX_RANK,
+    NUMBER,
+    DocumentModel,
+    DTypeName,
+    Int64,
+    JsonList,
+    Name,
+    Natural,
+    expected,
+)
+from solver.documents.initializers import (
+    LARGEST_RULES,
+    RULES,
+    InitializerDocument,
+    initializer_content,
+    to_initializer,
+)
+from solver.documents.read import read
 from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
+from solver.graph.content import declared_operands, graph_content, graph_digest
 from solver.graph.declared import with_batch
 from solver.graph.types import (
     DType,
     Initializer,
-    Operand,
     Operation,
     OptimizerSpec,
     Role,
@@ -31,14 +48,206 @@ from solver.graph.types import (
 )
 from solver.training.optimizers import optimizer_rules
 
-__all__ = ["FORMAT", "dump_graph", "graph_to_dict", "load_graph"]
-
-FORMAT = "arenaplan.graph"
+__all__ = ["GraphDocument", "dump_graph", "graph_digest", "load_graph"]
 
 _Path = tuple[str | int, ...]
 
 _ROLES = {role.value: role for role in Role}
 _DTYPES = {dtype.value: dtype for dtype in DType}
+
+
+def _is_name(value: Any) -> bool:
+    """Whether the value is a string of reasonable length."""
+    return isinstance(value, str) and len(value) <= MAX_NAME
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(_is_name(name) for name in value)
+
+
+def _shape(value: Any) -> tuple[int | str, ...]:
+    if not isinstance(value, list | tuple):
+        raise expected("a list of dimensions, [] for a scalar")
+    if len(value) > MAX_RANK:
+        raise expected("a list of at most 32 dimensions")
+    for dimension in value:
+        if isinstance(dimension, bool) or not (isinstance(dimension, int) or _is_name(dimension)):
+            raise expected('a list of integers or "batch"')
+    return tuple(value)
+
+
+Shape = Annotated[
+    tuple[int | str, ...],
+    PlainValidator(_shape),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "maxItems": MAX_RANK,
+            "items": {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "batch"}]},
+        }
+    ),
+]
+
+_ATTRIBUTE_WORDS = "an integer, a number, a string or a list of numbers"
+
+
+def _attribute(value: Any) -> int | float | str | tuple[int, ...] | tuple[float, ...]:
+    if isinstance(value, bool):
+        raise expected("a number or a string (write 1 or 0 for true or false)")
+    if isinstance(value, list | tuple):
+        return _numbers(value)
+    value = float_of(value)
+    return _text(value) if isinstance(value, str) else _number(value)
+
+
+def _numbers(values: list[Any] | tuple[Any, ...]) -> tuple[int, ...] | tuple[float, ...]:
+    if len(values) > MAX_NAME:
+        raise expected("a list of at most 1024 numbers")
+    return tuple(_number(float_of(value)) for value in values)
+
+
+def _text(value: str) -> str:
+    if len(value) > MAX_NAME:
+        raise expected("a string of at most 1024 characters")
+    return value
+
+
+def _hyper_parameter(value: Any) -> float | bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int | float):
+        raise expected("a number, true or false")
+    return _number(value)
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise expected(_ATTRIBUTE_WORDS)
+    if isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+        raise expected("numbers that fit 64 bits")
+    return value
+
+
+Attributes = dict[
+    str,
+    Annotated[
+        int | float | str | tuple[int, ...] | tuple[float, ...],
+        PlainValidator(_attribute),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "number"},
+                    {"type": "string"},
+                    {"type": "array", "items": NUMBER},
+                ]
+            }
+        ),
+    ],
+]
+
+#: What optimizers take beside their type.
+HyperParameter = Annotated[
+    float | bool, PlainValidator(_hyper_parameter), WithJsonSchema({"type": ["number", "boolean"]})
+]
+
+
+class OperandDocument(DocumentModel):
+    """A tensor. Shape and dtype of intermediate operands may be left out: they are inferred."""
+
+    name: Name
+    role: Literal["input", "label", "parameter", "state", "constant", "intermediate"]
+    shape: Shape | None = None
+    dtype: DTypeName | None = None
+    trainable: bool | None = Field(None, description="Of parameters; true unless said otherwise.")
+    initializer: InitializerDocument | None = None
+
+
+class OperationDocument(DocumentModel):
+    """One use of an ONNX operator. An optional input that is left out is the empty string."""
+
+    name: Name
+    type: Name
+    inputs: JsonList[Name]
+    outputs: JsonList[Name]
+    attributes: Attributes = Field(default_factory=dict)
+
+
+class OptimizerDocument(DocumentModel):
+    """An optimizer by name; what it takes beside, the optimizers say."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, HyperParameter]
+
+    type: Name
+
+
+class TrainingDocument(DocumentModel):
+    """What happens to gradients between the backward pass and the optimizer."""
+
+    clip_global_norm: float | None = Field(
+        None, description="Gradients are multiplied by min(1, this / (norm of all of them + 1e-6))."
+    )
+    loss_scale: float = Field(1.0, description="The backward pass starts from it, and updates divide by it.")
+    accumulate: Int64 = Field(1, description="Iterations (micro-batches) of one update, by their mean.")
+    skip_non_finite: bool = Field(False, description="Leave an update out if a gradient is not finite.")
+    loss_scale_growth: Int64 | None = Field(
+        None,
+        description="The scale changes: an update that is left out halves it, this many in a row double it.",
+    )
+
+
+class LastOperations(DocumentModel):
+    """The last operations that own parameters."""
+
+    last: Natural
+
+
+def _trainable(value: Any) -> Any:
+    """``"all"``, names, or a model of ``{"last": n}``."""
+    if isinstance(value, Mapping) and set(value) == {"last"}:
+        return LastOperations.model_validate(dict(value))
+    if value != "all" and not _is_names(value):
+        raise expected('"all", a list of names or {"last": count}')
+    return value
+
+
+def _loss(value: Any) -> Any:
+    if value is not None and not _is_name(value) and not _is_names(value):
+        raise expected("the name of the scalar operand that training minimises")
+    return value
+
+
+class GraphDocument(DocumentModel):
+    """A trainable graph: operands, operations in any order, loss, optimizer, trainable set."""
+
+    format: Literal["arenaplan.graph"]
+    version: Literal[1]
+    name: Name
+    batch: Int64 | None = Field(None, description='Value of the symbolic dimension "batch".')
+    operands: JsonList[OperandDocument]
+    operations: JsonList[OperationDocument]
+    loss: Annotated[Any, PlainValidator(_loss), WithJsonSchema({"type": "string"})] = None
+    optimizer: OptimizerDocument
+    training: TrainingDocument = TrainingDocument()
+    trainable: Annotated[
+        Any,
+        PlainValidator(_trainable),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"const": "all"},
+                    {"type": "array", "items": {"type": "string"}},
+                    {
+                        "type": "object",
+                        "properties": {"last": {"type": "integer", "minimum": 0}},
+                        "required": ["last"],
+                        "additionalProperties": False,
+                    },
+                ]
+            }
+        ),
+    ] = "all"
+    outputs: JsonList[Name] = ()
 
 
 @collector_paused()
@@ -55,27 +264,22 @@ def load_graph(
     one, where they are is not kept, so that nothing reads a file because a document says so. Raises
     DocumentError or a GraphError with the path of the culprit.
     """
-    value, _ = read_header(data, format_=FORMAT, versions=(VERSION,))
-    document = usual_graph(value)
-    if document is None:
-        from solver.documents.graph_models import read_graph
-
-        document = read_graph(value)
+    document = read(GraphDocument, data)
     size = _batch(document, batch)
     return build_graph(
         document.name,
         _all_declared(document, size, folder),
-        document.operations,
+        [Operation(o.name, o.type, o.inputs, o.outputs, o.attributes) for o in document.operations],
         loss=document.loss,
         optimizer=_optimizer_spec(document.optimizer),
         trainable=_trainable_set(document),
         outputs=document.outputs,
-        training=document.training,
+        training=TrainingRules(**dict(document.training)),
         max_operations=max_operations,
     )
 
 
-def _all_declared(document: GraphFields, batch: int | None, folder: Path | None) -> list[DeclaredOperand]:
+def _all_declared(document: GraphDocument, batch: int | None, folder: Path | None) -> list[DeclaredOperand]:
     """The operands. Raises DocumentError where all constants by rule together are too large."""
     declared, by_rule = [], 0
     for i, operand in enumerate(document.operands):
@@ -92,7 +296,7 @@ def _all_declared(document: GraphFields, batch: int | None, folder: Path | None)
     return declared
 
 
-def _batch(document: GraphFields, override: int | None) -> int | None:
+def _batch(document: GraphDocument, override: int | None) -> int | None:
     value = document.batch if override is None else override
     if value is not None and not 1 <= value <= MAX_INTEGER:
         raise BatchError(
@@ -108,7 +312,7 @@ def _batch(document: GraphFields, override: int | None) -> int | None:
     return value
 
 
-def _fixed_batches(document: GraphFields) -> set[int | str]:
+def _fixed_batches(document: GraphDocument) -> set[int | str]:
     """The first dimensions of the inputs. A mask or a table may be an input without a batch of its own."""
     return {
         operand.shape[0]
@@ -117,7 +321,9 @@ def _fixed_batches(document: GraphFields) -> set[int | str]:
     }
 
 
-def _declared(operand: OperandFields, batch: int | None, path: _Path, folder: Path | None) -> DeclaredOperand:
+def _declared(
+    operand: OperandDocument, batch: int | None, path: _Path, folder: Path | None
+) -> DeclaredOperand:
     role = _ROLES[operand.role]
     if operand.trainable is not None and role is not Role.PARAMETER:
         raise DocumentError(
@@ -150,7 +356,7 @@ def _check_dimensions(name: str, shape: Sequence[int], path: _Path) -> None:
 
 
 def _initializer(
-    operand: OperandFields, role: Role, shape: tuple[int, ...] | None, dtype: DType | None, path: _Path
+    operand: OperandDocument, role: Role, shape: tuple[int, ...] | None, dtype: DType | None, path: _Path
 ) -> Initializer | None:
     if operand.initializer is None:
         return None
@@ -165,9 +371,9 @@ def _initializer(
     return to_initializer(operand.initializer, operand.name, TensorType(shape, dtype), path)
 
 
-def _optimizer_spec(document: OptimizerFields) -> OptimizerSpec:
+def _optimizer_spec(document: OptimizerDocument) -> OptimizerSpec:
     """Checked here, where paths into the document are known; the rules are the optimizers' own."""
-    spec = OptimizerSpec(document.type, document.parameters)
+    spec = OptimizerSpec(document.type, document.__pydantic_extra__)
     try:
         optimizer_rules(spec)
     except GraphError as error:
@@ -176,9 +382,11 @@ def _optimizer_spec(document: OptimizerFields) -> OptimizerSpec:
     return spec
 
 
-def _trainable_set(document: GraphFields) -> Trainable:
-    if isinstance(document.trainable, int | str):
-        return document.trainable
+def _trainable_set(document: GraphDocument) -> Trainable:
+    if isinstance(document.trainable, LastOperations):
+        return document.trainable.last
+    if document.trainable == "all":
+        return "all"
     frozen = {operand.name for operand in document.operands if operand.trainable is False}
     for k, name in enumerate(document.trainable):
         if name in frozen:
@@ -192,60 +400,17 @@ def _trainable_set(document: GraphFields) -> Trainable:
 
 def dump_graph(graph: TrainableGraph, *, indent: int | None = None) -> bytes:
     """The document of a graph, shapes concrete. `load_graph` gives the same graph back."""
-    return to_bytes(graph_to_dict(graph), indent=indent)
+    return to_bytes(graph_content(graph, _initializers_content(graph)), indent=indent)
 
 
-def graph_to_dict(graph: TrainableGraph) -> dict[str, Any]:
-    """Intermediate operands are left out: their types follow from the operations. So are usual rules."""
-    declared = [o for o in graph.operands.values() if o.role is not Role.INTERMEDIATE]
-    rules = {k: v for k, v in asdict(graph.training).items() if v != getattr(TrainingRules(), k)}
-    found = {
-        "format": FORMAT,
-        "version": 1,
-        "name": graph.name,
-        "operands": _operands_to_dicts(declared),
-        "operations": [_operation_to_dict(operation) for operation in graph.operations],
-        "loss": graph.loss,
-        "optimizer": {
-            "type": graph.optimizer.type,
-            **{k: word_for(v) for k, v in graph.optimizer.attributes.items()},
-        },
-        "trainable": list(graph.trainable),
-        "outputs": list(graph.outputs),
-    }
-    return found | {"training": rules} if rules else found
-
-
-def _operands_to_dicts(operands: Sequence[Operand]) -> list[dict[str, Any]]:
-    """Constants by rule, as far as a reader takes them."""
-    dicts, by_rule = [], 0
-    for operand in operands:
-        is_constant = operand.role is Role.CONSTANT and by_rule + operand.type.nbytes <= LARGEST_RULES
-        dicts.append(_operand_to_dict(operand, operand.type if is_constant else None))
-        if dicts[-1].get("initializer", {}).get("kind") in RULES:
-            by_rule += operand.type.nbytes
-    return dicts
-
-
-def _operand_to_dict(operand: Operand, rule_type: TensorType | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": operand.id,
-        "role": operand.role.value,
-        "shape": list(operand.shape),
-        "dtype": operand.dtype.value,
-    }
-    if operand.initializer is not None:
-        found["initializer"] = initializer_to_dict(operand.initializer, rule_type)
-    return found
-
-
-def _operation_to_dict(operation: Operation) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": operation.id,
-        "type": operation.type,
-        "inputs": list(operation.inputs),
-        "outputs": list(operation.outputs),
-    }
-    if operation.attributes:
-        found["attributes"] = {key: word_for(value) for key, value in operation.attributes.items()}
-    return found
+def _initializers_content(graph: TrainableGraph) -> dict[str, dict[str, Any]]:
+    """By operand. Constants are written as rules, as far as a reader takes them."""
+    contents, by_rule = {}, 0
+    for operand in declared_operands(graph):
+        if operand.initializer is None:
+            continue
+        may_be_rule = operand.role is Role.CONSTANT and by_rule + operand.type.nbytes <= LARGEST_RULES
+        content = initializer_content(operand.initializer, operand.type if may_be_rule else None)
+        by_rule += operand.type.nbytes if content["kind"] in RULES else 0
+        contents[operand.id] = content
+    return contents

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from solver.canonical import digest_of, to_bytes
 from solver.documents.buffers import GapDocument, buffer_to_dict, to_gaps
-from solver.documents.certificate import CertificateOfPlan, to_certificate
-from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive
-from solver.documents.layout_options import LayoutOptionFields, layout_options_to_dict, to_layout_options
-from solver.documents.parse import canonical_json, to_bytes
-from solver.documents.plan_written import certificate_to_dict
-from solver.documents.read import read
+from solver.documents.fields import (
+    CertificateOfPlan,
+    DocumentModel,
+    Int64,
+    JsonList,
+    Name,
+    Natural,
+    Positive,
+    to_certificate,
+)
+from solver.documents.options import LayoutOptionFields, layout_options_content, to_layout_options
+from solver.documents.read import header, read
 from solver.errors import PlanError
 from solver.layout.check.rules import check_holes
 from solver.layout.model.placed import PlacedBuffers
 from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 from solver.names import check_characters
+from solver.plan import certificate_content
 
-__all__ = ["FORMAT", "LayoutDocument", "dump_layout", "layout_to_dict", "layout_with_digest", "load_layout"]
-
-FORMAT = "arenaplan.layout"
+__all__ = ["LayoutDocument", "dump_layout", "layout_with_digest", "load_layout"]
 
 
 class BufferOfLayout(DocumentModel):
@@ -37,7 +42,7 @@ class BufferOfLayout(DocumentModel):
     alignment: Positive = 1
     pinned: bool = Field(False, description="Whether the offset was given, not found.")
     offset: Natural
-    gaps: Annotated[tuple[GapDocument, ...], *FIXED_LIST] = ()
+    gaps: JsonList[GapDocument] = ()
 
 
 class LayoutDocument(DocumentModel):
@@ -51,19 +56,19 @@ class LayoutDocument(DocumentModel):
     capacity: Natural | None = Field(None, description="What the peak had to fit.")
     peak: Natural = Field(description="Largest offset + size.")
     certificate: CertificateOfPlan
-    buffers: Annotated[tuple[BufferOfLayout, ...], *FIXED_LIST]
+    buffers: JsonList[BufferOfLayout]
 
 
 def layout_with_digest(placed: PlacedBuffers) -> PlacedBuffers:
     """The layout with its digest: SHA-256 over its canonical JSON without the digest."""
-    content = layout_to_dict(placed)
+    content = _content(placed)
     del content["digest"]
-    return replace(placed, digest=hashlib.sha256(canonical_json(content)).hexdigest())
+    return replace(placed, digest=digest_of(content))
 
 
 def dump_layout(placed: PlacedBuffers, *, indent: int | None = None) -> bytes:
     """The document of a layout, field by field in a fixed order: equal layouts give equal bytes."""
-    return to_bytes(layout_to_dict(placed), indent=indent)
+    return to_bytes(_content(placed), indent=indent)
 
 
 def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
@@ -72,7 +77,7 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
 
     Whether the layout is right is for `solver.layout.find_violations` to say.
     """
-    document = read(LayoutDocument, data, format_=FORMAT, range_error=PlanError)
+    document = read(LayoutDocument, data, range_error=PlanError)
     placed = PlacedBuffers(
         problem=LayoutProblem(
             tuple(_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity
@@ -107,17 +112,16 @@ def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
     return made
 
 
-def layout_to_dict(placed: PlacedBuffers) -> dict[str, Any]:
+def _content(placed: PlacedBuffers) -> dict[str, Any]:
     buffers = zip(placed.problem.buffers, placed.layout.offsets, strict=True)
     return {
-        "format": FORMAT,
-        "version": 1,
+        **header(LayoutDocument),
         "digest": placed.digest,
-        "options": layout_options_to_dict(placed.options),
+        "options": layout_options_content(placed.options),
         "deterministic": placed.deterministic,
         "capacity": placed.problem.capacity,
         "peak": placed.layout.peak,
-        "certificate": certificate_to_dict(placed.certificate),
+        "certificate": certificate_content(placed.certificate),
         "buffers": [
             buffer_to_dict(buffer, {} if buffer.offset is None else {"pinned": True}) | {"offset": offset}
             for buffer, offset in buffers

@@ -1,36 +1,108 @@
-"""Options documents. Format and version may be left out: options are typed by hand."""
+"""Options documents: what a caller may choose about a plan, and about a layout of bare buffers.
+
+Format and version may be left out: options are typed by hand. Memories of a device are objects, or text as
+``flash=1GiB,read=45MB/s,write=20MB/s``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any, Literal
+from dataclasses import asdict, fields
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from solver.canonical import to_bytes
 from solver.documents.costs import CostsOfOptions, to_costs
-from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Positive
-from solver.documents.parse import to_bytes
-from solver.documents.plan_written import options_to_dict
-from solver.documents.read import read
-from solver.documents.sizes import Size
-from solver.documents.tiers import TierOfOptions
+from solver.documents.fields import (
+    DocumentModel,
+    JsonList,
+    Name,
+    Natural,
+    Positive,
+    Size,
+    read_size,
+    read_with,
+)
+from solver.documents.read import header, read
 from solver.errors import OptionsError
-from solver.plan import PlanOptions
+from solver.layout.model.options import Rules
+from solver.layout.model.placed import LayoutOptions
+from solver.plan import PlanOptions, options_content
 from solver.program import Tier
 
 __all__ = [
-    "FORMAT",
+    "LayoutOptionFields",
+    "LayoutOptionsDocument",
     "OptionFields",
     "OptionsDocument",
+    "dump_layout_options",
     "dump_options",
+    "layout_options_content",
+    "load_layout_options",
     "load_options",
-    "power_of_two",
+    "to_layout_options",
     "to_options",
 ]
 
-FORMAT = "arenaplan.options"
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s)", re.ASCII)
+_NANOSECONDS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_FORM: Final = "NAME=SIZE, then bandwidth=, read= or write= as 45MB/s, and latency= as 100us, with commas"
+
+
+class TierFields(DocumentModel):
+    """One memory. Bandwidths are bytes a second, 0 where that of another memory decides; latency is ns."""
+
+    name: Name
+    bytes: Positive
+    read: Natural = 0
+    write: Natural = 0
+    latency: Natural = 0
+
+
+def read_tier(text: str) -> dict[str, Any]:
+    """The fields of a tier that is written as text. Raises ValueError, which says what to give."""
+    head, *rest = [part.strip() for part in text.split(",")]
+    name, separator, size = head.partition("=")
+    if not separator or not name:
+        raise ValueError(f"give {_FORM}")
+    found: dict[str, Any] = {"name": name, "bytes": read_size(size)}
+    for part in rest:
+        key, _, given = part.partition("=")
+        names = ("read", "write") if key == "bandwidth" else (key,)
+        if key not in ("bandwidth", "read", "write", "latency") or any(name in found for name in names):
+            raise ValueError(f"give {_FORM}; {part!r} is not understood")
+        number = _nanoseconds(given) if key == "latency" else _rate(key, given)
+        found |= dict.fromkeys(names, number)
+    return found
+
+
+def _rate(key: str, text: str) -> int:
+    if not text.endswith("/s"):
+        raise ValueError(f"give {key}= as 45MB/s")
+    rate = read_size(text.removesuffix("/s"))
+    if not rate:
+        what = key if key == "bandwidth" else f"{key} bandwidth"
+        raise ValueError(f"give a {what} above zero, or none where another tier decides")
+    return rate
+
+
+def _nanoseconds(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    length = Fraction(found[1]) * _NANOSECONDS[found[2]] if found else None
+    if length is None or length.denominator != 1:
+        raise ValueError("give latency= as 100us, in ns, us, ms or s")
+    return int(length)
+
+
+#: A tier as an object or as text.
+TierOfOptions = Annotated[
+    TierFields, BeforeValidator(read_with(read_tier), json_schema_input_type=TierFields | str)
+]
+
 
 _DEFAULT = PlanOptions()
 _Parallelism = Annotated[int, Field(ge=1, le=64)]
@@ -58,11 +130,6 @@ class OptionFields(DocumentModel):
     parallelism: _Parallelism = Field(
         _DEFAULT.parallelism, description="Most steps that run at the same time, on one concurrency level."
     )
-    workers: _Parallelism | None = Field(
-        None,
-        description="The former name of parallelism. It is read, and never written.",
-        json_schema_extra={"deprecated": True},
-    )
     in_place: bool = Field(_DEFAULT.in_place, description="Operands in the memory of others, where safe.")
     rewrite: bool = Field(_DEFAULT.rewrite, description="Equivalent operations where that lowers the peak.")
     sub_ranges: bool = Field(
@@ -71,7 +138,7 @@ class OptionFields(DocumentModel):
     )
     recompute: bool = Field(_DEFAULT.recompute, description="Steps run again where the capacity asks for it.")
     order: bool = Field(_DEFAULT.order, description="Another order of the steps, where it lowers the peak.")
-    tiers: Annotated[tuple[TierOfOptions, ...], *FIXED_LIST] = Field(
+    tiers: JsonList[TierOfOptions] = Field(
         (), description="Memories of the device; kernels run in the first, the others hold what is paged out."
     )
     storage: Name | None = Field(
@@ -94,26 +161,96 @@ class OptionsDocument(OptionFields):
 
 def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
     """Raises DocumentError for what is not an options document, OptionsError for a value out of range."""
-    document = read(OptionsDocument, data, format_=FORMAT, header=False, range_error=OptionsError)
-    return to_options(document)
+    return to_options(read(OptionsDocument, data, has_header=False, range_error=OptionsError))
 
 
-def to_options(given: OptionFields) -> PlanOptions:
-    """Raises OptionsError where the option `parallelism` is given under both of its names."""
-    found = {field.name: getattr(given, field.name) for field in fields(PlanOptions)}
-    if given.workers is not None:
-        if "parallelism" in given.model_fields_set:
-            raise OptionsError(
-                "The options give both parallelism and workers, which is its former name.",
-                remedy="Give parallelism alone.",
-                path=("workers",),
-            )
-        found["parallelism"] = given.workers
-    found["tiers"] = tuple([Tier(**dict(tier)) for tier in given.tiers])
-    found["costs"] = None if given.costs is None else to_costs(given.costs)
-    return PlanOptions(**found)
+def to_options(document: OptionFields) -> PlanOptions:
+    options = {field.name: getattr(document, field.name) for field in fields(PlanOptions)}
+    options["tiers"] = tuple([Tier(**dict(tier)) for tier in document.tiers])
+    options["costs"] = None if document.costs is None else to_costs(document.costs)
+    return PlanOptions(**options)
 
 
 def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
     """The options in a fixed order, with all defaults of those that were there from the beginning."""
-    return to_bytes({"format": FORMAT, "version": 1, **options_to_dict(options)}, indent=indent)
+    return to_bytes({**header(OptionsDocument), **options_content(options)}, indent=indent)
+
+
+_LAYOUT_DEFAULT = LayoutOptions()
+
+
+class RulesOfLayout(DocumentModel):
+    """Rules of the exact search, each of which only saves work; see `solver.layout.Rules`."""
+
+    plateaus: bool = Field(True, description="Branch on any local-minimum plateau, not the lowest only.")
+    gaps: bool = Field(True, description="Force waste at once.")
+    symmetry: bool = Field(True, description="Try identical buffers once.")
+    transposition: bool = Field(True, description="Remember what was refuted.")
+    decomposition: bool = Field(True, description="Solve parts that share no buffer one by one.")
+    weights: bool = Field(True, description="Prefer sections that failed before.")
+    restarts: bool = Field(True, description="Start over with other priorities.")
+    peel: bool = Field(True, description="Set aside buffers that always fit last.")
+    fill: bool = Field(True, description="Fail where a niche of the skyline cannot be filled.")
+    span: bool = Field(True, description="Place at once what exactly spans a niche.")
+    walls: bool = Field(True, description="Try first what leans on a wall of a niche, in part of the runs.")
+    jumps: bool = Field(True, description="Go back at once to a choice that a failure depends on.")
+    promotion: bool = Field(True, description="Try earlier what was tried too late before.")
+    structure: bool = Field(
+        True, description="Place at once what a theorem places: equal sizes, chains, nests."
+    )
+
+
+class LayoutOptionFields(DocumentModel):
+    """Sizes are bytes, or text as 24MiB; what is left out or null is the solver's choice."""
+
+    solver: Name = Field(_LAYOUT_DEFAULT.solver, description="Layout solver.")
+    capacity: Size | None = Field(None, description="Takes the place of the buffers' own capacity.")
+    alignment: Annotated[Positive, AfterValidator(power_of_two)] | None = Field(
+        None, description="Least alignment of every buffer."
+    )
+    deadline_seconds: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Wall time for the search; without it the layout is the same on every machine."
+    )
+    work: Natural | None = Field(
+        None, description="Buffers and sections to look at; left out: the default, or until the deadline."
+    )
+    seed: Annotated[Natural, Field(lt=2**62)] = Field(_LAYOUT_DEFAULT.seed, description="Of the search.")
+    threads: Annotated[Positive, Field(le=64)] = Field(
+        _LAYOUT_DEFAULT.threads, description="Change the time, never the answer."
+    )
+    race: bool = Field(_LAYOUT_DEFAULT.race, description="Take the first answer of any thread.")
+    target_gap: Annotated[float, Field(ge=0)] = Field(
+        _LAYOUT_DEFAULT.target_gap, description="Stop at this fraction above the lower bound."
+    )
+    rules: RulesOfLayout = Field(RulesOfLayout(), description="Rules of the exact search, on or off.")
+
+
+class LayoutOptionsDocument(LayoutOptionFields):
+    """What a caller may choose about a layout."""
+
+    format: Literal["arenaplan.layout_options"]
+    version: Literal[1]
+
+
+def load_layout_options(data: bytes | Mapping[str, Any]) -> LayoutOptions:
+    """Raises DocumentError for what is not an options document, OptionsError for a value out of range."""
+    return to_layout_options(read(LayoutOptionsDocument, data, has_header=False, range_error=OptionsError))
+
+
+def to_layout_options(document: LayoutOptionFields) -> LayoutOptions:
+    options = {name: getattr(document, name) for name in LayoutOptionFields.model_fields}
+    return LayoutOptions(**{**options, "rules": Rules(**document.rules.model_dump())})
+
+
+def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) -> bytes:
+    """Every option, defaults included, in a fixed order."""
+    return to_bytes({**header(LayoutOptionsDocument), **layout_options_content(options)}, indent=indent)
+
+
+def layout_options_content(options: LayoutOptions) -> dict[str, Any]:
+    """Every option; what may be a fraction is floating, so that 5 and 5.0 are written alike."""
+    content: dict[str, Any] = {name: getattr(options, name) for name in LayoutOptionFields.model_fields}
+    if options.deadline_seconds is not None:
+        content["deadline_seconds"] = float(options.deadline_seconds)
+    content["target_gap"] = float(options.target_gap)
+    return content | {"rules": asdict(options.rules)}

@@ -1,40 +1,269 @@
 """Plan documents: a program with its places, in integer-indexed tables; refused when anything was changed.
 
-Version 2 carries all that running and proving a plan needs. Lifespans, sums and peaks are not in it: they are
-computed from the program. Version 1, tables of buffers without a program, is read for people and allocators.
+A plan document carries all that running and proving a plan needs. Lifespans, sums and peaks are not in it:
+they are computed from the program. `solver.plan.content` has the way from a plan to its tables. A row is
+described once, here: which values are valid, the JSON Schema, and which table a number refers to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, PlainValidator, WithJsonSchema
 
+from solver.canonical import NotFinite, float_of, to_bytes, without_words
 from solver.collector import collector_paused
-from solver.documents.certificate import to_certificate
-from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Natural, Positive, Text
-from solver.documents.header import read_header
+from solver.documents.fields import (
+    MAX_INTEGER,
+    NUMBER,
+    CertificateOfPlan,
+    DocumentModel,
+    Int64,
+    JsonList,
+    Natural,
+    Positive,
+    StoredDTypeName,
+    Text,
+    expected,
+    to_certificate,
+)
 from solver.documents.options import OptionFields, to_options
-from solver.documents.plan_written import FORMAT, VERSION, with_digest
-from solver.documents.program_read import to_program
-from solver.documents.program_rows import ProgramTables, ValueNumber
+from solver.documents.parse import parse_json
 from solver.documents.read import read
-from solver.documents.rows import REMEDY, ROW
+from solver.documents.rows import REMEDY, In, Table, check_positions
 from solver.errors import PlanError
+from solver.graph.ops.base import Node
+from solver.graph.types import DType, Operation, TensorType
 from solver.layout import Lifespan
-from solver.plan import Plan, PlanTables
-from solver.program import CostBound, DualRow, Record, Replacement, RowKind
+from solver.plan import Plan, plan_content, with_digest
+from solver.program import (
+    Access,
+    Alias,
+    Binding,
+    CostBound,
+    DualRow,
+    Entry,
+    EntryKind,
+    Exit,
+    Initial,
+    Kind,
+    Phase,
+    Program,
+    Record,
+    Replacement,
+    RowKind,
+    Space,
+    Step,
+    Value,
+)
 
-__all__ = ["PlanDocument", "load_plan", "load_plan_tables", "to_plan"]
+__all__ = ["PlanDocument", "dump_plan", "load_plan", "to_plan", "with_digest"]
 
-_Names = Annotated[tuple[Text, ...], *FIXED_LIST]
+# What numbers in rows are. `solver.documents.rows` checks them.
+_SpaceNumber = Annotated[Natural, In("spaces")]
+_TypeNumber = Annotated[Natural, In("types")]
+_KindNumber = Annotated[Natural, In("kinds")]
+_OriginNumber = Annotated[Natural, In("origins")]
+_KernelNumber = Annotated[Natural, In("kernels")]
+_OperationNumber = Annotated[Natural, In("operations")]
+_FormNumber = Annotated[Natural, In("forms")]
+_ValueNumber = Annotated[Natural, In("values")]
+_StepNumber = Annotated[Natural, In("steps")]
+
+_Kind = Annotated[Kind, Field(strict=False)]
+
+
+def _attribute(value: Any) -> bool | int | float | str | tuple[int | float, ...] | None:
+    """What attributes of kernels are: a plan holds those of optimizers too."""
+    value = without_words(value) if isinstance(value, list) else float_of(value)
+    numbers = value if isinstance(value, list) else [value] if isinstance(value, int | float) else []
+    if any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers):
+        if not isinstance(value, bool):
+            raise expected("a list of numbers")
+    elif any(isinstance(number, int) and abs(number) > MAX_INTEGER + 1 for number in numbers):
+        raise expected("numbers that fit 64 bits")
+    if isinstance(value, list):
+        return tuple(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise expected("a number, a string, true, false, null or a list of numbers")
+
+
+_Attribute = Annotated[
+    bool | int | float | str | tuple[int | float, ...] | None,
+    PlainValidator(_attribute),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["number", "string", "boolean", "null"]},
+                {"type": "array", "items": NUMBER},
+            ]
+        }
+    ),
+]
+
+
+class SpaceOfPlan(NamedTuple):
+    """Memory with addresses of its own: `size` bytes, and how good that is."""
+
+    name: Text
+    alignment: Positive
+    addressable: bool
+    size: Natural
+    certificate: CertificateOfPlan
+
+
+class TypeOfPlan(NamedTuple):
+    """Shape and element type; [] is the shape of a scalar."""
+
+    shape: JsonList[Natural]
+    dtype: StoredDTypeName
+
+
+class FloatsOfPlan(NamedTuple):
+    """The elements of a floating input that is constant by rule."""
+
+    input: Natural
+    elements: JsonList[float | NotFinite]
+
+
+class KernelOfPlan(NamedTuple):
+    """What operations compute, beside their types. `constants` are the elements of integer inputs."""
+
+    name: Text
+    attributes: dict[Text, _Attribute]
+    constants: JsonList[JsonList[Int64] | None]
+    floats: Table[FloatsOfPlan]
+    scratch_budget: Natural
+
+
+class OperationOfPlan(NamedTuple):
+    """A kernel with the types of its inputs, null where one is left out, and of its outputs."""
+
+    id: Text
+    kernel: _KernelNumber
+    inputs: JsonList[_TypeNumber | None]
+    outputs: JsonList[_TypeNumber]
+
+
+class SlotOfPlan(NamedTuple):
+    """What a kernel calls a value, and what it does to its bytes."""
+
+    name: Text
+    access: Annotated[Access, Field(strict=False)]
+
+
+class FormOfPlan(NamedTuple):
+    """What several steps have in common. One that is `due` runs in the last micro-batch of an update only."""
+
+    phase: Annotated[Phase, Field(strict=False)]
+    part: Text
+    due: bool
+    slots: Table[SlotOfPlan]
+
+
+class ValueOfPlan(NamedTuple):
+    """A place for one tensor, `offset` bytes behind the beginning of its space.
+
+    Its label is the origin with the suffix behind it, unless `labels` has another one.
+    """
+
+    suffix: Text
+    type: _TypeNumber
+    kind: _KindNumber
+    origin: _OriginNumber
+    space: _SpaceNumber
+    offset: Natural
+
+
+class LabelOfPlan(NamedTuple):
+    """The label of a value that does not begin with the value's origin."""
+
+    value: _ValueNumber
+    label: Text
+
+
+class AliasOfPlan(NamedTuple):
+    """`value` lies in the bytes of `source`, `offset` bytes behind its beginning, from `step` on.
+
+    A view of several values has a row for each; where it begins in front of one, the offset is negative.
+    """
+
+    value: _ValueNumber
+    source: _ValueNumber
+    step: _StepNumber
+    view: bool
+    offset: Int64
+
+
+class StepOfPlan(NamedTuple):
+    """One kernel call, on the levels from `level` to `until`, with a value for each slot of its form.
+
+    `reference` is the step of the reference program that it is or repeats, null for copies.
+    """
+
+    operation: _OperationNumber
+    form: _FormNumber
+    reference: Natural | None
+    level: Natural
+    until: Natural
+    values: JsonList[_ValueNumber]
+
+
+class EntryOfPlan(NamedTuple):
+    """`value` holds, at the start, what the value `reference` of the reference program holds there."""
+
+    value: _ValueNumber
+    kind: Annotated[EntryKind, Field(strict=False)]
+    reference: Natural
+
+
+class ExitOfPlan(NamedTuple):
+    """`value` holds, at the end, what the value `reference` of the reference program holds there."""
+
+    value: _ValueNumber
+    reference: Natural
+
+
+class InitialOfPlan(NamedTuple):
+    """First contents: a scheme with its numbers, or ``values`` of the graph's operand `source`."""
+
+    of: _ValueNumber
+    scheme: Text
+    value: float | NotFinite
+    scale: float
+    seed: Int64
+    source: Text
+    sha256: Text
+
+
+class ProgramTables(DocumentModel):
+    """The tables of a program, with the places of its values."""
+
+    name: Text = Field(description="The name of the program.")
+    period: Positive = Field(description="Iterations (micro-batches) that make one update.")
+    spaces: Table[SpaceOfPlan]
+    types: Table[TypeOfPlan]
+    kinds: JsonList[_Kind]
+    origins: JsonList[Text] = Field(description="Operands and operations of the graph that values serve.")
+    kernels: Table[KernelOfPlan]
+    operations: Table[OperationOfPlan]
+    forms: Table[FormOfPlan]
+    values: Table[ValueOfPlan]
+    labels: Table[LabelOfPlan]
+    aliases: Table[AliasOfPlan]
+    steps: Table[StepOfPlan]
+    entry: Table[EntryOfPlan]
+    exit: Table[ExitOfPlan]
+    initial: Table[InitialOfPlan]
 
 
 class HoldOfPlan(NamedTuple):
     """The target keeps `value` during levels ``[start, end)``, whatever the program needs."""
 
-    value: ValueNumber
+    value: _ValueNumber
     start: Natural
     end: Positive
 
@@ -46,8 +275,8 @@ class ReplacementOfPlan(NamedTuple):
     """
 
     rule: Text
-    operations: _Names
-    into: _Names
+    operations: JsonList[Text]
+    into: JsonList[Text]
     group: Int64
     bytes_before: Int64
     bytes_after: Int64
@@ -72,7 +301,7 @@ class DualRowOfPlan(NamedTuple):
     value: Int64
     step: Int64
     divisor: Natural
-    without: Annotated[tuple[Natural, ...], *FIXED_LIST]
+    without: JsonList[Natural]
 
 
 class CostBoundOfPlan(DocumentModel):
@@ -82,10 +311,10 @@ class CostBoundOfPlan(DocumentModel):
 
     budget: Natural
     nanoseconds: Natural
-    order: Annotated[tuple[Natural, ...], *FIXED_LIST]
-    moments: Annotated[tuple[Natural, ...], *FIXED_LIST]
+    order: JsonList[Natural]
+    moments: JsonList[Natural]
     denominator: Positive
-    rows: Annotated[tuple[Annotated[DualRowOfPlan, ROW], ...], *FIXED_LIST]
+    rows: Table[DualRowOfPlan]
 
 
 class PlanDocument(ProgramTables):
@@ -103,9 +332,9 @@ class PlanDocument(ProgramTables):
     reference_digest: Text = Field(description="SHA-256 of the reference program.")
     options: OptionFields
     deterministic: bool = Field(description="Whether wall time had no say in the result.")
-    holds: Annotated[tuple[Annotated[HoldOfPlan, ROW], ...], *FIXED_LIST]
-    replacements: Annotated[tuple[Annotated[ReplacementOfPlan, ROW], ...], *FIXED_LIST]
-    records: Annotated[tuple[Annotated[RecordOfPlan, ROW], ...], *FIXED_LIST]
+    holds: Table[HoldOfPlan]
+    replacements: Table[ReplacementOfPlan]
+    records: Table[RecordOfPlan]
     cost_bound: CostBoundOfPlan | None = Field(
         None, description="What recomputation costs at least, with what proves it; left out without any."
     )
@@ -113,21 +342,20 @@ class PlanDocument(ProgramTables):
 
 @collector_paused()
 def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
-    """The plan of a document of version 2.
+    """The plan of a document.
 
     Raises DocumentError, or PlanError where numbers name nothing, content and digest disagree, or the
     document is of version 1, which has no program. Whether the plan is right is for the proof to say. Linear;
     10,000 operations, 14 MB, take about 1.5 s.
     """
-    value, version = read_header(data, format_=FORMAT, versions=(1, VERSION))
-    if version == 1:
+    value = parse_json(data) if isinstance(data, bytes) else data
+    if isinstance(value, Mapping) and value.get("version") == 1:
         raise PlanError(
             "The plan is a document of version 1, which does not hold the program that it was made for.",
-            remedy="Plan again with this version. (Version 1 is read for tables, maps and comparisons only.)",
+            remedy="Plan the graph again with this version: arenaplan plan graph.json -o plan.json.",
             path=("version",),
         )
-    document = read(PlanDocument, value, format_=FORMAT, version=VERSION, range_error=PlanError)
-    plan = to_plan(document)
+    plan = to_plan(read(PlanDocument, value, range_error=PlanError))
     if with_digest(plan).digest != plan.digest:
         raise PlanError(
             "The plan's content does not match its digest: it was changed after it was made.",
@@ -135,19 +363,6 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
             path=("digest",),
         )
     return plan
-
-
-def load_plan_tables(data: bytes | Mapping[str, Any]) -> PlanTables:
-    """The tables of a plan for people and allocators, from a document of either version.
-
-    Raises what `load_plan` raises, except for the version.
-    """
-    value, version = read_header(data, format_=FORMAT, versions=(1, VERSION))
-    if version == VERSION:
-        return load_plan(value).tables
-    from solver.documents.plan_version1 import load_version1
-
-    return load_version1(value)
 
 
 def to_plan(document: PlanDocument) -> Plan:
@@ -179,3 +394,157 @@ def to_plan(document: PlanDocument) -> Plan:
         digest=document.digest,
         cost_bound=None if given is None else CostBound(**{**dict(given), "rows": rows}),
     )
+
+
+def to_program(document: ProgramTables) -> Program:
+    """The program of a document's tables. Raises PlanError where a number names nothing. Linear."""
+    check_positions(document)
+    types = [TensorType(type_.shape, DType(type_.dtype)) for type_ in document.types]
+    kinds, kernels, forms = document.kinds, document.kernels, document.forms
+    operations = []
+    for row in document.operations:
+        kernel = kernels[row.kernel]
+        inputs = tuple([None if k is None else types[k] for k in row.inputs])
+        names = tuple([f"x{i}" if k is not None else "" for i, k in enumerate(row.inputs)])
+        operation = Operation(row.id, kernel.name, names, tuple([f"y{k}" for k in range(len(row.outputs))]))
+        floats = {given.input: tuple(map(float, given.elements)) for given in kernel.floats}
+        outputs = tuple([types[k] for k in row.outputs])
+        operations.append(
+            Node(
+                operation, inputs, outputs, kernel.constants, kernel.attributes, kernel.scratch_budget, floats
+            )
+        )
+    steps = []
+    for t, step in enumerate(document.steps):
+        phase, part, due, slots = forms[step.form]
+        if len(slots) != len(step.values):
+            raise PlanError(
+                f"steps[{t}] has {len(step.values)} values; its form has {len(slots)} slots.",
+                remedy=REMEDY,
+                path=("steps", t, 5),
+            )
+        bindings = tuple(
+            [Binding(name, value, access) for (name, access), value in zip(slots, step.values, strict=True)]
+        )
+        steps.append(Step(step.operation, phase, bindings, step.reference, step.level, step.until, part, due))
+    origins, labels = document.origins, {row.value: row.label for row in document.labels}
+    values = [
+        Value(
+            labels[i] if i in labels else origins[v.origin] + v.suffix,
+            types[v.type],
+            kinds[v.kind],
+            origins[v.origin],
+            v.space,
+        )
+        for i, v in enumerate(document.values)
+    ]
+    program = Program(
+        name=document.name,
+        spaces=tuple(Space(*row[:3]) for row in document.spaces),
+        values=tuple(values),
+        operations=tuple(operations),
+        steps=tuple(steps),
+        entry=tuple(Entry(*row) for row in document.entry),
+        exit=tuple(Exit(*row) for row in document.exit),
+        aliases=tuple(Alias(*row) for row in document.aliases),
+        period=document.period,
+        initial={row.of: Initial(row.scheme, float_of(row.value), *row[3:]) for row in document.initial},
+    )
+    _check_program(program)
+    return program
+
+
+def _check_program(program: Program) -> None:
+    """What views of a plan rely on: unique labels, levels in order, aliases in order of definition."""
+    if len(program.by_label) < len(program.values):
+        i = next(i for i, v in enumerate(program.values) if program.by_label[v.label] != i)
+        raise PlanError(
+            f"values[{i}] is a second value {program.values[i].label!r}.",
+            remedy=REMEDY,
+            path=("values", i, 0),
+        )
+    before, end = 0, min(program.duration, len(program.steps))
+    for t, step in enumerate(program.steps):
+        if not before <= step.level <= step.until < end:
+            raise PlanError(
+                f"steps[{t}] runs on the levels {step.level} to {step.until}. Levels never fall, and"
+                " an iteration has at most as many as steps.",
+                remedy=REMEDY,
+                path=("steps", t, 3),
+            )
+        before = step.level
+    _check_names(program)
+    sources: set[int] = set()
+    placed: dict[int, list[Alias]] = {}
+    for i, alias in enumerate(program.aliases):
+        sources.add(alias.source)
+        bound = {binding.value for binding in program.steps[alias.step].bindings}
+        spaces = {program.values[alias.value].space, program.values[alias.source].space}
+        others = placed.setdefault(alias.value, [])
+        unordered = alias.value in sources or any(
+            other.step != alias.step or other.source == alias.source or not (other.view and alias.view)
+            for other in others
+        )
+        if unordered or not {alias.value, alias.source} <= bound or len(spaces) > 1:
+            raise PlanError(
+                f"aliases[{i}] lays {program.values[alias.value].label!r} into"
+                f" {program.values[alias.source].label!r}; one step must bind both, in one space, and aliases"
+                " stand in order of definition, several of one value for views only.",
+                remedy=REMEDY,
+                path=("aliases", i),
+            )
+        others.append(alias)
+
+
+def _check_names(program: Program) -> None:
+    """Callers and exporters know what is fed and what is a result by the names that the graph gives them.
+
+    Whether these are the names of this graph is for the proof to say.
+    """
+    places: list[tuple[EntryKind | None, int, int]]
+    places = [(EntryKind.FED, e.value, e.reference) for e in program.entry if e.kind is EntryKind.FED]
+    places += [(None, exit_.value, exit_.reference) for exit_ in program.exit]
+    staying = {entry.reference for entry in program.entry if entry.kind is not EntryKind.FED}
+    known = {(kind, reference, value) for kind, value, reference in places}
+    fed = {reference for kind, reference, _ in known if kind is not None}
+    for kind, value, reference in places:
+        name = program.values[value].origin
+        number = program.by_label.get(name)
+        # A result that no value is named after cannot be taken for another one.
+        if reference in staying or (number is None and reference not in fed):
+            continue
+        if (kind, reference, number) not in known:
+            what = "the result" if kind is None else "what the caller feeds"
+            raise PlanError(
+                f"values[{value}] is {what} as {name!r}, but the value of this name is another one.",
+                remedy=REMEDY,
+                path=("values", value, 0),
+            )
+
+
+@collector_paused()
+def dump_plan(plan: Plan, *, indent: int | None = None) -> bytes:
+    """The document of a plan, in a fixed order: equal plans give equal bytes.
+
+    With `indent` it has one row a line.
+    """
+    content = plan_content(plan)
+    if indent is None:
+        return to_bytes(content)
+    margin = " " * indent
+    fields = []
+    for name, value in content.items():
+        text = to_bytes(value).decode() if not isinstance(value, list) else _lines(value, margin)
+        fields.append(f"{margin}{json.dumps(name)}: {text}")
+    return ("{\n" + ",\n".join(fields) + "\n}").encode()
+
+
+#: The text of a row, as `to_bytes` writes it; one encoder for all of them.
+_ROW = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def _lines(rows: Sequence[Any], margin: str) -> str:
+    if not rows:
+        return "[]"
+    between = f",\n{margin * 2}"
+    return f"[\n{margin * 2}{between.join(map(_ROW, rows))}\n{margin}]"

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from solver.documents.fields import FIXED_LIST, DocumentModel, DTypeName, Name, Natural, Text
-from solver.documents.limits import MAX_RANK
-from solver.documents.parse import PROGRAM_FORMAT, canonical_json, to_bytes
+from solver.canonical import to_bytes
+from solver.documents.fields import MAX_RANK, DocumentModel, DTypeName, JsonList, Name, Natural, Text
 from solver.documents.read import read
 from solver.errors import DimensionError, DocumentError
 from solver.graph.build import MAX_OPERATIONS
 from solver.graph.types import DType, TensorType
-from solver.training.explicit import Block, BlockOperation, BlockProgram, BlockView, build_program
+from solver.training.explicit import (
+    Block,
+    BlockOperation,
+    BlockProgram,
+    BlockView,
+    build_program,
+    program_content,
+    program_digest,
+)
 
 __all__ = ["ProgramDocument", "dump_program", "load_program", "program_digest"]
 
-_Names = Annotated[tuple[Name, ...], *FIXED_LIST]
-_Strides = Annotated[tuple[Natural, ...], Field(max_length=MAX_RANK)]
-_Dimensions = Annotated[tuple[Natural, ...], Field(max_length=MAX_RANK)]
+_Dimensions = Annotated[JsonList[Natural], Field(max_length=MAX_RANK)]
 
 
 class ViewDocument(DocumentModel):
@@ -29,7 +33,7 @@ class ViewDocument(DocumentModel):
 
     of: Name
     offset: Natural = Field(0, description="Bytes from the beginning of that block.")
-    strides: Annotated[_Strides | None, *FIXED_LIST[1:]] = Field(
+    strides: _Dimensions | None = Field(
         None, description="Elements from one index to the next, for each axis; as of an array if left out."
     )
 
@@ -43,7 +47,7 @@ class BlockDocument(DocumentModel):
 
     name: Name
     bytes: Natural | None = None
-    shape: Annotated[_Dimensions | None, *FIXED_LIST[1:]] = None  # failing fast is for lists alone
+    shape: _Dimensions | None = None
     dtype: DTypeName | None = None
     fed: bool = Field(False, description="The caller writes it anew before every iteration.")
     kept: bool = Field(False, description="The caller reads it after the last operation.")
@@ -59,8 +63,8 @@ class OperationOfProgram(DocumentModel):
 
     name: Name
     type: Text = Field("", description="A word for readers of the plan.")
-    reads: _Names = ()
-    writes: _Names = ()
+    reads: JsonList[Name] = ()
+    writes: JsonList[Name] = ()
     overwrites: dict[Name, Name] = Field({}, description="Of version 2: written block, read block.")
     workspace: Natural = Field(0, description="Of version 2: bytes, undefined before and after.")
 
@@ -77,13 +81,13 @@ class ProgramDocument(DocumentModel):
     any_order: bool = Field(
         False, description="Of version 2: any order in which operations find the same is permitted."
     )
-    blocks: Annotated[tuple[BlockDocument, ...], *FIXED_LIST]
-    operations: Annotated[tuple[OperationOfProgram, ...], *FIXED_LIST]
+    blocks: JsonList[BlockDocument]
+    operations: JsonList[OperationOfProgram]
 
 
 def load_program(data: bytes | Mapping[str, Any], *, max_operations: int = MAX_OPERATIONS) -> BlockProgram:
     """The verified program of a document. Raises DocumentError, or the GraphError that names the culprit."""
-    document = read(ProgramDocument, data, format_=PROGRAM_FORMAT, version=(1, 2), range_error=DimensionError)
+    document = read(ProgramDocument, data, range_error=DimensionError)
     if document.version == 1:
         _check_first_version(document)
     blocks = [
@@ -135,53 +139,4 @@ def _type(i: int, block: BlockDocument) -> TensorType:
 
 def dump_program(program: BlockProgram, *, indent: int | None = None) -> bytes:
     """The document of a program; what has its default is left out."""
-    return to_bytes(_to_dict(program), indent=indent)
-
-
-def program_digest(program: BlockProgram) -> str:
-    """SHA-256, in hexadecimal, over the canonical document without the program's title."""
-    content = {**_to_dict(program), "name": ""}
-    return hashlib.sha256(canonical_json(content)).hexdigest()
-
-
-def _to_dict(program: BlockProgram) -> dict[str, Any]:
-    """Version 1 where that says all of it."""
-    blocks = [_block_to_dict(block) for block in program.blocks.values()]
-    operations = [_operation_to_dict(operation) for operation in program.operations]
-    newer = program.any_order or any("view" in block for block in blocks)
-    newer = newer or any({"overwrites", "workspace"} & operation.keys() for operation in operations)
-    return {
-        "format": PROGRAM_FORMAT,
-        "version": 2 if newer else 1,
-        "name": program.name,
-        **({"any_order": True} if program.any_order else {}),
-        "blocks": blocks,
-        "operations": operations,
-    }
-
-
-def _block_to_dict(block: Block) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": block.name}
-    if block.type.dtype is DType.UINT8 and len(block.type.shape) == 1:
-        found["bytes"] = block.type.nbytes
-    else:
-        found |= {"shape": list(block.type.shape), "dtype": block.type.dtype.value}
-    if block.view is not None:
-        view: dict[str, Any] = {"of": block.view.of}
-        if block.view.offset:
-            view["offset"] = block.view.offset
-        if block.view.strides is not None:
-            view["strides"] = list(block.view.strides)
-        found["view"] = view
-    return found | {flag: True for flag in ("fed", "kept") if getattr(block, flag)}
-
-
-def _operation_to_dict(operation: BlockOperation) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": operation.name}
-    if operation.kernel:
-        found["type"] = operation.kernel
-    lists = {"reads": list(operation.reads), "writes": list(operation.writes)}
-    found |= {key: names for key, names in lists.items() if names}
-    if operation.overwrites:
-        found["overwrites"] = dict(operation.overwrites)
-    return found | ({"workspace": operation.workspace} if operation.workspace else {})
+    return to_bytes(program_content(program), indent=indent)

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from solver.documents.fields import NO_CONTROL, DocumentModel
-from solver.documents.header import VERSION, cut, read_header, shown
+from solver.documents.parse import parse_json
 from solver.errors import ArenaplanError, DocumentError
 
-__all__ = ["read"]
+__all__ = ["header", "read"]
 
 #: More mistakes than this are counted, not described one by one.
 MAX_ERRORS = 1000
@@ -29,23 +29,66 @@ def read(
     model: type[Model],
     data: bytes | Mapping[str, Any],
     *,
-    format_: str,
-    header: bool = True,
-    version: int | tuple[int, ...] = VERSION,
+    has_header: bool = True,
     range_error: type[ArenaplanError] = DocumentError,
 ) -> Model:
     """The model of a document, given as JSON text or as the value parsed from it.
 
-    With `header`, format and version must be there; else they may be left out. The version is `version`, or
-    one of several. Raises
-    DocumentError, or `range_error` for a value of the right kind beyond its range.
+    The model says which format and versions it reads; they may be left out where `has_header` is false.
+    Raises DocumentError, or `range_error` for a value of the right kind beyond its range.
     """
-    versions = version if isinstance(version, tuple) else (version,)
-    value, found = read_header(data, format_=format_, versions=versions, required=header)
+    value, version = _checked_header(model, data, has_header)
+    format_ = header(model)["format"]
     try:
-        return model.model_validate({**value, "format": format_, "version": found})
+        return model.model_validate({**value, "format": format_, "version": version})
     except ValidationError as error:
         raise _translate(model, value, error, range_error) from None
+
+
+def header(model: type[DocumentModel]) -> dict[str, Any]:
+    """The format and the last version that a model reads: how the document begins."""
+    return {name: typing.get_args(model.model_fields[name].annotation)[-1] for name in ("format", "version")}
+
+
+def _checked_header(
+    model: type[DocumentModel], data: bytes | Mapping[str, Any], is_required: bool
+) -> tuple[Mapping[str, Any], int]:
+    """The value of a document, and its version.
+
+    Raises DocumentError for what is not JSON, not an object, or of another format or version.
+    """
+    format_, latest = header(model).values()
+    value = parse_json(data) if isinstance(data, bytes) else data
+    if not isinstance(value, Mapping):
+        raise DocumentError(
+            f"The document is {_kind_of(value)}, not an object.",
+            remedy=f'Send an object with "format": "{format_}" and "version": {latest}.',
+        )
+    if "format" not in value and is_required:
+        raise DocumentError(
+            "The document does not say what it is.", remedy=f'Add "format": "{format_}".', path=("format",)
+        )
+    if value.get("format", format_) != format_:
+        raise DocumentError(
+            f"The format is {_shown(value['format'])}, not '{format_}'.",
+            remedy=f'Send a document whose format is "{format_}".',
+            path=("format",),
+        )
+    if "version" not in value and is_required:
+        raise DocumentError(
+            "The document has no version.", remedy=f'Add "version": {latest}.', path=("version",)
+        )
+    version, versions = (
+        value.get("version", latest),
+        typing.get_args(model.model_fields["version"].annotation),
+    )
+    if isinstance(version, bool | float) or version not in versions:
+        raise DocumentError(
+            f"Version {_shown(version)} of '{format_}' is not known.",
+            remedy=f"Known versions: {', '.join(map(str, versions))}.",
+            path=("version",),
+        )
+    return value, version
 
 
 def _translate(
@@ -91,21 +134,23 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
         return f"{name} is an unknown field.", _known_fields(model, path)
     if kind == "missing":
         return f"{name} is missing.", "Add it."
-    given = shown(detail["input"])
+    value = _shown(detail["input"])
     if kind in ("literal_error", "enum"):
         close = _close(str(detail["input"]), _choices(context))
-        return f"{name} is {given}.", f"{close}It must be {context['expected']}."
+        return f"{name} is {value}.", f"{close}It must be {context['expected']}."
     if kind == "string_pattern_mismatch" and context["pattern"] != NO_CONTROL:
-        return f"{name} is {given}.", f"It must match {context['pattern']}."
-    wanted = detail["msg"] if kind in ("wanted", "power_of_two") else _WANTED.get(kind, "").format(**context)
-    if not wanted:
-        return f"{name} is {given}: {detail['msg']}.", "Correct it."
-    return f"{name} is {given}.", f"It must be {wanted}."
+        return f"{name} is {value}.", f"It must match {context['pattern']}."
+    words = (
+        detail["msg"] if kind in ("expected", "power_of_two") else _EXPECTED.get(kind, "").format(**context)
+    )
+    if not words:
+        return f"{name} is {value}: {detail['msg']}.", "Correct it."
+    return f"{name} is {value}.", f"It must be {words}."
 
 
 _RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "power_of_two"}
 
-_WANTED = {
+_EXPECTED = {
     "int_type": "an integer (no fraction, no true or false)",
     "int_from_float": "an integer (no fraction, no true or false)",
     "float_type": "a number",
@@ -133,7 +178,7 @@ _WANTED = {
 
 def _shown_path(path: _Path) -> str:
     """``operations[3].inputs[0]``, as a reader would write it."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{cut(part)}" for part in path)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
     return text.lstrip(".") or "The document"
 
 
@@ -143,8 +188,8 @@ def _choices(context: Mapping[str, Any]) -> list[str]:
 
 def _close(name: str, known: Sequence[str]) -> str:
     lowered = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(name.lower()[:100], lowered, n=2)
-    return f"Did you mean {' or '.join(repr(lowered[each]) for each in found)}? " if found else ""
+    matches = difflib.get_close_matches(name.lower()[:100], lowered, n=2)
+    return f"Did you mean {' or '.join(repr(lowered[each]) for each in matches)}? " if matches else ""
 
 
 def _known_fields(model: type[BaseModel], path: _Path) -> str:
@@ -171,3 +216,30 @@ def _models_in(annotation: Any) -> typing.Iterator[type[BaseModel]]:
             yield from _models_in(argument)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
+
+
+def _cut(text: str, limit: int = 60) -> str:
+    text = text if text.isprintable() else repr(text)[1:-1]
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _shown(value: Any) -> str:
+    """A value as errors repeat it."""
+    if isinstance(value, str):
+        return _cut(repr(value))
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return _cut(str(value)) if isinstance(value, int | float) else _kind_of(value)
+
+
+def _kind_of(value: Any) -> str:
+    for type_, word in (
+        (Mapping, "an object"),
+        (str, "a string"),
+        (bool, "true or false"),
+        (int | float, "a number"),
+        (Sequence, "a list"),
+    ):
+        if isinstance(value, type_):
+            return word
+    return "null" if value is None else type(value).__name__

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from solver.documents.fields import FIXED_LIST, DocumentModel, Natural
-from solver.documents.floats import NotFinite, word_for
-from solver.documents.parse import to_bytes
-from solver.documents.read import read
+from solver.canonical import NotFinite, to_bytes, word_for
+from solver.documents.fields import DocumentModel, JsonList, Natural
+from solver.documents.read import header, read
 from solver.plan import StepReport, ValidationReport, Violation
 
-__all__ = ["FORMAT", "ReportDocument", "dump_report", "load_report"]
-
-FORMAT = "arenaplan.report"
+__all__ = ["ReportDocument", "dump_report", "load_report"]
 
 _Loss = float | NotFinite
-_Names = Annotated[tuple[str, ...], *FIXED_LIST]
 
 
 class StepOfReport(DocumentModel):
@@ -28,14 +24,14 @@ class StepOfReport(DocumentModel):
     loss: _Loss
     reference_loss: _Loss
     identical: bool
-    differing: _Names
+    differing: JsonList[str]
 
 
 class ViolationOfReport(DocumentModel):
     """One broken promise of the plan."""
 
     rule: str
-    buffers: _Names
+    buffers: JsonList[str]
     detail: str
 
 
@@ -49,13 +45,13 @@ class ReportDocument(DocumentModel):
     arena_bytes: Natural
     paged_in: Natural = Field(0, description="Bytes read from the paging file; left out without one.")
     paged_out: Natural = Field(0, description="Bytes written to the paging file; left out without one.")
-    steps: Annotated[tuple[StepOfReport, ...], *FIXED_LIST]
-    violations: Annotated[tuple[ViolationOfReport, ...], *FIXED_LIST]
+    steps: JsonList[StepOfReport]
+    violations: JsonList[ViolationOfReport]
 
 
 def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:
     """The report of a document. Raises DocumentError."""
-    document = read(ReportDocument, data, format_=FORMAT)
+    document = read(ReportDocument, data)
     return ValidationReport(
         steps=tuple(
             StepReport(s.step, float(s.loss), float(s.reference_loss), s.identical, s.differing)
@@ -73,8 +69,7 @@ def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:
 def dump_report(report: ValidationReport, *, indent: int | None = None) -> bytes:
     """The document of a report; losses keep every bit, and those not finite are written as words."""
     document = {
-        "format": FORMAT,
-        "version": 1,
+        **header(ReportDocument),
         "identical": report.identical,
         "compared": report.compared,
         "arena_bytes": report.arena_bytes,

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema
 
-from solver.documents.fields import DocumentModel
+from solver.documents.fields import DocumentModel, JsonList, expected
 from solver.errors import PlanError
 
-__all__ = ["REMEDY", "ROW", "In", "check_positions", "rows_of"]
+__all__ = ["REMEDY", "In", "Table", "check_positions", "rows_of"]
 
 #: Planners write plans and people do not, so there is one remedy for every mistake in them.
 REMEDY = "Take the plan as the planner wrote it, or make a new one."
@@ -46,12 +46,14 @@ class In:
 
 def _row(value: Any) -> Any:
     if not isinstance(value, list):
-        raise PydanticCustomError("wanted", "a list")
+        raise expected("a list")
     return value
 
 
-#: Put into ``Annotated[SomeNamedTuple, ROW]``: rows are arrays, never objects.
-ROW = BeforeValidator(_row)
+T = TypeVar("T")
+
+#: ``Table[SomeNamedTuple]``: an array of rows, which are arrays themselves, never objects.
+Table = JsonList[Annotated[T, BeforeValidator(_row)]]
 
 
 def check_positions(document: DocumentModel) -> None:

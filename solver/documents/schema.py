@@ -15,10 +15,9 @@ from typing import Any
 from solver.documents.buffers import BuffersDocument
 from solver.documents.costs import CostsDocument
 from solver.documents.fields import DocumentModel
-from solver.documents.graph_models import GraphDocument
+from solver.documents.graph import GraphDocument
 from solver.documents.layout import LayoutDocument
-from solver.documents.layout_options import LayoutOptionsDocument
-from solver.documents.options import OptionsDocument
+from solver.documents.options import LayoutOptionsDocument, OptionsDocument
 from solver.documents.plan import PlanDocument
 from solver.documents.program import ProgramDocument
 from solver.documents.report import ReportDocument

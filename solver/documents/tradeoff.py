@@ -8,14 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Natural, Positive, Text
-from solver.documents.parse import to_bytes
-from solver.documents.read import read
+from solver.canonical import to_bytes
+from solver.documents.fields import DocumentModel, JsonList, Name, Natural, Positive, Text
+from solver.documents.read import header, read
 from solver.plan import TradeOff, TradeOffPoint
 
-__all__ = ["FORMAT", "TradeOffDocument", "dump_tradeoff", "load_tradeoff"]
-
-FORMAT = "arenaplan.tradeoff"
+__all__ = ["TradeOffDocument", "dump_tradeoff", "load_tradeoff"]
 
 
 class PointOfTradeOff(DocumentModel):
@@ -40,16 +38,16 @@ class TradeOffDocument(DocumentModel):
     step_nanoseconds: Positive = Field(description="Modelled time of an iteration, nothing running again.")
     step_flops: Natural
     complete: bool = Field(description="False where wall time ended a search.")
-    points: Annotated[tuple[PointOfTradeOff, ...], Field(min_length=1), *FIXED_LIST]
+    points: Annotated[JsonList[PointOfTradeOff], Field(min_length=1)]
 
 
 def load_tradeoff(data: bytes | Mapping[str, Any]) -> TradeOff:
     """The curve of a document. Raises DocumentError."""
-    document = read(TradeOffDocument, data, format_=FORMAT)
-    found = document.model_dump(exclude={"format", "version", "points"})
-    return TradeOff(points=tuple(TradeOffPoint(**point.model_dump()) for point in document.points), **found)
+    document = read(TradeOffDocument, data)
+    figures = document.model_dump(exclude={"format", "version", "points"})
+    return TradeOff(points=tuple(TradeOffPoint(**point.model_dump()) for point in document.points), **figures)
 
 
 def dump_tradeoff(curve: TradeOff, *, indent: int | None = None) -> bytes:
     """The document of a curve."""
-    return to_bytes({"format": FORMAT, "version": 1, **asdict(curve)}, indent=indent)
+    return to_bytes({**header(TradeOffDocument), **asdict(curve)}, indent=indent)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from solver.canonical import to_bytes
 from solver.documents.costs import CostsFields
-from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive, Text
-from solver.documents.parse import to_bytes
-from solver.documents.read import read
+from solver.documents.fields import DocumentModel, Int64, JsonList, Name, Natural, Positive, Text
+from solver.documents.read import header, read
 from solver.plan import Changes, Remedy, Verdict, VerdictStatus
 
-__all__ = ["FORMAT", "VerdictDocument", "dump_verdict", "load_verdict"]
-
-FORMAT = "arenaplan.verdict"
+__all__ = ["VerdictDocument", "dump_verdict", "load_verdict"]
 
 
 class LiveValue(DocumentModel):
@@ -25,17 +23,13 @@ class LiveValue(DocumentModel):
     bytes: Natural
 
 
-_Live = Annotated[tuple[LiveValue, ...], *FIXED_LIST]
-
-
-# Failing fast is for lists alone.
-_OptionValue = Annotated[bool | int | str | tuple[Text, ...] | CostsFields | None, *FIXED_LIST[1:]]
+_OptionValue = bool | int | str | JsonList[Text] | CostsFields | None
 
 
 class RemedyOfVerdict(DocumentModel):
     """A combination of measures that fits the capacity: planned, and its plan proved."""
 
-    measures: Annotated[tuple[Text, ...], *FIXED_LIST]
+    measures: JsonList[Text]
     changes: Literal["nothing", "rounding", "training"] = Field(
         description="Nothing: every bit stays. Rounding: the same mathematics. Training: what is learned."
     )
@@ -64,15 +58,17 @@ class VerdictDocument(DocumentModel):
     floor_step: Text
     fixed: Natural = Field(description="Weights, optimizer variables and constants, part of the floor.")
     scratch: Natural
-    touched: _Live = Field(description="What the step of the floor reads and writes.")
-    waiting: _Live = Field(description="What waits there for later steps and cannot be made again.")
+    touched: JsonList[LiveValue] = Field(description="What the step of the floor reads and writes.")
+    waiting: JsonList[LiveValue] = Field(
+        description="What waits there for later steps and cannot be made again."
+    )
     smallest: Natural = Field(description="The smallest arena that was found.")
     smallest_extra: Natural
     impossible: Natural = Field(description="Proved to be too few bytes for this order; 0: nothing known.")
     update_nanoseconds: Positive
     extra: Int64 | None = Field(None, description="Of the plan within the capacity.")
     bound: Int64 | None = Field(None, description="Proved: so many of them at least.")
-    remedies: Annotated[tuple[RemedyOfVerdict, ...], *FIXED_LIST]
+    remedies: JsonList[RemedyOfVerdict]
     complete: bool = Field(description="False where wall time ended a search.")
     arena_bytes: Natural | None = Field(None, description="Of the plan within the capacity.")
     repeated_steps: Natural = Field(0, description="Of that plan.")
@@ -80,7 +76,7 @@ class VerdictDocument(DocumentModel):
 
 def load_verdict(data: bytes | Mapping[str, Any]) -> Verdict:
     """The verdict of a document. Raises DocumentError."""
-    document = read(VerdictDocument, data, format_=FORMAT)
+    document = read(VerdictDocument, data)
     plain = {"format", "version", "status", "touched", "waiting", "remedies"}
     return Verdict(
         status=VerdictStatus(document.status),
@@ -98,17 +94,15 @@ def load_verdict(data: bytes | Mapping[str, Any]) -> Verdict:
 
 def dump_verdict(verdict: Verdict, *, indent: int | None = None) -> bytes:
     """The document of a verdict."""
-    found = {name: getattr(verdict, name) for name in VerdictDocument.model_fields if hasattr(verdict, name)}
-    for name in (
-        "arena_bytes",
-        "repeated_steps",
-    ):  # younger than the others: written where they say something
-        if found[name] == VerdictDocument.model_fields[name].default:
-            del found[name]
+    figures = {
+        name: getattr(verdict, name) for name in VerdictDocument.model_fields if hasattr(verdict, name)
+    }
+    for name in ("arena_bytes", "repeated_steps"):  # left out where there is no plan
+        if figures[name] == VerdictDocument.model_fields[name].default:
+            del figures[name]
     document = {
-        "format": FORMAT,
-        "version": 1,
-        **found,
+        **header(VerdictDocument),
+        **figures,
         "status": verdict.status.value,
         "touched": _live(verdict.touched),
         "waiting": _live(verdict.waiting),

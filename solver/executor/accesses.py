@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from solver import documents
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_spaces
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.executor.trainer import check_plan, feed, inline_data, reference_program
-from solver.graph.types import TrainableGraph
+from solver.graph import TrainableGraph, graph_digest
 from solver.plan import Plan
 from solver.verify import MemoryAccess
 
@@ -27,7 +26,7 @@ def logged_accesses(
     memory. Raises PlanError when graph and plan do not belong together. Memory: the spaces.
     """
     subject = rewritten(graph, plan)
-    check_plan(reference_program(subject, plan), plan, documents.graph_digest(graph))
+    check_plan(reference_program(subject, plan), plan, graph_digest(graph))
     memory, program = in_spaces(plan), plan.program
     addresses = [memory.raw(k).__array_interface__["data"][0] for k in range(len(program.values))]
     bases: dict[int, int] = {}

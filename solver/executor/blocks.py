@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from solver import documents
 from solver.errors import DanglingOperandError, PlanError
 from solver.executor.memory import POISON, Memory, in_spaces
 from solver.executor.threads import Task, turns
@@ -16,7 +15,7 @@ from solver.plan import Plan
 from solver.program import Access, EntryKind, Step, lives
 from solver.targets import aligned
 from solver.targets.reference import ALIGNMENT
-from solver.training import BlockOperation, BlockProgram, explicit_program
+from solver.training import BlockOperation, BlockProgram, explicit_program, program_digest
 
 __all__ = ["BlockRunner", "BlockViews"]
 
@@ -85,7 +84,7 @@ class BlockRunner:
     ) -> None:
         """Raises PlanError when the plan is wrong or for another program, or an operation has no function."""
         reference = aligned(explicit_program(program), plan.options.alignment or ALIGNMENT).program
-        violations = check_plan(reference, plan, documents.program_digest(program))
+        violations = check_plan(reference, plan, program_digest(program))
         if violations:
             raise PlanError(
                 f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",

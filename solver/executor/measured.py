@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from statistics import median_low
 
-from solver import documents
 from solver.errors import PlanError
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_spaces
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.executor.trainer import check_plan, feed, inline_data, reference_program
-from solver.graph.types import TrainableGraph
+from solver.graph import TrainableGraph, graph_digest
 from solver.plan import Plan
 from solver.program import Costs
 
@@ -43,7 +42,7 @@ def measured_costs(
             "Steps are timed one by one, and the plan repeats some, runs some at the same time, or pages.",
             remedy="Plan without recompute, parallelism and tiers to measure.",
         )
-    violations = check_plan(reference, plan, documents.graph_digest(graph))
+    violations = check_plan(reference, plan, graph_digest(graph))
     if violations:
         raise PlanError(f"The plan is wrong: {violations[0].detail}", remedy="Plan again.")
     runner = Runner(program, in_spaces(plan), inline_data(subject))

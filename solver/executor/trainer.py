@@ -12,7 +12,6 @@ from typing import NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from solver import documents
 from solver.errors import OptionsError, PlanError
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from solver.executor.initial import initial_value, stored_values
@@ -20,7 +19,7 @@ from solver.executor.memory import POISON, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
-from solver.graph.types import Array, Operand, Role, TrainableGraph
+from solver.graph import Array, Operand, Role, TrainableGraph, graph_digest
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.preparations import Prepared, chosen
@@ -134,7 +133,7 @@ class Trainer:
     def __init__(self, graph: TrainableGraph, plan: Plan, *, paging_file: Path | None = None) -> None:
         subject = rewritten(graph, plan)
         reference = reference_program(subject, plan)
-        violations = check_plan(reference, plan, documents.graph_digest(graph))
+        violations = check_plan(reference, plan, graph_digest(graph))
         if violations:
             raise PlanError(
                 f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from solver import documents
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
 from solver.executor.paging_file import PagingFile
@@ -28,7 +27,7 @@ from solver.executor.trainer import (
     open_paging_file,
     reference_program,
 )
-from solver.graph.types import TrainableGraph
+from solver.graph import TrainableGraph, graph_digest
 from solver.plan import Plan, StepReport, ValidationReport, Violation
 from solver.program import Program
 
@@ -56,7 +55,7 @@ def validate(
     """
     subject = rewritten(graph, plan)
     reference = reference_program(subject, plan)
-    violations = check_plan(reference, plan, documents.graph_digest(graph))
+    violations = check_plan(reference, plan, graph_digest(graph))
     if violations and not run_wrong_plans:
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
     data = inline_data(subject)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from solver.errors import OptionsError
 
 if TYPE_CHECKING:  # whoever writes a layout's CSV knows no plans, and waits for every import
-    from solver.plan import PlanView
+    from solver.plan import Plan
 
 __all__ = ["EXPORTERS", "Exporter", "exporter_named", "exporter_of_file"]
 
@@ -20,19 +20,17 @@ __all__ = ["EXPORTERS", "Exporter", "exporter_named", "exporter_of_file"]
 class Exporter:
     """One kind of file that a plan is written as.
 
-    Names of such files end in `suffix`; HTTP calls them `media_type`. One that `needs_program` takes a
-    `Plan`; the others take any `PlanView`, so documents of version 1 as well. `module` has the `function`.
+    Names of such files end in `suffix`; HTTP calls them `media_type`. `module` has the `function`.
     """
 
     name: str
     title: str
     suffix: str
     media_type: str
-    needs_program: bool
     module: str
     function: str
 
-    def dump(self, plan: PlanView) -> bytes:
+    def dump(self, plan: Plan) -> bytes:
         """The bytes of the file: for equal plans the same. Raises OptionsError for what it cannot hold."""
         write: Callable[[Any], bytes] = getattr(importlib.import_module(self.module), self.function)
         return write(plan)
@@ -44,7 +42,6 @@ _ALL: Final = (
         "sizes, offsets, arenas, checks and tables, for C11 and C++17",
         ".h",
         "text/x-c",
-        needs_program=True,
         module="solver.exporters.c_header",
         function="dump_c_header",
     ),
@@ -53,7 +50,6 @@ _ALL: Final = (
         "a page with the arena over time, what lives when, and why the peak is what it is",
         ".html",
         "text/html",
-        needs_program=False,
         module="solver.exporters.html",
         function="dump_report",
     ),
@@ -62,7 +58,6 @@ _ALL: Final = (
         "a trace for ui.perfetto.dev: memory over time, steps, what lives when",
         ".trace.json",
         "application/vnd.perfetto.trace+json",
-        needs_program=False,
         module="solver.exporters.perfetto",
         function="dump_perfetto",
     ),
@@ -71,7 +66,6 @@ _ALL: Final = (
         "a memory snapshot for PyTorch's memory_viz",
         ".pickle",
         "application/vnd.pytorch.memory-snapshot",
-        needs_program=False,
         module="solver.exporters.memory_viz",
         function="dump_memory_viz",
     ),
@@ -80,7 +74,6 @@ _ALL: Final = (
         "a row for each value: its place, its bytes, its life",
         ".csv",
         "text/csv",
-        needs_program=False,
         module="solver.exporters.offsets",
         function="dump_offsets_csv",
     ),
@@ -89,7 +82,6 @@ _ALL: Final = (
         "the same rows as a list",
         ".json",
         "application/vnd.arenaplan.offsets+json",
-        needs_program=False,
         module="solver.exporters.offsets",
         function="dump_offsets_json",
     ),

@@ -1,6 +1,7 @@
 """Graphs, how they are trained, and the checks that always run."""
 
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph, forward_graph
+from solver.graph.content import graph_digest
 from solver.graph.nodes import output_types
 from solver.graph.objective import with_training
 from solver.graph.types import (
@@ -40,6 +41,7 @@ __all__ = [
     "TrainingSpec",
     "build_graph",
     "forward_graph",
+    "graph_digest",
     "output_types",
     "with_training",
 ]

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from solver import documents, preparations
+from solver import preparations
 from solver.accounting import roofline, step_costs
 from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
-from solver.graph import TrainableGraph
+from solver.graph import TrainableGraph, graph_digest
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
 from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder, without_advice
@@ -22,9 +22,9 @@ from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
 from solver.pipeline.planner import Planner
 from solver.pipeline.scheduling import Passes, placed
 from solver.pipeline.watch import Follower, Observer, Stopwatch
-from solver.plan import Plan, PlanOptions
+from solver.plan import Plan, PlanOptions, with_digest
 from solver.preparations import Prepared
-from solver.program import CONVERT, Costs, Program, Record, check_costs, regions
+from solver.program import CONVERT, Costs, Program, Record, check_costs, reference_digest, regions
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove
@@ -83,7 +83,7 @@ def plan(
             break
     if best is None:
         raise refused or InternalError("No preparation was tried.")
-    return _proved(*best, lambda: documents.graph_digest(graph), watch)
+    return _proved(*best, lambda: graph_digest(graph), watch)
 
 
 def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
@@ -159,13 +159,13 @@ def plan_program(
     watch = Stopwatch(observe, follow)
     deadline = Deadline.after(options.deadline_seconds)
     with watch("derive"):
-        from solver.training import explicit_program
+        from solver.training import explicit_program, program_digest
 
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
     _check_permissions(program, options)
     made = _planned(program.name, reference, _passes_of_program, options, deadline, watch)
-    return _proved(reference, made, lambda: documents.program_digest(program), watch)
+    return _proved(reference, made, lambda: program_digest(program), watch)
 
 
 def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
@@ -304,11 +304,12 @@ def _planned(
     )
 
 
-def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: Stopwatch) -> Plan:
+def _proved(reference: Lowered, made: Plan, digest: Callable[[], str], watch: Stopwatch) -> Plan:
+    """The plan with its digests; `digest` is that of its graph or program."""
     with watch("prove"):
         violations = prove(reference.program, made, reference.holds)
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):
-        ours = documents.reference_digest(reference.program)
-        return documents.with_digest(replace(made, graph_digest=graph_digest(), reference_digest=ours))
+        ours = reference_digest(reference.program)
+        return with_digest(replace(made, graph_digest=digest(), reference_digest=ours))

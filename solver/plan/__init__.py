@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         layers,
         options_in_words,
     )
+    from solver.plan.content import certificate_content, options_content, plan_content, with_digest
     from solver.plan.levels import LevelReport, level_report
     from solver.plan.recycle import RecycledStep, Recycling, recycling
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
@@ -77,14 +78,18 @@ __all__ = [
     "Verdict",
     "VerdictStatus",
     "Violation",
+    "certificate_content",
     "checks",
     "difference",
     "layers",
     "level_report",
+    "options_content",
     "options_in_words",
     "paging",
+    "plan_content",
     "recomputation",
     "recycling",
+    "with_digest",
 ]
 
 __getattr__ = loaded_late(
@@ -92,6 +97,7 @@ __getattr__ = loaded_late(
     {
         "budget": "Allowance Budget Check checks",
         "comparison": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
+        "content": "certificate_content options_content plan_content with_digest",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
         "tradeoff": "TradeOff TradeOffPoint",

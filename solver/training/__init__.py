@@ -22,7 +22,14 @@ if TYPE_CHECKING:
         predecessors,
         value_edges,
     )
-    from solver.training.explicit import Block, BlockOperation, BlockProgram, BlockView, build_program
+    from solver.training.explicit import (
+        Block,
+        BlockOperation,
+        BlockProgram,
+        BlockView,
+        build_program,
+        program_digest,
+    )
 
 __all__ = [
     "STORAGE_TYPES",
@@ -42,6 +49,7 @@ __all__ = [
     "explicit_program",
     "orderings",
     "predecessors",
+    "program_digest",
     "value_edges",
     "with_storage",
 ]
@@ -52,6 +60,6 @@ __getattr__ = loaded_late(
     {
         "blocks": "BlockClass Carry Hazard Ordering ValueEdge block_classes carries explicit_program"
         " orderings predecessors value_edges",
-        "explicit": "Block BlockOperation BlockProgram BlockView build_program",
+        "explicit": "Block BlockOperation BlockProgram BlockView build_program program_digest",
     },
 )

@@ -19,7 +19,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
+from solver.canonical import digest_of
 from solver.errors import (
     DanglingOperandError,
     DimensionError,
@@ -30,10 +32,18 @@ from solver.errors import (
 )
 from solver.graph.build import MAX_OPERATIONS
 from solver.graph.declared import MAX_BYTES
-from solver.graph.types import TensorType
+from solver.graph.types import DType, TensorType
 from solver.names import check_characters
 
-__all__ = ["Block", "BlockOperation", "BlockProgram", "BlockView", "build_program"]
+__all__ = [
+    "Block",
+    "BlockOperation",
+    "BlockProgram",
+    "BlockView",
+    "build_program",
+    "program_content",
+    "program_digest",
+]
 
 _Path = tuple[str | int, ...]
 
@@ -293,3 +303,51 @@ def _check_blocks(program: BlockProgram) -> None:
                 remedy="Read the block first, or do not declare it as fed.",
                 path=("blocks", i, "fed"),
             )
+
+
+def program_digest(program: BlockProgram) -> str:
+    """SHA-256, in hexadecimal, over the canonical document without the program's title."""
+    return digest_of({**program_content(program), "name": ""})
+
+
+def program_content(program: BlockProgram) -> dict[str, Any]:
+    """The fields of a program document, in version 1 where that says all of it; defaults are left out."""
+    blocks = [_block_content(block) for block in program.blocks.values()]
+    operations = [_operation_content(operation) for operation in program.operations]
+    newer = program.any_order or any("view" in block for block in blocks)
+    newer = newer or any({"overwrites", "workspace"} & operation.keys() for operation in operations)
+    return {
+        "format": "arenaplan.program",
+        "version": 2 if newer else 1,
+        "name": program.name,
+        **({"any_order": True} if program.any_order else {}),
+        "blocks": blocks,
+        "operations": operations,
+    }
+
+
+def _block_content(block: Block) -> dict[str, Any]:
+    content: dict[str, Any] = {"name": block.name}
+    if block.type.dtype is DType.UINT8 and len(block.type.shape) == 1:
+        content["bytes"] = block.type.nbytes
+    else:
+        content |= {"shape": list(block.type.shape), "dtype": block.type.dtype.value}
+    if block.view is not None:
+        view: dict[str, Any] = {"of": block.view.of}
+        if block.view.offset:
+            view["offset"] = block.view.offset
+        if block.view.strides is not None:
+            view["strides"] = list(block.view.strides)
+        content["view"] = view
+    return content | {flag: True for flag in ("fed", "kept") if getattr(block, flag)}
+
+
+def _operation_content(operation: BlockOperation) -> dict[str, Any]:
+    content: dict[str, Any] = {"name": operation.name}
+    if operation.kernel:
+        content["type"] = operation.kernel
+    lists = {"reads": list(operation.reads), "writes": list(operation.writes)}
+    content |= {key: names for key, names in lists.items() if names}
+    if operation.overwrites:
+        content["overwrites"] = dict(operation.overwrites)
+    return content | ({"workspace": operation.workspace} if operation.workspace else {})

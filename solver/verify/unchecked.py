@@ -40,7 +40,6 @@ UNCHECKED: Final[Mapping[str, str]] = MappingProxyType(
         "options.alignment": "It decides the reference program, and with it the alignment of places.",
         "options.capacity": _LIMIT,
         "options.parallelism": _LIMIT,
-        "options.workers": _LIMIT,
         "options.tiers[*].bytes": _LIMIT,
         "options.tiers[*].read": _SPEED,
         "options.tiers[*].write": _SPEED,

@@ -8,7 +8,6 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.canonical import canonical_json
 from solver.documents import (
-    canonical_json,
     dump_buffers,
     dump_graph,
     dump_plan,
@@ -27,7 +26,6 @@ from solver.documents import (
     load_graph,
     load_options,
     load_plan,
-    load_plan_tables,
     load_report,
     parse_json,
 )
@@ -127,7 +125,7 @@ def test_plan_round_trip(graph: TrainableGraph) -> None:
     again = load_plan(data)
     assert again == made
     assert dump_plan(again) == data
-    assert load_plan_tables(dump_plan(made, indent=1)) == made.tables
+    assert load_plan(dump_plan(made, indent=1)) == made
     assert made.graph_digest == graph_digest(graph)
 
 
@@ -227,7 +225,6 @@ def test_json_round_trip(value: Any) -> None:
 
 GRAPH = json.dumps(graph_document()).encode()
 PLAN = dump_plan(plan(chain()))
-VERSION1 = (Path(__file__).parents[1] / "unit/documents/version1/levels.json").read_bytes()
 
 
 def refuse_or_take(load: Any, data: Any) -> None:
@@ -250,13 +247,13 @@ def refuse_or_take(load: Any, data: Any) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes(data: bytes) -> None:
-    for load in (load_graph, load_options, load_plan, load_plan_tables, load_report, load_buffers):
+    for load in (load_graph, load_options, load_plan, load_report, load_buffers):
         refuse_or_take(load, data)
 
 
 @given(JSON)
 def test_any_json(value: Any) -> None:
-    for load in (load_graph, load_options, load_plan, load_plan_tables, load_report, load_buffers):
+    for load in (load_graph, load_options, load_plan, load_report, load_buffers):
         refuse_or_take(load, json.dumps(value).encode())
 
 
@@ -283,11 +280,6 @@ def test_damaged_graph(data: bytes) -> None:
 @given(damaged(PLAN))
 def test_damaged_plan(data: bytes) -> None:
     refuse_or_take(load_plan, data)
-
-
-@given(damaged(VERSION1))
-def test_damaged_plan_of_version_1(data: bytes) -> None:
-    refuse_or_take(load_plan_tables, data)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -345,9 +337,9 @@ def test_changed_plan(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     document["digest"] = hashlib.sha256(canonical_json(content)).hexdigest()
 
     def load(given: dict[str, Any]) -> None:
-        tables = load_plan_tables(given)
-        assert report(tables).total >= 0
-        assert len(recycling(tables).steps) == tables.duration
+        made = load_plan(given)
+        assert report(made).total >= 0
+        assert len(recycling(made).steps) == made.duration
 
     refuse_or_take(load, document)
     refuse_or_take(load, json.dumps(document).encode())

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from solver.canonical import canonical_json
 from solver.documents import (
-    canonical_json,
     dump_graph,
     dump_plan,
     graph_digest,
@@ -28,8 +28,7 @@ from solver.documents import (
     program_digest,
     with_digest,
 )
-from solver.documents.plan import PlanDocument, to_plan
-from solver.documents.program_rows import ProgramTables
+from solver.documents.plan import PlanDocument, ProgramTables, to_plan
 from solver.documents.read import read
 from solver.documents.schema import generate
 from solver.errors import ArenaplanError, InternalError, PlanError
@@ -222,7 +221,7 @@ def objections(subject: Subject, found: Plan, batch: int | None) -> str:
 
 def sealed(document: Mapping[str, Any]) -> Plan:
     """The plan of a document with the digest that belongs to it."""
-    value = read(PlanDocument, document, format_="arenaplan.plan", version=2, range_error=PlanError)
+    value = read(PlanDocument, document, range_error=PlanError)
     return load_plan(dump_plan(with_digest(to_plan(value))))
 
 
@@ -335,7 +334,7 @@ def read_by_people(found: Plan) -> None:
         report(found)
     for exporter in EXPORTERS.values():
         with contextlib.suppress(ArenaplanError):
-            exporter.dump(found if exporter.needs_program else found.tables)
+            exporter.dump(found)
 
 
 # ------------------------------------------------------------------------------------------------ tests

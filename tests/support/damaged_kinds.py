@@ -29,6 +29,7 @@ from service.jobs.worker import Channel
 from service.problems import Problem
 from service.settings import Settings
 from solver import documents, executor, exporters
+from solver.canonical import canonical_json
 from solver.errors import ArenaplanError
 from solver.executor.accesses import logged_accesses
 from solver.exporters.circle import with_training
@@ -114,7 +115,7 @@ def resealed(value: Any, random: Random) -> bytes:
     if isinstance(made, dict) and random.random() < 0.95:
         content = {name: field for name, field in made.items() if name != "digest"}
         with contextlib.suppress(ValueError):  # NaN, half a surrogate
-            made["digest"] = hashlib.sha256(documents.canonical_json(content)).hexdigest()
+            made["digest"] = hashlib.sha256(canonical_json(content)).hexdigest()
     return document_bytes(made)
 
 
@@ -273,11 +274,10 @@ def _trained(graph: TrainableGraph, made: Plan) -> None:
 
 def of_plan(data: bytes, _folder: Path) -> None:
     """Shown, exported, compared, and trained in with the graph that it may belong to."""
-    tables = documents.load_plan_tables(data)
-    report(tables)
-    recycling(tables)
-    difference(tables, tables)
     made = documents.load_plan(data)
+    report(made)
+    recycling(made)
+    difference(made, made)
     for exporter in exporters.EXPORTERS.values():
         with contextlib.suppress(ArenaplanError):
             exporter.dump(made)

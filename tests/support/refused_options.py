@@ -65,5 +65,4 @@ REFUSED: tuple[Refused, ...] = (
     Refused({"tiers": [FAST, SLOW.replace("slow", "fast")]}, "/tiers/1/name", "is called 'fast'"),
     Refused({"costs": {"nanoseconds": {}}}, "/costs/nanoseconds", "fc1:forward"),
     Refused({"costs": {"nanoseconds": {"fc99": 1}}}, "/costs/nanoseconds/fc99", "fc99"),
-    Refused({"workers": 2, "parallelism": 2}, "/workers", "former name"),
 )

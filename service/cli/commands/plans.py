@@ -92,7 +92,7 @@ def offsets(
         from service.cli import exporting
         from solver import exporters
 
-        made = exporting.read_tables(plan, server)
+        made = exporting.loaded_plan(plan, server)
         as_csv = output.suffix.lower() == ".csv" or (str(output) == "-" and not as_json)
         write_document(output, exporters.dump_offsets(made, as_csv=as_csv))
 
@@ -180,12 +180,12 @@ def report(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        first = exporting.read_tables(plan, server)
+        first = exporting.loaded_plan(plan, server)
     with reporting(as_json=as_json, document=str(new or plan)):
         if new is None:
             exporting.report(first, None, output)
         else:
-            exporting.report(exporting.read_tables(new, server), first, output)
+            exporting.report(exporting.loaded_plan(new, server), first, output)
 
 
 @app.command(
@@ -218,9 +218,9 @@ def diff(
 
         chosen = gates.format_of(form, as_json=as_json)
     with reporting(as_json=as_json, document=str(old)):
-        before = exporting.read_tables(old, server)
+        before = exporting.loaded_plan(old, server)
     with reporting(as_json=as_json, document=str(new)):
-        code = gates.diff(before, exporting.read_tables(new, server), max_growth, chosen, output)
+        code = gates.diff(before, exporting.loaded_plan(new, server), max_growth, chosen, output)
     raise typer.Exit(code)
 
 

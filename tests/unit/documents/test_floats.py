@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.documents import canonical_json, dump_graph, dump_plan, graph_digest, load_graph, load_plan
+from solver.canonical import canonical_json
+from solver.documents import dump_graph, dump_plan, graph_digest, load_graph, load_plan
 from solver.errors import DocumentError
 from solver.executor import validate
 from solver.graph import Initializer, Role, TrainableGraph

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.documents.graph_fields import InitializerFields
-from solver.documents.initializer import initializer_to_dict, to_initializer
+from solver.documents.initializers import InitializerDocument, initializer_content, to_initializer
 from solver.errors import DocumentError
 from solver.graph.types import DType, Initializer, TensorType
 
 
 def read(shape: tuple[int, ...], dtype: str, **fields: Any) -> Initializer:
-    document = InitializerFields(**fields)
+    document = InitializerDocument.model_validate(fields)
     return to_initializer(document, "w", TensorType(shape, DType(dtype)), ("operands", 0, "initializer"))
 
 
@@ -107,8 +106,8 @@ def test_strict_base64(text: str) -> None:
 def test_named_schemes_round_trip(fields: dict[str, Any], dtype: str) -> None:
     made = read((2, 3), dtype, **fields)
     assert made.data is None
-    assert initializer_to_dict(made) == fields
-    assert read((2, 3), dtype, **initializer_to_dict(made)) == made
+    assert initializer_content(made) == fields
+    assert read((2, 3), dtype, **initializer_content(made)) == made
 
 
 @pytest.mark.parametrize(

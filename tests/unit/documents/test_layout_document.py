@@ -17,7 +17,7 @@ from solver.documents import (
     load_layout,
     load_layout_options,
 )
-from solver.documents.layout_options import RulesOfLayout
+from solver.documents.options import RulesOfLayout
 from solver.errors import DocumentError, OptionsError, PlanError, ProblemError
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, Proof, Rules, Status
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers

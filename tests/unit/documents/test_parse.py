@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from solver.documents import canonical_json, parse_json
-from solver.documents.parse import to_bytes
-from solver.documents.scan import MAX_DEPTH, MAX_DIGITS, Place, find_fault, place
+from solver.canonical import canonical_json, to_bytes
+from solver.documents import parse_json
+from solver.documents.parse import MAX_DEPTH, MAX_DIGITS, Place, find_fault, place
 from solver.errors import DocumentError
 
 

@@ -15,15 +15,13 @@ from typing import Any
 import pytest
 
 from solver import pipeline
+from solver.canonical import canonical_json
 from solver.documents import (
-    canonical_json,
     dump_plan,
     graph_digest,
     load_graph,
     load_plan,
-    load_plan_tables,
     parse_json,
-    reference_digest,
     with_digest,
 )
 from solver.errors import ArenaplanError, DocumentError, PlanError
@@ -46,6 +44,7 @@ from solver.program import (
     Replacement,
     Space,
     Value,
+    reference_digest,
 )
 from tests.support.graphs import Sketch, chain, convolutional
 from tests.support.programs import AUTO_RECYCLE, program
@@ -152,7 +151,6 @@ def test_round_trip(make: Callable[[], Plan]) -> None:
     assert again == made
     assert dump_plan(again) == data
     assert load_plan(parse_json(data)) == made
-    assert load_plan_tables(data) == made.tables
 
 
 def test_indented_documents_have_a_row_a_line(made: Plan, document: dict[str, Any]) -> None:
@@ -495,11 +493,17 @@ def test_missing_and_unknown_fields(document: dict[str, Any]) -> None:
 
 
 def test_a_graph_is_not_a_plan() -> None:
-    for load in (load_plan, load_plan_tables):
-        with pytest.raises(DocumentError, match=r"'arenaplan\.graph', not 'arenaplan\.plan'"):
-            load(b'{"format": "arenaplan.graph", "version": 1}')
-        with pytest.raises(DocumentError, match=r"Version 3 .* not known.*1, 2"):
-            load(b'{"format": "arenaplan.plan", "version": 3}')
+    with pytest.raises(DocumentError, match=r"'arenaplan\.graph', not 'arenaplan\.plan'"):
+        load_plan(b'{"format": "arenaplan.graph", "version": 2}')
+    with pytest.raises(DocumentError, match=r"Version 3 .* not known.*: 2\."):
+        load_plan(b'{"format": "arenaplan.plan", "version": 3}')
+
+
+def test_a_plan_of_version_1_is_refused_with_the_command_that_plans_again() -> None:
+    with pytest.raises(PlanError, match="does not hold the program") as caught:
+        load_plan(b'{"format": "arenaplan.plan", "version": 1, "arenas": []}')
+    assert "arenaplan plan graph.json -o plan.json" in caught.value.remedy
+    assert caught.value.path == ("version",)
 
 
 # -------------------------------------------------------------------------------------------- size

@@ -236,17 +236,6 @@ def test_options_that_came_later_are_written_only_where_they_say_something() -> 
     assert json.loads(dump_options(PlanOptions(parallelism=2)))["parallelism"] == 2
 
 
-def test_the_former_name_of_parallelism_is_read_and_not_written() -> None:
-    options = load_options({"workers": 2})
-    assert options == PlanOptions(parallelism=2)
-    assert "workers" not in json.loads(dump_options(options))
-    with pytest.raises(OptionsError, match="both parallelism and workers") as caught:
-        load_options({"workers": 2, "parallelism": 2})
-    assert caught.value.pointer == "/workers"
-    with pytest.raises(OptionsError, match="at most 64"):
-        load_options({"workers": 65})
-
-
 def test_options_need_nothing() -> None:
     assert load_options({}) == PlanOptions()
     assert load_options(b'{"alignment": 32, "capacity": null}') == PlanOptions(alignment=32)

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 import solver.documents.graph as documents_of_graphs
-from solver.documents import dump_graph, load_graph
-from solver.documents.digest import graph_digest
-from solver.documents.floats import float_of
-from solver.documents.graph_fields import InitializerFields
-from solver.documents.initializer import initializer_to_dict, to_initializer
-from solver.documents.rules import rule_bytes, rule_of
+from solver.canonical import float_of, word_for
+from solver.documents import dump_graph, graph_digest, load_graph
+from solver.documents.initializers import (
+    InitializerDocument,
+    initializer_content,
+    rule_bytes,
+    rule_of,
+    to_initializer,
+)
 from solver.errors import DocumentError
 from solver.executor import Trainer
 from solver.graph import DType, Initializer, TensorType
@@ -28,10 +31,9 @@ DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
 
 def read(rule: dict[str, Any], type_: TensorType) -> bytes:
     """The elements of an initializer that comes out of JSON."""
-    fields: dict[str, Any] = {
-        key: tuple(x) if isinstance(x, list) else x for key, x in json.loads(json.dumps(rule)).items()
-    }
-    data = to_initializer(InitializerFields(**fields), "c", type_, ()).data
+    written = json.dumps({key: word_for(field) for key, field in rule.items()}, allow_nan=False)
+    document = InitializerDocument.model_validate(json.loads(written))
+    data = to_initializer(document, "c", type_, ()).data
     assert data is not None
     return data
 
@@ -42,7 +44,7 @@ def rule_for(array: Array) -> dict[str, Any] | None:
     rule = rule_of(array.tobytes(), type_)
     if rule is not None:
         assert read(rule, type_) == array.tobytes()
-        written = initializer_to_dict(Initializer("values", data=array.tobytes()), type_)
+        written = initializer_content(Initializer("values", data=array.tobytes()), type_)
         assert {key: float_of(field) for key, field in written.items()} == rule
     return rule
 

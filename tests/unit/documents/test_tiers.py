@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from solver.documents import dump_options, load_options
-from solver.documents.tiers import read_tier
+from solver.documents.options import read_tier
 from solver.errors import DocumentError, OptionsError
 from solver.plan import PlanOptions
 from solver.program import Tier

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver.documents import dump_plan, load_plan_tables
+from solver.documents import dump_plan, load_plan
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, recomputation
 from solver.program import Record
@@ -52,7 +52,7 @@ def test_figures_are_those_of_the_record(made: Plan) -> None:
 
 
 def test_tables_of_a_document_say_the_same(made: Plan) -> None:
-    assert recomputation(load_plan_tables(dump_plan(made))) == recomputation(made)
+    assert recomputation(load_plan(dump_plan(made))) == recomputation(made)
 
 
 def test_a_plan_without_recomputation_says_nothing() -> None:

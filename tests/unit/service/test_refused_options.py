@@ -143,9 +143,9 @@ def words_of(given: dict[str, Any], folder: Path) -> list[str]:
 
 #: Of each command the options that it does not have, and what it needs besides.
 _WITHOUT: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
-    "explain": (frozenset({"solver", "tiers", "order", "recompute", "workers"}), ("--capacity", "30000")),
-    "tradeoff": (frozenset({"solver", "tiers", "order", "recompute", "workers", "capacity"}), ()),
-    "costs": (frozenset({"costs", "deadline_seconds", "workers"}), ()),
+    "explain": (frozenset({"solver", "tiers", "order", "recompute"}), ("--capacity", "30000")),
+    "tradeoff": (frozenset({"solver", "tiers", "order", "recompute", "capacity"}), ()),
+    "costs": (frozenset({"costs", "deadline_seconds"}), ()),
 }
 
 

@@ -17,6 +17,7 @@ from service.jobs.tasks import TASKS, warm
 from service.problems import Problem
 from service.settings import Settings
 from solver import documents, executor, pipeline
+from solver.canonical import canonical_json
 from tests.support.graphs import chain
 from tests.support.rewritable import mobile_block
 from tests.support.server import ROOT
@@ -307,7 +308,7 @@ def test_a_forged_plan_is_refused_without_training(path: tuple[Any, ...], value:
         holder = holder[key]
     holder[path[-1]] = value
     content = {name: each for name, each in document.items() if name != "digest"}
-    document["digest"] = hashlib.sha256(documents.canonical_json(content)).hexdigest()
+    document["digest"] = hashlib.sha256(canonical_json(content)).hexdigest()
     with pytest.raises(Problem) as caught:
         validate(plan=document)
     assert caught.value.kind.status in (400, 422)

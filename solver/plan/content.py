@@ -1,0 +1,226 @@
+"""A plan as plain JSON values: what plan documents carry, and what digests are taken over.
+
+    plan ──plan_content──► tables ──► JSON ──► PlanDocument ──► plan
+            (this module)  rows of tuples      rows of named tuples  (`solver.documents.plan`)
+
+Rows are JSON arrays. Numbers in them are positions in other tables, which are numbered by first use, so that
+equal plans have equal tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, astuple, fields, replace
+from operator import attrgetter
+from typing import Any, Final
+
+from solver.canonical import canonical_json, word_for
+from solver.graph.ops.base import Node
+from solver.graph.types import TensorType
+from solver.layout import Certificate
+from solver.plan.options import PlanOptions
+from solver.plan.plan import Plan
+from solver.program import PIECE, Access, Binding, CostBound, Kind, Phase, Program
+
+__all__ = [
+    "certificate_content",
+    "options_content",
+    "plan_content",
+    "with_digest",
+]
+
+#: The options that are always written. Later ones are written only where they differ from their default, so
+#: that older documents keep their digest.
+_ALWAYS_WRITTEN: Final = (
+    "target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget", "update",
+)  # fmt: skip
+
+_Table = list[tuple[Any, ...]]
+
+#: What the steps of one form have in common.
+_Form = tuple[Phase, str, bool, tuple[tuple[str, Access], ...]]
+
+_SLOT: Callable[[Binding], tuple[str, Access]] = attrgetter("slot", "access")
+_VALUE: Callable[[Binding], int] = attrgetter("value")
+
+
+def with_digest(plan: Plan) -> Plan:
+    """The plan with its digest: SHA-256 over its canonical JSON without the digest."""
+    content = plan_content(plan)
+    del content["digest"]
+    digest, before = hashlib.sha256(), "{"
+    for name in sorted(content):
+        digest.update(f"{before}{json.dumps(name)}:".encode())
+        for piece in _pieces(content[name]):
+            digest.update(piece)
+        before = ","
+    digest.update(b"}")
+    return replace(plan, digest=digest.hexdigest())
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """The canonical JSON of a value, tables some rows at a time: the text of one may have megabytes."""
+    if not isinstance(value, list):
+        yield canonical_json(value)
+        return
+    yield b"["
+    for first in range(0, len(value), PIECE):
+        rows = canonical_json(value[first : first + PIECE])[1:-1]
+        yield b"," + rows if first else rows
+    yield b"]"
+
+
+def plan_content(plan: Plan) -> dict[str, Any]:
+    """The fields of a plan document in a fixed order. Linear."""
+    tables = _program_tables(plan.program, plan.offsets)
+    spaces = zip(tables["spaces"], plan.sizes, map(certificate_content, plan.certificates), strict=True)
+    tables["spaces"] = [(*space, size, certificate) for space, size, certificate in spaces]
+    return {
+        "format": "arenaplan.plan",
+        "version": 2,
+        "digest": plan.digest,
+        "producer": plan.producer,
+        "graph": plan.graph,
+        "graph_digest": plan.graph_digest,
+        "reference_digest": plan.reference_digest,
+        "options": options_content(plan.options),
+        "deterministic": plan.deterministic,
+        **tables,
+        "holds": [(value, hold.start, hold.end) for value, hold in sorted(plan.holds.items())],
+        "replacements": [astuple(replacement) for replacement in plan.replacements],
+        "records": [(record.name, dict(sorted(record.facts.items()))) for record in plan.records],
+        **({} if plan.cost_bound is None else {"cost_bound": _cost_bound(plan.cost_bound)}),
+    }
+
+
+def _cost_bound(bound: CostBound) -> dict[str, Any]:
+    rows = [(r.kind.value, r.moment, r.multiplier, r.value, r.step, r.divisor, r.without) for r in bound.rows]
+    return {
+        "budget": bound.budget,
+        "nanoseconds": bound.nanoseconds,
+        "order": bound.order,
+        "moments": bound.moments,
+        "denominator": bound.denominator,
+        "rows": rows,
+    }
+
+
+def certificate_content(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "status": certificate.status.value,
+        "proof": certificate.proof.value if certificate.proof else None,
+        "lower_bound": certificate.lower_bound,
+        "witness_step": certificate.witness_step,
+        "solver": certificate.solver,
+    }
+
+
+def options_content(options: PlanOptions) -> dict[str, Any]:
+    """As `dump_options` writes them; seconds are floating, so that 5 and 5.0 are written alike."""
+    content: dict[str, Any] = {
+        field.name: getattr(options, field.name)
+        for field in fields(PlanOptions)
+        if field.name in _ALWAYS_WRITTEN or getattr(options, field.name) != field.default
+    }
+    if options.tiers:
+        content["tiers"] = [asdict(tier) for tier in options.tiers]
+    if options.costs is not None:
+        content["costs"] = {"about": options.costs.about, "nanoseconds": dict(options.costs.nanoseconds)}
+    if options.deadline_seconds is not None:
+        content["deadline_seconds"] = float(options.deadline_seconds)
+    return content
+
+
+class _Numbers:
+    """Numbers types by first use. Hashing them is slow, and most are the same object again."""
+
+    def __init__(self) -> None:
+        self.found: dict[TensorType, int] = {}
+        self._by_id: dict[int, int] = {}
+
+    def of(self, type_: TensorType) -> int:
+        """The number of a type, which has to live as long as this."""
+        number = self._by_id.get(id(type_))
+        if number is None:
+            number = self._by_id[id(type_)] = self.found.setdefault(type_, len(self.found))
+        return number
+
+
+def _program_tables(program: Program, offsets: Sequence[int]) -> dict[str, Any]:
+    """The tables in a fixed order, without the sizes of spaces; `offsets` are those of the values. Linear."""
+    types = _Numbers()
+    kinds: dict[Kind, int] = {}
+    kernels: dict[str, int] = {}
+    kernel_rows: _Table = []
+    operations: _Table = []
+    alike: dict[tuple[object, ...], int] = {}
+    for node in program.operations:
+        # Updates of all weights share their attributes, which are then not written to be compared.
+        same = (node.operation.type, id(node.attributes), node.constants, node.scratch_budget)
+        kernel = None if node.floats else alike.get(same)
+        if kernel is None:
+            row = _kernel(node)
+            kernel = kernels.setdefault(json.dumps(row), len(kernels))
+            if kernel == len(kernel_rows):
+                kernel_rows.append(row)
+            if not node.floats:
+                alike[same] = kernel
+        inputs = [None if type_ is None else types.of(type_) for type_ in node.inputs]
+        outputs = [types.of(type_) for type_ in node.outputs]
+        operations.append((node.operation.id, kernel, inputs, outputs))
+    forms: dict[_Form, int] = {}
+    steps: _Table = []
+    for step in program.steps:
+        slots = tuple(map(_SLOT, step.bindings))
+        form = forms.setdefault((step.phase, step.part, step.due, slots), len(forms))
+        values = tuple(map(_VALUE, step.bindings))
+        steps.append((step.operation, form, step.reference, step.level, step.until, values))
+    origins: dict[str, int] = {}
+    value_rows: _Table = []
+    labels: _Table = []
+    for i, (value, offset) in enumerate(zip(program.values, offsets, strict=True)):
+        label, origin = value.label, value.origin
+        suffix = label[len(origin) :]
+        if not label.startswith(origin):
+            suffix = ""
+            labels.append((i, label))
+        type_, kind = types.of(value.type), kinds.setdefault(value.kind, len(kinds))
+        source = origins.setdefault(origin, len(origins))
+        value_rows.append((suffix, type_, kind, source, value.space, offset))
+    return {
+        "name": program.name,
+        "period": program.period,
+        "spaces": [(space.name, space.alignment, space.addressable) for space in program.spaces],
+        "types": [(type_.shape, type_.dtype.value) for type_ in types.found],
+        "kinds": [kind.value for kind in kinds],
+        "origins": list(origins),
+        "kernels": kernel_rows,
+        "operations": operations,
+        "forms": [
+            (phase.value, part, due, [(slot, access.value) for slot, access in slots])
+            for phase, part, due, slots in forms
+        ],
+        "values": value_rows,
+        "labels": labels,
+        "aliases": [(a.value, a.source, a.step, a.view, a.offset) for a in program.aliases],
+        "steps": steps,
+        "entry": [(entry.value, entry.kind.word, entry.reference) for entry in program.entry],
+        "exit": [(exit_.value, exit_.reference) for exit_ in program.exit],
+        "initial": [
+            (value, i.scheme, word_for(float(i.value)), float(i.scale), i.seed, i.source, i.sha256)
+            for value, i in sorted(program.initial.items())
+        ],
+    }
+
+
+def _kernel(node: Node) -> tuple[Any, ...]:
+    """What a kernel computes, beside the types."""
+    return (
+        node.operation.type,
+        {name: word_for(value) for name, value in sorted(node.attributes.items())},
+        node.constants,
+        [(k, [word_for(number) for number in numbers]) for k, numbers in sorted(node.floats.items())],
+        node.scratch_budget,
+    )
