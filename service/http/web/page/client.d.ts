@@ -312,7 +312,6 @@ export interface OptionFields {
   scratch_budget?: number | string;
   update?: string;
   parallelism?: number;
-  workers?: number | null;
   in_place?: boolean;
   rewrite?: boolean;
   sub_ranges?: boolean;
@@ -377,7 +376,6 @@ export interface PlanRequestOptions {
   scratch_budget?: number | string;
   update?: "end" | "immediate";
   parallelism?: number;
-  workers?: number | null;
   in_place?: boolean;
   rewrite?: boolean;
   sub_ranges?: boolean;
