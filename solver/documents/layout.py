@@ -23,7 +23,7 @@ from solver.documents.fields import (
 from solver.documents.options import LayoutOptionFields, layout_options_content, to_layout_options
 from solver.documents.read import header, read
 from solver.errors import PlanError
-from solver.layout.check.rules import check_holes
+from solver.layout.check import check_holes
 from solver.layout.model.placed import PlacedBuffers
 from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 from solver.names import check_characters

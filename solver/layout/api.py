@@ -10,7 +10,7 @@ from typing import Final
 from solver.errors import InternalError, OptionsError, ProblemError
 from solver.layout.baselines import BASELINES
 from solver.layout.bounds.max_load import max_load
-from solver.layout.check.rules import Violation, check_problem, find_violations
+from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.exact.branch_and_bound import BranchAndBound
 from solver.layout.exact.cp_sat import CpSat
 from solver.layout.greedy.local_search import LocalSearch

@@ -21,7 +21,7 @@ import numpy as np
 from solver.errors import ProblemError
 from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
-from solver.layout.check.rules import check_problem, known_sound
+from solver.layout.check import check_problem, is_sound
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.windows import Window, repair
@@ -224,7 +224,7 @@ def _whole(run: _Run) -> None:
             check_problem(whole)
         except ProblemError:  # pins that only holes keep apart
             return
-        if start is not None and not known_sound(replace(whole, capacity=None), start):
+        if start is not None and not is_sound(replace(whole, capacity=None), start):
             start = None
 
         def told(news: Progress) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from solver.layout import Deadline, max_load, solve
 from solver.layout.baselines import ExecutorchGreedy, NntrainerV1, NntrainerV3
-from solver.layout.check.rules import find_violations
+from solver.layout.check import find_violations
 from tests.support.buffers import DATA, problem, random_problem, read_csv
 
 #: ExecuTorch's own greedy on whole training steps (SGD with momentum), 16-byte alignment, and the bound.

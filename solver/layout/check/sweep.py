@@ -1,13 +1,13 @@
-"""Do two of very many buffers overlap? A compiled sweep over time; shares nothing with the solvers.
+"""Do any two of very many rectangles meet? A compiled sweep over time; shares nothing with the solvers.
 
-Live buffers are kept by offset. As long as they are disjoint, a newborn one overlaps some of them only if
-it overlaps its neighbour below or above: among *live* buffers, and only then, neighbours are enough. The
-sweep ends at the first overlap; naming all of them is left to the slow check.
+Live rectangles are kept by their lowest byte. As long as they are disjoint, a new one meets some of them only
+if it meets its neighbour below or above. The sweep ends at the first meeting.
 
-    live     [  a  ]     [   b   ]      the neighbours of x: a below (top(a) <= bottom(x)?) and
-    newborn         [ x ]               b above (top(x) <= bottom(b)?)
+    live     [  a  ]     [   b   ]      the neighbours of x: a below (high(a) <= low(x)?) and
+    new             [ x ]               b above (high(x) <= low(b)?)
 
-The set of live offsets is a binary tree over the ranks of all offsets whose nodes say "occupied below".
+The live rows are leaves of a binary tree over the ranks of all lowest bytes; each node says whether a leaf
+below it is live.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.model.sorting import in_order, ranks
 from solver.native import compiled
 
 __all__ = ["disjoint", "sweep"]
@@ -26,85 +25,61 @@ _Integers: TypeAlias = npt.NDArray[np.int64]
 _Flags: TypeAlias = npt.NDArray[np.uint8]
 
 
-def disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> bool:
-    """Whether no two of [start, end) x [bottom, top) share a point; none is empty. O(n log n)."""
-    (rank,), by_start, by_end = ranks(bottom), in_order(start), in_order(end)
-    leaves = 1 << len(start).bit_length()
-    owner, occupied = np.zeros(leaves, np.int64), np.zeros(2 * leaves, np.uint8)
-    return bool(sweep(start, end, bottom, top, rank, by_start, by_end, owner, occupied))
+def disjoint(start: _Integers, end: _Integers, low: _Integers, high: _Integers) -> bool:
+    """Whether no two of [start, end) x [low, high) share a point; none is empty. O(n log n)."""
+    by_low = np.argsort(low)
+    rank = np.empty_like(by_low)
+    rank[by_low] = np.arange(len(low))
+    live = np.zeros(2 << len(start).bit_length(), np.uint8)
+    return bool(sweep(start, end, low, high, rank, by_low, np.argsort(start), np.argsort(end), live))
 
 
 @compiled
-def _below(occupied: _Flags, leaf: int) -> int:
-    """The nearest occupied leaf to the left; -1 if there is none."""
+def _neighbour(live: _Flags, leaf: int, right: int) -> int:
+    """The nearest live leaf to the left, or to the `right` (0 or 1); -1 if there is none."""
     node = leaf
-    while node > 1 and (node & 1 == 0 or occupied[node - 1] == 0):
+    while node > 1 and (node & 1 != 1 - right or live[node ^ 1] == 0):
         node >>= 1
     if node <= 1:
         return -1
-    node -= 1
-    while node < len(occupied) // 2:
-        node = 2 * node + (1 if occupied[2 * node + 1] else 0)
+    node ^= 1
+    while node < len(live) // 2:
+        node = 2 * node + 1 - right
+        if live[node] == 0:
+            node ^= 1
     return node
-
-
-@compiled
-def _above(occupied: _Flags, leaf: int) -> int:
-    """The nearest occupied leaf to the right; -1 if there is none."""
-    node = leaf
-    while node > 1 and (node & 1 == 1 or occupied[node + 1] == 0):
-        node >>= 1
-    if node <= 1:
-        return -1
-    node += 1
-    while node < len(occupied) // 2:
-        node = 2 * node + (0 if occupied[2 * node] else 1)
-    return node
-
-
-@compiled
-def _leave(occupied: _Flags, leaf: int) -> None:
-    occupied[leaf] = 0
-    node = leaf >> 1
-    while node > 0 and occupied[2 * node] == 0 and occupied[2 * node + 1] == 0:
-        occupied[node] = 0
-        node >>= 1
-
-
-@compiled
-def _enter(occupied: _Flags, leaf: int) -> None:
-    node = leaf
-    while node > 0 and occupied[node] == 0:
-        occupied[node] = 1
-        node >>= 1
 
 
 @compiled
 def sweep(
     start: _Integers,
     end: _Integers,
-    bottom: _Integers,
-    top: _Integers,
-    ranks: _Integers,
+    low: _Integers,
+    high: _Integers,
+    rank: _Integers,
+    by_low: _Integers,
     by_start: _Integers,
     by_end: _Integers,
-    owner: _Integers,
-    occupied: _Flags,
+    live: _Flags,
 ) -> bool:
-    leaves, dead = len(occupied) // 2, 0
+    leaves, dead = len(live) // 2, 0
     for position in range(len(by_start)):
         i = by_start[position]
         while end[by_end[dead]] <= start[i]:
-            _leave(occupied, leaves + ranks[by_end[dead]])
+            node = leaves + rank[by_end[dead]]
+            live[node] = 0
+            node >>= 1
+            while node > 0 and live[2 * node] == 0 and live[2 * node + 1] == 0:
+                live[node] = 0
+                node >>= 1
             dead += 1
-        leaf = leaves + ranks[i]
-        below, above = _below(occupied, leaf), _above(occupied, leaf)
-        if occupied[leaf]:
+        node = leaves + rank[i]
+        below, above = _neighbour(live, node, 0), _neighbour(live, node, 1)
+        if below >= 0 and high[by_low[below - leaves]] > low[i]:
             return False
-        if below >= 0 and top[owner[below - leaves]] > bottom[i]:
+        if above >= 0 and low[by_low[above - leaves]] < high[i]:
             return False
-        if above >= 0 and bottom[owner[above - leaves]] < top[i]:
-            return False
-        _enter(occupied, leaf)
-        owner[ranks[i]] = i
+        while node > 0 and live[node] == 0:
+            live[node] = 1
+            node >>= 1
     return True

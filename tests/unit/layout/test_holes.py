@@ -31,7 +31,7 @@ from solver.layout import (
     solve,
 )
 from solver.layout import holes as module
-from solver.layout.check.rules import check_problem
+from solver.layout.check import check_problem
 from solver.layout.holes import Placing, Shelf, rows_of
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.pieces import without_holes

@@ -26,7 +26,7 @@ from solver.layout import (
 from solver.layout import portfolio as module
 from solver.layout.bounds.max_load import LowerBound
 from solver.layout.bounds.settle import settle
-from solver.layout.check.rules import known_sound
+from solver.layout.check import is_sound
 from solver.layout.exact.capacity_search import NEGLIGIBLE
 from solver.layout.exact.coarse import Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
@@ -403,7 +403,7 @@ def test_very_many_buffers_with_pins_come_to_lie_between_them() -> None:
     p = LayoutProblem(buffers_of([str(i) for i in range(count)], columns))
     outcome, instance = solve(p, options=SolveOptions(work=1)), Instance.of(p)
     assert outcome.layout is not None
-    assert known_sound(p, outcome.layout)
+    assert is_sound(p, outcome.layout)
     assert outcome.layout.peak < layout_of(instance, in_classes(instance)).peak
 
 

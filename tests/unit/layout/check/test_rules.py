@@ -17,7 +17,7 @@ from solver.layout import (
     find_violations,
     max_load,
 )
-from tests.support.buffers import layout, problem, random_problem
+from tests.support.buffers import layout, problem
 
 
 def buffer(id: str = "x", size: Any = 4, start: Any = 0, end: Any = 2, **other: Any) -> Buffer:
@@ -174,19 +174,3 @@ def test_the_number_of_violations_can_be_limited() -> None:
     p = problem(*[(4, 0, 2)] * 30)
     assert len(find_violations(p, layout(p, *[0] * 30))) == 30 * 29 // 2
     assert len(find_violations(p, layout(p, *[0] * 30), limit=5)) == 5
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_sweep_agrees_with_comparing_all_pairs(seed: int) -> None:
-    rng = random.Random(seed)
-    p = random_problem(rng, rng.randint(1, 25), 12, 9)
-    offsets = [rng.randrange(60) for _ in p.buffers]
-    expected = set()
-    for i, a in enumerate(p.buffers):
-        for j, b in enumerate(p.buffers[:i]):
-            apart = offsets[i] + a.size <= offsets[j] or offsets[j] + b.size <= offsets[i]
-            if a.lifespan.overlaps(b.lifespan) and not apart:
-                expected.add(frozenset((a.id, b.id)))
-    found = [frozenset(v.buffers) for v in find_violations(p, layout(p, *offsets))]
-    assert len(found) == len(set(found))
-    assert set(found) == expected

@@ -1,0 +1,143 @@
+"""The fast check of layouts: the violations of the reference check, for a million buffers.
+
+Arrays decide whether anything is wrong at all. If so, they find which buffers meet, and the reference check
+says which rules that breaks. No code is shared with the solvers.
+
+The bytes that a buffer holds for some steps are a rectangle, and no two rectangles may meet. Rows are taken
+in order of their first step, a block at a time; each block is compared with the live rows and with itself::
+
+    rows by first step    [ gone ][  live  ][ block ][   later   ]
+                                  └─── compared ────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.layout.check.reference import Violation, held, violations
+from solver.layout.model.problem import MAX_BYTES, Buffer, Layout, LayoutProblem
+
+__all__ = ["Rectangles", "disjoint", "find_violations", "integers", "is_sound", "meeting", "rectangles"]
+
+_Integers: TypeAlias = npt.NDArray[np.int64]
+
+#: First steps, ends, lowest bytes, ends of bytes, and the number of the buffer: one row for each rectangle.
+Rectangles: TypeAlias = tuple[_Integers, _Integers, _Integers, _Integers, _Integers]
+
+#: Rows that are compared at once.
+BLOCK_ROWS: Final = 128
+
+#: Pairs of rows that share a step, from which on the compiled sweep decides: comparing them takes .01 s.
+SWEPT_FROM_PAIRS: Final = 4_000_000
+
+
+def find_violations(
+    problem: LayoutProblem, layout: Layout, *, limit: int | None = None
+) -> tuple[Violation, ...]:
+    """Every rule that the layout breaks (the first `limit` of them); empty when it is right.
+
+    The problem must have passed `check_problem`. O(n log n) for a right layout; else n times the buffers live
+    at once, in arrays.
+    """
+    if is_sound(problem, layout):
+        return ()
+    return tuple(islice(violations(problem, layout, _pairs(problem, layout)), limit))
+
+
+def is_sound(problem: LayoutProblem, layout: Layout) -> bool:
+    """Whether arrays show that a layout breaks no rule. False decides nothing: numbers may be too large."""
+    buffers, offsets = problem.buffers, layout.offsets
+    if len(offsets) != len(buffers) or not buffers:
+        return not offsets and not buffers and not layout.peak
+    low, size = integers(offsets), integers([b.size for b in buffers])
+    alignment = integers([b.alignment for b in buffers])
+    if any(column.dtype == object for column in (low, size, alignment)) or int(low.min()) < 0:
+        return False
+    if bool((low > MAX_BYTES - size).any()) or bool((low % alignment).any()):
+        return False
+    peak = int(np.where(size > 0, low + size, 0).max())
+    if peak != layout.peak or (problem.capacity is not None and peak > problem.capacity):
+        return False
+    if any(b.offset is not None and b.offset != offset for b, offset in zip(buffers, offsets, strict=True)):
+        return False
+    return disjoint(rectangles(buffers, offsets))
+
+
+def _pairs(problem: LayoutProblem, layout: Layout) -> Iterator[tuple[int, int]]:
+    """Buffers that hold the same bytes at the same time, each pair once, in order of time."""
+    rows = rectangles(problem.buffers, layout.offsets)
+    owner = rows[4]
+    seen: set[tuple[int, int]] = set()
+    for one, other in meeting(rows):
+        i, j = int(owner[one]), int(owner[other])
+        pair = min(i, j), max(i, j)
+        if pair not in seen:
+            seen.add(pair)
+            yield pair
+
+
+def integers(values: Sequence[int]) -> _Integers:
+    """An array of 64 bits, or of the values as they are where one is larger or no whole number."""
+    if set(map(type, values)) <= {int}:
+        with suppress(OverflowError):
+            return np.array(values, np.int64)
+    return np.array(values, object)
+
+
+def rectangles(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Rectangles:
+    """What the buffers hold at these offsets; rows without bytes are left out. Linear."""
+    if any(b.holes for b in buffers):
+        rows = [
+            (start, end, offset + low, offset + high, i)
+            for i, (buffer, offset) in enumerate(zip(buffers, offsets, strict=True))
+            for start, end, low, high in held(buffer)
+        ]
+        start, end, low, high, owner = (integers(column) for column in zip(*rows, strict=True))
+    else:
+        start, end = (
+            integers([b.lifespan.start for b in buffers]),
+            integers([b.lifespan.end for b in buffers]),
+        )
+        low, owner = integers(offsets), np.arange(len(buffers))
+        size = integers([b.size for b in buffers])
+        if low.dtype != object and len(low) and bool((low > MAX_BYTES - size).any()):
+            low = low.astype(object)
+        high = low + size
+    taken = (start < end) & (low < high)
+    if not bool(taken.all()):
+        start, end, low, high, owner = (column[taken] for column in (start, end, low, high, owner))
+    return start, end, low, high, owner
+
+
+def disjoint(rows: Rectangles) -> bool:
+    """Whether no two rectangles meet."""
+    start, end, low, high, _ = rows
+    count = len(start)
+    sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2
+    if sharing >= SWEPT_FROM_PAIRS and all(column.dtype != object for column in rows):
+        from solver.layout.check import sweep  # compiled code, where it is needed
+
+        return sweep.disjoint(start, end, low, high)
+    return next(meeting(rows), None) is None
+
+
+def meeting(rows: Rectangles) -> Iterator[tuple[int, int]]:
+    """Numbers of rows that meet, each pair once, the earlier start first."""
+    start, end, low, high, _ = rows
+    order = np.argsort(start, kind="stable")
+    live = order[:0]
+    for first in range(0, len(order), BLOCK_ROWS):
+        block = order[first : first + BLOCK_ROWS]
+        live = np.concatenate((live[end[live] > start[block[0]]], block))
+        one, other = block[:, None], live[None, :]
+        # Of two rows in one block, the later is compared with the earlier.
+        before = np.arange(len(live)) < np.arange(len(live) - len(block), len(live))[:, None]
+        meets = before & (start[one] < end[other]) & (low[one] < high[other]) & (low[other] < high[one])
+        for i, j in zip(*np.nonzero(meets), strict=True):
+            yield int(live[j]), int(block[i])
