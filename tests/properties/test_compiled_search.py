@@ -15,6 +15,7 @@ from solver.layout import Buffer, LayoutProblem, Lifespan, SolveOptions, find_vi
 from solver.layout.exact.capacity_search import CapacitySearch
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem
+from tests.support.every import grid
 from tests.support.oracle import GADGETS, sample, tightened, tiling
 
 FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
@@ -127,7 +128,7 @@ def test_one_that_always_lives_adds_its_size() -> None:
             assert optimum(LayoutProblem((*p.buffers, always))) == optimum(p) + size
 
 
-@pytest.mark.parametrize("seed", range(10))
+@grid("seed", range(10))
 def test_tilings_fill_their_rectangle(seed: int) -> None:
     rng = random.Random(seed)
     height = rng.randint(20, 400)

@@ -45,6 +45,7 @@ from solver.program import Program, Tier
 from solver.training import BlockOperation, build_program
 from solver.verify import UNCHECKED, is_unchecked
 from tests.support.document_edits import Edit, edits
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual, tower
 from tests.support.programs import AUTO_RECYCLE, block
 from tests.support.programs import program as explicit
@@ -375,7 +376,7 @@ def test_the_plans_have_every_claim() -> None:
     assert any(initial.sha256 for program in programs for initial in program.initial.values())
 
 
-@pytest.mark.parametrize("name", QUICK)
+@grid("name", QUICK)
 def test_edits_of_a_plan_are_named_or_do_not_matter(name: str) -> None:
     subject = made(name)
     assert objections(subject.subject, subject.plan, subject.plan.options.batch) == ""
@@ -386,7 +387,7 @@ def test_edits_of_a_plan_are_named_or_do_not_matter(name: str) -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("name", SUBJECTS)
+@grid("name", SUBJECTS)
 def test_many_edits_of_a_plan_are_named_or_do_not_matter(name: str) -> None:
     subject = made(name)
     assert objections(subject.subject, subject.plan, subject.plan.options.batch) == ""
@@ -397,7 +398,7 @@ def test_many_edits_of_a_plan_are_named_or_do_not_matter(name: str) -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("name", SUBJECTS)
+@grid("name", SUBJECTS)
 def test_plans_that_were_edited_can_be_shown_and_exported(name: str) -> None:
     """Nobody proves a plan before showing it: what can be loaded is shown, or refused by a sentence."""
     subject, rng = made(name), random.Random(2)

@@ -29,6 +29,7 @@ from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.pieces import without_holes
 from solver.layout.structures.recognise import STRUCTURES, structured
 from tests.support.buffers import best_peak, problem, random_problem
+from tests.support.every import grid
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling
 from tests.support.shapes import SHAPES, pinned
 
@@ -207,7 +208,7 @@ def test_gaps_agree_with_cp_sat() -> None:
     assert 5 * useful >= PINNED
 
 
-@pytest.mark.parametrize("seed", range(25))
+@grid("seed", range(25))
 def test_the_oracle_itself_agrees_with_trying_every_order(seed: int) -> None:
     rng = random.Random(seed)
     p = _constrained(rng)
@@ -216,7 +217,7 @@ def test_the_oracle_itself_agrees_with_trying_every_order(seed: int) -> None:
     assert find_violations(p, stacked(p)) == ()
 
 
-@pytest.mark.parametrize("rows", GADGETS, ids=len)
+@grid("rows", GADGETS)
 def test_gadgets_need_more_than_their_load(rows: tuple[tuple[int, int, int], ...]) -> None:
     p = problem(*rows)
     assert optimum(p) == max_load(p).bytes + 1
@@ -228,7 +229,7 @@ def test_the_smallest_gadget_defeats_every_order() -> None:
     assert solve(replace(p, capacity=15), options=SolveOptions(fit=True)).status is Status.INFEASIBLE
 
 
-@pytest.mark.parametrize("seed", range(20))
+@grid("seed", range(20))
 def test_tilings_are_full_everywhere(seed: int) -> None:
     p = tiling(random.Random(seed), 24, 12, 20)
     assert max_load(p).bytes == optimum(p) == 24

@@ -34,6 +34,7 @@ from solver.program import (
 )
 from solver.training import derive
 from solver.verify import prove
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.plan_edits import EDITS, edited
 from tests.support.random_graphs import random_graphs
@@ -65,7 +66,7 @@ def verdicts(judge: TermOracle, reference: Program, plan: Plan) -> tuple[str, st
 # --------------------------------------------------------------------------------------- right plans
 
 
-@pytest.mark.parametrize("name", CASES)
+@grid("name", CASES)
 def test_a_right_plan_is_accepted_by_both(name: str) -> None:
     assert verdicts(oracle(name), CASES[name].reference, CASES[name].plan) == ("", "")
 
@@ -111,7 +112,7 @@ def test_oracle_and_proof_agree_on_random_edits(part: int) -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("part", range(10))
+@grid("part", range(10))
 def test_oracle_and_proof_agree_on_many_random_edits(part: int) -> None:
     count = LONG // 10
     found, accepted = disagreements(range(10**6 + part * count, 10**6 + part * count + count))
@@ -153,7 +154,7 @@ def test_oracle_and_proof_agree_on_random_graphs(
         assert bool(found[0]) == bool(found[1]), (edit, found)
 
 
-@pytest.mark.parametrize("kind", EDITS)
+@grid("kind", EDITS)
 def test_every_kind_of_edit_is_judged_alike(kind: str) -> None:
     judged = 0
     for seed in range(500):
@@ -293,7 +294,7 @@ def test_a_budget_that_the_spaces_exceed() -> None:
         assert (prove(reference, changed) == ()) is right
 
 
-@pytest.mark.parametrize(
+@grid(
     "change",
     [
         lambda plan: replace(plan, sizes=(plan.sizes[0] + 64,)),
@@ -496,8 +497,8 @@ def test_a_step_that_only_reads_finds_what_the_reference_finds() -> None:
     assert rejected(case.reference, placed(early)) == ("5", "value")
 
 
-@pytest.mark.parametrize("channels", [(None, None), (1, None), (1, 1), (0, 1), (1, 2)])
-@pytest.mark.parametrize("together", [True, False])
+@grid("channels", [(None, None), (1, None), (1, 1), (0, 1), (1, 2)])
+@grid("together", [True, False])
 def test_two_copies_on_one_channel(channels: tuple[int | None, int | None], together: bool) -> None:
     """Between two memories there is one channel, whatever copies say."""
     reference = line()

@@ -22,6 +22,7 @@ from solver.plan import Plan, PlanOptions
 from solver.program import Tier, loads
 from solver.training import derive
 from tests.support.branching import heads, inception
+from tests.support.every import grid
 from tests.support.graphs import tower
 from tests.support.operator_graphs import attention, convolved, elementwise
 from tests.support.sequence_graphs import classifier
@@ -119,7 +120,7 @@ RECOMPUTED: dict[str, tuple[Callable[[], TrainableGraph], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", RECOMPUTED)
+@grid("name", RECOMPUTED)
 def test_the_capacity_that_is_advised_is_kept_and_hardly_less_is(name: str) -> None:
     """From the floor on, that is, where recomputation is not refused at once."""
     make, more = RECOMPUTED[name]

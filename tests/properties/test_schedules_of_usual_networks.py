@@ -20,6 +20,7 @@ from solver.passes import Order
 from solver.pipeline import plan, start_of
 from solver.plan import Plan, PlanOptions
 from solver.program import Tier, loads
+from tests.support.every import grid
 from tests.support.graphs import tower
 from tests.support.usual_networks import branches, gpt, recurrent, residual_with_statistics, unet
 
@@ -95,7 +96,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "more", "budget"), CASES)
+@grid(("name", "kind", "more", "budget"), CASES)
 def test_each_has_a_plan_that_trains_alike_or_a_remedy(
     name: str, kind: str, more: dict[str, Any], budget: tuple[float, int]
 ) -> None:

@@ -21,6 +21,7 @@ from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier, loads
 from solver.training import derive
+from tests.support.every import grid
 from tests.support.graphs import tower
 
 pytestmark = pytest.mark.fuzz
@@ -42,14 +43,13 @@ WITHOUT_SCHEDULES = ("autoencoder", "bias_only")
 SLOW = Tier("slow", 2**34, 4 * 10**9, 4 * 10**9, 1_000)
 
 
-@pytest.mark.parametrize("share", [0.9, 0.6, 0.35])
-@pytest.mark.parametrize(
+@grid("share", [0.9, 0.6, 0.35])
+@grid(
     "more",
     [{}, {"in_place": True}, {"parallelism": 2}, {"in_place": True, "parallelism": 2}],
-    ids=["", "in place", "levels", "in place on levels"],
 )
-@pytest.mark.parametrize("kind", ["recompute", "paging", "both"])
-@pytest.mark.parametrize("name", NAMES)
+@grid("kind", ["recompute", "paging", "both"])
+@grid("name", NAMES)
 def test_each_keeps_its_memory_and_computes_the_same_bits(
     name: str, kind: str, more: dict[str, Any], share: float
 ) -> None:

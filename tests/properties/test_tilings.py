@@ -8,6 +8,7 @@ import pytest
 
 from solver.importers import load_minimalloc
 from solver.layout import LayoutProblem, Lifespan, Status, find_violations, max_load, solve
+from tests.support.every import grid
 from tests.support.tilings import as_csv, tiling
 
 #: From one that is seen through at once to one of the size of MiniMalloc's, some with a little room.
@@ -39,14 +40,14 @@ def test_there_is_room_for_every_piece() -> None:
         tiling(1, buffers=5, steps=4, units=4)
 
 
-@pytest.mark.parametrize("p", HARD)
+@grid("p", HARD)
 def test_the_capacity_is_reached(p: LayoutProblem) -> None:
     outcome = solve(p)
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
 
 
-@pytest.mark.parametrize("p", HARD)
+@grid("p", HARD)
 def test_the_least_is_found_without_a_capacity(p: LayoutProblem) -> None:
     p = replace(p, capacity=None)
     outcome = solve(p)
@@ -55,8 +56,8 @@ def test_the_least_is_found_without_a_capacity(p: LayoutProblem) -> None:
     assert outcome.layout.peak == outcome.lower_bound == max_load(p).bytes
 
 
-@pytest.mark.parametrize("method", ["greedy", "wic", "first-fit", "bump"])
-@pytest.mark.parametrize("p", HARD[-4:])
+@grid("method", ["greedy", "wic", "first-fit", "bump"])
+@grid("p", HARD[-4:])
 def test_methods_are_valid_above_the_bound(p: LayoutProblem, method: str) -> None:
     p = replace(p, capacity=None)
     outcome = solve(p, solver=method)
@@ -71,6 +72,6 @@ def test_one_byte_less_is_refused(p: LayoutProblem) -> None:
     assert (outcome.layout, outcome.status) == (None, Status.INFEASIBLE)
 
 
-@pytest.mark.parametrize("p", HARD)
+@grid("p", HARD)
 def test_they_are_read_from_the_interchange_format(p: LayoutProblem) -> None:
     assert load_minimalloc(as_csv(p).encode(), capacity=p.capacity).problem == p

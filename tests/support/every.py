@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from itertools import product
+from typing import Any
 
 import pytest
 
-__all__ = ["every"]
+__all__ = ["every", "grid"]
+
+Test = Callable[..., None]
 
 
 @contextmanager
@@ -38,3 +44,33 @@ def every() -> Iterator[Callable[[object], AbstractContextManager[None]]]:
     assert cases, "there is no case"
     if failures:
         raise BaseExceptionGroup(f"{len(failures)} of {cases} cases fail", failures)
+
+
+def grid(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:
+    """``pytest.mark.parametrize`` as one test: every case runs, and every failure is reported.
+
+    Decorators stack as those do. The name of a case is its values. All cases share the fixtures.
+    """
+    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    axis = [dict(zip(keys, value if len(keys) > 1 else (value,), strict=True)) for value in values]
+
+    def decorate(test: Test) -> Test:
+        body: Test = getattr(test, "case", test)
+        axes = [axis, *getattr(test, "axes", [])]
+
+        @wraps(test)
+        def run(**fixtures: Any) -> None:
+            with every() as case:
+                for parts in product(*axes):
+                    arguments = {name: value for part in parts for name, value in part.items()}
+                    with case(arguments):
+                        body(**fixtures, **arguments)
+
+        parameters = inspect.signature(test).parameters
+        run.__dict__["__signature__"] = inspect.Signature(
+            [p for p in parameters.values() if p.name not in keys]
+        )
+        run.__dict__.update(case=body, axes=axes)
+        return run
+
+    return decorate

@@ -9,6 +9,7 @@ import pytest
 from solver.errors import GraphError
 from solver.graph import Operation, TrainableGraph
 from solver.names import check_characters
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 
 #: One of each kind: control characters (ASCII's, C1's), direction of writing, joiners, line and paragraph
@@ -29,8 +30,8 @@ def graph(
     return s.graph()
 
 
-@pytest.mark.parametrize("character", UNSEEN, ids=ascii)
-@pytest.mark.parametrize(
+@grid("character", UNSEEN)
+@grid(
     ("what", "path"),
     [
         ("graph_name", ("name",)),
@@ -50,7 +51,7 @@ def test_what_cannot_be_seen_is_refused_and_shown_escaped(
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("name", SEEN)
+@grid("name", SEEN)
 def test_what_can_be_seen_is_a_name(name: str) -> None:
     made = graph(name, f"x{name}", f"w{name}", f"y{name}", f"fc{name}")
     assert made.name == name

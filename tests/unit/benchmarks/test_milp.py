@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from solver.schedules.recompute.search import cheapest
 from solver.schedules.recompute.simulate import replay
 from tests.benchmarks.milp import checkmate, moccasin, vgg16_cifar
+from tests.support.every import grid
 from tests.support.schedule_problems import exact, layered, problem
 
 
-@pytest.mark.parametrize("seed", range(8))
+@grid("seed", range(8))
 def test_they_find_the_optimum_of_small_graphs(seed: int) -> None:
     given = layered(8, seed)
     budget = max(replay(given, tuple(range(8)))) * 9 // 10

@@ -8,6 +8,7 @@ import pytest
 from solver.executor.conversion import prepare_conversion
 from solver.graph import Array, DType, Operation, TensorType
 from solver.graph.ops.base import Node
+from tests.support.every import grid
 from tests.support.one_operation import allocated
 
 ml_dtypes = pytest.importorskip("ml_dtypes", reason="a second opinion on bfloat16; onnx brings it along")
@@ -81,7 +82,7 @@ def test_float16_rounds_as_ieee_754_says() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@grid(
     ("value", "float16", "bfloat16"),
     [
         (65504.0, 65504.0, 65536.0),

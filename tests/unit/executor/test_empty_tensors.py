@@ -18,6 +18,7 @@ from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
 from solver.program import Tier
 from solver.training import Block, BlockOperation, BlockView, build_program
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.operator_cases import CASES
 from tests.support.operator_steps import Case
@@ -117,7 +118,7 @@ def trainable(s: Sketch) -> TrainableGraph:
     return s.graph(trainable=[])
 
 
-@pytest.mark.parametrize("type_", sorted({case.type for case in CASES}))
+@grid("type_", sorted({case.type for case in CASES}))
 def test_every_operator_takes_or_names_empty_operands(type_: str) -> None:
     planned = 0
     options = itertools.cycle(OPTIONS)

@@ -12,6 +12,7 @@ import pytest
 from solver.executor import Trainer, synthetic_batch
 from solver.graph import DType, Initializer, TrainableGraph
 from solver.pipeline import plan
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
@@ -77,7 +78,7 @@ GRAPHS = [
 ]
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+@grid("graph", GRAPHS)
 def test_a_plain_sgd_step_is_minus_the_numerical_gradient(graph: TrainableGraph) -> None:
     rng = np.random.default_rng(0)
     trainer = Trainer(graph, plan(graph))

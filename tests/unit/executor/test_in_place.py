@@ -16,6 +16,7 @@ from solver.graph import DType, Initializer, TrainableGraph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.program import Alias, Program
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.one_operation import allocated
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
@@ -37,8 +38,8 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("name", GRAPHS)
+@grid("parallelism", [1, 2])
+@grid("name", GRAPHS)
 def test_training_in_place_is_bit_identical(name: str, parallelism: int) -> None:
     graph = GRAPHS[name]
     made = plan(graph, PlanOptions(in_place=True, parallelism=parallelism))
@@ -47,9 +48,9 @@ def test_training_in_place_is_bit_identical(name: str, parallelism: int) -> None
     assert len({step.loss for step in report.steps}) > 1
 
 
-@pytest.mark.parametrize("name", ["residual", "batch-normalised"])
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("clip", [None, 1.0])
+@grid("name", ["residual", "batch-normalised"])
+@grid("accumulate", [1, 3])
+@grid("clip", [None, 1.0])
 def test_clipping_and_micro_batches(name: str, accumulate: int, clip: float | None) -> None:
     """Gradients that wait for the norm, or carry over, stand in the way of nothing."""
     rules = TrainingRules(clip_global_norm=clip, accumulate=accumulate, loss_scale=64.0)
@@ -61,13 +62,13 @@ def test_clipping_and_micro_batches(name: str, accumulate: int, clip: float | No
     assert not violations(graph, singa)
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@grid("name", GRAPHS)
 def test_the_bound_never_rises(name: str) -> None:
     graph = GRAPHS[name]
     assert plan(graph, IN_PLACE).lower_bound <= plan(graph).lower_bound
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@grid("name", GRAPHS)
 def test_the_losses_are_those_of_a_plan_that_is_not_in_place(name: str) -> None:
     graph = GRAPHS[name]
     trainers = [Trainer(graph, plan(graph, options)) for options in (PlanOptions(), IN_PLACE)]

@@ -21,6 +21,7 @@ from solver.graph import DType, TrainableGraph, TrainingRules
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
 from tests.support.branching import heads, inception
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.programs import program
@@ -63,8 +64,8 @@ def threads() -> int:
     return sum(thread.name.startswith("arenaplan-level") for thread in threading.enumerate())
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("parallelism", [2, 4])
+@grid("name", GRAPHS)
+@grid("parallelism", [2, 4])
 def test_training_on_levels_is_bit_identical(name: str, parallelism: int) -> None:
     graph = GRAPHS[name]
     made = plan(graph, PlanOptions(parallelism=parallelism))

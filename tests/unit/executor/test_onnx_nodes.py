@@ -13,6 +13,7 @@ from solver.graph.ops import OPERATOR_NAMES, SEQUENCES, lookup
 
 pytest.importorskip("onnx", reason="the node tests come with onnx")
 
+from tests.support.every import grid
 from tests.support.onnx_node import NodeCase, node_cases
 
 _NO_SUCH_TYPE = "operands have no elements of this type"
@@ -149,9 +150,7 @@ def _known(operator: str) -> list[NodeCase]:
     return [c for c in node_cases().values() if c.operator == operator and c.name not in EXCLUDED]
 
 
-@pytest.mark.parametrize(
-    "operator", [*(name for name in OPERATOR_NAMES if not lookup(name).is_loss), *SEQUENCES]
-)
+@grid("operator", [*(name for name in OPERATOR_NAMES if not lookup(name).is_loss), *SEQUENCES])
 def test_all_cases_of_an_operator_pass(operator: str) -> None:
     failures: dict[str, str] = {}
     for case in _known(operator):
@@ -163,7 +162,7 @@ def test_all_cases_of_an_operator_pass(operator: str) -> None:
     assert len(_known(operator)) >= PASSING.get(operator, 1)
 
 
-@pytest.mark.parametrize("name", sorted(EXCLUDED))
+@grid("name", sorted(EXCLUDED))
 def test_an_excluded_case_exists_and_does_not_pass(name: str) -> None:
     with pytest.raises((AssertionError, GraphError, ValueError)):
         node_cases()[name].check()

@@ -19,6 +19,7 @@ from solver.graph import Array, TrainableGraph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.sequence_graphs import classifier
 
@@ -56,8 +57,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("storage", TYPES)
-@pytest.mark.parametrize("name", GRAPHS)
+@grid("storage", TYPES)
+@grid("name", GRAPHS)
 def test_training_in_the_arena_is_bit_identical(name: str, storage: str) -> None:
     graph = GRAPHS[name]()
     for options in WAYS.values():

@@ -23,6 +23,7 @@ from solver.importers.weights import read_arrays
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.program import Tier
+from tests.support.every import grid
 from tests.support.graphs import Sketch, chain, residual, tower
 from tests.support.resumed_training import network
 
@@ -64,7 +65,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "named"), BAD, ids=[named for _, named in BAD])
+@grid(("value", "named"), BAD)
 def test_what_is_no_fitting_array_is_refused_by_name(value: Any, named: str) -> None:
     with Trainer(GRAPH, PLAN) as trainer:
         with pytest.raises(PlanError, match=f"'x' is {named}"):

@@ -19,6 +19,7 @@ from solver.graph import Array, DType, TrainableGraph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.training import derive
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.one_operation import allocated
 
@@ -41,8 +42,8 @@ GRAPHS: dict[str, Callable[[TrainingRules], TrainableGraph]] = {
 }
 
 
-@pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("name", GRAPHS)
+@grid("rules", RULES)
+@grid("name", GRAPHS)
 def test_training_in_the_arena_is_bit_identical(name: str, rules: str) -> None:
     graph = GRAPHS[name](RULES[rules])
     for options in (
@@ -253,8 +254,8 @@ def test_a_fixed_scale_says_what_it_said() -> None:
 # ---------------------------------------------------------------------------------------- accumulation
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSProp", "Adagrad"])
-@pytest.mark.parametrize("micro", [2, 3])
+@grid("optimizer", ["SGD", "Adam", "AdamW", "RMSProp", "Adagrad"])
+@grid("micro", [2, 3])
 def test_micro_batches_are_one_batch(optimizer: str, micro: int) -> None:
     """Up to rounding, over several updates; the optimizer counts updates, not micro-batches."""
     large = regression(batch=6, optimizer=optimizer, learning_rate=0.05)

@@ -19,6 +19,7 @@ from solver.executor.trainer import feed
 from solver.graph import Array, DType, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.proofs import moved, offset_of, violations
@@ -42,8 +43,8 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("update", ["immediate", "end"])
+@grid("name", GRAPHS)
+@grid("update", ["immediate", "end"])
 def test_training_in_the_arena_is_bit_identical(name: str, update: str) -> None:
     graph = GRAPHS[name]
     report = validate(graph, plan(graph, PlanOptions(update=update)), steps=4)

@@ -14,6 +14,7 @@ from solver.importers.circle.metadata import with_metadata
 from solver.importers.circle.read import read_model, read_subgraphs
 from solver.layout import Status
 from tests.support.circle_models import CircleFile, circle, dense
+from tests.support.every import grid
 from tests.support.micro_models import STATEFUL, branching_model, interpreted, random_stateful_model
 from tests.support.micro_oracle import stale_reads
 
@@ -108,7 +109,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("name", STATEFUL)
+@grid("name", STATEFUL)
 def test_nothing_is_overwritten_before_it_is_read(name: str) -> None:
     data = STATEFUL[name]()
     made = with_offline_plan(data)
@@ -122,7 +123,7 @@ def test_nothing_is_overwritten_before_it_is_read(name: str) -> None:
     assert all(made.left[k] >= 16 for k, tensor in enumerate(tensors) if tensor.is_variable)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@grid("seed", range(12))
 def test_random_models_with_state(seed: int) -> None:
     made = with_offline_plan(random_stateful_model(seed))
     assert stale_reads(made.data, made.offsets, inferences=4, seed=seed) == []

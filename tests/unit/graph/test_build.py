@@ -11,6 +11,7 @@ from solver.graph.declared import with_batch
 from solver.graph.nodes import graph_nodes, resolve
 from solver.graph.order import depends_on, topological_order
 from solver.graph.types import Operand, TensorType, TrainableGraph
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 
 SGD = OptimizerSpec("SGD", {"learning_rate": 0.1})
@@ -91,7 +92,7 @@ def test_declared_intermediate_of_the_inferred_type() -> None:
 # -------------------------------------------------------------------------------- the trainable set
 
 
-@pytest.mark.parametrize(
+@grid(
     ("trainable", "expected"),
     [
         ("all", ("w1", "b1", "w2", "b2")),
@@ -170,7 +171,7 @@ def test_sparse_classes_are_no_trainable() -> None:
 # --------------------------------------------------------------------------------- paths of errors
 
 
-@pytest.mark.parametrize(
+@grid(
     ("operation", "error", "path"),
     [
         (Operation("e", "Nope", ("y",), ("z",)), errors.UnknownOperatorError, ("type",)),

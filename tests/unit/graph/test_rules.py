@@ -9,6 +9,7 @@ import pytest
 from solver.errors import AttributeRuleError
 from solver.graph import TrainingRules
 from solver.graph.rules import MAX_ACCUMULATE, MAX_GROWTH, MAX_LOSS_SCALE, check_rules
+from tests.support.every import grid
 from tests.support.graphs import chain
 
 
@@ -29,7 +30,7 @@ def test_in_range(rules: TrainingRules) -> None:
     assert chain(training=rules).training == rules
 
 
-@pytest.mark.parametrize(
+@grid(
     ("rules", "name"),
     [
         (TrainingRules(clip_global_norm=0.0), "clip_global_norm"),

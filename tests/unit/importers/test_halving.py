@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 
 from solver.importers.halving import product_of_slices
+from tests.support.every import grid
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 30, 31])
+@grid("axis", [0, 1])
+@grid("size", [1, 2, 3, 7, 8, 30, 31])
 def test_every_slice_counts_once(axis: int, size: int) -> None:
     called: list[str] = []
 

@@ -8,6 +8,7 @@ from solver.errors import DocumentError, ProblemError
 from solver.importers import MiniMallocTable, load_minimalloc
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan
 from tests.support.buffers import DATA, read_csv
+from tests.support.every import grid
 
 HEADER = "id,lower,upper,size"
 FILES = sorted(DATA.glob("*/*.csv"))
@@ -41,8 +42,8 @@ def test_any_order_of_columns() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["id", "buffer", "buffer_id"])
-@pytest.mark.parametrize("start", ["lower", "start", "begin"])
+@grid("name", ["id", "buffer", "buffer_id"])
+@grid("start", ["lower", "start", "begin"])
 def test_synonyms(name: str, start: str) -> None:
     assert only(f"{name},{start},upper,size", "b,1,3,4") == Buffer("b", 4, Lifespan(1, 3))
 
@@ -83,7 +84,7 @@ def test_public_instances() -> None:
 # ------------------------------------------------------------------------------------------- gaps
 
 
-@pytest.mark.parametrize(
+@grid(
     ("gaps", "lifespan"),
     [
         ("10-12", Lifespan(12, 30)),
@@ -109,7 +110,7 @@ def test_gaps_are_inclusive_where_the_lifespan_is() -> None:
     assert only("id,start,end,size,gaps", "b,10,29,8,15-16").holes == (Hole(Lifespan(15, 17)),)
 
 
-@pytest.mark.parametrize(
+@grid(
     ("gaps", "found"),
     [
         ("12-15", [(12, 15, 0, 0)]),
@@ -183,7 +184,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize(("text", "words"), list(TEXTS.values()), ids=list(TEXTS))
+@grid(("text", "words"), list(TEXTS.values()))
 def test_no_table(text: bytes, words: str) -> None:
     with pytest.raises(DocumentError) as caught:
         load_minimalloc(text)
@@ -241,7 +242,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize(("columns", "row", "column", "words"), list(ROWS.values()), ids=list(ROWS))
+@grid(("columns", "row", "column", "words"), list(ROWS.values()))
 def test_bad_row(columns: str, row: str, column: str, words: str) -> None:
     header = ",".join(filter(None, [HEADER, columns]))
     fill = {"alignment": "1", "offset": "0"}

@@ -8,6 +8,7 @@ import pytest
 
 from solver.errors import OptionsError
 from solver.importers.options import IMPORT_OPTIONS, LOSSES, import_options
+from tests.support.every import grid
 
 
 def test_what_is_left_out() -> None:
@@ -48,7 +49,7 @@ def test_every_loss_is_known(loss: str) -> None:
     assert import_options({"loss": loss}).loss == loss
 
 
-@pytest.mark.parametrize(
+@grid(
     ("given", "path", "said"),
     [
         ({"loss": "ce"}, "loss", "cross-entropy"),

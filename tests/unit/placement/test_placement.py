@@ -29,6 +29,7 @@ from solver.layout import (
 from solver.layout.baselines import ANSWERED
 from solver.placement import place
 from tests.support.buffers import layout, problem, random_problem, tight_problem
+from tests.support.every import grid
 from tests.support.training_shaped import training_shaped
 
 PAIR = problem((4, 0, 3), (6, 2, 9))
@@ -51,7 +52,7 @@ def test_nothing_to_place() -> None:
     assert place(LayoutProblem(())).layout.peak == 0
 
 
-@pytest.mark.parametrize("solver", sorted(SOLVERS))
+@grid("solver", sorted(SOLVERS))
 def test_every_solver(solver: str) -> None:
     found = random_problem(random.Random(3), 8, 6, 20)
     made = place(found, LayoutOptions(solver, deadline_seconds=20))
@@ -122,7 +123,7 @@ def test_incumbent() -> None:
         place(PAIR, incumbent=layout(PAIR, 0, 0))
 
 
-@pytest.mark.parametrize(
+@grid(
     ("options", "path"),
     [
         (LayoutOptions("magic"), "solver"),
@@ -215,7 +216,7 @@ def test_a_solver_without_an_answer_is_no_question_of_capacity(
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@grid("solver", SOLVERS)
 def test_every_solver_has_a_layout_of_a_small_problem_however_short_the_time(solver: str) -> None:
     found = training_shaped(3, buffers=120)
     made = place(found, LayoutOptions(solver, deadline_seconds=0.0))

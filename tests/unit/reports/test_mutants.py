@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.reports.mutants import mutants
+from tests.support.every import grid
 
 
 def changed(source: str) -> list[str]:
@@ -13,7 +14,7 @@ def changed(source: str) -> list[str]:
     return [line[1:].strip() for diff in diffs for line in diff.splitlines() if line.startswith("+")]
 
 
-@pytest.mark.parametrize(
+@grid(
     ("source", "expected"),
     [
         ("a < b <= c", {"a <= b <= c", "a >= b <= c", "a < b < c", "a < b > c"}),
@@ -42,7 +43,7 @@ def test_changes(source: str, expected: set[str]) -> None:
     assert expected <= made
 
 
-@pytest.mark.parametrize(
+@grid(
     "source",
     [
         '"""A docstring."""',

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from tests.support.every import every
+from tests.support.every import every, grid
 
 
 def test_every_case_runs_and_every_failure_is_told() -> None:
@@ -36,3 +38,19 @@ def test_what_passes_or_skips() -> None:
         assert True
     with pytest.raises(pytest.skip.Exception), every() as case, case("absent"):
         pytest.skip("not here")
+
+
+def test_a_grid_is_one_test_that_names_the_cases_that_fail() -> None:
+    seen = []
+
+    @grid(("a", "b"), [(1, 2), (3, 4)])
+    @grid("c", "xy")
+    def check(a: int, b: int, c: str, more: str) -> None:
+        seen.append(f"{a}{b}{c}{more}")
+        assert (a, c) != (3, "x")
+
+    with pytest.raises(BaseExceptionGroup, match="1 of 4 cases fail") as caught:
+        check(more="!")
+    assert seen == ["12x!", "12y!", "34x!", "34y!"]
+    assert caught.value.exceptions[0].__notes__ == ["case: {'a': 3, 'b': 4, 'c': 'x'}"]
+    assert list(inspect.signature(check).parameters) == ["more"]

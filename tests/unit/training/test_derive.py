@@ -25,6 +25,7 @@ from solver.program import (
 )
 from solver.training import derive
 from tests.support.derived import entries, exits, of_kind, reads, slots, step, writes
+from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
@@ -220,14 +221,13 @@ def test_pooling_finds_the_same_without_saving_where() -> None:
     assert all(validate(graph, plan(graph), steps=2).identical for graph in graphs)
 
 
-@pytest.mark.parametrize(
+@grid(
     "graph",
     [
         *(chain(), residual(), convolutional(), batch_normalised(), pooled(), pooled(trainable=["w"])),
         *(residual(trainable=["w3"]), residual(trainable=["w1"]), convolutional(trainable=["k2"])),
         *(elementwise(), attention(), recurrent(), convolved(), convolved(trainable=["k4"])),
     ],
-    ids=lambda g: f"{g.name}-{len(g.trainable)}",
 )
 def test_every_derivative_that_is_computed_is_read(graph: TrainableGraph) -> None:
     """No dead derivatives: each leads on to the gradient of a trained parameter, and that to an update."""

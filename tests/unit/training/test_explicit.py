@@ -7,6 +7,7 @@ import pytest
 from solver import errors
 from solver.graph import DType, TensorType
 from solver.training import Block, BlockOperation, build_program
+from tests.support.every import grid
 from tests.support.programs import block, program
 
 A = block("a")
@@ -28,7 +29,7 @@ def test_the_largest_block_is_one_byte_less_than_two_to_the_63() -> None:
     assert made.blocks["a"].type.nbytes == 2**63 - 1
 
 
-@pytest.mark.parametrize(
+@grid(
     ("blocks", "operations", "error", "path", "words"),
     [
         ([A], [], errors.GraphError, ("operations",), "no operations"),

@@ -15,6 +15,7 @@ from solver.training.optimizers import (
     scratch,
     state_names,
 )
+from tests.support.every import grid
 
 SMALL = TensorType((3, 5), DType.FLOAT32)
 LARGE = TensorType((1000, 1000), DType.FLOAT64)
@@ -119,7 +120,7 @@ def test_an_unknown_hyper_parameter_gets_a_hint() -> None:
     assert caught.value.pointer == "/optimizer/attributes/momentun"
 
 
-@pytest.mark.parametrize(
+@grid(
     ("name", "key", "value", "range_"),
     [
         ("SGD", "learning_rate", 0.0, "greater than 0, finite"),
@@ -151,7 +152,7 @@ def test_nesterov_needs_momentum() -> None:
         optimizer_rules(OptimizerSpec("SGD", {"nesterov": True}))
 
 
-@pytest.mark.parametrize(
+@grid(
     ("spec", "names"),
     [
         (OptimizerSpec("SGD"), ()),

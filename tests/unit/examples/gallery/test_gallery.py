@@ -20,6 +20,7 @@ from solver.executor import synthetic_batch, validate
 from solver.graph import Role
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from tests.support.every import grid
 from tests.support.one_operation import allocated
 
 #: Examples that take too long for a test, thinner and on smaller images; the benchmark trains them whole.
@@ -38,14 +39,14 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@grid("name", GALLERY)
 def test_arena_is_as_small_as_the_bound(name: str) -> None:
     made = GALLERY[name].model().plan()
     assert made.arena_bytes == made.lower_bound
     assert made.arenas[0].certificate.proof is not None
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@grid("name", GALLERY)
 def test_arena_is_smaller_than_buffers_of_their_own(name: str) -> None:
     """Least so where most of it is weights and optimizer state, which are never free."""
     arena = GALLERY[name].model().plan().arenas[0]
@@ -53,7 +54,7 @@ def test_arena_is_smaller_than_buffers_of_their_own(name: str) -> None:
     assert arena.size < share * sum(buffer.size for buffer in arena.buffers)
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@grid("name", GALLERY)
 def test_training_in_the_arena_is_bit_identical(name: str) -> None:
     model = LARGE[name](4) if name in LARGE else GALLERY[name].model()
     report = model.validate(steps=2)
@@ -62,7 +63,7 @@ def test_training_in_the_arena_is_bit_identical(name: str) -> None:
     assert [step.loss for step in report.steps] == [step.reference_loss for step in report.steps]
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@grid("name", GALLERY)
 def test_all_options_together_change_no_bit(name: str) -> None:
     graph = (LARGE[name](4) if name in LARGE else GALLERY[name].model()).graph
     made = plan(graph, PlanOptions(in_place=True, rewrite=True, parallelism=2, update="end"))
@@ -70,14 +71,14 @@ def test_all_options_together_change_no_bit(name: str) -> None:
     assert validate(graph, made, steps=2).identical
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@grid("name", GALLERY)
 def test_a_step_allocates_next_to_nothing(name: str) -> None:
     model = LARGE[name](4) if name in LARGE else GALLERY[name].model()
     trainer, batch = model.trainer(), synthetic_batch(model.graph, 0, 1)
     assert allocated(lambda: trainer.step(batch)) < 64 * 1024
 
 
-@pytest.mark.parametrize("name", [name for name in GALLERY if name not in LARGE])
+@grid("name", [name for name in GALLERY if name not in LARGE])
 def test_learns(name: str) -> None:
     example = GALLERY[name]
     losses = list(example.train(example.prepare(example.model())))
@@ -93,7 +94,7 @@ def test_large_ones_learn_a_batch_by_heart(name: str) -> None:
     assert losses[-1] < 0.4 * losses[0]
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@grid("name", GALLERY)
 def test_batches_repeat_with_their_seed_and_are_fresh(name: str) -> None:
     example = GALLERY[name]
     first, again = (list(islice(example.batches(seed, 3), 2)) for seed in (5, 5))

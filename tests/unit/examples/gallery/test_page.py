@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from arenaplan.builder import Model
 from examples.gallery import GALLERY
+from tests.support.every import grid
 
 PAGE = Path(__file__).resolve().parents[4] / "docs/how-to/gallery.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -25,7 +24,7 @@ def row(name: str) -> str:
     return f"| {name} | {' | '.join(f'{figure:,}' for figure in figures)} |"
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@grid("name", GALLERY)
 def test_figures(name: str) -> None:
     assert row(name) in TEXT.splitlines()
 

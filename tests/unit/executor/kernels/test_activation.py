@@ -10,6 +10,7 @@ import pytest
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated, placed, poisoned
 from tests.support.onnx_reference import onnx_reference
 
@@ -53,8 +54,8 @@ def test_clip_by_inputs_is_onnx(low: float | None, high: float | None) -> None:
     np.testing.assert_array_equal(found, onnx_reference("Clip", [x, *bounds], {}))
 
 
-@pytest.mark.parametrize("type_", ["Softmax", "LogSoftmax"])
-@pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
+@grid("type_", ["Softmax", "LogSoftmax"])
+@grid("axis", [-3, -2, -1, 0, 1, 2])
 def test_softmax_is_onnx(axis: int, type_: str) -> None:
     x = normal(3, 4, 5)
     found = OneOperation(type_, [x], axis=axis).forward()
@@ -160,7 +161,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "attributes"), [*CASES, ("Clip", {"min": 0.0, "inclusive": 1})])
+@grid(("type_", "attributes"), [*CASES, ("Clip", {"min": 0.0, "inclusive": 1})])
 def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, Any]) -> None:
     x = normal(10, 40, 500, dtype="float32")
     operation = OneOperation(type_, [x], **attributes)
@@ -168,7 +169,7 @@ def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, A
     assert allocated(operation.prepare_backward(np.ones_like(x), 0)[1]) < 64 * 1024
 
 
-@pytest.mark.parametrize(("type_", "attributes"), CASES)
+@grid(("type_", "attributes"), CASES)
 def test_results_may_share_the_memory_of_what_they_come_from(type_: str, attributes: dict[str, Any]) -> None:
     """Y on top of X, and dX on top of dY, give the very bits that separate memory gives."""
     x, dy = normal(10, 40, 500, dtype="float32"), normal(10, 500, 40, dtype="float32").reshape(10, 40, 500)

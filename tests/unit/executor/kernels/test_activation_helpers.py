@@ -11,6 +11,7 @@ import pytest
 
 from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
 from solver.graph.ops.base import ACTIVATIONS
+from tests.support.every import grid
 
 REFERENCE: Mapping[str, Callable[[Any], Any]] = {
     "None": lambda x: x,
@@ -25,8 +26,8 @@ def test_every_activation_has_a_reference() -> None:
     assert set(REFERENCE) == set(ACTIVATIONS)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@grid("name", ACTIVATIONS)
+@grid("dtype", ["float32", "float64"])
 def test_forward_in_place(name: str, dtype: str) -> None:
     x = (np.random.default_rng(0).standard_normal(1000) * 5).astype(dtype)
     y = x.copy()
@@ -35,10 +36,10 @@ def test_forward_in_place(name: str, dtype: str) -> None:
     np.testing.assert_allclose(y, REFERENCE[name](x), rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("stride", range(1, 18))
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 17, 40])
+@grid("name", ACTIVATIONS)
+@grid("dtype", ["float32", "float64"])
+@grid("stride", range(1, 18))
+@grid("count", [1, 2, 3, 8, 17, 40])
 def test_strides_make_no_difference(name: str, dtype: str, stride: int, count: int) -> None:
     """NumPy picks another loop for each stride, and not all of them were right in place."""
     x = np.linspace(-7, 7, count).astype(dtype)
@@ -94,8 +95,8 @@ def test_none_derivative_may_alias() -> None:
     np.testing.assert_array_equal(dy, np.arange(4.0))
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-@pytest.mark.parametrize("strided", [False, True])
+@grid("name", ACTIVATIONS)
+@grid("strided", [False, True])
 def test_nothing_of_tensor_size_is_allocated(name: str, strided: bool) -> None:
     whole = np.ones((512, 1024), np.float32)
     dy = np.ones((512, 1024), np.float32)

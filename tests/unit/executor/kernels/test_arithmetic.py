@@ -7,6 +7,7 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.activations import PLAIN_ACTIVATIONS
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -34,8 +35,8 @@ def values(left: tuple[int, ...], right: tuple[int, ...], dtype: str = "float64"
     ]
 
 
-@pytest.mark.parametrize(("left", "right"), SHAPES)
-@pytest.mark.parametrize("type_", OPERATORS)
+@grid(("left", "right"), SHAPES)
+@grid("type_", OPERATORS)
 def test_forward_is_onnx(type_: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     given = values(left, right)
     found = OneOperation(type_, given).forward()
@@ -44,8 +45,8 @@ def test_forward_is_onnx(type_: str, left: tuple[int, ...], right: tuple[int, ..
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("activation", PLAIN_ACTIVATIONS)
-@pytest.mark.parametrize("type_", OPERATORS)
+@grid("activation", PLAIN_ACTIVATIONS)
+@grid("type_", OPERATORS)
 def test_the_activation_is_applied(type_: str, activation: str) -> None:
     given = values((4, 5), (5,))
     plain = OneOperation(type_, given).forward()
@@ -53,15 +54,15 @@ def test_the_activation_is_applied(type_: str, activation: str) -> None:
     np.testing.assert_allclose(found, PLAIN_ACTIVATIONS[activation](plain), rtol=1e-12)
 
 
-@pytest.mark.parametrize("activation", ["None", "Relu", "Tanh"])
-@pytest.mark.parametrize(("left", "right"), SHAPES)
-@pytest.mark.parametrize("type_", OPERATORS)
+@grid("activation", ["None", "Relu", "Tanh"])
+@grid(("left", "right"), SHAPES)
+@grid("type_", OPERATORS)
 def test_derivatives(type_: str, left: tuple[int, ...], right: tuple[int, ...], activation: str) -> None:
     OneOperation(type_, values(left, right), activation=activation).assert_derivatives()
 
 
-@pytest.mark.parametrize("activation", ["Relu6", "Sigmoid"])
-@pytest.mark.parametrize("type_", OPERATORS)
+@grid("activation", ["Relu6", "Sigmoid"])
+@grid("type_", OPERATORS)
 def test_derivatives_behind_the_other_activations(type_: str, activation: str) -> None:
     OneOperation(type_, values((2, 3), (3,)), activation=activation).assert_derivatives()
 
@@ -77,8 +78,8 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize(("left", "right"), LARGE)
-@pytest.mark.parametrize("type_", OPERATORS)
+@grid(("left", "right"), LARGE)
+@grid("type_", OPERATORS)
 def test_blocks_add_up(type_: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     """Shapes of many blocks: every derivative is the sum that NumPy takes of the whole tensor."""
     a, b = values(left, right)
@@ -102,9 +103,9 @@ def summed(term: Array, shape: tuple[int, ...]) -> Array:
     return np.asarray(term.sum(axis=axes, keepdims=True)).reshape(shape)
 
 
-@pytest.mark.parametrize("activation", ["None", "Relu6"])
-@pytest.mark.parametrize(("left", "right"), LARGE)
-@pytest.mark.parametrize("type_", ["Sub", "Div"])
+@grid("activation", ["None", "Relu6"])
+@grid(("left", "right"), LARGE)
+@grid("type_", ["Sub", "Div"])
 def test_nothing_of_tensor_size_is_allocated(
     type_: str, left: tuple[int, ...], right: tuple[int, ...], activation: str
 ) -> None:
@@ -135,7 +136,7 @@ def powers(left: tuple[int, ...], right: tuple[int, ...], dtype: str = "float64"
     return [np.abs(base), exponent]
 
 
-@pytest.mark.parametrize(("left", "right"), SHAPES)
+@grid(("left", "right"), SHAPES)
 def test_powers_are_onnx_and_their_derivatives_are_right(
     left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -54,8 +55,8 @@ def axes_of(shape: tuple[int, ...], layout: str = "NCHW") -> tuple[int, ...]:
     return (0, *range(2, len(shape))) if layout == "NCHW" else tuple(range(len(shape) - 1))
 
 
-@pytest.mark.parametrize("mode", [0, 1])
-@pytest.mark.parametrize(("shape", "attributes"), CASES)
+@grid("mode", [0, 1])
+@grid(("shape", "attributes"), CASES)
 def test_forward_is_onnx(shape: tuple[int, ...], attributes: dict[str, Any], mode: int) -> None:
     given = values(shape)
     found = OneOperation(TYPE, given, training_mode=mode, **attributes).forward()
@@ -66,8 +67,8 @@ def test_forward_is_onnx(shape: tuple[int, ...], attributes: dict[str, Any], mod
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", [0, 1])
-@pytest.mark.parametrize(("shape", "attributes"), CASES)
+@grid("mode", [0, 1])
+@grid(("shape", "attributes"), CASES)
 def test_derivatives(shape: tuple[int, ...], attributes: dict[str, Any], mode: int) -> None:
     OneOperation(TYPE, values(shape), training_mode=mode, **attributes).assert_derivatives()
 
@@ -86,7 +87,7 @@ def test_channels_may_come_last(mode: int) -> None:
     last.assert_derivatives()
 
 
-@pytest.mark.parametrize(("shape", "attributes"), CASES)
+@grid(("shape", "attributes"), CASES)
 def test_running_statistics(shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
     """ONNX's formula, with the biased variance; several steps go on from each other."""
     given = values(shape)
@@ -143,8 +144,8 @@ def plain(given: list[Array], dy: Array, layout: str, mode: int) -> list[Array]:
     return [n * scale + shift, dx, (dy * n).sum(axis=axes), dy.sum(axis=axes)]
 
 
-@pytest.mark.parametrize("mode", [0, 1])
-@pytest.mark.parametrize(("shape", "layout"), BLOCKS)
+@grid("mode", [0, 1])
+@grid(("shape", "layout"), BLOCKS)
 def test_channels_in_blocks(shape: tuple[int, ...], layout: str, mode: int) -> None:
     given, dy = values(shape, layout), normal(*shape) + 0.1
     operation = OneOperation(TYPE, given, data_layout=layout, training_mode=mode)
@@ -155,8 +156,8 @@ def test_channels_in_blocks(shape: tuple[int, ...], layout: str, mode: int) -> N
         np.testing.assert_allclose(found[position], expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("mode", [0, 1])
-@pytest.mark.parametrize(("shape", "layout"), BLOCKS)
+@grid("mode", [0, 1])
+@grid(("shape", "layout"), BLOCKS)
 def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...], layout: str, mode: int) -> None:
     given = values(shape, layout, "float32")
     operation = OneOperation(TYPE, given, data_layout=layout, training_mode=mode)

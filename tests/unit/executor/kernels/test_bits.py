@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from solver.graph.ops import FAMILIES
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -15,8 +16,8 @@ NAMES = FAMILIES["bits"]
 DIRECTIONS: list[dict[str, Any]] = [{"direction": "LEFT"}, {"direction": "RIGHT"}]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
-@pytest.mark.parametrize("type_", NAMES)
+@grid("dtype", ["int8", "uint8", "int32", "int64"])
+@grid("type_", NAMES)
 def test_forward_is_onnx(type_: str, dtype: str) -> None:
     x, y = np.arange(12, dtype=dtype).reshape(3, 4) * 9, np.array([1, 0, 3, 2], dtype)
     values = [x] if type_ == "BitwiseNot" else [x, y]

@@ -12,6 +12,7 @@ from solver.errors import InternalError
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 
 PLAIN: dict[str, Callable[..., Any]] = {
@@ -31,8 +32,8 @@ def operands(type_: str, dtype: str, *shapes: tuple[int, ...]) -> list[Array]:
     return [np.asarray(rng.integers(0, 3, shape) % (2 if kind == "bool" else 3), kind) for shape in shapes]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
-@pytest.mark.parametrize("type_", PLAIN)
+@grid("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+@grid("type_", PLAIN)
 def test_forward(type_: str, dtype: str) -> None:
     given = operands(type_, dtype, (4, 1, 5), (3, 1))
     found = OneOperation(type_, given).forward()

@@ -10,6 +10,7 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.activations import PLAIN_ACTIVATIONS
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -80,10 +81,10 @@ def operation(
     return OneOperation("Conv", given, scratch_budget=budget, **attributes)
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("budget", BUDGETS)
+@grid("layout", LAYOUTS)
+@grid("bias", [True, False])
+@grid("name", SETTINGS)
 def test_conv_is_onnx_conv(name: str, bias: bool, layout: str, budget: int) -> None:
     setting = SETTINGS[name]
     expected = onnx_reference("Conv", values_of(setting, bias=bias), setting[2])
@@ -91,30 +92,30 @@ def test_conv_is_onnx_conv(name: str, bias: bool, layout: str, budget: int) -> N
     np.testing.assert_allclose(found, arranged(expected, layout), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("activation", PLAIN_ACTIVATIONS)
-@pytest.mark.parametrize("name", ["asymmetric", "pointwise", "depthwise"])
+@grid("layout", LAYOUTS)
+@grid("activation", PLAIN_ACTIVATIONS)
+@grid("name", ["asymmetric", "pointwise", "depthwise"])
 def test_conv_applies_its_activation(name: str, activation: str, layout: str) -> None:
     plain = operation(SETTINGS[name], layout, dtype="float32").forward()
     found = operation(SETTINGS[name], layout, dtype="float32", activation=activation).forward()
     np.testing.assert_allclose(found, PLAIN_ACTIVATIONS[activation](plain), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["None", "Tanh"])
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("activation", ["None", "Tanh"])
+@grid("name", SETTINGS)
 def test_conv_derivatives(name: str, activation: str) -> None:
     operation(SETTINGS[name], activation=activation).assert_derivatives()
 
 
-@pytest.mark.parametrize("activation", PLAIN_ACTIVATIONS)
-@pytest.mark.parametrize("name", ["asymmetric", "pointwise", "strided", "depthwise", "depthwise_strided"])
+@grid("activation", PLAIN_ACTIVATIONS)
+@grid("name", ["asymmetric", "pointwise", "strided", "depthwise", "depthwise_strided"])
 def test_conv_derivatives_through_every_activation(name: str, activation: str) -> None:
     operation(SETTINGS[name], "NHWC", activation=activation).assert_derivatives()
 
 
-@pytest.mark.parametrize("activation", ["None", "Sigmoid"])
-@pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("activation", ["None", "Sigmoid"])
+@grid("budget", BUDGETS)
+@grid("name", SETTINGS)
 def test_both_layouts_and_any_chunk_have_one_derivative(name: str, budget: int, activation: str) -> None:
     reference = operation(SETTINGS[name], activation=activation)
     dy = normal(reference.types[0].shape, seed=7)
@@ -155,7 +156,7 @@ def test_conv_derivatives_are_those_of_autograd(name: str, activation: str) -> N
         np.testing.assert_allclose(found[i], value.grad.numpy(), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("name", SETTINGS)
 def test_conv_repeats_bit_for_bit(name: str) -> None:
     runs = []
     for _ in range(2):
@@ -176,9 +177,9 @@ LARGE: Mapping[str, Setting] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("activation", ["None", "Relu6"])
-@pytest.mark.parametrize("name", LARGE)
+@grid("layout", LAYOUTS)
+@grid("activation", ["None", "Relu6"])
+@grid("name", LARGE)
 def test_a_step_allocates_nothing_of_tensor_size(name: str, activation: str, layout: str) -> None:
     one = operation(LARGE[name], layout, dtype="float32", activation=activation)
     dy = normal(one.types[0].shape, "float32")
@@ -189,9 +190,9 @@ def test_a_step_allocates_nothing_of_tensor_size(name: str, activation: str, lay
         assert allocated(backward) < 64 * 1024
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("budget", [1 << 17, 1 << 19])
-@pytest.mark.parametrize("name", LARGE)
+@grid("layout", LAYOUTS)
+@grid("budget", [1 << 17, 1 << 19])
+@grid("name", LARGE)
 def test_scratch_keeps_to_the_budget(name: str, budget: int, layout: str) -> None:
     one = operation(LARGE[name], layout, budget, dtype="float32", activation="Relu")
     loops = [one.kind.forward_scratch(one.node), one.needs(0).scratch, one.needs(1, 2).scratch]

@@ -16,6 +16,7 @@ from solver.graph.ops.dropout import BLOCK
 from solver.graph.types import Array
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.one_operation import OneOperation, allocated
 
@@ -55,8 +56,8 @@ def test_first_words_of_splitmix64() -> None:
     assert words(1234567, 0, 3) == published
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 64, 100])
-@pytest.mark.parametrize("first", [0, 1, 4096, 2**40])
+@grid("count", [1, 2, 3, 64, 100])
+@grid("first", [0, 1, 4096, 2**40])
 def test_words_are_a_function_of_their_index(first: int, count: int) -> None:
     stream, gamma = 2**64 - 3, 0x9E3779B97F4A7C15
     expected = [splitmix64((stream + (first + i) * gamma) % 2**64) for i in range(count)]

@@ -12,6 +12,7 @@ from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.helpers.erf import erf
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated, placed, poisoned
 from tests.support.onnx_reference import onnx_reference
 
@@ -42,8 +43,8 @@ def normal(*shape: int, dtype: str = "float64") -> Array:
     return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape) * 2, dtype)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 1e-7)])
-@pytest.mark.parametrize(("type_", "attributes"), CASES, ids=IDS)
+@grid(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 1e-7)])
+@grid(("type_", "attributes"), CASES)
 def test_forward_is_onnx(type_: str, attributes: dict[str, Any], dtype: str, tolerance: float) -> None:
     """ONNX keeps attributes in float32, so float64 agrees no better than that."""
     x = normal(5, 6, 7, dtype=dtype)
@@ -54,7 +55,7 @@ def test_forward_is_onnx(type_: str, attributes: dict[str, Any], dtype: str, tol
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("type_", "attributes"), CASES, ids=IDS)
+@grid(("type_", "attributes"), CASES)
 def test_derivatives(type_: str, attributes: dict[str, Any]) -> None:
     OneOperation(type_, [normal(5, 9)], **attributes).assert_derivatives()
 
@@ -77,7 +78,7 @@ def test_the_derivative_at_a_kink(
     assert operation.backward(np.ones(len(x), np.float32), 0)[0].tolist() == slope
 
 
-@pytest.mark.parametrize(("type_", "attributes"), CASES, ids=IDS)
+@grid(("type_", "attributes"), CASES)
 def test_extremes_are_finite_and_silent(type_: str, attributes: dict[str, Any]) -> None:
     x = np.array([-1e4, -100, -20, 0, 20, 100, 1e4], np.float32)
     with np.errstate(all="raise", under="ignore"):
@@ -124,7 +125,7 @@ def test_prelu_in_blocks(slope: tuple[int, ...]) -> None:
     np.testing.assert_allclose(found[1], expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("type_", "attributes"), CASES, ids=IDS)
+@grid(("type_", "attributes"), CASES)
 def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, Any]) -> None:
     x = normal(10, 40, 500, dtype="float32")
     operation = OneOperation(type_, [x], **attributes)
@@ -141,7 +142,7 @@ def test_prelu_allocates_nothing_of_tensor_size(slope: tuple[int, ...]) -> None:
         assert allocated(operation.prepare_backward(np.ones_like(x), *wanted)[1]) < 64 * 1024
 
 
-@pytest.mark.parametrize(("type_", "attributes"), CASES, ids=IDS)
+@grid(("type_", "attributes"), CASES)
 def test_dx_may_lie_on_dy_and_y_on_x_where_x_is_not_read_again(
     type_: str, attributes: dict[str, Any]
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from solver.graph.ops import OPERATOR_NAMES, lookup
 from solver.graph.ops.base import InPlace, OperationType
+from tests.support.every import grid
 from tests.support.one_node import node_of
 from tests.support.operator_cases import CASES
 from tests.support.operator_steps import Case, OperatorStep, steps_of
@@ -28,7 +29,7 @@ def kept(type_: str) -> Iterator[tuple[Case, OperatorStep, InPlace]]:
                     yield case, step, promise
 
 
-@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+@grid("type_", OPERATOR_NAMES)
 def test_one_memory_or_two_make_no_difference(type_: str) -> None:
     for case, step, promise in kept(type_):
         expected = step.run()
@@ -50,7 +51,7 @@ def test_an_operand_that_is_given_twice_may_be_overwritten_too(type_: str) -> No
         assert found == step.run(changed=twice), str(step.node.attributes)
 
 
-@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+@grid("type_", OPERATOR_NAMES)
 def test_every_promise_is_put_to_the_test(type_: str) -> None:
     """With a fused activation and without, and with every set of derivatives beside it."""
     made = {

@@ -9,6 +9,7 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.activations import PLAIN_ACTIVATIONS
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -41,9 +42,9 @@ def gemm_values(trans_a: int, trans_b: int, bias: tuple[int, ...] | None) -> lis
     return [a, b, None if bias is None else normal(*bias)]
 
 
-@pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.5, 1.0), (1.0, -0.25), (0.25, 0.0)])
-@pytest.mark.parametrize(("trans_a", "trans_b"), TRANSPOSED)
+@grid("bias", BIASES)
+@grid(("alpha", "beta"), [(1.0, 1.0), (0.5, 1.0), (1.0, -0.25), (0.25, 0.0)])
+@grid(("trans_a", "trans_b"), TRANSPOSED)
 def test_gemm_is_onnx_gemm(
     trans_a: int, trans_b: int, alpha: float, beta: float, bias: tuple[int, ...] | None
 ) -> None:
@@ -53,8 +54,8 @@ def test_gemm_is_onnx_gemm(
     np.testing.assert_allclose(found, onnx_reference("Gemm", values, attributes), rtol=1e-9)
 
 
-@pytest.mark.parametrize("activation", PLAIN_ACTIVATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@grid("activation", PLAIN_ACTIVATIONS)
+@grid("dtype", ["float32", "float64"])
 def test_gemm_applies_its_activation(activation: str, dtype: str) -> None:
     a, b, c = normal(4, 3, dtype=dtype), normal(3, 5, dtype=dtype), normal(5, dtype=dtype)
     found = OneOperation("Gemm", [a, b, c], activation=activation).forward()
@@ -62,14 +63,14 @@ def test_gemm_applies_its_activation(activation: str, dtype: str) -> None:
     np.testing.assert_allclose(found, PLAIN_ACTIVATIONS[activation](a @ b + c), rtol=1e-4)
 
 
-@pytest.mark.parametrize("activation", PLAIN_ACTIVATIONS)
-@pytest.mark.parametrize("bias", BIASES)
+@grid("activation", PLAIN_ACTIVATIONS)
+@grid("bias", BIASES)
 def test_gemm_derivatives(activation: str, bias: tuple[int, ...] | None) -> None:
     OneOperation("Gemm", gemm_values(0, 0, bias), activation=activation).assert_derivatives()
 
 
-@pytest.mark.parametrize("activation", ["None", "Sigmoid"])
-@pytest.mark.parametrize(("trans_a", "trans_b"), TRANSPOSED)
+@grid("activation", ["None", "Sigmoid"])
+@grid(("trans_a", "trans_b"), TRANSPOSED)
 def test_gemm_derivatives_of_scaled_and_transposed(trans_a: int, trans_b: int, activation: str) -> None:
     operation = OneOperation(
         "Gemm",
@@ -88,8 +89,8 @@ def test_gemm_with_beta_zero_has_a_zero_derivative_of_the_bias() -> None:
     assert not operation.backward(np.ones((4, 5)), 2)[2].any()
 
 
-@pytest.mark.parametrize("wanted", [(0,), (2,), (0, 2)])
-@pytest.mark.parametrize("bias", [(5,), (17, 1), (17, 5), ()])
+@grid("wanted", [(0,), (2,), (0, 2)])
+@grid("bias", [(5,), (17, 1), (17, 5), ()])
 def test_staging_by_rows_gives_what_staging_at_once_gives(
     wanted: tuple[int, ...], bias: tuple[int, ...]
 ) -> None:
@@ -104,7 +105,7 @@ def test_staging_by_rows_gives_what_staging_at_once_gives(
         np.testing.assert_allclose(found[position], expected[position], rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(("left", "right"), MATMUL_SHAPES)
+@grid(("left", "right"), MATMUL_SHAPES)
 def test_matmul_is_onnx_matmul(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     values = [normal(*left), normal(*right, seed=1)]
     found = OneOperation("MatMul", values).forward()
@@ -113,8 +114,8 @@ def test_matmul_is_onnx_matmul(left: tuple[int, ...], right: tuple[int, ...]) ->
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("activation", ["None", "Relu6", "Tanh"])
-@pytest.mark.parametrize(("left", "right"), MATMUL_SHAPES)
+@grid("activation", ["None", "Relu6", "Tanh"])
+@grid(("left", "right"), MATMUL_SHAPES)
 def test_matmul_derivatives(left: tuple[int, ...], right: tuple[int, ...], activation: str) -> None:
     values = [normal(*left), normal(*right, seed=1)]
     OneOperation("MatMul", values, activation=activation).assert_derivatives()

@@ -11,6 +11,7 @@ import pytest
 from solver.errors import GraphError
 from solver.graph.ops.loss import PROBABILITY_EPSILON
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 
 REDUCTIONS = ["mean", "sum", "none"]
@@ -49,8 +50,8 @@ def cross_entropy(prediction: Array, target: Array, variant: dict[str, Any]) -> 
     return np.asarray({"mean": losses.mean(), "sum": losses.sum(), "none": losses}[variant["reduction"]])
 
 
-@pytest.mark.parametrize("shape", [(6, 5), (2, 3, 4), (4,)])
-@pytest.mark.parametrize("variant", VARIANTS, ids=name_of)
+@grid("shape", [(6, 5), (2, 3, 4), (4,)])
+@grid("variant", VARIANTS)
 def test_cross_entropy_is_its_formula(variant: dict[str, Any], shape: tuple[int, ...]) -> None:
     values = cross_entropy_values(variant, *shape)
     found = OneOperation("CategoricalCrossEntropy", values, **variant).forward()
@@ -59,7 +60,7 @@ def test_cross_entropy_is_its_formula(variant: dict[str, Any], shape: tuple[int,
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=name_of)
+@grid("variant", VARIANTS)
 def test_derivatives_of_cross_entropy(variant: dict[str, Any]) -> None:
     """Of the prediction and, where the target is dense, of the target too."""
     values = cross_entropy_values(variant, 2, 3, 4, labels="int64")
@@ -176,7 +177,7 @@ LARGE: list[tuple[str, bool, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "sparse", "attributes"), LARGE)
+@grid(("type_", "sparse", "attributes"), LARGE)
 def test_nothing_of_tensor_size_is_allocated(type_: str, sparse: bool, attributes: dict[str, Any]) -> None:
     prediction = probabilities(20000, 12).astype(np.float32)
     target = np.zeros(20000, np.int64) if sparse else prediction
@@ -216,9 +217,9 @@ def elementwise_losses(type_: str, attributes: dict[str, Any], p: Array, t: Arra
     return np.asarray(np.where(distance <= delta, distance**2 / 2, delta * (distance - delta / 2)))
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (), (2, 1, 3), (70_001,)])
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize(("type_", "attributes"), ELEMENTWISE)
+@grid("shape", [(3, 4), (), (2, 1, 3), (70_001,)])
+@grid("reduction", REDUCTIONS)
+@grid(("type_", "attributes"), ELEMENTWISE)
 def test_elementwise_losses(
     type_: str, attributes: dict[str, Any], reduction: str, shape: tuple[int, ...]
 ) -> None:
@@ -257,9 +258,9 @@ def test_binary_logits_of_any_size_are_finite_and_silent(dtype: str) -> None:
     np.testing.assert_allclose(found, [-1, -1, -0.5, 0, 0], rtol=1e-6, atol=1e-20)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("logits", [0, 1])
-@pytest.mark.parametrize("shape", [(6, 5), (2, 3, 4), (4,)])
+@grid("reduction", REDUCTIONS)
+@grid("logits", [0, 1])
+@grid("shape", [(6, 5), (2, 3, 4), (4,)])
 def test_divergence(shape: tuple[int, ...], logits: int, reduction: str) -> None:
     rng = np.random.default_rng(1)
     prediction = rng.standard_normal(shape) if logits else probabilities(*shape)
@@ -280,10 +281,8 @@ def test_divergence_from_itself_is_zero_also_where_a_probability_is_zero() -> No
     assert np.isfinite(operation.backward(np.asarray(1.0), 0, 1)[0]).all()
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize(
-    ("type_", "attributes"), [*ELEMENTWISE, ("KLDivergence", {}), ("KLDivergence", {"from_logits": 1})]
-)
+@grid("reduction", REDUCTIONS)
+@grid(("type_", "attributes"), [*ELEMENTWISE, ("KLDivergence", {}), ("KLDivergence", {"from_logits": 1})])
 def test_other_losses_allocate_nothing_of_tensor_size(
     type_: str, attributes: dict[str, Any], reduction: str
 ) -> None:
@@ -385,7 +384,7 @@ IGNORING = [
 ]
 
 
-@pytest.mark.parametrize("variant", IGNORING, ids=name_of)
+@grid("variant", IGNORING)
 def test_ignored_examples_have_no_loss_and_no_derivative(variant: dict[str, Any]) -> None:
     """The others are as they are without them, whatever the scores of those ignored."""
     prediction, labels = cross_entropy_values({**variant, "sparse": 1}, 9, 4)

@@ -11,6 +11,7 @@ import pytest
 
 from solver.graph.ops.base import BackwardNeeds
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -52,7 +53,7 @@ def normal(*shape: int, dtype: str = "float64") -> Array:
     return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
-@pytest.mark.parametrize(("type_", "more", "attributes"), CASES, ids=NAMES)
+@grid(("type_", "more", "attributes"), CASES)
 def test_forward_is_onnx(type_: str, more: list[Array | None], attributes: dict[str, Any]) -> None:
     values = [normal(2, 3, 4), *more]
     found = OneOperation(type_, values, **attributes).forward()
@@ -61,13 +62,13 @@ def test_forward_is_onnx(type_: str, more: list[Array | None], attributes: dict[
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("type_", "more", "attributes"), CASES, ids=NAMES)
+@grid(("type_", "more", "attributes"), CASES)
 def test_derivatives(type_: str, more: list[Array | None], attributes: dict[str, Any]) -> None:
     tolerance = 1e-6 if attributes.get("to") != 1 else 1e-1  # of a difference of float32 numbers
     OneOperation(type_, [normal(2, 3, 4), *more], **attributes).assert_derivatives(tolerance)
 
 
-@pytest.mark.parametrize(("type_", "more", "attributes"), CASES, ids=NAMES)
+@grid(("type_", "more", "attributes"), CASES)
 def test_backward_reads_nothing_but_the_derivative(
     type_: str, more: list[Array | None], attributes: dict[str, Any]
 ) -> None:
@@ -88,7 +89,7 @@ def test_a_scalar_has_no_axis_to_pad(mode: str) -> None:
     assert operation.backward(np.asarray(2.0), 0)[0].item() == 2.0
 
 
-@pytest.mark.parametrize(
+@grid(
     ("mode", "padded"),
     [
         ("reflect", [3, 2, 1, 2, 3, 4, 3, 2]),
@@ -96,7 +97,7 @@ def test_a_scalar_has_no_axis_to_pad(mode: str) -> None:
         ("wrap", [3, 4, 1, 2, 3, 4, 1, 2]),
     ],
 )
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
+@grid("dtype", ["int32", "uint8", "float32"])
 def test_borders_of_any_element_type(mode: str, padded: list[int], dtype: str) -> None:
     found = OneOperation("Pad", [np.array([1, 2, 3, 4], dtype), np.array([2, 2])], mode=mode).forward()
     assert found.tolist() == padded
@@ -134,7 +135,7 @@ def test_a_scalar_becomes_a_vector_and_back() -> None:
     assert found.shape == ()
 
 
-@pytest.mark.parametrize(
+@grid(
     ("type_", "more", "attributes"),
     [
         ("Reshape", [np.array([-1])], {}),
@@ -198,8 +199,8 @@ def test_expand_sums_what_it_spread(shape: tuple[int, ...], asked: list[int]) ->
     np.testing.assert_allclose(operation.backward(dy, 0)[0], expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("to", [1, 2, 6, 7, 9, 11])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+@grid("to", [1, 2, 6, 7, 9, 11])
+@grid("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
 def test_cast_from_every_type_to_every_type(dtype: str, to: int) -> None:
     values = np.array([0, 1, 2, 100]).astype(dtype)
     operation = OneOperation("Cast", [values], to=to)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -39,7 +40,7 @@ def values(shape: tuple[int, ...], parameters: tuple[int, ...], dtype: str = "fl
     ]
 
 
-@pytest.mark.parametrize(("type_", "shape", "parameters", "attributes"), CASES)
+@grid(("type_", "shape", "parameters", "attributes"), CASES)
 def test_forward_is_onnx(
     type_: str, shape: tuple[int, ...], parameters: tuple[int, ...], attributes: dict[str, Any]
 ) -> None:
@@ -50,7 +51,7 @@ def test_forward_is_onnx(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("type_", "shape", "parameters", "attributes"), CASES)
+@grid(("type_", "shape", "parameters", "attributes"), CASES)
 def test_derivatives(
     type_: str, shape: tuple[int, ...], parameters: tuple[int, ...], attributes: dict[str, Any]
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from solver.graph.ops import OPERATOR_NAMES, lookup
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.operator_cases import CASES
 from tests.support.operator_steps import Case, OperatorStep, steps_of
 
@@ -33,7 +34,7 @@ def other_values(value: Array) -> Iterator[Array]:
     yield np.asarray(value[..., ::-1] if value.ndim else value) * 3 + 1
 
 
-@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+@grid("type_", OPERATOR_NAMES)
 def test_a_step_writes_every_byte_and_reads_no_byte_that_it_was_not_given(type_: str) -> None:
     """Also not those of scratch; `run` holds that what is only read stays as it is."""
     for case, step in steps(type_):
@@ -42,7 +43,7 @@ def test_a_step_writes_every_byte_and_reads_no_byte_that_it_was_not_given(type_:
             assert step.run(written=written, scratch=scratch) == expected, f"{case} {step}"
 
 
-@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+@grid("type_", OPERATOR_NAMES)
 def test_what_a_result_ignores_has_no_influence_on_it(type_: str) -> None:
     for case, step in steps(type_):
         facts = {
@@ -73,7 +74,7 @@ def test_what_a_result_does_not_ignore_has_influence(type_: str) -> None:
     assert [key for key, seen in influences.items() if not seen] == []
 
 
-@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+@grid("type_", OPERATOR_NAMES)
 def test_copies_are_copies_in_memory_of_their_own_and_all_in_one(type_: str) -> None:
     for case, step in steps(type_):
         copies = {
@@ -113,7 +114,7 @@ def positions(step: OperatorStep, target: str) -> dict[str, int]:
     return {slot: at - min(found.values()) for slot, at in found.items()}
 
 
-@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+@grid("type_", OPERATOR_NAMES)
 def test_parts_are_what_a_result_is_put_together_from(type_: str) -> None:
     """In memory of its own, and where the parts lie: then the step changes no byte of them."""
     for case, step in steps(type_):
@@ -153,7 +154,7 @@ def test_running_statistics_are_no_part_of_what_batch_normalisation_computes() -
     assert kind.ignores(step.node, True, "x4") == {"x1", "x2", "x3"}
 
 
-@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+@grid("type_", OPERATOR_NAMES)
 def test_a_result_depends_on_what_it_is_the_new_version_of(type_: str) -> None:
     """What is updated in place never ignores its own old value."""
     for case, step in steps(type_):

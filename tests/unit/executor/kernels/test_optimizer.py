@@ -13,6 +13,7 @@ import pytest
 from solver.executor.kernels.optimizer import prepare
 from solver.graph.types import Array, DType, OptimizerSpec, TensorType
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, scratch, state_names
+from tests.support.every import grid
 
 SPECS = [
     OptimizerSpec("SGD", {"learning_rate": 0.1}),
@@ -120,8 +121,8 @@ def gradients(shape: tuple[int, ...], dtype: str, count: int = 6) -> list[Array]
     return [rng.standard_normal(shape).astype(dtype) for _ in range(count)]
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=name_of)
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
+@grid("spec", SPECS)
+@grid(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
 def test_several_iterations_follow_the_formula(spec: OptimizerSpec, dtype: str, tolerance: float) -> None:
     weight = np.random.default_rng(1).standard_normal((7, 5)).astype(dtype)
     trainer = Trainer(spec, weight)
@@ -133,7 +134,7 @@ def test_several_iterations_follow_the_formula(spec: OptimizerSpec, dtype: str, 
         np.testing.assert_allclose(trainer.weight, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+@grid("spec", SPECS)
 def test_the_gradient_is_only_read(spec: OptimizerSpec) -> None:
     trainer = Trainer(spec, np.ones(40, np.float32))
     for gradient in gradients((40,), "float32", 3):
@@ -141,7 +142,7 @@ def test_the_gradient_is_only_read(spec: OptimizerSpec) -> None:
         assert np.array_equal(trainer.gradient, gradient)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+@grid("spec", SPECS)
 def test_blocks_change_no_bit(spec: OptimizerSpec) -> None:
     """Elements beyond the first block are updated as if they stood in a weight of their own."""
     size = 2 * UPDATE_BLOCK_ELEMENTS + 5
@@ -153,7 +154,7 @@ def test_blocks_change_no_bit(spec: OptimizerSpec) -> None:
     assert whole.weight[-100:].tobytes() == tail.weight.tobytes()
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+@grid("spec", SPECS)
 def test_a_step_allocates_nothing_of_tensor_size(spec: OptimizerSpec) -> None:
     trainer = Trainer(spec, np.ones((1000, 500), np.float32))
     gradient = np.ones((1000, 500), np.float32)
@@ -165,7 +166,7 @@ def test_a_step_allocates_nothing_of_tensor_size(spec: OptimizerSpec) -> None:
     assert peak < 64 * 1024
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+@grid("spec", SPECS)
 def test_runs_repeat_bit_for_bit(spec: OptimizerSpec) -> None:
     runs = [Trainer(spec, np.linspace(-1, 1, 1001, dtype=np.float32)) for _ in range(2)]
     for gradient in gradients((1001,), "float32"):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 
 X = np.round(np.random.default_rng(5).standard_normal((4, 6, 5)), 1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
-@pytest.mark.parametrize("largest", [0, 1])
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@grid("dtype", ["float32", "float64", "int32", "int64"])
+@grid("largest", [0, 1])
+@grid("axis", [0, 1, 2, -1])
 def test_the_whole_axis_is_a_stable_sort(axis: int, largest: int, dtype: str) -> None:
     """Equal elements, of which there are many, stand in the order that they had."""
     x = (X * 10).astype(dtype)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -50,9 +51,9 @@ def operation(type_: str, name: str, layout: str, budget: int = 1 << 21, **more:
     return OneOperation(type_, [x], scratch_budget=budget, data_layout=layout, **attributes, **more)
 
 
-@pytest.mark.parametrize("budget", [1 << 21, 1])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("budget", [1 << 21, 1])
+@grid("layout", LAYOUTS)
+@grid("name", SETTINGS)
 def test_max_pool_is_onnx_max_pool(name: str, layout: str, budget: int) -> None:
     shape, attributes = SETTINGS[name]
     if name == "same_lower":  # ONNX's evaluator rounds the output down; its text and its models round up
@@ -62,9 +63,9 @@ def test_max_pool_is_onnx_max_pool(name: str, layout: str, budget: int) -> None:
     np.testing.assert_array_equal(found, arranged(expected, layout))
 
 
-@pytest.mark.parametrize("include", [0, 1])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("include", [0, 1])
+@grid("layout", LAYOUTS)
+@grid("name", SETTINGS)
 def test_average_pool_is_onnx_average_pool(name: str, layout: str, include: int) -> None:
     shape, attributes = SETTINGS[name]
     given = {**attributes, "count_include_pad": include}
@@ -73,22 +74,22 @@ def test_average_pool_is_onnx_average_pool(name: str, layout: str, include: int)
     np.testing.assert_allclose(found, arranged(expected, layout), rtol=1e-12)
 
 
-@pytest.mark.parametrize("budget", [1 << 21, 1])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("budget", [1 << 21, 1])
+@grid("layout", LAYOUTS)
+@grid("name", SETTINGS)
 def test_max_pool_derivatives(name: str, layout: str, budget: int) -> None:
     operation("MaxPool", name, layout, budget).assert_derivatives()
 
 
-@pytest.mark.parametrize("include", [0, 1])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", SETTINGS)
+@grid("include", [0, 1])
+@grid("layout", LAYOUTS)
+@grid("name", SETTINGS)
 def test_average_pool_derivatives(name: str, layout: str, include: int) -> None:
     operation("AveragePool", name, layout, 1, count_include_pad=include).assert_derivatives()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 7), (1, 2, 2, 3, 2), (1, 1, 1, 1)])
+@grid("layout", LAYOUTS)
+@grid("shape", [(2, 3, 4, 5), (2, 3, 7), (1, 2, 2, 3, 2), (1, 1, 1, 1)])
 def test_global_average_pool(shape: tuple[int, ...], layout: str) -> None:
     x = spread_out(shape)
     one = OneOperation("GlobalAveragePool", [arranged(x, layout)], data_layout=layout)
@@ -130,9 +131,9 @@ def test_windows_of_any_number_of_taps(kernel: tuple[int, int], layout: str) -> 
     assert np.sum(x * dx) == pytest.approx(one.forward().sum())
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("type_", ["MaxPool", "AveragePool", "GlobalAveragePool"])
-@pytest.mark.parametrize("stride", [1, 2])
+@grid("layout", LAYOUTS)
+@grid("type_", ["MaxPool", "AveragePool", "GlobalAveragePool"])
+@grid("stride", [1, 2])
 def test_a_step_allocates_nothing_of_tensor_size(type_: str, stride: int, layout: str) -> None:
     x = arranged(spread_out((4, 16, 64, 64), "float32"), layout)
     window: dict[str, Any] = (

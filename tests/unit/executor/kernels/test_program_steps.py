@@ -16,6 +16,7 @@ from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, 
 from solver.graph.ops.base import ScratchRequest
 from solver.graph.types import Array, DType, TensorType, TrainableGraph, TrainingRules
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, block, scratch, state_names
+from tests.support.every import grid
 from tests.support.graphs import chain
 from tests.support.one_operation import placed, poisoned
 
@@ -105,9 +106,9 @@ def update_reads(
     return reads
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("rules", RULES, ids=str)
-@pytest.mark.parametrize("hyper", OPTIMIZERS, ids=str)
+@grid("shape", SHAPES)
+@grid("rules", RULES)
+@grid("hyper", OPTIMIZERS)
 def test_an_update(hyper: dict[str, Any], rules: TrainingRules, shape: tuple[int, ...]) -> None:
     graph = chain(training=rules, **hyper)
     for dtype, factor in (("float32", 0.25), ("float64", 0.25), ("float32", 0.0)):
@@ -127,7 +128,7 @@ def test_an_update(hyper: dict[str, Any], rules: TrainingRules, shape: tuple[int
             assert not np.frombuffer(found["dx0"], dtype).any()
 
 
-@pytest.mark.parametrize("hyper", OPTIMIZERS, ids=str)
+@grid("hyper", OPTIMIZERS)
 def test_an_update_depends_on_all_that_it_reads(hyper: dict[str, Any]) -> None:
     """The count too, where the optimizer's rule has one: nothing may be left out of a proof."""
     graph = chain(training=RULES[-1], **hyper)
@@ -153,8 +154,8 @@ def test_an_update_depends_on_all_that_it_reads(hyper: dict[str, Any]) -> None:
     assert weight({}, count=9) == expected, "the count among the operands takes the place of the caller's"
 
 
-@pytest.mark.parametrize("rules", [rules for rules in RULES if rules.joins_gradients], ids=str)
-@pytest.mark.parametrize("last", [1.0, np.inf, np.nan])
+@grid("rules", [rules for rules in RULES if rules.joins_gradients])
+@grid("last", [1.0, np.inf, np.nan])
 def test_clipping(rules: TrainingRules, last: float) -> None:
     gradients = [
         uniform(shape, i, dtype) for i, shape in enumerate(SHAPES) for dtype in ("float32", "float64")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 
 B, D, H = 3, 4, 2
@@ -77,7 +78,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 LSTMS = list(product((0, 1, 2), ("hc", "h", "c", ""), (False, True)))
 
 
-@pytest.mark.parametrize(("biases", "states", "peepholes"), LSTMS)
+@grid(("biases", "states", "peepholes"), LSTMS)
 def test_lstm(biases: int, states: str, peepholes: bool) -> None:
     values = operands("LSTMCell", biases=biases, states=states, peepholes=peepholes)
     operation = OneOperation("LSTMCell", values)
@@ -86,7 +87,7 @@ def test_lstm(biases: int, states: str, peepholes: bool) -> None:
     operation.assert_derivatives()
 
 
-@pytest.mark.parametrize(("biases", "states", "linear"), list(product((0, 1, 2), ("h", ""), (0, 1))))
+@grid(("biases", "states", "linear"), list(product((0, 1, 2), ("h", ""), (0, 1))))
 def test_gru(biases: int, states: str, linear: int) -> None:
     values = operands("GRUCell", biases=biases, states=states)
     operation = OneOperation("GRUCell", values, linear_before_reset=linear)
@@ -94,9 +95,7 @@ def test_gru(biases: int, states: str, linear: int) -> None:
     operation.assert_derivatives()
 
 
-@pytest.mark.parametrize(
-    ("biases", "states", "nonlinearity"), list(product((0, 1, 2), ("h", ""), ("Tanh", "Relu", "Sigmoid")))
-)
+@grid(("biases", "states", "nonlinearity"), list(product((0, 1, 2), ("h", ""), ("Tanh", "Relu", "Sigmoid"))))
 def test_rnn(biases: int, states: str, nonlinearity: str) -> None:
     values = operands("RNNCell", biases=biases, states=states)
     seen, recalled = sums(state(values, 0), state(values, 1), values[2:])

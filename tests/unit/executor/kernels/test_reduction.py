@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -21,9 +22,9 @@ def normal(*shape: int, dtype: str = "float64") -> Array:
     return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
-@pytest.mark.parametrize("type_", NAMES)
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize("axes", AXES)
+@grid("type_", NAMES)
+@grid("keepdims", [0, 1])
+@grid("axes", AXES)
 def test_axes_as_input_are_onnx(type_: str, axes: tuple[int, ...], keepdims: int) -> None:
     values = [normal(3, 4, 5), np.array(axes)]
     found = OneOperation(type_, values, keepdims=keepdims).forward()
@@ -32,8 +33,8 @@ def test_axes_as_input_are_onnx(type_: str, axes: tuple[int, ...], keepdims: int
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("type_", NAMES)
-@pytest.mark.parametrize("axes", AXES)
+@grid("type_", NAMES)
+@grid("axes", AXES)
 def test_axes_as_attribute_are_onnx_of_older_opsets(type_: str, axes: tuple[int, ...]) -> None:
     values = [normal(3, 4, 5)]
     found = OneOperation(type_, values, axes=axes).forward()
@@ -42,9 +43,9 @@ def test_axes_as_attribute_are_onnx_of_older_opsets(type_: str, axes: tuple[int,
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("type_", NAMES)
-@pytest.mark.parametrize("noop", [0, 1])
-@pytest.mark.parametrize("given", [{}, {"axes": ()}])
+@grid("type_", NAMES)
+@grid("noop", [0, 1])
+@grid("given", [{}, {"axes": ()}])
 def test_no_axes_mean_all_or_none(type_: str, given: dict[str, Any], noop: int) -> None:
     x = normal(3, 4)
     found = OneOperation(type_, [x], noop_with_empty_axes=noop, **given).forward()
@@ -52,9 +53,9 @@ def test_no_axes_mean_all_or_none(type_: str, given: dict[str, Any], noop: int) 
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("type_", NAMES)
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize("axes", [*AXES, ()])
+@grid("type_", NAMES)
+@grid("keepdims", [0, 1])
+@grid("axes", [*AXES, ()])
 def test_derivatives(type_: str, axes: tuple[int, ...], keepdims: int) -> None:
     operation = OneOperation(type_, [normal(2, 3, 4)], axes=axes, keepdims=keepdims)
     operation.assert_derivatives()
@@ -65,8 +66,8 @@ def test_the_derivative_without_reduction_is_the_one_of_y(type_: str) -> None:
     OneOperation(type_, [normal(2, 3)], noop_with_empty_axes=1).assert_derivatives()
 
 
-@pytest.mark.parametrize("type_", NAMES)
-@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
+@grid("type_", NAMES)
+@grid("axes", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
 def test_sums_in_blocks(type_: str, axes: tuple[int, ...]) -> None:
     x = normal(11, 37, 509)
     found = OneOperation(type_, [x], axes=axes).forward()
@@ -79,8 +80,8 @@ def test_a_mean_of_float32_over_many_rows_stays_accurate() -> None:
     np.testing.assert_allclose(found, 0.1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("type_", NAMES)
-@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
+@grid("type_", NAMES)
+@grid("axes", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
 def test_nothing_of_tensor_size_is_allocated(type_: str, axes: tuple[int, ...]) -> None:
     operation = OneOperation(type_, [normal(20, 300, 100, dtype="float32")], axes=axes)
     assert allocated(operation.prepare_forward()[1]) < 64 * 1024

@@ -9,14 +9,15 @@ import pytest
 from solver.errors import InternalError, UnknownOperatorError
 from solver.executor.kernels import kernels_for
 from solver.graph.ops import FAMILIES, OPERATOR_NAMES
+from tests.support.every import grid
 
 
-@pytest.mark.parametrize("name", OPERATOR_NAMES)
+@grid("name", OPERATOR_NAMES)
 def test_every_operator_has_kernels(name: str) -> None:
     assert kernels_for(name) is kernels_for(name)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@grid("family", FAMILIES)
 def test_a_family_has_the_kernels_of_its_operators_and_no_others(family: str) -> None:
     module = importlib.import_module(f"solver.executor.kernels.{family}")
     assert sorted(module.KERNELS) == sorted(FAMILIES[family])

@@ -11,6 +11,7 @@ import pytest
 from solver.executor.kernels.helpers.interpolation import interpolation
 from solver.graph.ops.resizing import ResizedAxis
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -33,8 +34,8 @@ def scaled(x: Array, scales: tuple[float, ...], **attributes: Any) -> OneOperati
 SIZES = [((2, 1, 3, 4), (2, 1, 6, 6)), ((1, 2, 5, 4), (1, 2, 2, 7)), ((3, 5), (3, 3)), ((2, 4), (2, 1))]
 
 
-@pytest.mark.parametrize("coordinates", COORDINATES)
-@pytest.mark.parametrize("rounding", ROUNDINGS)
+@grid("coordinates", COORDINATES)
+@grid("rounding", ROUNDINGS)
 def test_nearest(coordinates: str, rounding: str) -> None:
     attributes = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
     for shape, sizes in SIZES:
@@ -45,9 +46,9 @@ def test_nearest(coordinates: str, rounding: str) -> None:
         operation.assert_derivatives()
 
 
-@pytest.mark.parametrize("coordinates", COORDINATES)
-@pytest.mark.parametrize("mode", ["linear", "cubic"])
-@pytest.mark.parametrize("more", [{}, {"antialias": 1}, {"exclude_outside": 1}])
+@grid("coordinates", COORDINATES)
+@grid("mode", ["linear", "cubic"])
+@grid("more", [{}, {"antialias": 1}, {"exclude_outside": 1}])
 def test_interpolation(coordinates: str, mode: str, more: dict[str, int]) -> None:
     """But for one element by pytorch_half_pixel: ONNX's text has it at 0, its evaluator at -0.5."""
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, **more}
@@ -59,10 +60,8 @@ def test_interpolation(coordinates: str, mode: str, more: dict[str, int]) -> Non
         operation.assert_derivatives()
 
 
-@pytest.mark.parametrize(
-    "scales", [(1, 1, 2, 3), (1, 1, 0.6, 1.7), (2, 1, 1, 0.3), (1, 1, 1, 1), (1.5, 2, 2, 2)]
-)
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@grid("scales", [(1, 1, 2, 3), (1, 1, 0.6, 1.7), (2, 1, 1, 0.3), (1, 1, 1, 1), (1.5, 2, 2, 2)])
+@grid("mode", ["nearest", "linear"])
 def test_scales(scales: tuple[float, ...], mode: str) -> None:
     """Also those whose products with the sizes are not whole, and of all axes."""
     x = normal(2, 3, 4, 5)
@@ -89,7 +88,7 @@ def test_axes_in_any_order() -> None:
     np.testing.assert_array_equal(one.forward(), other.forward())
 
 
-@pytest.mark.parametrize(
+@grid(
     ("x", "sizes"),
     [
         ((700, 9, 7), (700, 18, 21)),  # several examples at a time
@@ -98,7 +97,7 @@ def test_axes_in_any_order() -> None:
         ((3, 2, 2, 2), (6, 4, 1, 6)),  # four passes
     ],
 )
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@grid("mode", ["nearest", "linear"])
 def test_blocks(x: tuple[int, ...], sizes: tuple[int, ...], mode: str) -> None:
     """Matrices axis by axis are the same; and <y, resize(x)> = <adjoint(y), x>."""
     operation = sized(normal(*x), sizes, mode=mode)
@@ -118,9 +117,9 @@ def test_blocks(x: tuple[int, ...], sizes: tuple[int, ...], mode: str) -> None:
     assert product_of_both == pytest.approx(np.sum(dy * expected), rel=1e-9)
 
 
-@pytest.mark.parametrize(("x", "sizes"), [((2, 6, 5, 3), (2, 9, 8, 3)), ((1, 6, 8, 9), (1, 9, 4, 12))])
-@pytest.mark.parametrize("budget", [1, 500, 2000])
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@grid(("x", "sizes"), [((2, 6, 5, 3), (2, 9, 8, 3)), ((1, 6, 8, 9), (1, 9, 4, 12))])
+@grid("budget", [1, 500, 2000])
+@grid("mode", ["nearest", "linear", "cubic"])
 def test_a_small_budget_cuts_examples_into_rows(
     x: tuple[int, ...], sizes: tuple[int, ...], budget: int, mode: str
 ) -> None:

@@ -9,14 +9,15 @@ from solver.errors import InternalError
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.graph.ops import FAMILIES
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
 NAMES = FAMILIES["rounding"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("type_", NAMES)
+@grid("dtype", ["float32", "float64"])
+@grid("type_", NAMES)
 def test_forward_is_onnx(type_: str, dtype: str) -> None:
     x = np.array([-2.5, -1.2, -0.5, 0.0, 0.5, 1.5, 2.5, 7.9], dtype)
     np.testing.assert_array_equal(OneOperation(type_, [x]).forward(), onnx_reference(type_, [x], {}))

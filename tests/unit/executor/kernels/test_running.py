@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 
 X = np.random.default_rng(2).standard_normal((3, 4, 5))
@@ -25,9 +26,9 @@ def test_without_itself_and_from_the_end(exclusive: int, reverse: int, expected:
     assert operation.forward().tolist() == expected
 
 
-@pytest.mark.parametrize("exclusive", [0, 1])
-@pytest.mark.parametrize("reverse", [0, 1])
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@grid("exclusive", [0, 1])
+@grid("reverse", [0, 1])
+@grid("axis", [0, 1, 2])
 def test_derivatives(axis: int, reverse: int, exclusive: int) -> None:
     values = [X[:2, :3, :2], np.asarray(axis)]
     OneOperation("CumSum", values, reverse=reverse, exclusive=exclusive).assert_derivatives()

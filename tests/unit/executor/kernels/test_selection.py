@@ -9,6 +9,7 @@ import pytest
 
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated, placed
 from tests.support.onnx_reference import onnx_reference
 
@@ -77,8 +78,8 @@ GATHERS = [
 ]
 
 
-@pytest.mark.parametrize("index_type", ["int32", "int64"])
-@pytest.mark.parametrize(("data", "index", "axis"), GATHERS)
+@grid("index_type", ["int32", "int64"])
+@grid(("data", "index", "axis"), GATHERS)
 def test_gather(data: tuple[int, ...], index: tuple[int, ...], axis: int, index_type: str) -> None:
     """Indices repeat and some count from the end."""
     size = data[axis]
@@ -112,9 +113,9 @@ def test_gather_of_many_blocks(shape: tuple[int, ...]) -> None:
 REPEATS = [10_000, 500, 7, 1]
 
 
-@pytest.mark.parametrize("width", [1, 3, 256, 257])
-@pytest.mark.parametrize("size", REPEATS)
-@pytest.mark.parametrize("picked", [31, 32, 2500])
+@grid("width", [1, 3, 256, 257])
+@grid("size", REPEATS)
+@grid("picked", [31, 32, 2500])
 def test_rows_added_in_groups(width: int, size: int, picked: int) -> None:
     """Against one addition after the other, exactly: the sums of small integers have no rounding."""
     index = np.random.default_rng(4).integers(-size, size, picked)
@@ -164,8 +165,8 @@ def test_where_allocates_nothing_of_tensor_size(
         assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
 
 
-@pytest.mark.parametrize("index_type", ["int32", "int64"])
-@pytest.mark.parametrize(
+@grid("index_type", ["int32", "int64"])
+@grid(
     ("data", "picked", "axis"),
     [
         ((1000, 64), 40_000, 0),
@@ -212,8 +213,8 @@ def test_updates_have_the_shape_of_what_would_be_gathered() -> None:
         OneOperation("ScatterAdd", [normal(9, 2), np.array([9]), normal(1, 2)])
 
 
-@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
-@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+@grid("reduction", ["none", "add", "mul", "min", "max"])
+@grid("dtype", ["float32", "int64", "uint8"])
 def test_updates_of_rows_are_those_of_onnx(reduction: str, dtype: str) -> None:
     rng = np.random.default_rng(7)
     data: Array = rng.integers(1, 5, (9, 4)).astype(dtype)

@@ -11,6 +11,7 @@ from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.graph.ops import FAMILIES
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated, placed, poisoned
 from tests.support.onnx_reference import onnx_reference
 
@@ -31,8 +32,8 @@ def operand(type_: str, *shape: int, dtype: str = "float64") -> Array:
     return np.asarray(values, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("type_", NAMES)
+@grid("dtype", ["float32", "float64"])
+@grid("type_", NAMES)
 def test_forward_is_onnx(type_: str, dtype: str) -> None:
     x = operand(type_, 3, 4, 5, dtype=dtype)
     found = OneOperation(type_, [x]).forward()
@@ -40,12 +41,12 @@ def test_forward_is_onnx(type_: str, dtype: str) -> None:
     np.testing.assert_allclose(found, onnx_reference(type_, [x], {}), rtol=2e-6)
 
 
-@pytest.mark.parametrize("type_", NAMES)
+@grid("type_", NAMES)
 def test_derivatives(type_: str) -> None:
     OneOperation(type_, [operand(type_, 3, 4)]).assert_derivatives()
 
 
-@pytest.mark.parametrize("type_", NAMES)
+@grid("type_", NAMES)
 def test_many_blocks_are_as_one(type_: str) -> None:
     x, dy = operand(type_, 70001), operand("Exp", 70001)
     whole, tail = OneOperation(type_, [x]), OneOperation(type_, [x[-9:]])
@@ -64,7 +65,7 @@ def test_the_slope_of_abs_at_zero_is_zero() -> None:
     assert found.tolist() == [-5, 0, 5]
 
 
-@pytest.mark.parametrize("type_", NAMES)
+@grid("type_", NAMES)
 def test_nothing_of_tensor_size_is_allocated(type_: str) -> None:
     x = operand(type_, 10, 40, 500, dtype="float32")
     operation = OneOperation(type_, [x])
@@ -80,7 +81,7 @@ def test_y_may_lie_on_x_where_x_is_not_read_again(type_: str) -> None:
     assert shared.tobytes() == operation.forward().tobytes()
 
 
-@pytest.mark.parametrize("type_", NAMES)
+@grid("type_", NAMES)
 def test_dx_may_lie_on_dy(type_: str) -> None:
     x, dy = operand(type_, 40, 1500), operand("Exp", 1500, 40).reshape(40, 1500)
     operation = OneOperation(type_, [x])

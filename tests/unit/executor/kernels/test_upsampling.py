@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from solver.graph.types import Array
+from tests.support.every import grid
 from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
@@ -35,7 +36,7 @@ def values(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -
     return [normal(*x), normal(*w), normal(w[1] * attributes.get("group", 1))]
 
 
-@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+@grid(("x", "w", "attributes"), CASES)
 def test_forward_is_onnx(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
     """Group by group: the reference takes one filter for each group at most."""
     given = values(x, w, attributes)
@@ -48,12 +49,12 @@ def test_forward_is_onnx(x: tuple[int, ...], w: tuple[int, ...], attributes: dic
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+@grid(("x", "w", "attributes"), CASES)
 def test_derivatives(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
     OneOperation(TYPE, values(x, w, attributes), **attributes).assert_derivatives()
 
 
-@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+@grid(("x", "w", "attributes"), CASES)
 def test_channels_may_come_last(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
     given = values(x, w, attributes)
     last = [*(np.ascontiguousarray(np.moveaxis(a, 1, -1)) for a in given[:2]), given[2]]
@@ -81,8 +82,8 @@ def test_it_is_the_transpose_of_the_convolution(attributes: dict[str, Any]) -> N
     assert np.sum(convolved * x) == pytest.approx(np.sum(y * spread), rel=1e-10)
 
 
-@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
-@pytest.mark.parametrize("budget", [1, 300, 1500])
+@grid(("x", "w", "attributes"), CASES)
+@grid("budget", [1, 300, 1500])
 def test_chunks(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], budget: int) -> None:
     """Small budgets cut examples into rows: nothing else changes."""
     given = values(x, w, attributes)

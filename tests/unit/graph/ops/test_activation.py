@@ -11,13 +11,14 @@ from solver.graph.ops import lookup
 from solver.graph.ops.activation import softmax_block
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 INTEGER = TensorType((2, 3), DType.INT64)
 DOUBLE = TensorType((2, 3), DType.FLOAT64)
 
 
-@pytest.mark.parametrize(
+@grid(
     "type_",
     ["Relu", "Sigmoid", "Tanh", "Clip", "Softmax", "LogSoftmax", "LeakyRelu", "Elu", "HardSigmoid"],
 )

@@ -9,6 +9,7 @@ from solver.errors import ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 INTEGER = TensorType((2, 3), DType.INT64)
@@ -16,8 +17,8 @@ DOUBLE = TensorType((2, 3), DType.FLOAT64)
 ARITHMETIC = ["Add", "Sub", "Mul", "Div"]
 
 
-@pytest.mark.parametrize("type_", ARITHMETIC)
-@pytest.mark.parametrize(
+@grid("type_", ARITHMETIC)
+@grid(
     ("left", "right"),
     [((2, 3), (3,)), ((), (2,)), ((2, 1), (1, 5)), ((4, 1, 3), (2, 1)), ((), ()), ((1,), (1, 1))],
 )
@@ -36,11 +37,11 @@ def test_arithmetic_refuses(type_: str) -> None:
             node_of(type_, [(2, 3), other])
 
 
-@pytest.mark.parametrize(
+@grid(
     ("type_", "left", "right"),
     [("Add", set(), set()), ("Sub", set(), set()), ("Mul", {1}, {0}), ("Div", {1}, {0, 1})],
 )
-@pytest.mark.parametrize("activation", ["None", "Sigmoid"])
+@grid("activation", ["None", "Sigmoid"])
 def test_arithmetic_reads_the_least(type_: str, left: set[int], right: set[int], activation: str) -> None:
     expected = {(0,): left, (1,): right, (0, 1): left | right}
     for wanted, reads in expected.items():
@@ -49,8 +50,8 @@ def test_arithmetic_reads_the_least(type_: str, left: set[int], right: set[int],
         assert outputs == ({0} if activation == "Sigmoid" else set())
 
 
-@pytest.mark.parametrize("type_", ARITHMETIC)
-@pytest.mark.parametrize("activation", ["None", "Sigmoid"])
+@grid("type_", ARITHMETIC)
+@grid("activation", ["None", "Sigmoid"])
 def test_scratch_of_arithmetic_is_blocks(type_: str, activation: str) -> None:
     _, _, needs = needs_of(type_, [(1000, 1000), (1000, 1)], (0, 1), activation=activation)
     assert all(request.type.elements <= BLOCK_ELEMENTS for request in needs.scratch)

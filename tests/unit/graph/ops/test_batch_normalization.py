@@ -11,6 +11,7 @@ from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.batch_normalization import INVERSE_DEVIATION, MEAN, Channels, channels_of
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 TYPE = "BatchNormalization"
@@ -21,7 +22,7 @@ def inputs(*shape: int, channels: int = 3) -> list[Input]:
     return [shape, *[(channels,)] * 4]
 
 
-@pytest.mark.parametrize(
+@grid(
     ("shape", "attributes", "channels"),
     [
         ((2, 3), {}, Channels(1, 3, 1, 2)),
@@ -92,7 +93,7 @@ def test_statistics_are_saved_in_training_alone() -> None:
     assert KIND.saved(node_of(TYPE, inputs(2, 3, 4))) == ()
 
 
-@pytest.mark.parametrize(
+@grid(
     ("mode", "wanted", "reads", "kept"),
     [
         (1, (0,), {0, 1}, {MEAN, INVERSE_DEVIATION}),

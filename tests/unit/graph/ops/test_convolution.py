@@ -9,12 +9,13 @@ import pytest
 from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 X, W, B = 0, 1, 2
 
 
-@pytest.mark.parametrize(
+@grid(
     ("x", "w", "attributes", "y"),
     [
         ((2, 3, 8, 9), (4, 3, 3, 3), {}, (2, 4, 6, 7)),
@@ -42,7 +43,7 @@ def test_shape_of_the_output(
     assert output_of("Conv", [x, w, None], **attributes) == y
 
 
-@pytest.mark.parametrize(
+@grid(
     ("inputs", "attributes", "words"),
     [
         ([(2, 3), (4, 3)], {}, "spatial axis"),
@@ -72,7 +73,7 @@ def test_refused_shapes(inputs: list[Input], attributes: dict[str, Any], words: 
         assert str(list(shape or ())) in message
 
 
-@pytest.mark.parametrize(
+@grid(
     ("attributes", "key"),
     [
         ({"strides": (1,)}, "strides"),
@@ -94,8 +95,8 @@ def test_refused_attributes(attributes: dict[str, Any], key: str) -> None:
     assert caught.value.path == ("attributes", key)
 
 
-@pytest.mark.parametrize("activation", ["None", "Relu"])
-@pytest.mark.parametrize(
+@grid("activation", ["None", "Relu"])
+@grid(
     ("wanted", "reads"),
     [
         ({X}, {W}),

@@ -11,6 +11,7 @@ from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import needs_of, node_of, output_of
 
 KIND = lookup("Dropout")
@@ -48,8 +49,8 @@ def test_nothing_is_kept_for_the_backward_step() -> None:
     assert KIND.saved(node_of("Dropout", [(3, 4)])) == ()
 
 
-@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64])
-@pytest.mark.parametrize("elements", [1, 2, 7, BLOCK, 10 * BLOCK])
+@grid("dtype", [DType.FLOAT32, DType.FLOAT64])
+@grid("elements", [1, 2, 7, BLOCK, 10 * BLOCK])
 def test_scratch_is_a_block(elements: int, dtype: DType) -> None:
     requests = KIND.forward_scratch(node_of("Dropout", [TensorType((elements,), dtype)]))
     sizes = {request.name: request.type for request in requests}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from solver.graph.ops import OPERATOR_NAMES, lookup
+from tests.support.every import grid
 from tests.support.one_node import Input, node_of
 
 MATRIX = (3, 4)
@@ -21,7 +22,7 @@ def promises(type_: str, *inputs: Input, **attributes: Any) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
+@grid(
     "type_",
     ["Relu", "Sigmoid", "Tanh", "Clip", "LeakyRelu", "Elu", "HardSigmoid", "Swish", "Gelu", "HardSwish",
      "Softmax", "LogSoftmax", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Dropout"],
@@ -71,7 +72,7 @@ def test_normalisations(type_: str) -> None:
     assert promises(type_, IMAGE, *channels) == {"x0->y0", "dy0->dx0"}
 
 
-@pytest.mark.parametrize(
+@grid(
     "type_",
     ["Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool", "AveragePool", "Transpose", "Pad", "Concat",
      "Slice", "Gather", "ReduceMean", "Resize"],

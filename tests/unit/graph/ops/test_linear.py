@@ -10,6 +10,7 @@ import pytest
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 DOUBLE = TensorType((3, 4), DType.FLOAT64)
@@ -23,7 +24,7 @@ def test_shapes_of_gemm() -> None:
     assert output_of("Gemm", [(2, 3), (3, 4), None]) == (2, 4)
 
 
-@pytest.mark.parametrize(
+@grid(
     ("inputs", "attributes", "reason"),
     [
         ([(2, 3), (4, 3)], {}, r"inner dimensions 3 and 4 differ \(transA=0, transB=0\)"),
@@ -59,7 +60,7 @@ def test_gemm_refuses_attributes(attributes: dict[str, Any]) -> None:
         node_of("Gemm", [(2, 3), (3, 4)], **attributes)
 
 
-@pytest.mark.parametrize(
+@grid(
     ("wanted", "reads"),
     [
         ((0,), {1}),
@@ -71,7 +72,7 @@ def test_gemm_refuses_attributes(attributes: dict[str, Any]) -> None:
         ((0, 1, 2), {0, 1}),
     ],
 )
-@pytest.mark.parametrize("activation", ["None", "Relu"])
+@grid("activation", ["None", "Relu"])
 def test_gemm_reads_the_other_operand(wanted: tuple[int, ...], reads: set[int], activation: str) -> None:
     inputs, outputs, _ = needs_of("Gemm", [(2, 3), (3, 4), (4,)], wanted, activation=activation)
     assert inputs == reads
@@ -95,7 +96,7 @@ def test_the_scratch_budget_bounds_what_is_staged() -> None:
     assert [request.type.shape for request in needs.scratch] == [(10_000, 1000)]
 
 
-@pytest.mark.parametrize(
+@grid(
     ("left", "right"),
     [
         ((2, 3), (3, 4)),

@@ -10,6 +10,7 @@ from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 LABELS = TensorType((6, 5), DType.INT64)
@@ -27,7 +28,7 @@ def test_cross_entropy(reduction: str, shape: tuple[int, ...]) -> None:
     assert output_of(CROSS, [(6, 5, 4), LABELS], reduction=reduction, sparse=1) == shape
 
 
-@pytest.mark.parametrize(
+@grid(
     ("type_", "inputs", "attributes", "reason"),
     [
         ("MeanSquaredError", [(2, 3), (3,)], {}, "prediction and target of one shape"),

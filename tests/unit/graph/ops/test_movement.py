@@ -11,6 +11,7 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import BackwardNeeds
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 INTEGERS = TensorType((2, 3), DType.INT32)
@@ -34,7 +35,7 @@ def test_reshape(asked: list[int], shape: tuple[int, ...]) -> None:
     assert output_of("Reshape", [SHAPE, asked]) == shape
 
 
-@pytest.mark.parametrize(
+@grid(
     ("asked", "attributes", "reason"),
     [
         ([5, 5], {}, r"shape \[5, 5\] does not hold 24 elements"),
@@ -169,7 +170,7 @@ def test_what_decides_a_shape_must_be_constant(type_: str, position: int) -> Non
         node_of(type_, inputs[: position + 1])
 
 
-@pytest.mark.parametrize(
+@grid(
     ("type_", "inputs", "attributes", "shape"),
     [
         ("Squeeze", [(1, 3, 1)], {}, (3,)),
@@ -193,7 +194,7 @@ def test_other_shapes(
     assert output_of(type_, inputs, **attributes) == shape
 
 
-@pytest.mark.parametrize(
+@grid(
     ("type_", "inputs", "attributes", "reason"),
     [
         ("Squeeze", [(1, 3), [1]], {}, r"axes of size 1, which of \[1\] not all are"),

@@ -9,14 +9,15 @@ import pytest
 from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import needs_of, node_of, output_of
 
 POOLS = ["MaxPool", "AveragePool"]
 TWO = {"kernel_shape": (2, 2), "strides": (2, 2)}
 
 
-@pytest.mark.parametrize("type_", POOLS)
-@pytest.mark.parametrize(
+@grid("type_", POOLS)
+@grid(
     ("x", "attributes", "y"),
     [
         ((2, 3, 8, 9), {"kernel_shape": (2, 3)}, (2, 3, 7, 7)),
@@ -50,8 +51,8 @@ def test_shape_of_the_global_mean(x: tuple[int, ...], layout: str, y: tuple[int,
     assert output_of("GlobalAveragePool", [x], data_layout=layout) == y
 
 
-@pytest.mark.parametrize("type_", POOLS)
-@pytest.mark.parametrize(
+@grid("type_", POOLS)
+@grid(
     ("attributes", "key"),
     [
         ({}, "kernel_shape"),

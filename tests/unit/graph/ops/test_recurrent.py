@@ -10,6 +10,7 @@ from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.recurrent import Cell, cell
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 B, D, H = 3, 5, 2
@@ -63,7 +64,7 @@ REFUSALS: list[tuple[str, list[Input], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "inputs", "reason"), REFUSALS)
+@grid(("type_", "inputs", "reason"), REFUSALS)
 def test_refusals(type_: str, inputs: list[Input], reason: str) -> None:
     with pytest.raises(ShapeMismatchError, match=rf"'dense1' \({type_}\).*{reason}"):
         node_of(type_, inputs)
@@ -98,7 +99,7 @@ READS: list[tuple[str, dict[str, Any], tuple[int, ...], set[int], set[int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "attributes", "wanted", "inputs", "outputs"), READS)
+@grid(("type_", "attributes", "wanted", "inputs", "outputs"), READS)
 def test_what_backward_reads(
     type_: str, attributes: dict[str, Any], wanted: tuple[int, ...], inputs: set[int], outputs: set[int]
 ) -> None:

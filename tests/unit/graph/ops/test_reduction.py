@@ -10,6 +10,7 @@ from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import FAMILIES, lookup
 from solver.graph.ops.base import BackwardNeeds
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 INTEGERS = TensorType((2, 3), DType.INT32)
@@ -17,7 +18,7 @@ DYNAMIC = TensorType((2,), DType.INT64)
 SHAPE = (2, 3, 4)
 
 
-@pytest.mark.parametrize(
+@grid(
     ("inputs", "attributes", "shape"),
     [
         ([SHAPE], {}, (1, 1, 1)),

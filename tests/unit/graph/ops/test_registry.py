@@ -8,6 +8,7 @@ from solver.errors import InternalError, UnknownOperatorError
 from solver.graph import ops
 from solver.graph.ops import FAMILIES, OPERATOR_NAMES, SEQUENCES, lookup, signature
 from solver.graph.ops.base import OperationType
+from tests.support.every import grid
 
 HERE = {
     "activation": (
@@ -50,7 +51,7 @@ HERE = {
 }
 
 
-@pytest.mark.parametrize("family", HERE)
+@grid("family", HERE)
 def test_a_family_holds_its_operators(family: str) -> None:
     assert FAMILIES[family] == HERE[family]
 
@@ -100,7 +101,7 @@ def test_two_operators_of_one_name_are_a_bug() -> None:
         ops.by_name({"activation": (relu,), "other": (relu,)})
 
 
-@pytest.mark.parametrize("name", OPERATOR_NAMES)
+@grid("name", OPERATOR_NAMES)
 def test_what_every_operator_declares(name: str) -> None:
     kind = lookup(name)
     least, most = kind.arity

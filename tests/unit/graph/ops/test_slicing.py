@@ -10,6 +10,7 @@ from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.base import BackwardNeeds
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 INTEGERS = TensorType((2, 3), DType.INT32)
@@ -87,7 +88,7 @@ def test_split_refuses_attributes() -> None:
 BIG = 2**63 - 1
 
 
-@pytest.mark.parametrize(
+@grid(
     ("parts", "shape"),
     [
         ([[1], [3]], (2, 3)),

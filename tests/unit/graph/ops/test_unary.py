@@ -9,19 +9,20 @@ from solver.graph.ops import FAMILIES, lookup
 from solver.graph.ops.base import BackwardNeeds
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import needs_of, node_of
 
 DOUBLE = TensorType((2, 3), DType.FLOAT64)
 
 
-@pytest.mark.parametrize("type_", FAMILIES["unary"])
+@grid("type_", FAMILIES["unary"])
 def test_the_type_is_kept_and_integers_are_refused(type_: str) -> None:
     assert node_of(type_, [DOUBLE]).outputs == (DOUBLE,)
     with pytest.raises(ShapeMismatchError, match="one floating element type"):
         node_of(type_, [TensorType((2, 3), DType.INT32)])
 
 
-@pytest.mark.parametrize(
+@grid(
     ("type_", "inputs", "outputs"),
     [
         ("Exp", set(), {0}),
@@ -45,7 +46,7 @@ def test_neg_needs_nothing() -> None:
     assert needs_of("Neg", [(2, 3)], (0,))[2] == BackwardNeeds()
 
 
-@pytest.mark.parametrize("type_", FAMILIES["unary"])
+@grid("type_", FAMILIES["unary"])
 def test_scratch_is_blocks(type_: str) -> None:
     node = node_of(type_, [(2000, 2000)])
     kind = lookup(type_)

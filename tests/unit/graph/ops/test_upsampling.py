@@ -11,13 +11,14 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET
 from solver.graph.ops.upsampling import transposed
 from solver.graph.types import DType, TensorType
+from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 TYPE = "ConvTranspose"
 X, W = (2, 4, 5, 6), (4, 3, 3, 3)
 
 
-@pytest.mark.parametrize(
+@grid(
     ("attributes", "sizes"),
     [
         ({}, (7, 8)),

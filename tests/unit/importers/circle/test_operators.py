@@ -17,6 +17,7 @@ from solver.importers.circle.operators import OPERATORS
 from solver.pipeline import plan
 from tests.support.circle_cases import CASES, CircleCase, written
 from tests.support.circle_models import CircleFile
+from tests.support.every import grid
 
 #: No learning: what is read behind a step is what the step computed from the file's weights.
 STILL = CircleTraining(OptimizerSpec("SGD", {"learning_rate": 1e-30}), "mean-squared-error")
@@ -38,7 +39,7 @@ def answer(data: bytes, x: Array, batch: int | None = None) -> Array:
         return np.array(trainer.read(graph.outputs[0]))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@grid("case", CASES)
 def test_like_numpy(case: CircleCase) -> None:
     x = np.random.default_rng(1).uniform(0.5, 2.0, case.shape).astype(np.float32)
     np.testing.assert_allclose(answer(written(case), x), case.expected(x), rtol=2e-5, atol=2e-6)
@@ -48,10 +49,8 @@ def test_every_operator_has_a_case() -> None:
     assert {case.code for case in CASES} | ELSEWHERE == set(OPERATORS)
 
 
-@pytest.mark.parametrize("size", [(2, 3), (3, 4)])
-@pytest.mark.parametrize(
-    ("padding", "kernel", "stride"), [(1, 2, 2), (1, 3, 2), (2, 3, 2), (1, 4, 3), (2, 2, 1)]
-)
+@grid("size", [(2, 3), (3, 4)])
+@grid(("padding", "kernel", "stride"), [(1, 2, 2), (1, 3, 2), (2, 3, 2), (1, 4, 3), (2, 2, 1)])
 def test_the_transposed_convolution_of_mediapipe(
     size: tuple[int, int], padding: int, kernel: int, stride: int
 ) -> None:
@@ -110,10 +109,8 @@ def spectrum(code: str, length: int, *, moves: bool = True) -> bytes:
     return file.write(y)
 
 
-@pytest.mark.parametrize("length", [6, 5, 4, 8])
-@pytest.mark.parametrize(
-    ("code", "part"), [("COMPLEX_ABS", np.abs), ("REAL", np.real), ("IMAG", np.imag), ("CAST", np.real)]
-)
+@grid("length", [6, 5, 4, 8])
+@grid(("code", "part"), [("COMPLEX_ABS", np.abs), ("REAL", np.real), ("IMAG", np.imag), ("CAST", np.real)])
 def test_fourier_transforms(code: str, part: Callable[[Array], Array], length: int) -> None:
     x = np.random.default_rng(3).standard_normal((2, 1, 6)).astype("f4")
     expected = part(np.fft.rfft(x.astype("f8"), length))

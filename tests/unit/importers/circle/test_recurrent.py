@@ -15,6 +15,7 @@ from solver.graph.types import Array
 from solver.importers.circle import CircleTraining, load_circle
 from solver.pipeline import plan
 from tests.support.circle_models import CircleFile
+from tests.support.every import grid
 
 STILL = CircleTraining(OptimizerSpec("SGD", {"learning_rate": 1e-30}), "mean-squared-error")
 BATCH, STEPS, INPUTS, CELLS, OUTPUTS = 2, 3, 4, 5, 3
@@ -115,12 +116,12 @@ def answer(data: bytes, x: Array) -> Array:
         return np.array(trainer.read("y"))
 
 
-@pytest.mark.parametrize(
+@grid(
     "groups",
     [(), (PEEPHOLES,), (PROJECTION,), (NORMALISATION,), (PEEPHOLES, PROJECTION, NORMALISATION)],
 )
-@pytest.mark.parametrize("coupled", [False, True])
-@pytest.mark.parametrize("clips", [{}, {"cellClip": 0.4, "projClip": 0.3}])
+@grid("coupled", [False, True])
+@grid("clips", [{}, {"cellClip": 0.4, "projClip": 0.3}])
 def test_like_numpy(groups: tuple[tuple[int, ...], ...], coupled: bool, clips: dict[str, float]) -> None:
     given = weights(*groups, coupled=coupled)
     x = np.random.default_rng(1).standard_normal((BATCH, STEPS, INPUTS)).astype("f4")

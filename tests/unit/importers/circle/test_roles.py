@@ -14,6 +14,7 @@ from solver.graph.types import Array
 from solver.importers.circle import load_circle_model
 from solver.importers.options import import_options
 from tests.support.circle_models import CircleFile
+from tests.support.every import grid
 
 
 def ones(*shape: int) -> Array:
@@ -42,19 +43,17 @@ def step(file: CircleFile, code: str, inputs: list[int], shape: tuple[int, ...],
     return y
 
 
-@pytest.mark.parametrize(
-    "name", ["w_mean", "reconstruct", "prelu1_slope", "onnx::MatMul_7", "Const", "mask", ""]
-)
-@pytest.mark.parametrize("units", [1, 2])
+@grid("name", ["w_mean", "reconstruct", "prelu1_slope", "onnx::MatMul_7", "Const", "mask", ""])
+@grid("units", [1, 2])
 def test_weights_of_any_name(name: str, units: int) -> None:
     file = CircleFile()
     y = layer(file, file.input("x", (1, 3)), units, 3, name)
     assert trained(file, y) == [f"{name} b", f"{name} w"]
 
 
-@pytest.mark.parametrize("units", [1, 4])
-@pytest.mark.parametrize("code", ["ADD", "SUB"])
-@pytest.mark.parametrize("turned", [False, True])
+@grid("units", [1, 4])
+@grid("code", ["ADD", "SUB"])
+@grid("turned", [False, True])
 def test_a_bias_that_stands_behind_its_layer(units: int, code: str, turned: bool) -> None:
     file = CircleFile()
     y = layer(file, file.input("x", (1, 3)), units, 3, "dense", bias=False)

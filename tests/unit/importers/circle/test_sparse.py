@@ -15,6 +15,7 @@ from solver.importers.circle import CircleTraining, load_circle, weights_of
 from solver.importers.circle.sparse import SparseDimension, Sparsity
 from solver.pipeline import plan
 from tests.support.circle_models import CircleFile
+from tests.support.every import grid
 
 STILL = CircleTraining(OptimizerSpec("SGD", {"learning_rate": 1e-30}), "mean-squared-error")
 
@@ -47,8 +48,8 @@ def pruned(*shape: int) -> Array:
     return np.where(random.random(shape) < 0.4, random.standard_normal(shape), 0).astype(np.float32)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
-@pytest.mark.parametrize("level", [0, 1, 2])
+@grid("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+@grid("level", [0, 1, 2])
 def test_one_compressed_level(order: tuple[int, ...], level: int) -> None:
     dense = pruned(3, 4, 5)
     sparsity, stored = compressed(dense, order, {}, level)
@@ -74,7 +75,7 @@ def test_two_compressed_levels() -> None:
 DENSE = SparseDimension(2)
 
 
-@pytest.mark.parametrize(
+@grid(
     "sparsity",
     [
         Sparsity((0,), (), (DENSE,)),

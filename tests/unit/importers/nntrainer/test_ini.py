@@ -8,6 +8,7 @@ import pytest
 
 from solver.errors import DocumentError
 from solver.importers.nntrainer.ini import Section, read_sections
+from tests.support.every import grid
 
 
 def section(text: str) -> Section:
@@ -21,7 +22,7 @@ def test_sections_keys_and_values() -> None:
     assert (layer.name, layer.values, layer.lines) == ("Fc 1", {"unit": "10"}, {"unit": 6})
 
 
-@pytest.mark.parametrize(
+@grid(
     ("line", "value"),
     [
         ("k = v # comment", "v"),
@@ -42,7 +43,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_section() -> None:
     assert read_sections(b"\xef\xbb\xbf[Model]\n")[0].name == "Model"
 
 
-@pytest.mark.parametrize(
+@grid(
     ("text", "what"),
     [
         ("", "no sections"),
@@ -79,7 +80,7 @@ def test_values() -> None:
     assert s.integers("h", (3, 4), separator=":") == [1, 28, 28]
 
 
-@pytest.mark.parametrize(
+@grid(
     ("text", "read"),
     [
         ("k = x", lambda s: s.integer("k")),

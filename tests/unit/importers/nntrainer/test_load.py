@@ -14,6 +14,7 @@ from solver.layout import max_load
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.targets.nntrainer import nntrainer_target
+from tests.support.every import grid
 
 MODEL = "[Model]\nType = NeuralNetwork\nLoss = mse\nbatch_size = 4\n[Optimizer]\nType = sgd\n"
 IMAGE = "[in]\nType = input\nInput_Shape = 3:8:8\n"
@@ -249,7 +250,7 @@ def test_pooling(pooling: str, type_: str, kernel: tuple[int, int]) -> None:
     assert (operation.type, operation.attributes["kernel_shape"]) == (type_, kernel)
 
 
-@pytest.mark.parametrize(
+@grid(
     ("word", "type_"),
     [
         ("relu", "Relu"),
@@ -426,7 +427,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@grid("case", REFUSED)
 def test_refusals_name_section_and_key(case: str) -> None:
     text, path = REFUSED[case]
     with pytest.raises(ArenaplanError) as caught:

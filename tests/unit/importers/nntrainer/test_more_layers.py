@@ -13,6 +13,7 @@ from solver.graph import DType, Operand, Operation, Role, TrainableGraph
 from solver.importers.nntrainer import load_nntrainer_ini
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from tests.support.every import grid
 from tests.support.proofs import violations
 
 MODEL = "[Model]\nType = NeuralNetwork\nLoss = mse\nbatch_size = 4\n[Optimizer]\nType = sgd\n"
@@ -293,7 +294,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@grid("case", REFUSED)
 def test_refusals_name_section_and_key(case: str) -> None:
     text, path = REFUSED[case]
     with pytest.raises(ArenaplanError) as caught:

@@ -23,6 +23,7 @@ from solver.graph.types import Array
 from solver.importers.onnx import IMPORTED_OPERATORS, load_onnx
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
+from tests.support.every import grid
 
 #: Cases that are put to the test for each operator, spread over those that there are.
 _MOST = 5
@@ -149,7 +150,7 @@ def spread(found: list[Case]) -> Iterator[Case]:
     yield from taken[:: max(1, -(-len(taken) // _MOST))]
 
 
-@pytest.mark.parametrize("operator", sorted(set(IMPORTED_OPERATORS) - _APART))
+@grid("operator", sorted(set(IMPORTED_OPERATORS) - _APART))
 def test_results_are_those_of_onnx(operator: str) -> None:
     for case in spread(cases().get(operator, [])):
         with warnings.catch_warnings():
@@ -162,7 +163,7 @@ def test_results_are_those_of_onnx(operator: str) -> None:
                 raise AssertionError(f"{case.name}: {error}") from None
 
 
-@pytest.mark.parametrize("part", _REFUSED)
+@grid("part", _REFUSED)
 def test_what_is_refused_says_why(part: str) -> None:
     refused = [case for found in cases().values() for case in found if part in case.name]
     for case in refused[:2]:

@@ -30,6 +30,7 @@ from solver.importers.onnx import load_onnx
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from tests.support.every import grid
 from tests.support.onnx_models import imported, model_of, node, shape_of, types_of
 
 RNG = np.random.default_rng(4)
@@ -644,7 +645,7 @@ LAYERS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], dict[str, Any]]] =
 }
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@grid("layer", LAYERS)
 def test_layers_that_are_written_out_are_recognised(layer: str) -> None:
     nodes, constants, attributes = LAYERS[layer]
     graph = after_product(nodes, **constants)
@@ -653,7 +654,7 @@ def test_layers_that_are_written_out_are_recognised(layer: str) -> None:
     assert validate(graph, plan(graph), steps=2).identical
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@grid("layer", LAYERS)
 def test_a_recognised_layer_computes_the_same(layer: str) -> None:
     """By ONNX's own evaluator, which recognises nothing."""
     nodes, constants, _ = LAYERS[layer]
@@ -759,7 +760,7 @@ OF_INTEGERS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_INTEGERS)
+@grid("name", OF_INTEGERS)
 def test_what_is_computed_from_integers_is_what_onnx_says(name: str) -> None:
     nodes, constants = OF_INTEGERS[name]
     weights = {"fc.weight": floats(3, 4), **constants}
@@ -775,9 +776,9 @@ def test_what_is_computed_from_integers_is_what_onnx_says(name: str) -> None:
     assert validate(graph, plan(graph), steps=2).identical
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize("ignored", [None, 2])
-@pytest.mark.parametrize("weighed", [False, True])
+@grid("reduction", ["mean", "sum"])
+@grid("ignored", [None, 2])
+@grid("weighed", [False, True])
 def test_classes_are_weighed_and_ignored(weighed: bool, ignored: int | None, reduction: str) -> None:
     given: dict[str, Any] = {"reduction": reduction} | ({} if ignored is None else {"ignore_index": ignored})
     inputs = ["s", "t", *(["share"] if weighed else [])]

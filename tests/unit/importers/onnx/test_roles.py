@@ -16,6 +16,7 @@ from solver.importers.onnx import load_onnx
 from solver.importers.options import Imported, ImportOptions
 from solver.importers.registry import find_importer, load_model
 from solver.pipeline import plan
+from tests.support.every import grid
 from tests.support.onnx_models import imported, model_of, node
 
 RNG = np.random.default_rng(11)
@@ -102,9 +103,9 @@ def reading(nodes: list[onnx.NodeProto]) -> dict[str, Array]:
     return {name: value for name, value in OTHERS.items() if name in read}
 
 
-@pytest.mark.parametrize("is_initializer", [True, False])
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("place", PLACES)
+@grid("is_initializer", [True, False])
+@grid("name", NAMES)
+@grid("place", PLACES)
 def test_a_weight_is_trained_whatever_it_is_called_and_wherever_it_is_kept(
     place: str, name: str, is_initializer: bool
 ) -> None:
@@ -122,8 +123,8 @@ def test_a_weight_is_trained_whatever_it_is_called_and_wherever_it_is_kept(
     assert first.data == value.tobytes()
 
 
-@pytest.mark.parametrize("units", [1, 2, 5])
-@pytest.mark.parametrize("kind", ["MatMul", "Gemm", "Conv", "transposed"])
+@grid("units", [1, 2, 5])
+@grid("kind", ["MatMul", "Gemm", "Conv", "transposed"])
 def test_a_bias_is_as_long_as_the_units_of_its_product(kind: str, units: int) -> None:
     """Keras writes Dense(1) as a product and a sum with a tensor of one element."""
     product = {
@@ -261,7 +262,7 @@ def sinusoids(positions: int, size: int) -> Array:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
 
 
-@pytest.mark.parametrize(
+@grid(
     "values",
     [
         np.where(np.tri(5, 4) > 0, 0, -np.inf).astype(np.float32),
@@ -271,9 +272,8 @@ def sinusoids(positions: int, size: int) -> Array:
         (np.arange(20).reshape(5, 4) + 0.5).astype(np.float32),
         sinusoids(5, 4),
     ],
-    ids=["infinities", "large numbers", "the least number", "zeros and ones", "coordinates", "sinusoids"],
 )
-@pytest.mark.parametrize("op", ["Add", "Mul"])
+@grid("op", ["Add", "Mul"])
 def test_tables_that_a_program_computed_are_constants(op: str, values: Array) -> None:
     if op == "Mul" and not np.isfinite(values).all():
         op = "Add"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from solver.graph import DType, Initializer, Role, TrainableGraph
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, only, outputs, same_training, types
 
@@ -43,9 +44,9 @@ def convolved(
     return s.graph(outputs=("y",))
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("group", [1, 4])
-@pytest.mark.parametrize("activation", FUSED)
+@grid("layout", ["NCHW", "NHWC"])
+@grid("group", [1, 4])
+@grid("activation", FUSED)
 def test_a_convolution_takes_it(activation: str, group: int, layout: str) -> None:
     before = convolved(activation, layout, group=group)
     after = only(before, RULE)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from solver.graph import DType, TrainableGraph
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.rewritable import constant
 from tests.support.rewriting import everywhere, only, outputs, same_training, types
@@ -41,9 +42,9 @@ def images(
     return finished(s, s.op("Add", [h, s.parameter("b", *bias)], "y", "sum"), outputs=("y",))
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize("type_", ["MatMul", "Gemm"])
-@pytest.mark.parametrize("bias", [(5,), (1, 5)])
+@grid("swapped", [False, True])
+@grid("type_", ["MatMul", "Gemm"])
+@grid("bias", [(5,), (1, 5)])
 def test_a_product_becomes_a_gemm(type_: str, bias: tuple[int, ...], swapped: bool) -> None:
     before = matrices(type_, bias, swapped=swapped)
     after = only(before, RULE)

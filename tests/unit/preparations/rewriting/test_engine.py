@@ -12,6 +12,7 @@ from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import DType, TrainableGraph
 from solver.preparations.rewriting import RULES, Agreement, Footprint, engine, replay, rewrite
 from solver.program import Replacement
+from tests.support.every import grid
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block, random_rewritable
 from tests.support.rewriting import everywhere, footprint, same_training, types, weight
@@ -152,7 +153,7 @@ def test_rules_have_names_of_their_own_and_say_how_results_compare() -> None:
 # ----------------------------------------------------------------------------------------- replay
 
 
-@pytest.mark.parametrize("seed", range(20))
+@grid("seed", range(20))
 def test_the_record_leads_to_the_same_graph(seed: int) -> None:
     graph = random_rewritable(seed)
     found = rewrite(graph, KernelArithmetic(), footprint)

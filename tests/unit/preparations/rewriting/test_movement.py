@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from solver.graph import DType, Operation, TrainableGraph
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, only, same_training, types
 
@@ -48,7 +49,7 @@ IDENTITIES: dict[str, Callable[[Sketch, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", IDENTITIES)
+@grid("name", IDENTITIES)
 def test_an_identity_disappears(name: str) -> None:
     before = through(IDENTITIES[name])
     after = only(before, "drop-identity")

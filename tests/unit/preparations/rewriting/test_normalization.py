@@ -10,6 +10,7 @@ import pytest
 
 from solver.executor.initial import initial_value
 from solver.graph import DType, Role, TrainableGraph
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.rewritable import constant
 from tests.support.rewriting import everywhere, only, same_training, types
@@ -56,10 +57,10 @@ def normalised(
     return s.graph(trainable=["first", "v"] if trained_before else ["v"], outputs=outputs)
 
 
-@pytest.mark.parametrize("trained_before", [False, True])
-@pytest.mark.parametrize("group", [1, 2, 4])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@grid("trained_before", [False, True])
+@grid("group", [1, 2, 4])
+@grid("bias", [False, True])
+@grid("layout", ["NCHW", "NHWC"])
 def test_it_folds(layout: str, bias: bool, group: int, trained_before: bool) -> None:
     before = normalised(layout, bias=bias, group=group, trained_before=trained_before, outputs=("y",))
     after = only(before, RULE)

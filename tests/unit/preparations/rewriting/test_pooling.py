@@ -14,6 +14,7 @@ from solver.graph import DType, Initializer, OptimizerSpec, Role, TrainableGraph
 from solver.graph.types import Array
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, footprint, only, outputs, same_training, types
 
@@ -56,9 +57,9 @@ def pooled(
     return s.graph(outputs=("p",))
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("activation", ["Relu", "Clip"])
+@grid("window", WINDOWS)
+@grid("layout", ["NCHW", "NHWC"])
+@grid("activation", ["Relu", "Clip"])
 def test_an_activation_by_itself_changes_places(activation: str, layout: str, window: str) -> None:
     before = pooled(activation, layout, window)
     after = only(before, RULE)

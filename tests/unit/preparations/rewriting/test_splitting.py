@@ -14,6 +14,7 @@ from solver.graph import DType, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.preparations.rewriting import RULES, Footprint, rewrite
+from tests.support.every import grid
 from tests.support.graphs import Sketch, chain, convolutional, residual
 from tests.support.rewriting import everywhere, footprint, only, outputs, same_training, types
 
@@ -29,8 +30,8 @@ def fused(type_: str, activation: str) -> TrainableGraph:
     return s.graph(outputs=("y",))
 
 
-@pytest.mark.parametrize("type_", ["Gemm", "MatMul", "Add", "Mul"])
-@pytest.mark.parametrize("activation", ["Relu", "Relu6", "Sigmoid", "Tanh"])
+@grid("type_", ["Gemm", "MatMul", "Add", "Mul"])
+@grid("activation", ["Relu", "Relu6", "Sigmoid", "Tanh"])
 def test_it_comes_apart_and_back(type_: str, activation: str) -> None:
     before = fused(type_, activation)
     after = only(before, RULE)
