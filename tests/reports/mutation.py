@@ -238,11 +238,11 @@ def _round(
     for tree in trees:
         free.put(tree)
 
-    def usual(path: str) -> float:
+    def usual(files: Sequence[str]) -> float:
         tree, started = free.get(), time.monotonic()
         try:
-            if tree.run(tests[path]) is not Outcome.SURVIVED:
-                raise RuntimeError(f"The tests of {path} fail without a change: {' '.join(tests[path])}")
+            if tree.run(files) is not Outcome.SURVIVED:
+                raise RuntimeError(f"These tests fail without a change: {' '.join(files)}")
             return time.monotonic() - started
         finally:
             free.put(tree)
@@ -251,7 +251,7 @@ def _round(
         path, mutant = one
         tree = free.get()
         try:
-            judged = tree.judge(path, mutant, tests[path], 30 + 4 * seconds[path])
+            judged = tree.judge(path, mutant, tests[path], 30 + 4 * seconds[tuple(tests[path])])
         finally:
             free.put(tree)
         sys.stderr.write(f"{path}:{mutant.line} {judged}\n")
@@ -259,8 +259,8 @@ def _round(
 
     pool = ThreadPoolExecutor(len(trees))
     try:
-        paths = list(dict.fromkeys(path for path, _ in work))
-        seconds = dict(zip(paths, pool.map(usual, paths), strict=True))
+        stages = list(dict.fromkeys(tuple(tests[path]) for path, _ in work))
+        seconds = dict(zip(stages, pool.map(usual, stages), strict=True))
         return list(pool.map(outcome, work))
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
