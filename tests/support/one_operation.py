@@ -64,6 +64,7 @@ class OneOperation:
         outputs: int = 1,
         **attributes: Any,
     ) -> None:
+        self.type, self.attributes = type_, attributes
         self.kind = lookup(type_)
         self.values = [None if value is None else placed(np.asarray(value)) for value in values]
         self.kernels = kernels_for(type_)
@@ -181,6 +182,14 @@ class OneOperation:
             found = self.backward(dy, *wanted)
             for i in wanted:
                 np.testing.assert_allclose(found[i], expected[i], rtol=tolerance, atol=tolerance)
+
+    def assert_lean(self, limit: int = 64 * 1024) -> None:
+        """No step allocates memory of tensor size: forward, nor backward for each derivative and for all."""
+        assert allocated(self.prepare_forward()[1]) < limit
+        dy = [np.ones(t.shape, t.dtype.numpy) for t in self.types]
+        positions = tuple(sorted(self.kind.differentiable(self.node)))
+        for wanted in dict.fromkeys([*((i,) for i in positions), positions]):
+            assert not wanted or allocated(self.prepare_backward(dy, *wanted)[1]) < limit
 
 
 def allocated(step: Callable[[], object]) -> int:

@@ -10,8 +10,9 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from solver.graph.types import Array
+from tests.support.one_operation import OneOperation
 
-__all__ = ["onnx_reference"]
+__all__ = ["assert_onnx", "onnx_reference"]
 
 _OPSET = 18
 
@@ -34,3 +35,11 @@ def onnx_reference(
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     (found,) = ReferenceEvaluator(model).run(["y"], given)
     return np.asarray(found)
+
+
+def assert_onnx(operation: OneOperation, rtol: float = 0, atol: float = 0, opset: int = _OPSET) -> None:
+    """The first output has the shape, type and elements of ONNX for the same values and attributes."""
+    result = operation.forward()
+    expected = onnx_reference(operation.type, operation.values, operation.attributes, opset)
+    assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)

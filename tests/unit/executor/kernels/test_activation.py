@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.executor.kernels import kernels_for
-from solver.executor.kernels.base import Call
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation, allocated, placed, poisoned
-from tests.support.onnx_reference import onnx_reference
+from tests.support.one_operation import OneOperation
+from tests.support.onnx_reference import assert_onnx
 
-ELEMENTWISE = ["Relu", "Sigmoid", "Tanh"]
 CLIPS: list[dict[str, Any]] = [
     {},
     {"min": -0.5},
@@ -28,59 +25,27 @@ def normal(*shape: int, dtype: str = "float64") -> Array:
     return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("type_", ELEMENTWISE)
-def test_elementwise_is_onnx(type_: str, dtype: str) -> None:
-    x = normal(3, 4, 5, dtype=dtype)
-    found = OneOperation(type_, [x]).forward()
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found, onnx_reference(type_, [x], {}), rtol=1e-6)
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((type_, {}) for type_ in ("Relu", "Sigmoid", "Tanh")),
+    *(("Clip", attributes) for attributes in CLIPS),
+    *((type_, {"axis": axis}) for type_ in ("Softmax", "LogSoftmax") for axis in (-1, 0, 1)),
+]
 
 
-@pytest.mark.parametrize("attributes", CLIPS)
-def test_clip_by_attributes_is_onnx_opset_6(attributes: dict[str, Any]) -> None:
-    x = normal(3, 4, dtype="float32")
-    found = OneOperation("Clip", [x], **attributes).forward()
-    np.testing.assert_array_equal(found, onnx_reference("Clip", [x], attributes, opset=6))
+@grid(("type_", "attributes"), CASES)
+def test_forward_is_onnx_and_derivatives_are_right(type_: str, attributes: dict[str, Any]) -> None:
+    """Clip has its bounds as attributes up to opset 6 only."""
+    opset = 6 if type_ == "Clip" else 18
+    assert_onnx(OneOperation(type_, [normal(3, 4, 5, dtype="float32")], **attributes), 1e-6, opset=opset)
+    OneOperation(type_, [normal(3, 4, 2)], **attributes).assert_derivatives()
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(None, None), (-0.5, None), (None, 0.25), (-0.5, 0.25), (0.5, -0.5)]
-)
+@grid(("low", "high"), [(None, None), (-0.5, None), (None, 0.25), (-0.5, 0.25), (0.5, -0.5)])
 def test_clip_by_inputs_is_onnx(low: float | None, high: float | None) -> None:
     bounds = [None if bound is None else np.asarray(bound) for bound in (low, high)]
-    x = normal(3, 4)
-    found = OneOperation("Clip", [x, *bounds]).forward()
-    np.testing.assert_array_equal(found, onnx_reference("Clip", [x, *bounds], {}))
-
-
-@grid("type_", ["Softmax", "LogSoftmax"])
-@grid("axis", [-3, -2, -1, 0, 1, 2])
-def test_softmax_is_onnx(axis: int, type_: str) -> None:
-    x = normal(3, 4, 5)
-    found = OneOperation(type_, [x], axis=axis).forward()
-    np.testing.assert_allclose(found, onnx_reference(type_, [x], {"axis": axis}), rtol=1e-12)
-
-
-@pytest.mark.parametrize("type_", ELEMENTWISE)
-def test_derivatives(type_: str) -> None:
-    OneOperation(type_, [normal(3, 4)]).assert_derivatives()
-
-
-@pytest.mark.parametrize("attributes", CLIPS)
-def test_derivatives_of_clip(attributes: dict[str, Any]) -> None:
-    OneOperation("Clip", [normal(3, 4)], **attributes).assert_derivatives()
-
-
-def test_derivatives_of_clip_by_inputs() -> None:
-    OneOperation("Clip", [normal(3, 4), np.asarray(-0.5), None]).assert_derivatives()
-    OneOperation("Clip", [normal(3, 4), None, np.asarray([0.25])]).assert_derivatives()
-
-
-@pytest.mark.parametrize("type_", ["Softmax", "LogSoftmax"])
-@pytest.mark.parametrize("axis", [-1, 0, 1])
-def test_derivatives_of_softmax(axis: int, type_: str) -> None:
-    OneOperation(type_, [normal(3, 4, 2)], axis=axis).assert_derivatives()
+    operation = OneOperation("Clip", [normal(3, 4), *bounds])
+    assert_onnx(operation)
+    operation.assert_derivatives()
 
 
 def test_the_derivative_at_a_bound_is_zero() -> None:
@@ -146,43 +111,6 @@ def test_softmax_in_blocks(shape: tuple[int, ...], axis: int) -> None:
     np.testing.assert_allclose(logarithm, np.log(y), rtol=1e-8)
 
 
-CASES: list[tuple[str, dict[str, Any]]] = [
-    ("Relu", {}),
-    ("Sigmoid", {}),
-    ("Tanh", {}),
-    ("Clip", {"min": 0.0, "max": 6.0}),
-    ("Clip", {}),
-    ("Softmax", {"axis": -1}),
-    ("Softmax", {"axis": 1}),
-    ("Softmax", {"axis": 0}),
-    ("LogSoftmax", {"axis": -1}),
-    ("LogSoftmax", {"axis": 1}),
-    ("LogSoftmax", {"axis": 0}),
-]
-
-
 @grid(("type_", "attributes"), [*CASES, ("Clip", {"min": 0.0, "inclusive": 1})])
 def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, Any]) -> None:
-    x = normal(10, 40, 500, dtype="float32")
-    operation = OneOperation(type_, [x], **attributes)
-    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
-    assert allocated(operation.prepare_backward(np.ones_like(x), 0)[1]) < 64 * 1024
-
-
-@grid(("type_", "attributes"), CASES)
-def test_results_may_share_the_memory_of_what_they_come_from(type_: str, attributes: dict[str, Any]) -> None:
-    """Y on top of X, and dX on top of dY, give the very bits that separate memory gives."""
-    x, dy = normal(10, 40, 500, dtype="float32"), normal(10, 500, 40, dtype="float32").reshape(10, 40, 500)
-    operation = OneOperation(type_, [x], **attributes)
-    y, dx = operation.forward(), operation.backward(dy, 0)[0]
-    node, kernels = operation.node, kernels_for(type_)
-
-    shared = placed(x)
-    scratch = {r.name: poisoned(r.type) for r in operation.kind.forward_scratch(node)}
-    kernels.forward(Call(node, x=(shared,), y=(shared,), scratch=scratch))()
-    assert shared.tobytes() == y.tobytes()
-
-    shared = placed(dy)
-    scratch = {r.name: poisoned(r.type) for r in operation.needs(0).scratch}
-    kernels.backward(Call(node, y=(y,), dy=(shared,), dx=(shared,), scratch=scratch))()
-    assert shared.tobytes() == dx.tobytes()
+    OneOperation(type_, [normal(10, 40, 500, dtype="float32")], **attributes).assert_lean()

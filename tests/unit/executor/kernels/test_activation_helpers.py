@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import numpy as np
 import pytest
 
 from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
 from solver.graph.ops.base import ACTIVATIONS
+from tests.support.activations import PLAIN_ACTIVATIONS
 from tests.support.every import grid
-
-REFERENCE: Mapping[str, Callable[[Any], Any]] = {
-    "None": lambda x: x,
-    "Relu": lambda x: np.maximum(x, 0),
-    "Relu6": lambda x: np.minimum(np.maximum(x, 0), 6),
-    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "Tanh": np.tanh,
-}
+from tests.support.one_operation import allocated
 
 
 def test_every_activation_has_a_reference() -> None:
-    assert set(REFERENCE) == set(ACTIVATIONS)
+    assert set(PLAIN_ACTIVATIONS) == set(ACTIVATIONS)
 
 
 @grid("name", ACTIVATIONS)
@@ -33,7 +23,7 @@ def test_forward_in_place(name: str, dtype: str) -> None:
     y = x.copy()
     apply_activation(name, y)
     assert y.dtype == dtype
-    np.testing.assert_allclose(y, REFERENCE[name](x), rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(y, PLAIN_ACTIVATIONS[name](x), rtol=2e-6, atol=1e-7)
 
 
 @grid("name", ACTIVATIONS)
@@ -46,7 +36,7 @@ def test_strides_make_no_difference(name: str, dtype: str, stride: int, count: i
     y = np.full(count * stride, np.nan, dtype)[::stride]
     y[:] = x
     apply_activation(name, y)
-    np.testing.assert_allclose(y, REFERENCE[name](x), rtol=3e-6, atol=1e-7)
+    np.testing.assert_allclose(y, PLAIN_ACTIVATIONS[name](x), rtol=3e-6, atol=1e-7)
     out, dy = (np.full(count * stride, np.nan, dtype)[::stride] for _ in range(2))
     dy[:], expected = x, np.empty_like(x)
     activation_derivative(name, np.ascontiguousarray(y), x, expected)
@@ -61,9 +51,9 @@ def test_derivative_is_the_central_difference(name: str) -> None:
     x = x[(np.abs(x) > 1e-3) & (np.abs(x - 6) > 1e-3)]  # away from the kinks
     dy = generator.standard_normal(x.size)
     step = 1e-5
-    expected = dy * (REFERENCE[name](x + step) - REFERENCE[name](x - step)) / (2 * step)
+    expected = dy * (PLAIN_ACTIVATIONS[name](x + step) - PLAIN_ACTIVATIONS[name](x - step)) / (2 * step)
     out = np.full_like(x, np.nan)
-    activation_derivative(name, REFERENCE[name](x), dy, out)
+    activation_derivative(name, PLAIN_ACTIVATIONS[name](x), dy, out)
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-9)
 
 
@@ -102,12 +92,10 @@ def test_nothing_of_tensor_size_is_allocated(name: str, strided: bool) -> None:
     dy = np.ones((512, 1024), np.float32)
     out = np.empty((512, 1024), np.float32)
     y, dy, out = (a[:, 8:1000] if strided else a for a in (whole, dy, out))
-    tracemalloc.start()
-    try:
+
+    def step() -> None:
         apply_activation(name, y)
         activation_derivative(name, y, dy, out)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+
     # NumPy reserves 32 KiB for each of three strided operands, whatever their size.
-    assert peak < (128 if strided else 16) * 1024
+    assert allocated(step) < (128 if strided else 16) * 1024

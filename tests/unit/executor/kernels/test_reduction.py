@@ -10,8 +10,8 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation, allocated
-from tests.support.onnx_reference import onnx_reference
+from tests.support.one_operation import OneOperation
+from tests.support.onnx_reference import assert_onnx
 
 PLAIN: dict[str, Callable[..., Any]] = {"ReduceMean": np.mean, "ReduceSum": np.sum, "ReduceMax": np.max}
 NAMES = list(PLAIN)
@@ -25,68 +25,37 @@ def normal(*shape: int, dtype: str = "float64") -> Array:
 @grid("type_", NAMES)
 @grid("keepdims", [0, 1])
 @grid("axes", AXES)
-def test_axes_as_input_are_onnx(type_: str, axes: tuple[int, ...], keepdims: int) -> None:
-    values = [normal(3, 4, 5), np.array(axes)]
-    found = OneOperation(type_, values, keepdims=keepdims).forward()
-    expected = onnx_reference(type_, values, {"keepdims": keepdims})
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-@grid("type_", NAMES)
-@grid("axes", AXES)
-def test_axes_as_attribute_are_onnx_of_older_opsets(type_: str, axes: tuple[int, ...]) -> None:
-    values = [normal(3, 4, 5)]
-    found = OneOperation(type_, values, axes=axes).forward()
-    opset = 11 if type_ == "ReduceSum" else 13
-    expected = onnx_reference(type_, values, {"axes": axes}, opset=opset)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+def test_axes_are_onnx_and_derivatives_are_right(type_: str, axes: tuple[int, ...], keepdims: int) -> None:
+    """Axes are an input, or an attribute in older opsets."""
+    assert_onnx(OneOperation(type_, [normal(3, 4, 5), np.array(axes)], keepdims=keepdims), 1e-12)
+    operation = OneOperation(type_, [normal(2, 3, 4)], axes=axes, keepdims=keepdims)
+    assert_onnx(operation, 1e-12, opset=11 if type_ == "ReduceSum" else 13)
+    operation.assert_derivatives()
 
 
 @grid("type_", NAMES)
 @grid("noop", [0, 1])
-@grid("given", [{}, {"axes": ()}])
-def test_no_axes_mean_all_or_none(type_: str, given: dict[str, Any], noop: int) -> None:
+@grid("attributes", [{}, {"axes": ()}])
+def test_no_axes_mean_all_or_none(type_: str, attributes: dict[str, Any], noop: int) -> None:
     x = normal(3, 4)
-    found = OneOperation(type_, [x], noop_with_empty_axes=noop, **given).forward()
-    expected = x if noop else [[PLAIN[type_](x)]]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-@grid("type_", NAMES)
-@grid("keepdims", [0, 1])
-@grid("axes", [*AXES, ()])
-def test_derivatives(type_: str, axes: tuple[int, ...], keepdims: int) -> None:
-    operation = OneOperation(type_, [normal(2, 3, 4)], axes=axes, keepdims=keepdims)
+    operation = OneOperation(type_, [x], noop_with_empty_axes=noop, **attributes)
+    np.testing.assert_allclose(operation.forward(), x if noop else [[PLAIN[type_](x)]], rtol=1e-12)
     operation.assert_derivatives()
-
-
-@pytest.mark.parametrize("type_", NAMES)
-def test_the_derivative_without_reduction_is_the_one_of_y(type_: str) -> None:
-    OneOperation(type_, [normal(2, 3)], noop_with_empty_axes=1).assert_derivatives()
 
 
 @grid("type_", NAMES)
 @grid("axes", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
-def test_sums_in_blocks(type_: str, axes: tuple[int, ...]) -> None:
+def test_sums_in_blocks_without_memory_of_tensor_size(type_: str, axes: tuple[int, ...]) -> None:
     x = normal(11, 37, 509)
     found = OneOperation(type_, [x], axes=axes).forward()
     np.testing.assert_allclose(found, PLAIN[type_](x, axis=axes, keepdims=True), rtol=1e-9, atol=1e-10)
+    OneOperation(type_, [x.astype(np.float32)], axes=axes).assert_lean()
 
 
 def test_a_mean_of_float32_over_many_rows_stays_accurate() -> None:
     x = np.full((2_000_000, 1), 0.1, np.float32)
     found = OneOperation("ReduceMean", [x], axes=(0,)).forward()
     np.testing.assert_allclose(found, 0.1, rtol=1e-5)
-
-
-@grid("type_", NAMES)
-@grid("axes", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
-def test_nothing_of_tensor_size_is_allocated(type_: str, axes: tuple[int, ...]) -> None:
-    operation = OneOperation(type_, [normal(20, 300, 100, dtype="float32")], axes=axes)
-    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
-    dy = normal(*operation.types[0].shape, dtype="float32")
-    assert allocated(operation.prepare_backward(dy, 0)[1]) < 64 * 1024
 
 
 def test_ties_share_the_derivative() -> None:

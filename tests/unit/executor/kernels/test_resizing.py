@@ -12,8 +12,8 @@ from solver.executor.kernels.helpers.interpolation import interpolation
 from solver.graph.ops.resizing import ResizedAxis
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation, allocated
-from tests.support.onnx_reference import onnx_reference
+from tests.support.one_operation import OneOperation
+from tests.support.onnx_reference import assert_onnx
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -39,10 +39,8 @@ SIZES = [((2, 1, 3, 4), (2, 1, 6, 6)), ((1, 2, 5, 4), (1, 2, 2, 7)), ((3, 5), (3
 def test_nearest(coordinates: str, rounding: str) -> None:
     attributes = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
     for shape, sizes in SIZES:
-        operation = sized(normal(*shape), sizes, **attributes)
-        given = [normal(*shape), None, None, np.array(sizes)]
-        expected = onnx_reference("Resize", given, {"mode": "nearest", **attributes}, opset=19)
-        np.testing.assert_array_equal(operation.forward(), expected)
+        operation = sized(normal(*shape), sizes, mode="nearest", **attributes)
+        assert_onnx(operation, opset=19)
         operation.assert_derivatives()
 
 
@@ -54,9 +52,7 @@ def test_interpolation(coordinates: str, mode: str, more: dict[str, int]) -> Non
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, **more}
     for shape, sizes in SIZES[: -1 if coordinates == "pytorch_half_pixel" else None]:
         operation = sized(normal(*shape), sizes, **attributes)
-        given = [normal(*shape), None, None, np.array(sizes)]
-        expected = onnx_reference("Resize", given, attributes, opset=19)
-        np.testing.assert_allclose(operation.forward(), expected, rtol=1e-5, atol=1e-5)
+        assert_onnx(operation, 1e-5, 1e-5, opset=19)
         operation.assert_derivatives()
 
 
@@ -64,10 +60,8 @@ def test_interpolation(coordinates: str, mode: str, more: dict[str, int]) -> Non
 @grid("mode", ["nearest", "linear"])
 def test_scales(scales: tuple[float, ...], mode: str) -> None:
     """Also those whose products with the sizes are not whole, and of all axes."""
-    x = normal(2, 3, 4, 5)
-    operation = scaled(x, scales, mode=mode)
-    expected = onnx_reference("Resize", [x, None, np.array(scales, np.float32)], {"mode": mode}, opset=19)
-    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-6, atol=1e-9)
+    operation = scaled(normal(2, 3, 4, 5), scales, mode=mode)
+    assert_onnx(operation, 1e-6, 1e-9, opset=19)
     operation.assert_derivatives()
 
 
@@ -157,10 +151,7 @@ def test_the_derivative_of_repeated_elements_is_their_sum() -> None:
     ("x", "sizes"), [((4, 8, 40, 50), (4, 8, 80, 75)), ((2, 90, 80, 16), (2, 40, 200, 16))]
 )
 def test_nothing_of_tensor_size_is_allocated(mode: str, x: tuple[int, ...], sizes: tuple[int, ...]) -> None:
-    operation = sized(normal(*x, dtype="float32"), sizes, mode=mode)
-    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
-    dy = normal(*sizes, dtype="float32")
-    assert allocated(operation.prepare_backward(dy, 0)[1]) < 64 * 1024
+    sized(normal(*x, dtype="float32"), sizes, mode=mode).assert_lean()
 
 
 @pytest.mark.parity

@@ -10,23 +10,17 @@ from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.graph.ops import FAMILIES
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation, allocated
-from tests.support.onnx_reference import onnx_reference
+from tests.support.one_operation import OneOperation
+from tests.support.onnx_reference import assert_onnx
 
 NAMES = FAMILIES["rounding"]
 
 
 @grid("dtype", ["float32", "float64"])
 @grid("type_", NAMES)
-def test_forward_is_onnx(type_: str, dtype: str) -> None:
-    x = np.array([-2.5, -1.2, -0.5, 0.0, 0.5, 1.5, 2.5, 7.9], dtype)
-    np.testing.assert_array_equal(OneOperation(type_, [x]).forward(), onnx_reference(type_, [x], {}))
-
-
-@pytest.mark.parametrize("type_", NAMES)
-def test_nothing_of_tensor_size_is_allocated(type_: str) -> None:
-    operation = OneOperation(type_, [np.ones((10, 40, 500), np.float32)])
-    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+def test_forward_is_onnx_without_memory_of_tensor_size(type_: str, dtype: str) -> None:
+    assert_onnx(OneOperation(type_, [np.array([-2.5, -1.2, -0.5, 0.0, 0.5, 1.5, 2.5, 7.9], dtype)]))
+    OneOperation(type_, [np.ones((10, 40, 500), dtype)]).assert_lean()
 
 
 def test_there_is_no_backward_kernel() -> None:

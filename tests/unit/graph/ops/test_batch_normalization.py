@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.batch_normalization import INVERSE_DEVIATION, MEAN, Channels, channels_of
-from solver.graph.types import DType, TensorType
 from tests.support.every import grid
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
@@ -46,73 +44,16 @@ def test_channels(shape: tuple[int, ...], attributes: dict[str, Any], channels: 
     assert found.count * found.channels == math.prod(shape) == math.prod(found.shape)
 
 
-@pytest.mark.parametrize(
-    ("given", "attributes", "reason"),
-    [
-        (inputs(2, 3, 4, channels=4), {}, r"running variance of shape \[3\]"),
-        (inputs(2, 3, 4), {"data_layout": "NHWC"}, r"running variance of shape \[4\]"),
-        ([*inputs(2, 3)[:4], (1,)], {}, r"running variance of shape \[3\]"),
-        ([*inputs(2, 3)[:4], TensorType((3,), DType.FLOAT64)], {}, "one floating element type"),
-        ([(3,), *[(3,)] * 4], {}, "a batch and channels"),
-        ([*inputs(2, 3)[:3], None, (3,)], {}, "lacks input 3"),
-    ],
-)
-def test_refusals(given: list[Input], attributes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ShapeMismatchError, match=reason):
-        node_of(TYPE, given, **attributes)
-
-
-@pytest.mark.parametrize(
-    ("attributes", "reason"),
-    [
-        ({"epsilon": -1e-5}, "'epsilon'"),
-        ({"momentum": -0.1}, "'momentum'"),
-        ({"training_mode": 2}, "'training_mode'"),
-        ({"spatial": 1}, "'spatial'"),
-    ],
-)
-def test_attributes(attributes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(AttributeRuleError, match=reason):
-        node_of(TYPE, inputs(2, 3), **attributes)
-
-
 def test_running_statistics_are_updated_in_training_alone() -> None:
     assert KIND.updates(node_of(TYPE, inputs(2, 3), training_mode=1)) == {3, 4}
     assert KIND.updates(node_of(TYPE, inputs(2, 3), training_mode=0)) == set()
     assert KIND.updates(node_of(TYPE, inputs(2, 3))) == set(), "ONNX's default is the frozen mode"
 
 
-@pytest.mark.parametrize("mode", [0, 1])
-def test_running_statistics_have_no_derivative(mode: int) -> None:
-    assert KIND.differentiable(node_of(TYPE, inputs(2, 3), training_mode=mode)) == {0, 1, 2}
-
-
 def test_statistics_are_saved_in_training_alone() -> None:
     training = KIND.saved(node_of(TYPE, inputs(2, 3, 4), training_mode=1))
     assert [(r.name, r.type.shape) for r in training] == [(MEAN, (3,)), (INVERSE_DEVIATION, (3,))]
     assert KIND.saved(node_of(TYPE, inputs(2, 3, 4))) == ()
-
-
-@grid(
-    ("mode", "wanted", "reads", "kept"),
-    [
-        (1, (0,), {0, 1}, {MEAN, INVERSE_DEVIATION}),
-        (1, (1,), {0}, {MEAN, INVERSE_DEVIATION}),
-        (1, (1, 2), {0}, {MEAN, INVERSE_DEVIATION}),
-        (1, (2,), set(), set()),
-        (0, (0,), {1, 4}, set()),
-        (0, (1,), {0, 3, 4}, set()),
-        (0, (1, 2), {0, 3, 4}, set()),
-        (0, (0, 2), {1, 4}, set()),
-        (0, (0, 1, 2), {0, 1, 3, 4}, set()),
-        (0, (2,), set(), set()),
-    ],
-)
-def test_what_backward_reads(mode: int, wanted: tuple[int, ...], reads: set[int], kept: set[str]) -> None:
-    found, outputs, needs = needs_of(TYPE, inputs(2, 3, 4), wanted, training_mode=mode)
-    assert (found, outputs, set(needs.saved)) == (reads, set(), kept)
-    names = [request.name for request in needs.scratch]
-    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("mode", [0, 1])

@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import pytest
-
-from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.types import DType, TensorType
 from tests.support.every import grid
-from tests.support.one_node import needs_of, node_of, output_of
+from tests.support.one_node import needs_of, node_of
 
 KIND = lookup("Dropout")
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (2, 3, 4, 5)])
-def test_shape(shape: tuple[int, ...]) -> None:
-    assert output_of("Dropout", [shape], ratio=0.3) == shape
-
-
-def test_integers_are_refused() -> None:
-    with pytest.raises(ShapeMismatchError, match="one floating element type"):
-        node_of("Dropout", [TensorType((3,), DType.INT32)])
-
-
-@pytest.mark.parametrize(
-    ("attributes", "reason"),
-    [
-        ({"ratio": 1.0}, "'ratio'.*less than 1"),
-        ({"ratio": math.nan}, "'ratio'.*less than 1"),
-        ({"ratio": -0.1}, "'ratio'.*at least 0"),
-        ({"seed": -1}, "'seed'.*at least 0"),
-        ({"seed": 0.5}, "'seed'.*of kind int"),
-        ({"training_mode": 1}, "'training_mode'"),
-    ],
-)
-def test_attributes(attributes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(AttributeRuleError, match=reason):
-        node_of("Dropout", [(3,)], **attributes)
 
 
 def test_nothing_is_kept_for_the_backward_step() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from solver.errors import AttributeRuleError, GraphError, ShapeMismatchError
+from solver.errors import GraphError
 from solver.graph.ops import lookup
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.ops.selection import Rows, gathered_rows
 from solver.graph.types import DType, Initializer, Role, TensorType
 from tests.support.graphs import Sketch
-from tests.support.one_node import Input, needs_of, node_of, output_of
-
-DOUBLE = TensorType((2, 3), DType.FLOAT64)
+from tests.support.one_node import needs_of, node_of, output_of
 
 
 def bools(*shape: int) -> TensorType:
@@ -21,34 +19,6 @@ def bools(*shape: int) -> TensorType:
 
 def integers(*shape: int, dtype: DType = DType.INT64) -> TensorType:
     return TensorType(shape, dtype)
-
-
-@pytest.mark.parametrize(
-    ("condition", "left", "right", "shape"),
-    [
-        ((2, 3), (2, 3), (2, 3), (2, 3)),
-        ((), (2, 3), (1,), (2, 3)),
-        ((4, 1, 1), (2, 1), (3,), (4, 2, 3)),
-    ],
-)
-def test_where_broadcasts(
-    condition: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...], shape: tuple[int, ...]
-) -> None:
-    assert output_of("Where", [bools(*condition), left, right]) == shape
-
-
-@pytest.mark.parametrize(
-    ("inputs", "reason"),
-    [
-        ([(2, 3), (2, 3), (2, 3)], "condition of truth values"),
-        ([bools(2, 3), (2, 3), DOUBLE], "two operands of one element type"),
-        ([bools(2), (2, 3), (2, 3)], "broadcast against each other"),
-        ([bools(2, 3), (2, 3), (2,)], "broadcast against each other"),
-    ],
-)
-def test_where_refuses(inputs: list[Input], reason: str) -> None:
-    with pytest.raises(ShapeMismatchError, match=rf"'dense1' \(Where\).*{reason}"):
-        node_of("Where", inputs)
 
 
 def test_where_reads_the_condition_alone() -> None:
@@ -61,40 +31,9 @@ def test_where_reads_the_condition_alone() -> None:
     assert all(request.type.elements <= BLOCK_ELEMENTS for request in scratch)
 
 
-def test_where_of_integers_has_no_derivative() -> None:
-    node = node_of("Where", [bools(2, 3), integers(2, 3), integers(3)])
-    assert node.outputs[0].dtype is DType.INT64
-    assert lookup("Where").differentiable(node) == set()
-
-
-@pytest.mark.parametrize(
-    ("data", "index", "axis", "shape"),
-    [
-        ((10, 4), (3,), 0, (3, 4)),
-        ((10, 4), (2, 3), 0, (2, 3, 4)),
-        ((10, 4), (), 0, (4,)),
-        ((10, 4), (2, 3), 1, (10, 2, 3)),
-        ((5, 10, 4), (2, 3), -2, (5, 2, 3, 4)),
-        ((5,), (), -1, ()),
-    ],
-)
-def test_gather(data: tuple[int, ...], index: tuple[int, ...], axis: int, shape: tuple[int, ...]) -> None:
-    assert output_of("Gather", [data, integers(*index)], axis=axis) == shape
-
-
 def test_gather_as_rows() -> None:
     node = node_of("Gather", [(5, 10, 4), integers(2, 3, dtype=DType.INT32)], axis=1)
     assert gathered_rows(node) == Rows(outer=5, size=10, inner=4, picked=6)
-
-
-def test_gather_refuses() -> None:
-    for index in ((3,), bools(3), integers(3, dtype=DType.UINT8)):
-        with pytest.raises(ShapeMismatchError, match="int32 or int64 indices"):
-            node_of("Gather", [(10, 4), index])
-    with pytest.raises(AttributeRuleError, match=r"'axis'.*rank 2"):
-        node_of("Gather", [(10, 4), integers(3)], axis=2)
-    with pytest.raises(AttributeRuleError, match=r"'axis'.*rank 0"):
-        node_of("Gather", [(), integers(3)])
 
 
 @pytest.mark.parametrize(("index", "place"), [([0, 4], 1), ([-5, 0], 0), ([3, -4, 2**62], 2)])
