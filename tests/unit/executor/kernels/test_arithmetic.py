@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def summed(term: Array, shape: tuple[int, ...]) -> Array:
     [*itertools.product(["Sub", "Div"], [{}, {"activation": "Relu6"}]), ("Pow", {})],
 )
 def test_nothing_of_tensor_size_is_allocated(
-    type_: str, attributes: dict[str, str], left: tuple[int, ...], right: tuple[int, ...]
+    type_: str, attributes: dict[str, Any], left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:
     operands = (powers if type_ == "Pow" else values)(left, right, "float32")
     OneOperation(type_, operands, **attributes).assert_lean()

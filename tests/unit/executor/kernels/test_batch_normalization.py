@@ -1,4 +1,4 @@
-"""BatchNormalization: forward against ONNX, running statistics, derivatives, blocks, PyTorch, memory."""
+"""BatchNormalization: forward against ONNX, running statistics, derivatives, blocks, memory."""
 
 from __future__ import annotations
 
@@ -151,27 +151,3 @@ def test_channels_in_blocks(shape: tuple[int, ...], layout: str, mode: int) -> N
 def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...], layout: str, mode: int) -> None:
     values_ = values(shape, layout, "float32")
     OneOperation(TYPE, values_, data_layout=layout, training_mode=mode).assert_lean()
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize("mode", [0, 1])
-@pytest.mark.parametrize("shape", [(5, 4), (3, 4, 5), (2, 4, 3, 3)])
-def test_pytorch_agrees(shape: tuple[int, ...], mode: int) -> None:
-    """Their momentum is one minus ONNX's, and their running variance is the unbiased one."""
-    import torch
-
-    given, dy = values(shape), normal(*shape)
-    operation = OneOperation(TYPE, given, training_mode=mode, momentum=0.7)
-    x, w, b = (torch.tensor(array, requires_grad=True) for array in given[:3])
-    mean, variance = (torch.tensor(array) for array in given[3:])
-    y = torch.nn.functional.batch_norm(x, mean, variance, w, b, training=bool(mode), momentum=0.3)
-    y.backward(torch.tensor(dy))
-    np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-10, atol=1e-12)
-    if mode:
-        np.testing.assert_allclose(operation.states[3], mean.numpy(), rtol=1e-12)
-        count = given[0].size / given[0].shape[1]
-        biased = 0.7 * given[4] + (variance.numpy() - 0.7 * given[4]) * (count - 1) / count
-        np.testing.assert_allclose(operation.states[4], biased, rtol=1e-12)
-    found = operation.backward(dy, 0, 1, 2)
-    for position, tensor in enumerate((x, w, b)):
-        np.testing.assert_allclose(found[position], tensor.grad.numpy(), rtol=1e-9, atol=1e-11)

@@ -129,33 +129,6 @@ def test_both_layouts_and_any_chunk_have_one_derivative(name: str, budget: int, 
                 np.testing.assert_allclose(found[i], value, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("activation", ["None", "Relu6", "Sigmoid"])
-@pytest.mark.parametrize("name", ["strided", "dilated", "grouped", "depthwise", "depthwise_strided"])
-def test_conv_derivatives_are_those_of_autograd(name: str, activation: str) -> None:
-    import torch
-
-    attributes = SETTINGS[name][2]
-    one = operation(SETTINGS[name], activation=activation)
-    given = [torch.tensor(value, requires_grad=True) for value in values_of(SETTINGS[name])]
-    top, left, bottom, right = attributes.get("pads", (0, 0, 0, 0))
-    padded = torch.nn.functional.pad(given[0], (left, right, top, bottom))
-    y = torch.nn.functional.conv2d(
-        padded,
-        *given[1:],
-        stride=attributes.get("strides", 1),
-        dilation=attributes.get("dilations", 1),
-        groups=attributes.get("group", 1),
-    )
-    y = {"None": lambda z: z, "Relu6": torch.nn.functional.relu6, "Sigmoid": torch.sigmoid}[activation](y)
-    dy = normal(one.types[0].shape, seed=9)
-    y.backward(torch.tensor(dy))
-    found = one.backward(dy, 0, 1, 2)
-    np.testing.assert_allclose(one.forward(), y.detach().numpy(), rtol=1e-9, atol=1e-9)
-    for i, value in enumerate(given):
-        np.testing.assert_allclose(found[i], value.grad.numpy(), rtol=1e-9, atol=1e-9)
-
-
 LARGE: Mapping[str, Setting] = {
     "dense": ((4, 16, 64, 64), (16, 16, 3, 3), {"auto_pad": "SAME_UPPER"}),
     "dense_strided": ((4, 16, 64, 64), (16, 16, 3, 3), {"auto_pad": "SAME_UPPER", "strides": (2, 2)}),

@@ -117,25 +117,3 @@ def test_prelu_in_blocks_without_memory_of_tensor_size(slope: tuple[int, ...]) -
     expected = term.sum(axis=axes, keepdims=True).reshape(slope)
     np.testing.assert_allclose(found[1], expected, rtol=1e-9, atol=1e-9)
     OneOperation("PRelu", [x.astype(np.float32), weight.astype(np.float32)]).assert_lean()
-
-
-@pytest.mark.parity
-def test_pytorch_agrees() -> None:
-    import torch
-
-    f = torch.nn.functional
-    pairs: dict[str, tuple[Any, dict[str, Any]]] = {
-        "Gelu": (f.gelu, {}),
-        "Swish": (f.silu, {}),
-        "HardSwish": (f.hardswish, {}),
-        "Elu": (f.elu, {}),
-        "LeakyRelu": (f.leaky_relu, {}),
-    }
-    x = normal(40, 5)
-    for type_, (function, attributes) in pairs.items():
-        operation, tensor = OneOperation(type_, [x], **attributes), torch.tensor(x, requires_grad=True)
-        y = function(tensor)
-        y.sum().backward()
-        np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-12, atol=1e-14)
-        dx = operation.backward(np.ones_like(x), 0)[0]
-        np.testing.assert_allclose(dx, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)

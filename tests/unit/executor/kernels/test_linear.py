@@ -70,7 +70,13 @@ def test_gemm_derivatives(activation: str, bias: tuple[int, ...] | None) -> None
 @pytest.mark.parametrize("activation", ["None", "Sigmoid"])
 @pytest.mark.parametrize(("trans_a", "trans_b"), TRANSPOSED)
 def test_gemm_derivatives_of_scaled_and_transposed(trans_a: int, trans_b: int, activation: str) -> None:
-    attributes = {"alpha": 0.7, "beta": 1.3, "transA": trans_a, "transB": trans_b, "activation": activation}
+    attributes: dict[str, Any] = {
+        "alpha": 0.7,
+        "beta": 1.3,
+        "transA": trans_a,
+        "transB": trans_b,
+        "activation": activation,
+    }
     OneOperation("Gemm", gemm_values(trans_a, trans_b, (5,)), **attributes).assert_derivatives()
 
 

@@ -279,47 +279,6 @@ def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, A
     ).assert_lean()
 
 
-@pytest.mark.parity
-def test_pytorch_agrees() -> None:
-    import torch
-
-    f = torch.nn.functional
-    pairs: list[tuple[str, dict[str, Any], Any, list[Array]]] = [
-        ("MeanAbsoluteError", {}, f.l1_loss, elementwise_values("Huber", {}, 6, 5)),
-        (
-            "Huber",
-            {"delta": 0.5},
-            lambda p, t: f.huber_loss(p, t, delta=0.5),
-            elementwise_values("Huber", {}, 6, 5),
-        ),
-        (
-            "BinaryCrossEntropy",
-            {"from_logits": 1},
-            f.binary_cross_entropy_with_logits,
-            elementwise_values("BinaryCrossEntropy", {"from_logits": 1}, 6, 5),
-        ),
-        (
-            "KLDivergence",
-            {},
-            lambda p, t: f.kl_div(p.log(), t, reduction="batchmean"),
-            [probabilities(6, 5), probabilities(6, 5, seed=2)],
-        ),
-        (
-            "CategoricalCrossEntropy",
-            {"from_logits": 1, "sparse": 1, "label_smoothing": 0.1},
-            lambda p, t: f.cross_entropy(p, t, label_smoothing=0.1),
-            [np.random.default_rng(1).standard_normal((6, 5)), np.arange(6) % 5],
-        ),
-    ]
-    for type_, attributes, function, (prediction, target) in pairs:
-        operation = OneOperation(type_, [prediction, target], **attributes)
-        tensor = torch.tensor(prediction, requires_grad=True)
-        loss = function(tensor, torch.tensor(target))
-        loss.backward()
-        np.testing.assert_allclose(operation.forward(), loss.item(), rtol=1e-12)
-        np.testing.assert_allclose(operation.backward(np.asarray(1.0), 0)[0], tensor.grad.numpy(), rtol=1e-10)
-
-
 # ------------------------------------------------------------------ classes that are masked or ignored
 
 

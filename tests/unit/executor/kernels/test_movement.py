@@ -92,22 +92,6 @@ def test_borders_of_any_element_type(mode: str, padded: list[int], dtype: str) -
     assert found.tolist() == padded
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
-@pytest.mark.parametrize("shape", [(2, 3, 7, 9), (1, 40, 60, 70)])
-def test_borders_like_those_of_pytorch(mode: str, shape: tuple[int, ...]) -> None:
-    import torch
-
-    x = torch.tensor(normal(*shape), requires_grad=True)
-    name = {"edge": "replicate", "wrap": "circular"}.get(mode, mode)
-    y = torch.nn.functional.pad(x, (3, 2, 1, 4), mode=name)
-    operation = OneOperation("Pad", [normal(*shape), np.array([0, 0, 1, 3, 0, 0, 4, 2])], mode=mode)
-    np.testing.assert_array_equal(operation.forward(), y.detach().numpy())
-    dy = normal(*y.shape)
-    y.backward(torch.tensor(dy))
-    np.testing.assert_allclose(operation.backward(dy, 0)[0], x.grad.numpy(), rtol=1e-12, atol=1e-12)
-
-
 def test_a_scalar_becomes_a_vector_and_back() -> None:
     assert OneOperation("Reshape", [np.asarray(3.0), np.array([1, 1])]).forward().tolist() == [[3.0]]
     found = OneOperation("Reshape", [np.array([[3.0]]), np.array([], np.int64)]).forward()

@@ -1,4 +1,4 @@
-"""Normalisation: forward against ONNX, statistics, derivatives, rows in blocks, PyTorch, memory."""
+"""Normalisation: forward against ONNX, statistics, derivatives, rows in blocks, memory."""
 
 from __future__ import annotations
 
@@ -152,28 +152,3 @@ def test_rows_in_blocks_without_memory_of_tensor_size(
     for position, expected in enumerate(derivatives):
         np.testing.assert_allclose(found[position], expected, rtol=1e-8, atol=1e-8)
     OneOperation(type_, values(shape, parameters, "float32"), **attributes).assert_lean()
-
-
-@pytest.mark.parity
-def test_pytorch_agrees() -> None:
-    import torch
-
-    f = torch.nn.functional
-    given = values((3, 4, 5), (4,))
-    layer = values((3, 4, 5), (4, 5))
-    cases: list[tuple[str, list[Array], dict[str, Any], Any]] = [
-        (LAYER, layer, {"axis": 1}, lambda x, w, b: f.layer_norm(x, (4, 5), w, b)),
-        (INSTANCE, given, {}, lambda x, w, b: f.instance_norm(x, weight=w, bias=b)),
-        (GROUP, given, {"num_groups": 2}, lambda x, w, b: f.group_norm(x, 2, w, b)),
-        (RMS, layer[:2], {"axis": 1}, lambda x, w: f.rms_norm(x, (4, 5), w, 1e-5)),
-    ]
-    dy = normal(3, 4, 5)
-    for type_, arrays, attributes, function in cases:
-        operation = OneOperation(type_, arrays, **attributes)
-        tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
-        y = function(*tensors)
-        y.backward(torch.tensor(dy))
-        np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-10, atol=1e-12)
-        found = operation.backward(dy, *range(len(arrays)))
-        for position, tensor in enumerate(tensors):
-            np.testing.assert_allclose(found[position], tensor.grad.numpy(), rtol=1e-9, atol=1e-11)

@@ -1,8 +1,7 @@
-"""Resize: derivatives, adjointness, axes and blocks, coordinates by hand, PyTorch, memory."""
+"""Resize: derivatives, adjointness, axes and blocks, coordinates by hand, memory."""
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -152,27 +151,3 @@ def test_the_derivative_of_repeated_elements_is_their_sum() -> None:
 )
 def test_nothing_of_tensor_size_is_allocated(mode: str, x: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     sized(normal(*x, dtype="float32"), sizes, mode=mode).assert_lean()
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize(
-    ("mode", "corners", "sizes"),
-    list(product(["bilinear", "nearest", "bicubic"], [False, True], [(6, 9), (2, 5)])),
-)
-def test_pytorch_agrees(mode: str, corners: bool, sizes: tuple[int, int]) -> None:
-    import torch
-
-    x = normal(2, 3, 4, 7)
-    ours = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
-    attributes = {"coordinate_transformation_mode": "align_corners" if corners else "half_pixel"}
-    options: dict[str, Any] = {"align_corners": corners}
-    if mode == "nearest":
-        attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-        options = {}
-    operation = sized(x, sizes, mode=ours, axes=(2, 3), **attributes)
-    tensor = torch.tensor(x, requires_grad=True)
-    y = torch.nn.functional.interpolate(tensor, size=sizes, mode=mode, **options)
-    dy = normal(*y.shape)
-    y.backward(torch.tensor(dy))
-    np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(operation.backward(dy, 0)[0], tensor.grad.numpy(), rtol=1e-9, atol=1e-11)
