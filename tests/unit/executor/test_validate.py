@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions
 from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
+from tests.support.one_operation import allocated
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.proofs import moved, offset_of, violations
 
@@ -66,15 +66,6 @@ def test_states_are_compared_too() -> None:
     assert (
         validate(graph, plan(graph), steps=1).compared == len(graph.trainable) + len(("mean", "variance")) + 1
     )
-
-
-def test_when_updates_happen_changes_no_bit() -> None:
-    graph = residual()
-    losses = [
-        [s.loss for s in validate(graph, plan(graph, PlanOptions(update=mode)), steps=3).steps]
-        for mode in ("immediate", "end")
-    ]
-    assert losses[0] == losses[1]
 
 
 def test_progress_is_reported_step_by_step() -> None:
@@ -165,17 +156,9 @@ def test_a_step_allocates_nothing_of_tensor_size(graph: TrainableGraph) -> None:
     found = plan(graph, PlanOptions(scratch_budget=1 << 14))
     trainer = Trainer(graph, found)
     batches = [synthetic_batch(graph, 0, i) for i in range(3)]
-    trainer.step(batches[0])
-    tracemalloc.start()
-    try:
-        for batch in batches[1:]:
-            trainer.step(batch)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     largest = max(b.nbytes for _, b in found.buffers())
     assert largest > 64 * 1024
-    assert peak < 64 * 1024
+    assert allocated(lambda: [trainer.step(batch) for batch in batches]) < 64 * 1024
 
 
 def test_the_reference_run_keeps_addresses_modulo_64() -> None:
@@ -247,21 +230,6 @@ class TestTrainer:
         graph = convolutional()
         with pytest.raises(PlanError, match="does not outlive"):
             Trainer(graph, plan(graph)).read("a")
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            (lambda b: b.pop("x"), "'x' is missing"),
-            (lambda b: b.update(x=b["x"][:1]), "'x' is of shape"),
-            (lambda b: b.update(x=b["x"].astype(complex)), "complex128"),
-        ],
-    )
-    def test_a_wrong_batch_is_named(self, change: object, message: str) -> None:
-        graph = convolutional()
-        batch = dict(self.batch(graph))
-        change(batch)  # type: ignore[operator]  # a callable, through parametrize
-        with pytest.raises(PlanError, match=message):
-            Trainer(graph, plan(graph)).step(batch)
 
     def test_a_wrong_plan_is_refused(self) -> None:
         graph = residual()
