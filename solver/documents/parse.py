@@ -22,7 +22,6 @@ MAX_DEPTH: Final = 64
 #: Digits of an integer. No size, offset or seed has more than 19, and reading is quadratic in them.
 MAX_DIGITS: Final = 1000
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -78,7 +77,9 @@ def _decode(data: bytes) -> str:
 
 def _depth(data: bytes) -> int:
     """Deepest nesting of brackets outside strings, without parsing."""
-    brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKET)
+    if b"\\" in data:  # so that every quote left is the beginning or the end of a string
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = b"".join(data.split(b'"')[::2]).translate(None, _NO_BRACKET)
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
