@@ -19,7 +19,6 @@ from solver.errors import (
     TrainableError,
     UseBeforeDefError,
 )
-from solver.frozen import maker
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
 from solver.graph.nodes import node_with_types
 from solver.graph.objective import check_outputs, with_training
@@ -43,7 +42,6 @@ from solver.names import check_characters
 
 __all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph", "forward_graph", "with_training"]
 
-_operand = maker(Operand)
 
 #: More operations than the largest published training graphs have; a bound on the work of a request.
 MAX_OPERATIONS = 20_000
@@ -275,7 +273,7 @@ def _infer(
             if not output:
                 continue
             _check_bytes(output, type_, ("operations", i, "outputs", k))
-            typed[output] = _operand(output, alike.setdefault(type_, type_), Role.INTERMEDIATE)
+            typed[output] = Operand(output, alike.setdefault(type_, type_), Role.INTERMEDIATE)
     return typed, nodes
 
 
@@ -302,7 +300,7 @@ def _declared_operand(declared: DeclaredOperand, alike: dict[TensorType, TensorT
     type_ = TensorType(declared.shape, declared.dtype)
     _check_bytes(declared.id, type_, (*declared.path, "shape"))
     _check_values(declared, type_)
-    return _operand(declared.id, alike.setdefault(type_, type_), declared.role, declared.initializer)
+    return Operand(declared.id, alike.setdefault(type_, type_), declared.role, declared.initializer)
 
 
 def _check_bytes(name: str, type_: TensorType, path: tuple[str | int, ...]) -> None:

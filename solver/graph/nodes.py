@@ -7,14 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from solver.errors import GraphError, ShapeMismatchError
-from solver.frozen import maker
 from solver.graph.ops import signature
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
 from solver.graph.types import Initializer, Operand, Operation, Role, TensorType, TrainableGraph
 
 __all__ = ["graph_nodes", "node_with_types", "output_types", "resolve"]
-
-_node = maker(Node)
 
 
 def resolve(
@@ -52,7 +49,7 @@ def resolve(
         constants.append(_constant(operation, k, operand, must=must) if is_known else None)
         if must and operand.dtype.is_floating:
             floats[k] = _floats(operand)
-    return _node(
+    return Node(
         operation=operation,
         inputs=tuple(inputs),
         outputs=tuple([operands[name].type for name in operation.outputs if name in operands]),

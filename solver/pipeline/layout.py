@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solver.errors import CapacityError, OptionsError
-from solver.frozen import maker
 from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveOptions, Status, max_load
 from solver.layout.api import solve
 from solver.pipeline.watch import Stopwatch
@@ -14,8 +13,6 @@ from solver.program import Program, Region
 from solver.targets import TARGETS
 
 __all__ = ["place"]
-
-_buffer = maker(Buffer)
 
 
 def place(
@@ -61,7 +58,7 @@ def place(
 def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
     return LayoutProblem(
         tuple(
-            _buffer(
+            Buffer(
                 program.values[r.members[0]].label,
                 r.size,
                 r.lifespan,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from solver.frozen import maker
 from solver.graph.ops.base import Node
 from solver.graph.types import TensorType
 from solver.program.ir import (
@@ -25,9 +24,6 @@ from solver.program.ir import (
 )
 
 __all__ = ["Builder"]
-
-_value, _binding, _step = maker(Value), maker(Binding), maker(Step)
-_entry, _exit = maker(Entry), maker(Exit)
 
 
 class Builder:
@@ -51,7 +47,7 @@ class Builder:
         """The number of the value with this label, which is declared if it is new."""
         number = self._numbers.setdefault(label, len(self.values))
         if number == len(self.values):
-            self.values.append(_value(label, type_, kind, origin, space))
+            self.values.append(Value(label, type_, kind, origin, space))
         return number
 
     def operation(self, node: Node) -> int:
@@ -64,7 +60,7 @@ class Builder:
     ) -> None:
         """Add a step behind all others. A value in a slot that reads and one that writes is updated."""
         position = len(self.steps)
-        self.steps.append(_step(operation, phase, _joined(bindings), position, position, position, part, due))
+        self.steps.append(Step(operation, phase, _joined(bindings), position, position, position, part, due))
 
     def kernel(self, step: Step) -> str:
         """The name of the kernel that a step calls."""
@@ -86,11 +82,11 @@ class Builder:
             operations=tuple(self._operations),
             steps=steps,
             entry=tuple(
-                _entry(number[value], kind, number[value])
+                Entry(number[value], kind, number[value])
                 for value, kind in sorted(self.entries.items())
                 if value in number
             ),
-            exit=tuple(_exit(number[v], number[v]) for v in sorted(self.exits) if v in number),
+            exit=tuple(Exit(number[v], number[v]) for v in sorted(self.exits) if v in number),
             aliases=tuple(
                 replace(alias, value=number[alias.value], source=number[alias.source]) for alias in aliases
             ),
@@ -116,7 +112,7 @@ def _joined(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
 
 
 def _renumbered(step: Step, number: Mapping[int, int]) -> Step:
-    bindings = tuple([_binding(b.slot, number[b.value], b.access) for b in step.bindings])
-    return _step(
+    bindings = tuple([Binding(b.slot, number[b.value], b.access) for b in step.bindings])
+    return Step(
         step.operation, step.phase, bindings, step.reference, step.level, step.until, step.part, step.due
     )

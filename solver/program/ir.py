@@ -20,7 +20,6 @@ from enum import Enum
 from functools import cache, cached_property
 from typing import TypeVar
 
-from solver.frozen import maker
 from solver.graph.ops.base import Node
 from solver.graph.types import Operation, TensorType
 
@@ -223,9 +222,6 @@ class Step:
     due: bool = False
 
 
-_node, _step = maker(Node), maker(Step)
-
-
 @dataclass(frozen=True, slots=True)
 class Alias:
     """`value` lies in the bytes of `source`, `offset` bytes behind its beginning, from `step` on.
@@ -368,7 +364,7 @@ class Program:
         for old, level in zip(order, range(len(order)) if levels is None else levels, strict=True):
             step = self.steps[old]
             if step.level != level or step.until != level:
-                step = _step(
+                step = Step(
                     step.operation,
                     step.phase,
                     step.bindings,
@@ -389,7 +385,7 @@ def anonymous(node: Node) -> Node:
     inputs, outputs = numbered("x", len(given.inputs)), numbered("y", len(given.outputs))
     if not all(given.inputs):
         inputs = tuple([slot if name else "" for slot, name in zip(inputs, given.inputs, strict=True)])
-    return _node(
+    return Node(
         Operation(given.id, given.type, inputs, outputs),
         node.inputs,
         node.outputs,

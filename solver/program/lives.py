@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.frozen import maker
 from solver.layout import Lifespan
 from solver.program.ir import COPY, Access, EntryKind, Program
 from solver.program.touched import touched
@@ -51,9 +50,6 @@ class Region:
         return without(self.lifespan, self.lent) if self.lent else (self.lifespan,)
 
 
-_lifespan, _region = maker(Lifespan), maker(Region)
-
-
 def without(whole: Lifespan, gone: tuple[Lifespan, ...]) -> tuple[Lifespan, ...]:
     """What is left of an interval: `gone` are parts of its inside, apart and in order of time."""
     if not gone:
@@ -80,7 +76,7 @@ def lives(program: Program) -> dict[int, Lifespan]:
     last[[entry.value for entry in program.entry if entry.kind is not EntryKind.FED]] = end - 1
     last[[exit_.value for exit_ in program.exit]] = end - 1
     spans = zip(np.flatnonzero(living).tolist(), first[living].tolist(), last[living].tolist(), strict=True)
-    return {value: _lifespan(begin, stop + 1) for value, begin, stop in spans}
+    return {value: Lifespan(begin, stop + 1) for value, begin, stop in spans}
 
 
 def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
@@ -215,12 +211,12 @@ def _regions(
         if value not in sets:
             size = -(-nbytes // alignment) * alignment
             gone = () if value in holds else lending.get(value, ())
-            yield _region((value,), (0,), found.space, nbytes, size, span, gone)
+            yield Region((value,), (0,), found.space, nbytes, size, span, gone)
             continue
         members = sets[value]
         of = [spans[member] for member, _ in members]
         nbytes = max(offset + program.values[member].type.nbytes for member, offset in members)
-        yield _region(
+        yield Region(
             tuple(member for member, _ in members),
             tuple(offset for _, offset in members),
             found.space,

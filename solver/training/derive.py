@@ -17,7 +17,6 @@ from dataclasses import asdict, replace
 from functools import cache
 from types import MappingProxyType
 
-from solver.frozen import maker
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import BackwardNeeds, Node, ScratchRequest
@@ -59,7 +58,6 @@ _SCALE = TensorType((), DType.FLOAT64)
 
 _FED = frozenset({Role.INPUT, Role.LABEL})
 
-_binding, _node = maker(Binding), maker(Node)
 
 #: Where the values of a reference program live, before a target says where.
 _SPACE = Space("arena", 64)
@@ -126,15 +124,15 @@ class _Derivation:
     def _forward(self, operation: Operation) -> None:
         answers = self.answers[operation.id]
         saved = [
-            _binding(request.name, self._saved(operation, request), Access.WRITE)
+            Binding(request.name, self._saved(operation, request), Access.WRITE)
             for request in answers.saved.values()
         ]
         numbers, names = self.numbers, operation.inputs
         read_slots = [
-            _binding(slot, numbers[names[i]], access) for i, slot, access in answers.reads if names[i]
+            Binding(slot, numbers[names[i]], access) for i, slot, access in answers.reads if names[i]
         ]
         results = [
-            _binding(_slot("y", k), numbers[name], Access.WRITE)
+            Binding(_slot("y", k), numbers[name], Access.WRITE)
             for k, name in enumerate(operation.outputs)
             if name
         ]
@@ -181,12 +179,12 @@ class _Derivation:
             scale = []
         else:
             seed = _own_node(loss, SEED, (_SCALE,), (type_,), {})
-            scale = [_binding("loss_scale", self._loss_scale(), Access.READ)]
+            scale = [Binding("loss_scale", self._loss_scale(), Access.READ)]
         self.defined.add(loss)
         self.builder.step(
             self.builder.operation(seed),
             Phase.CALC_DERIVATIVE,
-            (*scale, _binding("dx0", self.derivatives[loss], Access.WRITE)),
+            (*scale, Binding("dx0", self.derivatives[loss], Access.WRITE)),
             part="seed",
         )
 
@@ -212,7 +210,7 @@ class _Derivation:
         answers = self.answers[operation.id]
         needs, numbers = answers.backward(derivatives), self.numbers
         bindings = [
-            _binding(_slot(slot, i), numbers[names[i]], Access.READ)
+            Binding(_slot(slot, i), numbers[names[i]], Access.READ)
             for slot, names, positions in (
                 ("x", operation.inputs, needs.inputs),
                 ("y", operation.outputs, needs.outputs),
@@ -221,12 +219,12 @@ class _Derivation:
             if names[i]
         ]
         bindings += [
-            _binding(name, self._saved(operation, answers.saved[name]), Access.READ)
+            Binding(name, self._saved(operation, answers.saved[name]), Access.READ)
             for name in sorted(needs.saved)
         ]
         if needs.reads_output_derivatives:
             bindings += [
-                _binding(_slot("dy", k), self.derivatives[output], Access.READ)
+                Binding(_slot("dy", k), self.derivatives[output], Access.READ)
                 for k, output in enumerate(operation.outputs)
                 if output in self.defined
             ]
@@ -242,11 +240,11 @@ class _Derivation:
         name = operation.inputs[position]
         if name not in self.defined:
             self.defined.add(name)
-            return _binding(_slot("dx", position), self.derivatives[name], Access.WRITE)
+            return Binding(_slot("dx", position), self.derivatives[name], Access.WRITE)
         label = f"{name}@{operation.id}.{position}@grad"
         partial = self.builder.value(label, self.operands[name].type, Kind.PARTIAL, name)
         partials.append((position, partial))
-        return _binding(_slot("dx", position), partial, Access.WRITE)
+        return Binding(_slot("dx", position), partial, Access.WRITE)
 
     def _accumulate(self, operation: Operation, phase: Phase, position: int, partial: int) -> None:
         name = operation.inputs[position]
@@ -255,8 +253,8 @@ class _Derivation:
             self.builder.operation(_own_node(operation.id, ACCUMULATE, (type_, type_), (), {})),
             phase,
             (
-                _binding("x0", self.derivatives[name], Access.UPDATE),
-                _binding("x1", partial, Access.READ),
+                Binding("x0", self.derivatives[name], Access.UPDATE),
+                Binding("x1", partial, Access.READ),
             ),
             part=f"accumulate{position}",
         )
@@ -272,15 +270,15 @@ class _Derivation:
         loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
         factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
-        bindings = [_binding(_slot("dx", i), self.derivatives[w], Access.READ) for i, w in enumerate(weights)]
+        bindings = [Binding(_slot("dx", i), self.derivatives[w], Access.READ) for i, w in enumerate(weights)]
         if rules.skips:
             counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
             joint.append(("updates", counter))
-            bindings.append(_binding("updates", counter, Access.UPDATE))
+            bindings.append(Binding("updates", counter, Access.UPDATE))
         if rules.loss_scale_growth is not None:
-            bindings.append(_binding("loss_scale", self._loss_scale(), Access.UPDATE))
+            bindings.append(Binding("loss_scale", self._loss_scale(), Access.UPDATE))
             row = self._optimizer_variable(loss, "in_a_row", TensorType((), DType.INT64))
-            bindings.append(_binding("in_a_row", row, Access.UPDATE))
+            bindings.append(Binding("in_a_row", row, Access.UPDATE))
         types = tuple(self.operands[weight].type for weight in weights)
         largest = max(type_.elements for type_ in types)
         square = optimizer_block("square", TensorType((largest,), DType.FLOAT64))
@@ -296,7 +294,7 @@ class _Derivation:
             Phase.APPLY_GRADIENT,
             (
                 *bindings,
-                _binding("factor", factor, Access.WRITE),
+                Binding("factor", factor, Access.WRITE),
                 *self._scratch(loss, Phase.APPLY_GRADIENT, (square,)),
             ),
             part="clip",
@@ -311,7 +309,7 @@ class _Derivation:
         scaled = bool(joint) or rules.divisor != 1
         # One mapping for all: what every update has in common is written and compared once.
         attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **_attributes(rules)})
-        both = [_binding(name, values, Access.READ) for name, values in joint]
+        both = [Binding(name, values, Access.READ) for name, values in joint]
         blocks: dict[TensorType, tuple[ScratchRequest, ...]] = {}
         for weight in self.graph.trainable:
             type_ = self.operands[weight].type
@@ -323,9 +321,9 @@ class _Derivation:
                 self.builder.operation(_own_node(weight, UPDATE, (type_,), (), attributes)),
                 Phase.APPLY_GRADIENT,
                 (
-                    _binding("x0", value, Access.UPDATE),
-                    _binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
-                    *[_binding(name, state, Access.UPDATE) for name, state in states],
+                    Binding("x0", value, Access.UPDATE),
+                    Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
+                    *[Binding(name, state, Access.UPDATE) for name, state in states],
                     *both,
                     *self._scratch(weight, Phase.APPLY_GRADIENT, blocks[type_]),
                 ),
@@ -362,7 +360,7 @@ class _Derivation:
 
     def _scratch(self, origin: str, phase: Phase, requests: tuple[ScratchRequest, ...]) -> list[Binding]:
         return [
-            _binding(
+            Binding(
                 request.name,
                 self.builder.value(
                     f"{origin}@{phase.word}.{request.name}", request.type, Kind.SCRATCH, origin
@@ -388,7 +386,7 @@ def _own_node(
 ) -> Node:
     """The node of a kernel that no operator of a graph has; its attributes say all that it computes."""
     slots = numbered("x", len(inputs)), numbered("y", len(outputs))
-    return _node(Operation(operation, kernel, *slots), inputs, outputs, (), attributes)
+    return Node(Operation(operation, kernel, *slots), inputs, outputs, (), attributes)
 
 
 def _attributes(rules: TrainingRules) -> dict[str, object]:
