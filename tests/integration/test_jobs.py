@@ -74,22 +74,6 @@ def test_a_job_has_the_bytes_of_the_synchronous_route(http: httpx.Client, tiny: 
     assert http.get(f"{job}/result", headers=tag).status_code == 304
 
 
-def test_what_runs_again_is_looked_for_with_figures(http: httpx.Client) -> None:
-    graph = json.loads((ROOT / "examples/mobilenet_v2.json").read_bytes())
-    # Some seconds of search: events come once in a second.
-    options = {"capacity": 178_200_000, "recompute": True}
-    job = submit(http, "plan", request={"graph": graph, "options": options})
-    found = [document for _, _, document in events(http, job)]
-    assert found[-1]["state"] == "succeeded"
-    told = [d["progress"] for d in found if d["progress"] and d["progress"]["stage"] == "recompute"]
-    figures = [p for p in told if "extra_nanoseconds" in p]
-    assert figures
-    assert all(p["bound_nanoseconds"] >= 0 for p in figures)
-    assert figures[-1]["peak_bytes"] < 399_851_904
-    assert {p["step_nanoseconds"] for p in figures} == {figures[0]["step_nanoseconds"]}
-    JobDocument.model_validate({**found[-1], "progress": figures[-1]})
-
-
 def test_every_task(http: httpx.Client, tiny: Graph) -> None:
     examples = ROOT / "service/http/web/examples"
     digest = put(http, json.dumps(tiny).encode())

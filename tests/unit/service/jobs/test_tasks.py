@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from service.http.openapi import example
+from service.http.schemas import Progress
 from service.http.state import State
 from service.jobs.tasks import TASKS, warm
 from service.problems import Problem
@@ -82,6 +83,7 @@ def test_searches_for_what_runs_again_are_told(task: str) -> None:
     told = [facts for stage, facts in followed if stage == "recompute" and facts]
     assert {"peak_bytes", "extra_nanoseconds", "bound_nanoseconds", "step_nanoseconds"} <= told[-1].keys()
     assert None not in told[-1].values()
+    Progress.model_validate({"stage": "recompute", "seconds": 0.5, **told[-1]})
 
 
 def test_a_program() -> None:
