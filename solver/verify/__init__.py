@@ -1,13 +1,24 @@
 """Checks plans without trusting their makers: a symbolic proof in the arena's bytes, and the figures.
 
-This package knows types and operator facts. It imports no pass, no solver and no compiled code.
+    proof        the obligations in their order; docs/explanation/proof.md has the formal statement
+    form         the plan speaks of the values, steps and names of its reference
+    sharing      which bytes may be shared: aliases, levels, residues
+    execution    plan and reference run on terms
+    figures      sizes, bounds and records, added up again; cost has the bound on recomputation
+    accesses     a log of the addresses that a runtime touched, compared with the plan
+    unchecked    the claims of a plan document that no check can work out again
+
+Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.accounting`,
+`solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, and the helpers `solver.canonical`,
+`solver.errors`, `solver.frozen`, `solver.late` and `solver.names`, directly or through one another: no pass,
+no target, no search and no compiled code. The page says what a mistake in each of them could do.
 """
 
 from solver.plan.violation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
-from solver.verify.cost import added_up, check_cost_bound, check_recomputation
-from solver.verify.figures import check_figures
-from solver.verify.names import check_labels
+from solver.verify.cost import added_up, check_cost_bound
+from solver.verify.figures import check_figures, check_recomputation
+from solver.verify.form import check_labels
 from solver.verify.proof import prove
 from solver.verify.unchecked import UNCHECKED, is_unchecked
 

@@ -7,15 +7,11 @@ explains the rows, and why their sum is a bound.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from solver.accounting.bounds import floor, order_bound
-from solver.accounting.costs import flops_of
-from solver.accounting.problem import schedule_problem
 from solver.graph.ops import lookup
-from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import (
     CONVERT,
@@ -28,11 +24,9 @@ from solver.program import (
     Program,
     RowKind,
     Step,
-    loads,
 )
-from solver.verify.before import once, unpaged
 
-__all__ = ["added_up", "check_cost_bound", "check_recomputation"]
+__all__ = ["added_up", "check_cost_bound"]
 
 #: A variable: whether a value is held at a moment, or a step made again behind it.
 _Variable: TypeAlias = tuple[str, int, int]
@@ -57,89 +51,6 @@ def check_cost_bound(
             f"Recomputation is claimed to cost {bound.nanoseconds:,} nanoseconds at least; the rows add up to"
             f" {found:,}.",
         )
-
-
-def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> Iterator[Violation]:
-    """Every figure in the records of recomputation and order that the steps of the plan do not bear out.
-
-    Rule ``record``. Without a record nothing is claimed. A bound beyond the one that `check_cost_bound` adds
-    up rests on the search that gave it, and so does that for every order. Linear.
-    """
-    again = [s.reference for s, run in zip(plan.program.steps, plan.program.runs, strict=True) if run]
-    extra = sum(cost[t] for t in again if t is not None)
-    records = {record.name: record.facts for record in plan.records}
-    least = records.get("search_order", {}).get("every_order_nanoseconds", 0)
-    if not isinstance(least, int) or not 0 <= least <= extra:
-        yield Violation(
-            "record",
-            (),
-            f"Recomputation costs {extra:,} nanoseconds, and {least} at least in every order are claimed.",
-        )
-    facts = records.get("recompute")
-    if facts is None:
-        return
-    checked = plan.cost_bound.nanoseconds if plan.cost_bound is not None else 0
-    flops = [flops_of(reference, step) for step in reference.steps]
-    for name, found in (
-        ("repeated_steps", len(again)),
-        ("extra_nanoseconds", extra),
-        ("step_nanoseconds", sum(cost)),
-        ("checked_nanoseconds", checked),
-        ("step_flops", sum(flops)),
-        ("extra_flops", sum(flops[t] for t in again if t is not None)),
-    ):
-        said = facts.get(name, 0)
-        if said != found:
-            yield Violation("record", (), f"Recomputation claims {name} {said}; its steps say {found}.")
-    budget = facts.get("budget", 0)
-    if plan.cost_bound is not None and plan.cost_bound.budget != budget:
-        yield Violation(
-            "record",
-            (),
-            f"Recomputation was chosen for {budget} bytes, and its bound is for {plan.cost_bound.budget}.",
-        )
-    yield from _check_peaks(reference, plan, facts)
-    rising = [facts.get(name, 0) for name in ("floor", "peak_after", "budget")]
-    if not all(isinstance(each, int) for each in rising) or rising != sorted(rising):
-        yield Violation(
-            "record",
-            (),
-            f"Recomputation claims a floor, a peak and a budget of {rising} bytes.",
-        )
-    bound = facts.get("bound_nanoseconds", 0)
-    if not isinstance(bound, int) or not 0 <= bound <= extra:
-        yield Violation(
-            "record", (), f"Recomputation costs {extra:,} nanoseconds, and {bound} at least are claimed."
-        )
-
-
-def _check_peaks(
-    reference: Program, plan: Plan, facts: Mapping[str, int | str | bool]
-) -> Iterator[Violation]:
-    """The peaks without repetitions and with them, and the bounds below them, from the plan's own order.
-
-    Those bounds hold for every order, so any gives them. Where values lie in place the recorded peaks are
-    lower than those of values with bytes of their own, and only that is looked at; on levels the order that
-    they were measured in is not in the plan.
-    """
-    first = once(reference, plan)
-    if plan.options.parallelism == 1:
-        for name, of in (("peak_before", first), ("peak_after", unpaged(plan.program))):
-            found = max(loads(of)[0], default=0)
-            said = facts.get(name, 0)
-            lower = plan.options.in_place and isinstance(said, int) and 0 <= said <= found
-            if said != found and not lower:
-                yield Violation("record", (), f"Recomputation claims {name} {said}; its steps say {found}.")
-    for name, bound, program in (
-        ("floor", floor, first),
-        ("order_bound", order_bound, first.at_same_residues()),
-    ):
-        problem = schedule_problem(program, [0] * len(first.steps), in_place=plan.options.in_place)
-        said, needed = facts.get(name, 0), bound(problem).bytes
-        if not isinstance(said, int) or not 0 <= said <= needed:
-            yield Violation(
-                "record", (), f"Recomputation claims {name} {said}; the steps need {needed} bytes at least."
-            )
 
 
 def added_up(reference: Program, bound: CostBound, cost: Sequence[int], *, in_place: bool = False) -> int:

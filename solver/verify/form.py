@@ -1,4 +1,8 @@
-"""The form of a plan: numbers that exist, places inside their spaces, the entry and exit of the reference."""
+"""Obligations *form*, *steps* and *names*: a plan speaks of the values and steps of its reference.
+
+Numbers refer to something, places lie inside their spaces, entry and exit are those of the reference, each
+step is a copy or the reference step that it names, and names that callers use lead to the right values.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from itertools import pairwise
 
+from solver.graph.ops.base import Node
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import EntryKind, Initial, Program, exact, touched
+from solver.program import COPY, Access, EntryKind, Initial, Kind, Program, Step, Value, exact, touched
+from solver.verify.sharing import step_name
 
-__all__ = ["check_form"]
+__all__ = ["check_form", "check_labels", "check_names", "check_steps"]
 
 
 def check_form(reference: Program, plan: Plan) -> Iterator[Violation]:
@@ -203,3 +209,176 @@ def _contents(initial: Initial | None) -> Hashable:
 
 
 _ZEROS = Initial("zeros")
+
+
+def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Every step is a copy, or equals the reference step that it names."""
+    program = plan.program
+    same_values = program.values is reference.values
+    known: dict[tuple[int, int], str] = {}
+    for t, step in enumerate(program.steps):
+        node = program.operations[step.operation]
+        if step.reference is None:
+            if node.operation.type != COPY or [b.access for b in step.bindings] != [
+                Access.READ,
+                Access.WRITE,
+            ]:
+                yield Violation("step", (), f"{step_name(plan, t)} is neither a copy nor a reference step.")
+                return
+            source, target = (program.values[binding.value] for binding in step.bindings)
+            if (*node.inputs, *node.outputs, target.type) != (source.type,) * 3:
+                yield Violation(
+                    "step",
+                    (source.label, target.label),
+                    f"{step_name(plan, t)} copies {source.type} to {target.type}; its operation copies"
+                    f" {', '.join(map(str, node.inputs))}.",
+                )
+            continue
+        wanted = reference.steps[step.reference]
+        if step is wanted and same_values and program.operations is reference.operations:
+            continue
+        original = reference.operations[wanted.operation]
+        pair = (step.operation, wanted.operation)
+        if node is not original and pair not in known:
+            known[pair] = _difference(node, original)
+        difference = "" if node is original else known[pair]
+        if step.phase is not wanted.phase or step.part != wanted.part or step.due is not wanted.due:
+            difference = "the phase, part or condition"
+        if difference:
+            yield Violation(
+                "step",
+                (),
+                f"{step_name(plan, t)} says that it is step {reference.step_labels[step.reference]!r} of the"
+                f" reference; its kernel, attributes or condition differ: {difference}.",
+            )
+            return
+        if (step.bindings is wanted.bindings or step.bindings == wanted.bindings) and same_values:
+            continue
+        detail = _binds_alike(reference, program, wanted, step)
+        if detail:
+            yield Violation("step", (), f"{step_name(plan, t)} {detail}")
+            return
+
+
+def _difference(node: Node, original: Node) -> str:
+    """In what two operations differ, as the end of a sentence; empty if both compute the same bits.
+
+    Numbers are compared by type and bytes.
+    """
+    if (node.inputs, node.outputs) != (original.inputs, original.outputs):
+        return "the types of operands"
+    ours, theirs = node.operation, original.operation
+    for name in ("type", "id", "inputs", "outputs"):
+        if getattr(ours, name) != getattr(theirs, name):
+            return f"the {_WORDS.get(name, name)} is {getattr(ours, name)!r}, not {getattr(theirs, name)!r}"
+    if node.attributes is not original.attributes:
+        for name in sorted(node.attributes.keys() | original.attributes.keys()):
+            here, there = ([x.attributes[name]] if name in x.attributes else [] for x in (node, original))
+            if exact(here) != exact(there):
+                said = (repr(*x) if x else "left out" for x in (here, there))
+                return f"the attribute {name!r} is {', not '.join(said)}"
+    for name in ("constants", "floats", "scratch_budget"):
+        a, b = getattr(node, name), getattr(original, name)
+        if a is not b and exact(a) != exact(b):
+            return f"the {name.replace('_', ' ')}"
+    return ""
+
+
+_WORDS = {"type": "kernel", "id": "operation"}
+
+
+def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step) -> str:
+    """What is wrong with the bindings of a step, beside those of its reference step; empty if nothing.
+
+    A result may go to scratch, where a repetition must not define it again.
+    """
+    if [b.slot for b in step.bindings] != [b.slot for b in wanted.bindings]:
+        return f"binds the slots {[b.slot for b in step.bindings]}, not {[b.slot for b in wanted.bindings]}."
+    for ours, theirs in zip(step.bindings, wanted.bindings, strict=True):
+        dropped = ours.access is Access.SCRATCH and theirs.access.writes
+        if ours.access is not theirs.access and not dropped:
+            return f"has {ours.access.value} access to slot {ours.slot}, not {theirs.access.value}."
+        found, type_ = program.values[ours.value].type, reference.values[theirs.value].type
+        if found is not type_ and found != type_:
+            return f"binds {found} to slot {ours.slot}, not {type_}."
+    return ""
+
+
+def check_names(reference: Program, program: Program) -> Iterator[Violation]:
+    """Names of what enters and leaves the reference that lead to other values of the program. Rule ``name``.
+
+    The name of a fed value leads to an entry of it, that of a result to an exit of it, and that of what is
+    both to one value that is both. Linear in the entries and exits.
+    """
+    entries = {(entry.value, entry.reference) for entry in program.entry}
+    exits = {(exit_.value, exit_.reference) for exit_ in program.exit}
+    kinds = {entry.reference: entry.kind for entry in reference.entry}
+    results = {exit_.reference for exit_ in reference.exit}
+    for number in sorted(kinds.keys() | results):
+        label = reference.values[number].label
+        place = (program.by_label.get(label, -1), number)
+        if kinds.get(number) is EntryKind.FED and place not in entries:
+            detail = f"The name {label!r} leads to something else than what is fed."
+        elif number in results and place not in exits:
+            detail = f"The name {label!r} leads to something else than the result."
+        elif place not in entries and place not in exits:
+            detail = f"The name {label!r} leads to something else."
+        else:
+            continue
+        yield Violation("name", (label,), detail)
+
+
+def check_labels(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """The first value or memory that is called as another one, of a plan that is right. Rule ``name``.
+
+    Memories have the names of the tiers, or those of the reference. A value has the origin and the kind of
+    the value of the reference that it stands for, and its label, or that label with ``@`` and a suffix. No
+    result depends on it, but reports and exporters say so. Linear in the bindings.
+    """
+    program = plan.program
+    memories = [memory.name for memory in plan.options.tiers or reference.spaces]
+    called = [space.name for space in program.spaces]
+    if memories != called[: len(memories)]:
+        yield Violation("name", (), f"The memories are called {called}, not {memories}.")
+        return
+    ours, theirs = program.values, reference.values
+    bound = {(entry.value, entry.reference): False for entry in program.entry}
+    bound |= {(exit_.value, exit_.reference): False for exit_ in program.exit}
+    stands_for = dict(list(bound))
+    copies = []
+    for step in program.steps:
+        if step.reference is None:
+            copies.append(step.bindings)
+            continue
+        for a, b in zip(step.bindings, reference.steps[step.reference].bindings, strict=True):
+            stands_for.setdefault(a.value, b.value)
+            if ours[a.value] is not theirs[b.value]:
+                pair = (a.value, b.value)
+                bound[pair] = bound.get(pair, True) and a.access is Access.SCRATCH
+    # What only copies touch stands for what is at the other end.
+    for ends in (*copies, *reversed(copies)):
+        for here, there in (ends, ends[::-1]):
+            if here.value in stands_for and there.value not in stands_for:
+                stands_for[there.value] = stands_for[here.value]
+                bound[there.value, stands_for[here.value]] = False
+    for (value, original), scratch in sorted(bound.items()):
+        if not _is_called(ours[value], theirs[original], reference, scratch=scratch):
+            label = ours[value].label
+            yield Violation(
+                "name",
+                (label,),
+                f"{label!r} stands for {theirs[original].label!r} of the reference, and has another name,"
+                " origin or kind.",
+            )
+            return
+
+
+def _is_called(value: Value, original: Value, reference: Program, *, scratch: bool) -> bool:
+    label = value.label
+    if label != original.label and (
+        label in reference.by_label or not label.startswith(f"{original.label}@")
+    ):
+        return False
+    # A repetition leaves in scratch what it would update.
+    kind = value.kind is original.kind or (scratch and value.kind is Kind.SCRATCH)
+    return kind and value.origin == original.origin

@@ -4,9 +4,9 @@
     plan         bytes [0, 64) hold t1, [64, 128) t2 ...    step 3 reads [0, 64): t1, [64, 128): t2
                                                             writes [128, 192): t3, and ends what was there
 
-What the reference leaves at the end of an iteration, the plan must leave at the places where it says so; then
-the next iteration begins alike, and by induction all of them do. No pass is known here: whatever order,
-level, alias, repetition or copy a plan has, it is judged by what its bytes hold.
+docs/explanation/proof.md has the formal statement: the state, the transfer of each step, the obligations
+under the names that they have here, and the theorem. No pass is known here: whatever order, level, alias,
+repetition or copy a plan has, it is judged by what its bytes hold.
 
 Validation of the result instead of the optimizer, as for register allocation: Rideau and Leroy, *Validating
 register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2.
@@ -14,84 +14,92 @@ register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
+from typing import Final
 
-from solver.accounting.costs import step_costs
+from solver.accounting import step_costs
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import RESIDUE, Program, reference_digest
-from solver.verify.addresses import Line
-from solver.verify.aliases import check_aliases, check_overlaps
-from solver.verify.cost import check_cost_bound, check_recomputation
+from solver.verify.cost import check_cost_bound
 from solver.verify.execution import check_contents
-from solver.verify.figures import check_figures
-from solver.verify.form import check_form
-from solver.verify.levels import check_levels, check_residues
-from solver.verify.names import check_names
-from solver.verify.records import check_records
-from solver.verify.steps import check_steps
-from solver.verify.transfers import check_copies, check_paging
+from solver.verify.figures import (
+    check_copies,
+    check_figures,
+    check_paging,
+    check_recomputation,
+    check_records,
+)
+from solver.verify.form import check_form, check_names, check_steps
+from solver.verify.sharing import Line, check_aliases, check_levels, check_overlaps, check_residues
 
-__all__ = ["prove"]
+__all__ = ["OBLIGATIONS", "Obligation", "Subject", "prove"]
+
+
+class Subject:
+    """The claim of a proof: `plan` computes what `reference` does. A target extends the lives `holds`."""
+
+    def __init__(self, reference: Program, plan: Plan, holds: Mapping[int, Lifespan] | None) -> None:
+        self.reference, self.plan, self.holds = reference, plan, holds
+
+    @cached_property
+    def line(self) -> Line:
+        """The places of a plan of right form."""
+        return Line(self.plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """One part of the proof: its name, the rules that its violations bear, and its check."""
+
+    name: str
+    rules: tuple[str, ...]
+    check: Callable[[Subject], Iterable[Violation]]
 
 
 def prove(
     reference: Program, plan: Plan, holds: Mapping[int, Lifespan] | None = None
 ) -> tuple[Violation, ...]:
-    """Everything that keeps `plan` from computing what `reference` computes, none for a right one.
+    """The violations that keep `plan` from computing what `reference` computes; none for a right plan.
 
     A plan that passes leaves, after each iteration, the bits of the reference in every exit, on a machine
     whose kernels keep the facts that operators state, with the threads and libraries of the reference; and
-    its figures are those of its own buffers (`check_figures`). `holds` are the lives that the target makes
-    longer; where they are given, the plan's must be the same, for longer lives raise its bounds.
+    its figures are those of its own buffers. `holds` are the lives that the target makes longer; where they
+    are passed, the plan's must be the same, for longer lives raise its bounds.
 
-    Rules: ``form``, ``place``, ``entry``, ``exit``, ``initial``, ``period``, ``step``, ``hold``, ``alias``,
-    ``overlap``, ``level``, ``residue``, ``undefined``, ``value``, ``name``; the first that fails ends the
-    proof.
-    Figures come last, with the rules of `check_figures`, ``digest``, ``record`` and ``cost``.
+    Obligations are checked in the order of `OBLIGATIONS`; the first row with a violation ends the proof.
     O(b log r) for b bindings and r ranges of bytes.
     """
-    found = tuple(check_form(reference, plan)) or tuple(check_steps(reference, plan))
-    if found:
-        return found
-    if holds is not None and dict(holds) != dict(plan.holds):
-        return (Violation("hold", (), "The plan holds values longer than its target does, or not as long."),)
-    line = Line(plan)
-    # What an alias exempts is asked for only where every alias is a promise of an operator.
-    found = tuple(check_aliases(reference, plan)) or (
-        *check_overlaps(plan, line),
-        *check_levels(plan, line),
-        *check_residues(plan),
-    )
-    if found:
-        return found
-    found = check_contents(reference, plan, line) or tuple(check_names(reference, plan.program))
-    if found:
-        return found
-    # A copy that moves nothing between memories makes figures wrong, too: it is named first.
-    found = (
-        *islice(check_copies(plan), 1),
-        *check_figures(plan),
-        *_check_digest(reference, plan),
-        *check_records(reference, plan),
-    )
-    return found or (*_check_cost(reference, plan), *check_paging(reference, plan))
+    subject = Subject(reference, plan, holds)
+    for row in OBLIGATIONS:
+        violations = tuple(v for obligation in row for v in obligation.check(subject))
+        if violations:
+            return violations
+    return ()
 
 
-def _check_digest(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """Whether the plan is for this reference. One in the making has no digest; titles make no difference."""
-    program = replace(reference, name=plan.program.name)
+def _check_holds(subject: Subject) -> Iterator[Violation]:
+    if subject.holds is not None and dict(subject.holds) != dict(subject.plan.holds):
+        yield Violation("hold", (), "The plan holds values longer than its target does, or not as long.")
+
+
+def _check_digests(subject: Subject) -> Iterator[Violation]:
+    """Whether the plan is for this reference. An unfinished plan has no digest; titles make no difference."""
+    plan = subject.plan
+    program = replace(subject.reference, name=plan.program.name)
     if plan.graph != plan.program.name:
         yield Violation("digest", (), f"The plan is of {plan.graph!r}, its program of {plan.program.name!r}.")
     if plan.reference_digest and plan.reference_digest != reference_digest(program):
         yield Violation("digest", (), "The reference program does not have the digest that the plan names.")
 
 
-def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """What is claimed of the cost of recomputation, where anything is."""
+def _check_recomputation(subject: Subject) -> Iterator[Violation]:
+    """The claims on the cost of recomputation, where there are any."""
+    reference, plan = subject.reference, subject.plan
     if plan.cost_bound is None and all(record.name != "recompute" for record in plan.records):
         return
     cost = step_costs(reference, plan.options.costs)
@@ -101,3 +109,39 @@ def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:
         if plan.program.spaces[0].alignment == RESIDUE:
             reference = reference.at_same_residues()
         yield from check_cost_bound(reference, plan.cost_bound, cost, in_place=shared)
+
+
+_FORM: Final = ("form", "level", "place", "entry", "exit", "initial", "period", "overlap")
+_FIGURES: Final = ("size", "overlap", "bound", "proof", "capacity")
+
+#: The obligations in the order in which they are checked. Each row relies on the rows above it: which pairs
+#: an alias exempts, for instance, is asked only where every alias is a promise of an operator. The violations
+#: of one row are reported together.
+OBLIGATIONS: Final[tuple[tuple[Obligation, ...], ...]] = (
+    (Obligation("form", _FORM, lambda s: check_form(s.reference, s.plan)),),
+    (Obligation("steps", ("step",), lambda s: check_steps(s.reference, s.plan)),),
+    (Obligation("holds", ("hold",), _check_holds),),
+    (Obligation("aliases", ("alias",), lambda s: check_aliases(s.reference, s.plan)),),
+    (
+        Obligation("inside a step", ("overlap",), lambda s: check_overlaps(s.plan, s.line)),
+        Obligation("levels", ("level",), lambda s: check_levels(s.plan, s.line)),
+        Obligation("residues", ("residue",), lambda s: check_residues(s.plan)),
+    ),
+    (
+        Obligation(
+            "contents", ("undefined", "value", "exit"), lambda s: check_contents(s.reference, s.plan, s.line)
+        ),
+    ),
+    (Obligation("names", ("name",), lambda s: check_names(s.reference, s.plan.program)),),
+    (
+        # A copy that moves nothing between memories makes figures wrong, too: it is named first.
+        Obligation("copies", ("record",), lambda s: islice(check_copies(s.plan), 1)),
+        Obligation("figures", _FIGURES, lambda s: check_figures(s.plan)),
+        Obligation("digests", ("digest",), _check_digests),
+        Obligation("records", ("record",), lambda s: check_records(s.reference, s.plan)),
+    ),
+    (
+        Obligation("recomputation", ("record", "cost"), _check_recomputation),
+        Obligation("paging", ("record",), lambda s: check_paging(s.reference, s.plan)),
+    ),
+)

@@ -9,6 +9,7 @@ from solver.graph import TrainableGraph
 from solver.pipeline import BlockProgram, reference_of
 from solver.plan import Plan
 from solver.verify import Violation, prove
+from solver.verify.proof import OBLIGATIONS
 
 __all__ = ["moved", "offset_of", "violations"]
 
@@ -16,7 +17,11 @@ __all__ = ["moved", "offset_of", "violations"]
 def violations(subject: TrainableGraph | BlockProgram, made: Plan) -> tuple[Violation, ...]:
     """Every violation of a plan, none for a right one."""
     given = rewritten(subject, made) if isinstance(subject, TrainableGraph) else subject
-    return prove(reference_of(given, made.options), made)
+    found = prove(reference_of(given, made.options), made)
+    # Violations come from one row of obligations, and bear the rules that the row lists.
+    rules = [{rule for obligation in row for rule in obligation.rules} for row in OBLIGATIONS]
+    assert not found or any({violation.rule for violation in found} <= row for row in rules), found
+    return found
 
 
 def moved(made: Plan, label: str, offset: int) -> Plan:

@@ -23,7 +23,16 @@ import numpy.typing as npt
 from solver.layout.check.reference import Violation, held, violations
 from solver.layout.model.problem import MAX_BYTES, Buffer, Layout, LayoutProblem
 
-__all__ = ["Rectangles", "disjoint", "find_violations", "integers", "is_sound", "meeting", "rectangles"]
+__all__ = [
+    "Rectangles",
+    "columns",
+    "disjoint",
+    "find_violations",
+    "integers",
+    "is_sound",
+    "meeting",
+    "rectangles",
+]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -57,7 +66,7 @@ def is_sound(problem: LayoutProblem, layout: Layout) -> bool:
         return not offsets and not buffers and not layout.peak
     low, size = integers(offsets), integers([b.size for b in buffers])
     alignment = integers([b.alignment for b in buffers])
-    if any(column.dtype == object for column in (low, size, alignment)) or int(low.min()) < 0:
+    if any(array.dtype == object for array in (low, size, alignment)) or int(low.min()) < 0:
         return False
     if bool((low > MAX_BYTES - size).any()) or bool((low % alignment).any()):
         return False
@@ -90,6 +99,12 @@ def integers(values: Sequence[int]) -> _Integers:
     return np.array(values, object)
 
 
+def columns(rows: Sequence[tuple[int, int, int, int, int]]) -> Rectangles:
+    """The rows as arrays."""
+    start, end, low, high, owner = (integers([row[k] for row in rows]) for k in range(5))
+    return start, end, low, high, owner
+
+
 def rectangles(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Rectangles:
     """What the buffers hold at these offsets; rows without bytes are left out. Linear."""
     if any(b.holes for b in buffers):
@@ -98,7 +113,7 @@ def rectangles(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Rectangles:
             for i, (buffer, offset) in enumerate(zip(buffers, offsets, strict=True))
             for start, end, low, high in held(buffer)
         ]
-        start, end, low, high, owner = (integers(column) for column in zip(*rows, strict=True))
+        start, end, low, high, owner = columns(rows)
     else:
         start, end = (
             integers([b.lifespan.start for b in buffers]),
@@ -111,7 +126,7 @@ def rectangles(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Rectangles:
         high = low + size
     taken = (start < end) & (low < high)
     if not bool(taken.all()):
-        start, end, low, high, owner = (column[taken] for column in (start, end, low, high, owner))
+        start, end, low, high, owner = (array[taken] for array in (start, end, low, high, owner))
     return start, end, low, high, owner
 
 
@@ -120,7 +135,7 @@ def disjoint(rows: Rectangles) -> bool:
     start, end, low, high, _ = rows
     count = len(start)
     sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2
-    if sharing >= SWEPT_FROM_PAIRS and all(column.dtype != object for column in rows):
+    if sharing >= SWEPT_FROM_PAIRS and all(array.dtype != object for array in rows):
         from solver.layout.check import sweep  # compiled code, where it is needed
 
         return sweep.disjoint(start, end, low, high)

@@ -14,7 +14,7 @@ from solver.passes import Order
 from solver.pipeline import plan, reference_of
 from solver.plan import PlanOptions
 from solver.program import Program, Tier, loads
-from solver.verify.before import once, unpaged
+from solver.verify.figures import once, unpaged
 from tests.support.graphs import tower
 from tests.support.operator_graphs import attention
 from tests.support.usual_networks import residual_with_statistics

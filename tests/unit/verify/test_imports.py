@@ -1,22 +1,23 @@
-"""What importing the proof brings along: types and operator facts, no search and nothing compiled."""
+"""What the proof shares with the code that it checks, and what its page says of that."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-#: Of the layout the proof knows the model: buffers, lifespans, certificates, and how they are checked.
-_OF_LAYOUT = {"bounds", "check", "model"}
+import solver.verify
+from solver.verify.proof import OBLIGATIONS
 
-#: What makes plans, and what runs them.
-_MAKERS = {"schedules", "passes", "preparations", "pipeline", "targets", "training", "executor"}
+PAGE = Path(__file__).resolve().parents[3] / "docs/explanation/proof.md"
 
 
 @pytest.fixture(scope="module")
 def loaded() -> set[str]:
-    """The modules of a fresh process behind ``import solver.verify``."""
+    """The modules of a fresh process after ``import solver.verify``."""
     script = "import sys, solver.verify; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
@@ -24,14 +25,32 @@ def loaded() -> set[str]:
     return set(run.stdout.split())
 
 
-def test_neither_compiler_nor_constraint_solver_is_loaded(loaded: set[str]) -> None:
-    assert {name.split(".")[0] for name in loaded} & {"numba", "llvmlite", "ortools"} == set()
+def room(module: str) -> str:
+    """The package that a module belongs to; of the layout, its room."""
+    depth = 3 if module.startswith("solver.layout.") else 2
+    return ".".join(module.split(".")[:depth])
 
 
-def test_no_layout_search_is_loaded(loaded: set[str]) -> None:
-    layout = {name.split(".")[2] for name in loaded if name.startswith("solver.layout.")}
-    assert layout <= _OF_LAYOUT
+def test_the_paragraph_names_the_modules_that_are_loaded_and_no_others(loaded: set[str]) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    heading = "### What the proof shares with the code that it checks"
+    paragraph = page.split(heading)[1].split("The passes, the targets")[0]
+    docstring = (solver.verify.__doc__ or "").split("Beside itself")[1]
+    rooms = {room(name) for name in loaded if name.startswith("solver.")} - {"solver.layout"}
+    for text in (paragraph, docstring):
+        assert set(re.findall(r"`(solver\.[\w.]+)`", text)) | {"solver.verify"} == rooms
 
 
-def test_nothing_that_makes_or_runs_a_plan_is_loaded(loaded: set[str]) -> None:
-    assert {name.split(".")[1] for name in loaded if name.startswith("solver.")} & _MAKERS == set()
+def test_of_other_projects_only_numpy_is_loaded(loaded: set[str]) -> None:
+    """No compiler and no constraint solver, though both are installed."""
+    tops = {name.split(".")[0] for name in loaded if not name.startswith("_")}
+    assert tops & {"numba", "llvmlite", "ortools", "pydantic", "fastapi", "httpx"} == set()
+    assert "numpy" in tops
+
+
+def test_the_page_lists_the_obligations_in_the_order_of_the_code_with_their_rules() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.split("### Obligations")[1].split("### Theorem")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    listed = [(cells[0].strip(), tuple(re.findall(r"`(\w+)`", cells[-1]))) for cells in rows]
+    assert listed == [(o.name, o.rules) for row in OBLIGATIONS for o in row]

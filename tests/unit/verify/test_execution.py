@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.verify.contents import UNDEFINED, Bytes, Terms
+from solver.verify.execution import UNDEFINED, Bytes, Terms
 
 
 def test_the_same_key_is_the_same_term() -> None:

@@ -1,17 +1,39 @@
-"""Whether what shares bytes inside a step may: what operators promise, and what overlaps beside that."""
+"""Obligations *aliases*, *inside a step*, *levels* and *residues*: which bytes may be shared.
+
+All spaces stand one behind the other on one line of addresses, so that places are plain ranges (`Line`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from solver.accounting.clocks import channel_of
 from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace, Part
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import OWN_KERNELS, Access, Alias, Binding, Phase, Program, Step, permitted
-from solver.verify.addresses import Line, step_name
+from solver.program import OWN_KERNELS, RESIDUE, Access, Alias, Binding, Phase, Program, Step, permitted
 
-__all__ = ["check_aliases", "check_overlaps"]
+__all__ = ["Line", "check_aliases", "check_levels", "check_overlaps", "check_residues", "step_name"]
+
+
+class Line:
+    """All spaces one behind the other on one line of addresses: places are then plain ranges."""
+
+    def __init__(self, plan: Plan) -> None:
+        program = plan.program
+        base = [0]
+        for size in plan.sizes:
+            base.append(base[-1] + max(size, 0) + RESIDUE)
+        self.low = [
+            base[value.space] + offset for value, offset in zip(program.values, plan.offsets, strict=True)
+        ]
+        self.high = [low + value.type.nbytes for low, value in zip(self.low, program.values, strict=True)]
+
+
+def step_name(plan: Plan, t: int) -> str:
+    return f"Step {plan.program.step_labels[t]!r}"
+
 
 _DOES = {
     Access.READ: "reads",
@@ -201,3 +223,83 @@ def _exempts(program: Program, step: Step, reader: Binding, writer: Binding) -> 
     explicit = step.phase is Phase.EXPLICIT
     promises = permitted(node) if explicit else lookup(node.operation.type).in_place(node)
     return any((promise.source, promise.target) == (reader.slot, writer.slot) for promise in promises)
+
+
+def check_levels(plan: Plan, line: Line) -> Iterator[Violation]:
+    """Steps whose levels meet share bytes only if neither writes them; a channel runs one copy at a time.
+
+    Between two memories there is one channel, whatever a plan says.
+    """
+    program = plan.program
+    views = {(alias.step, alias.value) for alias in program.aliases if alias.view}
+    active: list[int] = []
+    for t, step in enumerate(program.steps):
+        active = [s for s in active if program.steps[s].until >= step.level]
+        if active:
+            if len(active) >= plan.options.parallelism and step.reference is not None:
+                together = [s for s in active if program.steps[s].reference is not None]
+                if len(together) >= plan.options.parallelism:
+                    yield Violation(
+                        "level",
+                        (),
+                        f"Level {step.level} has more steps than the {plan.options.parallelism} that may"
+                        " run at the same time.",
+                    )
+                    return
+            for s in active:
+                yield from _apart(plan, line, views, s, t)
+        active.append(t)
+
+
+def _apart(plan: Plan, line: Line, views: set[tuple[int, int]], s: int, t: int) -> Iterator[Violation]:
+    program = plan.program
+    first, second = program.steps[s], program.steps[t]
+    if (
+        first.reference is None
+        and second.reference is None
+        and channel_of(program, first) == channel_of(program, second)
+    ):
+        yield Violation(
+            "level", (), f"{step_name(plan, t)} begins while {step_name(plan, s)} has the channel."
+        )
+    for a in first.bindings:
+        for b in second.bindings:
+            if max(line.low[a.value], line.low[b.value]) < min(line.high[a.value], line.high[b.value]):
+                writes = (a.access.writes and (s, a.value) not in views) or (
+                    b.access.writes and (t, b.value) not in views
+                )
+                if writes:
+                    names = (program.values[a.value].label, program.values[b.value].label)
+                    yield Violation(
+                        "level",
+                        names,
+                        f"{step_name(plan, t)} touches {names[1]!r} while {step_name(plan, s)} runs, which"
+                        f" touches {names[0]!r} in the same bytes; one of them writes.",
+                    )
+                    return
+
+
+def check_residues(plan: Plan) -> Iterator[Violation]:
+    """Repetitions of a reference step find each slot at the same address modulo 64."""
+    first: dict[int, int] = {}
+    program = plan.program
+    for t, step in enumerate(program.steps):
+        if step.reference is None:
+            continue
+        s = first.setdefault(step.reference, t)
+        if s == t:
+            continue
+        for ours, theirs in zip(step.bindings, program.steps[s].bindings, strict=True):
+            apart = plan.offsets[ours.value] - plan.offsets[theirs.value]
+            spaces = {program.values[x.value].space for x in (ours, theirs)}
+            # Bases of two spaces differ by any multiple of their alignments.
+            unknown = len(spaces) > 1 and any(program.spaces[x].alignment % RESIDUE for x in spaces)
+            if apart % RESIDUE or unknown:
+                names = (program.values[ours.value].label, program.values[theirs.value].label)
+                yield Violation(
+                    "residue",
+                    names,
+                    f"{step_name(plan, t)} has slot {ours.slot} at another address modulo {RESIDUE} than"
+                    f" {step_name(plan, s)}, which it repeats.",
+                )
+                return
