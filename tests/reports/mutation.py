@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -82,8 +82,8 @@ def _dotted(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def importers(root: Path, module: str) -> tuple[tuple[str, ...], ...]:
-    """Stages of test files that may notice a change of a module (a path from the root), none of them empty.
+def importers(root: Path, modules: Iterable[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """Stages of test files that may notice a change of each module (a path from the root), none of them empty.
 
     Named after the module; of the folder of unit tests that mirrors its package; the rest. Belongs to a stage
     what imports the module, directly or by way of one other module, or stands in the folder.
@@ -92,20 +92,26 @@ def importers(root: Path, module: str) -> tuple[tuple[str, ...], ...]:
     names = {_dotted(path, root): path for path in files}
     known = frozenset(names)
     imports = {name: _imported(path, known) for name, path in names.items()}
-    wanted = _dotted(root / module, root)
-    near = frozenset(name for name, found in imports.items() if wanted in found)
-    _, *package = Path(module).parent.parts
-    mirror = "/".join(("tests/unit", *package, "")) if package else None
-    stages: tuple[list[str], ...] = ([], [], [])
-    for name, path in names.items():
-        relative = path.relative_to(root).as_posix()
-        if not path.name.startswith("test_") or not relative.startswith(TESTS):
-            continue
-        beside = mirror is not None and relative.startswith(mirror)
-        if wanted in imports[name] or imports[name] & near or beside:
-            own = path.stem.removeprefix("test_") in (Path(module).stem, Path(module).parent.name)
-            stages[0 if own else 1 if beside else 2].append(relative)
-    return tuple(tuple(sorted(files)) for files in stages if files)
+    tests = [
+        (names[name].relative_to(root).as_posix(), found)
+        for name, found in imports.items()
+        if names[name].name.startswith("test_")
+    ]
+
+    def stages(module: str) -> tuple[tuple[str, ...], ...]:
+        wanted = _dotted(root / module, root)
+        near = {wanted} | {name for name, found in imports.items() if wanted in found}
+        _, *package = Path(module).parent.parts
+        mirror = "/".join(("tests/unit", *package, "")) if package else None
+        own = {f"test_{name}" for name in (Path(module).stem, Path(module).parent.name)}
+        sorts: tuple[list[str], ...] = ([], [], [])
+        for path, found in tests:
+            beside = mirror is not None and path.startswith(mirror)
+            if path.startswith(TESTS) and (found & near or beside):
+                sorts[0 if Path(path).stem in own else 1 if beside else 2].append(path)
+        return tuple(tuple(sorted(files)) for files in sorts if files)
+
+    return {module: stages(module) for module in modules}
 
 
 # ------------------------------------------------------------------------------------------ running
@@ -303,7 +309,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
         work = sample(root, paths, asked.sample or None, asked.seed)
     except FileNotFoundError as error:
         parser.error(str(error))
-    tests = {path: importers(root, path) for path in dict.fromkeys(path for path, _ in work)}
+    tests = importers(root, dict.fromkeys(path for path, _ in work))
     console, started = Console(width=120), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="arenaplan-mutants-") as place:
         trees = [Tree.copy(root, Path(place) / str(k)) for k in range(max(1, asked.jobs))]
