@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ RULES = st.builds(
 OPTIONS = st.builds(
     PlanOptions,
     update=st.sampled_from(["immediate", "end"]),
-    parallelism=st.sampled_from([1, 1, 3]),
+    parallelism=st.sampled_from([1, 1, 2, 3, 4]),
     in_place=st.booleans(),
     solver=st.just("greedy"),
 )
@@ -68,13 +69,13 @@ def proved(graph: TrainableGraph, options: PlanOptions) -> Plan:
     return made
 
 
-@given(random_graphs(), RULES, OPTIONS)
+@given(random_graphs(), RULES, OPTIONS, st.booleans())
 def test_rules_train_to_the_same_bits(
-    graph: TrainableGraph, rules: TrainingRules, options: PlanOptions
+    graph: TrainableGraph, rules: TrainingRules, options: PlanOptions, rewrite: bool
 ) -> None:
     ruled = graph.with_spec(rules=rules)
     assert load_graph(dump_graph(ruled)) == ruled
-    made = proved(ruled, options)
+    made = proved(ruled, replace(options, rewrite=rewrite))
     kernels = [step.kernel for step in made.steps]
     assert kernels.count(CLIP) == (rules.joins_gradients and bool(graph.trainable))
 

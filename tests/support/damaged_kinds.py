@@ -544,8 +544,10 @@ PLAIN_CSV: Final = "buffer,begin,end,size\n" + "".join(f"b{i},{i},{i + 3},{8 * i
 INI: Final = (
     "[Model]\ntype=neuralnetwork\nloss=cross\nbatch_size=2\n[Optimizer]\ntype=adam\nlearning_rate=0.1\n"
     "[in]\ntype=input\ninput_shape=2:6:6\n[c]\ntype=conv2d\nfilters=3\nkernel_size=3,3\npadding=same\n"
-    "activation=relu\n[bn]\ntype=batch_normalization\n[p]\ntype=pooling2d\npooling=max\npool_size=2,2\n"
-    "stride=2,2\n[f]\ntype=flatten\n[rnn]\ntype=lstm\nunit=3\n[out]\ntype=fully_connected\nunit=4\nactivation=softmax\n"
+    "activation=relu\n[d]\ntype=conv2d\ninput_layers=in\nfilters=3\nkernel_size=1\n[sum]\ntype=addition\n"
+    "input_layers=c,d\n[bn]\ntype=batch_normalization\n[drop]\ntype=dropout\ndropout_rate=0.2\n[p]\n"
+    "type=pooling2d\npooling=max\npool_size=2,2\nstride=2,2\n[f]\ntype=flatten\n[rnn]\ntype=lstm\nunit=3\n"
+    "[out]\ntype=fully_connected\nunit=4\nactivation=softmax\n"
 )
 
 
