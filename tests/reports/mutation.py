@@ -83,7 +83,7 @@ def _dotted(path: Path, root: Path) -> str:
 
 
 def importers(root: Path, modules: Iterable[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Stages of test files that may notice a change of each module (a path from the root), none of them empty.
+    """Stages of test files that may notice a change of each module (a path from the root); none is empty.
 
     Named after the module; of the folder of unit tests that mirrors its package; the rest. Belongs to a stage
     what imports the module, directly or by way of one other module, or stands in the folder.
