@@ -65,13 +65,13 @@ async def test_waiting_for_so_long(tiny: Graph, slow: Graph) -> None:
     with running_server(workers=1, validate_max_steps=10_000) as server:
         with Client(server.url) as client:
             job = client.jobs.validate(slow, client.plan(slow).document, steps=10_000)
-            for seconds in (0.0, 0.3, 1.2):
+            for seconds in (0.0, 0.3):
                 with pytest.raises(JobNotFinished, match="goes on") as late:
                     job.wait(timeout=seconds)
                 assert (late.value.id, job.status().ended) == (job.id, False)
         async with AsyncClient(server.url) as client:
             again = await client.jobs.get(job.id)
-            for seconds in (0.0, 0.3, 1.2):
+            for seconds in (0.0, 0.3):
                 with pytest.raises(TimeoutError, match=job.id):
                     await again.wait(timeout=seconds)
             await again.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -96,8 +97,11 @@ def test_a_worker_that_is_gone_is_replaced(slow: Graph) -> None:
         replaced(pid, 2)
 
         (pid,) = server.worker_pids()
-        with pytest.raises(httpx.ReadTimeout):
-            http.post("/v1/validate", json=request, timeout=httpx.Timeout(PATIENCE, read=0.5))
+        body = json.dumps(request).encode()
+        head = f"POST /v1/validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0)) as caller:
+            caller.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+            wait_until_busy(pid, ticks=50)
         replaced(pid, 3)
 
         (pid,) = server.worker_pids()
@@ -134,7 +138,7 @@ def test_running_requests_finish_before_the_service_stops(slow: Graph) -> None:
 
 def test_a_service_that_stops_says_so_first_and_leaves_no_request_without_an_answer(slow: Graph) -> None:
     """Readiness falls, then the port is closed; what is not finished by then is told to come back."""
-    settings = {"drain_seconds": 1, "shutdown_seconds": 1, "validate_max_steps": 10_000}
+    settings = {"drain_seconds": 2, "shutdown_seconds": 1, "validate_max_steps": 10_000}
     with running_server(workers=1, **settings) as server, server.client() as http:
         document = plan(http, slow).json()
         (pid,) = server.worker_pids()

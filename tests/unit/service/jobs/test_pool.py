@@ -307,7 +307,7 @@ async def test_processor_time_is_charged_to_tenants() -> None:
         with pytest.raises(Problem):
             await run_task(pool, "plan", {"worker_cpu_seconds": 1}, b"spin", FOREVER, tenant="b")
     assert [tenant for tenant, _ in charged] == ["a", "b"]
-    assert charged[1][1] > 0.5 > charged[0][1] >= 0
+    assert charged[1][1] > charged[0][1] >= 0
 
 
 async def test_waiting_ends() -> None:
