@@ -20,6 +20,7 @@ from solver.plan import PlanOptions
 from solver.targets import Pool, TargetBuffer
 from solver.targets.onert import POOLS, Management, onert_pools, onert_target
 from tests.support.buffers import DATA
+from tests.support.every import every
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODELS = ("mnist", "mobilenet_v2")
@@ -45,12 +46,6 @@ FIRST_FIT = {"mnist": 7_227_904, "mobilenet_v2": 115_345_280}
 PARAMETERS = {"mnist": 484_714, "mobilenet_v2": 3_487_816}
 
 TABLES = {Management.BUMP: BEFORE, Management.WIC: AFTER}
-CELLS = [
-    pytest.param(model, management, pool, bytes_, id=f"{model}-{management.value}-{pool}")
-    for management, table in TABLES.items()
-    for model in MODELS
-    for pool, bytes_ in zip(POOLS, table[model], strict=True)
-]
 
 
 @cache
@@ -70,14 +65,19 @@ def peak(pool: Pool, solver: str | None = None) -> int:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_parameters(model: str) -> None:
+def test_parameters_and_cells(model: str) -> None:
+    """Every pool has the published bytes, which are its bound."""
     trained = [graph(model).operands[name].type.elements for name in graph(model).trainable]
     assert sum(trained) == PARAMETERS[model]
-
-
-@pytest.mark.parametrize(("model", "management", "pool", "expected"), CELLS)
-def test_cell(model: str, management: Management, pool: str, expected: int) -> None:
-    assert peak(pools(model, management)[pool]) == expected
+    with every() as case:
+        for management, table in TABLES.items():
+            for pool, expected in zip(POOLS, table[model], strict=True):
+                with case((management.value, pool)):
+                    assert peak(pools(model, management)[pool]) == expected
+        for management in Management:
+            for name, pool_ in pools(model, management).items():
+                with case((management.value, name, "bound")):
+                    assert peak(pool_) == max_load(pool_.problem()).bytes
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -92,22 +92,11 @@ def test_pools_of_the_release_differ_in_constants_and_extra_tensors_only(model: 
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_totals(model: str) -> None:
+def test_totals_and_first_fit(model: str) -> None:
     released = sum(peak(pool) for pool in pools(model, Management.RELEASED).values())
     after = sum(peak(pool) for pool in pools(model, Management.WIC).values())
     assert (released, after) == (RELEASED_TOTAL[model], AFTER_TOTAL[model])
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_first_fit_in_the_order_of_requests(model: str) -> None:
     assert peak(pools(model, Management.WIC)["back-prop"], "first-fit") == FIRST_FIT[model]
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("management", Management)
-def test_every_pool_reaches_its_bound(model: str, management: Management) -> None:
-    for pool in pools(model, management).values():
-        assert peak(pool) == max_load(pool.problem()).bytes
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import pytest
-
 from service.http.web.pages import problems_page
 from service.problems import CATALOGUE, Problem, problem_from
 from solver import errors
@@ -47,16 +45,15 @@ def test_stable() -> None:
     assert {code: kind.status for code, kind in CATALOGUE.items()} == STABLE
 
 
-@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
-def test_every_error_of_the_core_has_a_type(kind: type[ArenaplanError]) -> None:
-    assert kind.code in CATALOGUE
-    assert hasattr(errors, kind.__name__)
+def test_every_error_of_the_core_has_a_type() -> None:
+    unknown = [kind for kind in kinds() if kind.code not in CATALOGUE or not hasattr(errors, kind.__name__)]
+    assert unknown == []
 
 
-@pytest.mark.parametrize("kind", list(CATALOGUE.values()), ids=list(CATALOGUE))
-def test_explained(kind: object) -> None:
-    assert getattr(kind, "title", "").strip(".")
-    assert getattr(kind, "explanation", "").endswith(".")
+def test_every_type_is_explained() -> None:
+    for code, kind in CATALOGUE.items():
+        assert kind.title.strip("."), code
+        assert kind.explanation.endswith("."), code
 
 
 def test_document() -> None:

@@ -21,13 +21,12 @@ from solver.executor import validate
 from solver.plan import PlanOptions
 from solver.program import Costs
 from solver.verdict import brief, explain, tradeoff
+from tests.support.every import every
 from tests.support.graphs import chain
 from tests.support.refused_options import ANY_TARGET, REFUSED, Refused
 from tests.unit.service.jobs.test_tasks import Recorder, limits
 
 GRAPH = chain((16,) * 7, batch=64)
-
-each = pytest.mark.parametrize("refused", REFUSED, ids=str)
 
 
 def refusal(ask: Callable[[], object]) -> tuple[str, str]:
@@ -53,36 +52,36 @@ def test_every_option_stands_in_the_table() -> None:
     assert {field.name for field in fields(PlanOptions)} <= {name for one in REFUSED for name in one.fields}
 
 
-@each
-def test_the_core(refused: Refused) -> None:
-    def options() -> PlanOptions:
-        return documents.load_options(with_a_capacity(refused))
-
-    pointer, words = refusal(lambda: pipeline.plan(GRAPH, options()))
-    assert pointer == refused.pointer
-    assert refused.words in words
-    asks: tuple[Callable[[], object], ...] = (
-        lambda: pipeline.start_of(GRAPH, options()),
-        lambda: pipeline.modelled_costs(GRAPH, options()),
-        lambda: explain(GRAPH, options()),
-        lambda: tradeoff(GRAPH, options()),
-        lambda: brief(GRAPH, options()),
-    )
-    for ask in asks:
-        assert refusal(ask) == (pointer, words)
-
-
-@each
-def test_what_workers_do(refused: Refused) -> None:
+def test_the_core_and_its_workers() -> None:
     graph = json.loads(documents.dump_graph(GRAPH))
-    body = json.dumps({"graph": graph, "options": with_a_capacity(refused)}).encode()
 
-    def ask(task: str) -> tuple[str, str]:
-        return refusal(lambda: TASKS[task](limits(), body, Recorder()))  # type: ignore[arg-type]  # a Channel
+    def check(refused: Refused) -> None:
+        def options() -> PlanOptions:
+            return documents.load_options(with_a_capacity(refused))
 
-    pointer, words = ask("plan")
-    assert (pointer, refused.words in words) == (refused.pointer, True)
-    assert ask("explain") == ask("tradeoff") == (pointer, words)
+        def work(task: str) -> tuple[str, str]:
+            body = json.dumps({"graph": graph, "options": with_a_capacity(refused)}).encode()
+            return refusal(lambda: TASKS[task](limits(), body, Recorder()))  # type: ignore[arg-type]  # a Channel
+
+        pointer, words = refusal(lambda: pipeline.plan(GRAPH, options()))
+        assert (pointer, refused.words in words) == (refused.pointer, True)
+        asks: tuple[Callable[[], object], ...] = (
+            lambda: pipeline.start_of(GRAPH, options()),
+            lambda: pipeline.modelled_costs(GRAPH, options()),
+            lambda: explain(GRAPH, options()),
+            lambda: tradeoff(GRAPH, options()),
+            lambda: brief(GRAPH, options()),
+        )
+        for ask in asks:
+            assert refusal(ask) == (pointer, words)
+        pointer, words = work("plan")
+        assert (pointer, refused.words in words) == (refused.pointer, True)
+        assert work("explain") == work("tradeoff") == (pointer, words)
+
+    with every() as case:
+        for refused in REFUSED:
+            with case(refused):
+                check(refused)
 
 
 @pytest.mark.parametrize("command", ["plan", "explain", "tradeoff"])
@@ -149,21 +148,21 @@ _WITHOUT: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
 }
 
 
-@each
-@pytest.mark.parametrize("command", _WITHOUT)
-def test_the_command_line(refused: Refused, command: str, tmp_path: Path) -> None:
-    graph, out = tmp_path / "graph.json", tmp_path / "out.json"
+def test_the_command_line(tmp_path: Path) -> None:
+    graph, out, run = tmp_path / "graph.json", tmp_path / "out.json", CliRunner()
     graph.write_bytes(documents.dump_graph(GRAPH))
-    words = words_of(refused.fields, tmp_path)
-    run = CliRunner()
-    planned = run.invoke(app, ["plan", str(graph), *words, "-o", str(out)])
-    assert planned.exit_code == Exit.USAGE
-    missing, needed = _WITHOUT[command]
-    if missing & refused.fields.keys():
-        return
-    asked = run.invoke(
-        app, [command, str(graph), *words, *(needed if "capacity" not in refused.fields else ())]
-    )
-    assert asked.exit_code == Exit.USAGE
-    assert asked.stderr.splitlines()[-1] == planned.stderr.splitlines()[-1]  # behind the usage of the command
-    assert (asked.stdout, out.exists()) == ("", False)
+    with every() as case:
+        for refused in REFUSED:
+            with case(refused):
+                words = words_of(refused.fields, tmp_path)
+                planned = run.invoke(app, ["plan", str(graph), *words, "-o", str(out)])
+                assert planned.exit_code == Exit.USAGE
+                for command, (missing, needed) in _WITHOUT.items():
+                    if missing & refused.fields.keys():
+                        continue
+                    more = needed if "capacity" not in refused.fields else ()
+                    asked = run.invoke(app, [command, str(graph), *words, *more])
+                    assert asked.exit_code == Exit.USAGE, command
+                    # Behind the usage of the command.
+                    assert asked.stderr.splitlines()[-1] == planned.stderr.splitlines()[-1], command
+                    assert (asked.stdout, out.exists()) == ("", False), command

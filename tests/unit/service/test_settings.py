@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from service.cli import configuration
 from service.settings import Settings
+from tests.support.every import every
 
 
 @pytest.fixture(autouse=True)
@@ -22,11 +23,10 @@ def test_defaults_are_safe() -> None:
     assert settings.deadline_default_seconds is None
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_described(name: str) -> None:
-    description = Settings.model_fields[name].description
-    assert description is not None
-    assert description.endswith(".")
+def test_every_setting_is_described() -> None:
+    assert [
+        n for n, field in Settings.model_fields.items() if not (field.description or "").endswith(".")
+    ] == []
 
 
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,24 +77,24 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), list(BAD.items()))
-def test_checked_at_start(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str
-) -> None:
-    monkeypatch.setenv(f"ARENAPLAN_{name.upper()}", value)
-    with pytest.raises(ValidationError):
-        Settings()
-    with pytest.raises(SystemExit) as caught:
-        configuration.settings({})
-    assert caught.value.code == 2
-    assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
+def test_checked_at_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with every() as case:
+        for name, value in BAD.items():
+            with case(name), monkeypatch.context() as patch:
+                patch.setenv(f"ARENAPLAN_{name.upper()}", value)
+                with pytest.raises(ValidationError):
+                    Settings()
+                with pytest.raises(SystemExit) as caught:
+                    configuration.settings({})
+                assert caught.value.code == 2
+                assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["body_limit_bytes", "validate_max_bytes", "cache_bytes"])
-@pytest.mark.parametrize(("text", "size"), [("64MiB", 2**26), ("1.5GB", 1_500_000_000), ("65536", 65536)])
-def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch, name: str, text: str, size: int) -> None:
-    monkeypatch.setenv(f"ARENAPLAN_{name.upper()}", text)
-    assert getattr(Settings(), name) == size
+def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("body_limit_bytes", "validate_max_bytes", "cache_bytes"):
+        for text, size in (("64MiB", 2**26), ("1.5GB", 1_500_000_000), ("65536", 65536)):
+            monkeypatch.setenv(f"ARENAPLAN_{name.upper()}", text)
+            assert getattr(Settings(), name) == size, name
 
 
 def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
