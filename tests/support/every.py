@@ -14,6 +14,10 @@ import pytest
 __all__ = ["every", "grid"]
 
 Test = Callable[..., None]
+_Named = type(pytest.param())
+
+#: Characters of the name of a case.
+LONGEST = 500
 
 
 @contextmanager
@@ -49,10 +53,13 @@ def every() -> Iterator[Callable[[object], AbstractContextManager[None]]]:
 def grid(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:
     """``pytest.mark.parametrize`` as one test: every case runs, and every failure is reported.
 
-    Decorators stack as those do. The name of a case is its values. All cases share the fixtures.
+    Decorators stack as those do, and `pytest.param` gives a case a name, which is its values otherwise. All
+    cases share the fixtures.
     """
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    axis = [dict(zip(keys, value if len(keys) > 1 else (value,), strict=True)) for value in values]
+    rows = [v if isinstance(v, _Named) else pytest.param(*(v if len(keys) > 1 else (v,))) for v in values]
+    assert not any(row.marks for row in rows), "cases of one test have no marks of their own"
+    axis = [(row.id, dict(zip(keys, row.values, strict=True))) for row in rows]
 
     def decorate(test: Test) -> Test:
         body: Test = getattr(test, "case", test)
@@ -62,8 +69,8 @@ def grid(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], 
         def run(**fixtures: Any) -> None:
             with every() as case:
                 for parts in product(*axes):
-                    arguments = {name: value for part in parts for name, value in part.items()}
-                    with case(arguments):
+                    arguments = {name: value for _, part in parts for name, value in part.items()}
+                    with case(", ".join(f"{name or part}" for name, part in parts)[:LONGEST]):
                         body(**fixtures, **arguments)
 
         parameters = inspect.signature(test).parameters

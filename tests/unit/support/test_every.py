@@ -44,7 +44,7 @@ def test_a_grid_is_one_test_that_names_the_cases_that_fail() -> None:
     seen = []
 
     @grid(("a", "b"), [(1, 2), (3, 4)])
-    @grid("c", "xy")
+    @grid("c", [pytest.param("x", id="one"), "y"])
     def check(a: int, b: int, c: str, more: str) -> None:
         seen.append(f"{a}{b}{c}{more}")
         assert (a, c) != (3, "x")
@@ -52,5 +52,5 @@ def test_a_grid_is_one_test_that_names_the_cases_that_fail() -> None:
     with pytest.raises(BaseExceptionGroup, match="1 of 4 cases fail") as caught:
         check(more="!")
     assert seen == ["12x!", "12y!", "34x!", "34y!"]
-    assert caught.value.exceptions[0].__notes__ == ["case: {'a': 3, 'b': 4, 'c': 'x'}"]
+    assert caught.value.exceptions[0].__notes__ == ["case: {'a': 3, 'b': 4}, one"]
     assert list(inspect.signature(check).parameters) == ["more"]
