@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from solver.errors import OptionsError
@@ -88,7 +87,7 @@ _ALL: Final = (
 )
 
 #: Exporters by name.
-EXPORTERS: Final[Mapping[str, Exporter]] = MappingProxyType({one.name: one for one in _ALL})
+EXPORTERS: Final[Mapping[str, Exporter]] = {one.name: one for one in _ALL}
 
 
 def exporter_named(name: str) -> Exporter:

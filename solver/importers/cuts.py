@@ -7,14 +7,13 @@ of tensors may be of any hashable type.
 from __future__ import annotations
 
 import difflib
-import re
 import shlex
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from solver.errors import ArenaplanError, DimensionError, GraphError, LossError
 
-__all__ = ["argument", "cut_points", "freeze_remedy", "freeze_sentence", "needed_steps", "unknown_cut"]
+__all__ = ["cut_points", "freeze_remedy", "freeze_sentence", "needed_steps", "unknown_cut"]
 
 _T = TypeVar("_T", bound=Hashable)
 
@@ -26,8 +25,6 @@ _NONSENSE: Final = (
     *(ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError, MemoryError),
     RecursionError,
 )
-#: Characters that a shell interprets, but for brackets, which it passes on where no file matches.
-_SHELL: Final = re.compile(r"[^\w\[\]=.,:/@%+-]")
 #: Tensors that are tried before a message names none.
 _TRIALS: Final = 4
 
@@ -90,11 +87,6 @@ def freeze_remedy(names: Iterator[str], works: Callable[[str], object]) -> str:
             continue
         return freeze_sentence(name)
     return without_sizes
-
-
-def argument(text: str) -> str:
-    """A word of a command line as a remedy shows it: in quotes where a shell would take it apart."""
-    return shlex.quote(text) if _SHELL.search(text) else text
 
 
 def freeze_sentence(name: str) -> str:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 import numpy as np
 
 from solver.errors import DocumentError, ProblemError
+from solver.importers.text import shown
 from solver.layout import (
     MAX_BYTES,
     Buffer,
@@ -120,7 +121,7 @@ class _Row:
     def integer(self, column: str) -> int:
         text = self.cell(column)
         if not _INTEGER.fullmatch(text):
-            self.fail(column, f"{column} is {_shown(text)}", "Write a whole number, digits only.")
+            self.fail(column, f"{column} is {shown(text)}", "Write a whole number, digits only.")
         return int(text)
 
     def natural(self, column: str) -> int:
@@ -173,7 +174,7 @@ def _header(line: str) -> _Header:
     for position, name in enumerate(names):
         column = _SYNONYMS.get(name, name)
         if column not in _KNOWN:
-            _bad_header(f"Line 1: there is no column {_shown(name)}", f"Known columns: {', '.join(_KNOWN)}.")
+            _bad_header(f"Line 1: there is no column {shown(name)}", f"Known columns: {', '.join(_KNOWN)}.")
         if column in columns:
             _bad_header(f"Line 1: the column {column} stands there twice", "Remove one of the two.")
         columns[column] = position
@@ -283,7 +284,7 @@ def _rows(text: str, header: _Header) -> Iterator[_Row]:
 def _buffer(row: _Row) -> Buffer:
     name = row.cell("id")
     if not name or len(name) > _LONGEST_ID or first_hidden(name) is not None:
-        row.fail("id", f"id is {_shown(name)}", "Give 1 to 1,024 characters that can be seen.")
+        row.fail("id", f"id is {shown(name)}", "Give 1 to 1,024 characters that can be seen.")
     size = row.natural("size")
     lifespan, gaps = _with_gaps(row, _lifespan(row), size)
     alignment = row.optional("alignment")
@@ -339,18 +340,18 @@ def _gap(row: _Row, text: str, size: int) -> Hole | None:
     """None where it keeps all bytes."""
     match = _GAP.fullmatch(text)
     if match is None:
-        row.fail("gaps", f"the gap {_shown(text)} is malformed", "Write a-b or a-b@p:q, with spaces between.")
+        row.fail("gaps", f"the gap {shown(text)} is malformed", "Write a-b or a-b@p:q, with spaces between.")
     start, end = int(match[1]), int(match[2]) + row.header.inclusive
     if end <= start:
-        row.fail("gaps", f"the gap {_shown(text)} is empty", "A gap ends after its start.")
+        row.fail("gaps", f"the gap {shown(text)} is empty", "A gap ends after its start.")
     if match[3] is None:
         return Hole(Lifespan(start, end))
     low, high = int(match[3]), int(match[4])
     if low >= high:
-        what = f"the gap {_shown(text)} keeps no bytes: [{low}, {high}) ends where it begins, or before"
+        what = f"the gap {shown(text)} keeps no bytes: [{low}, {high}) ends where it begins, or before"
         row.fail("gaps", what, "Leave out what stands from @ on, or let it end after its start.")
     if high > size:
-        row.fail("gaps", f"the gap {_shown(text)} keeps bytes outside the buffer", f"Its size is {size}.")
+        row.fail("gaps", f"the gap {shown(text)} keeps bytes outside the buffer", f"Its size is {size}.")
     return None if (low, high) == (0, size) else Hole(Lifespan(start, end), low, high)
 
 
@@ -364,8 +365,3 @@ def _with_line(error: ProblemError) -> ProblemError:
         return error
     message = f"Line {int(error.path[1]) + _FIRST}: {error.message[:1].lower()}{error.message[1:]}"
     return ProblemError(message, remedy=error.remedy, path=("rows", *error.path[1:]))
-
-
-def _shown(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -8,51 +8,53 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from solver.errors import GraphError, OptionsError, TrainableError
 from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules
+from solver.importers.text import some
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
-__all__ = ["IMPORT_OPTIONS", "LOSSES", "ImportOptions", "Imported", "import_options"]
+__all__ = [
+    *("IMPORT_OPTIONS", "LOSSES", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
+    *("import_options", "matching_parameters"),
+]
 
 #: Word of a caller -> operator, its attributes, and what its label is: classes, or of the prediction's type.
-LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "same"]]]] = MappingProxyType(
-    {
-        "cross-entropy": ("CategoricalCrossEntropy", {"from_logits": 1, "sparse": 1}, "classes"),
-        "soft-cross-entropy": ("CategoricalCrossEntropy", {"from_logits": 1}, "same"),
-        "binary-cross-entropy": ("BinaryCrossEntropy", {"from_logits": 1}, "same"),
-        "kl-divergence": ("KLDivergence", {"from_logits": 1}, "same"),
-        "mse": ("MeanSquaredError", {}, "same"),
-        "l1": ("MeanAbsoluteError", {}, "same"),
-        "huber": ("Huber", {}, "same"),
-    }
-)
+LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "same"]]]] = {
+    "cross-entropy": ("CategoricalCrossEntropy", {"from_logits": 1, "sparse": 1}, "classes"),
+    "soft-cross-entropy": ("CategoricalCrossEntropy", {"from_logits": 1}, "same"),
+    "binary-cross-entropy": ("BinaryCrossEntropy", {"from_logits": 1}, "same"),
+    "kl-divergence": ("KLDivergence", {"from_logits": 1}, "same"),
+    "mse": ("MeanSquaredError", {}, "same"),
+    "l1": ("MeanAbsoluteError", {}, "same"),
+    "huber": ("Huber", {}, "same"),
+}
 
 
-#: The names of what may be chosen.
+#: The remedy for a model whose weights are quantised.
+TRAIN_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
+
+#: The names of the options.
 IMPORT_OPTIONS: Final = (
-    *(
-        "loss",
-        "output",
-        "class_axis",
-        "optimizer",
-        "learning_rate",
-        "trainable",
-        "frozen",
-        "dim",
-        "input",
-        "batch_norm",
-        "weights",
-        "freeze_before",
-        "keep_outputs",
-    ),
+    *("loss", "output", "class_axis", "optimizer", "learning_rate", "trainable", "frozen", "dim", "input"),
+    *("batch_norm", "weights", "freeze_before", "keep_outputs"),
 )
+
+
+#: Option of pairs -> its nouns: of a name, and of a value.
+_PAIRS: Final[Mapping[str, tuple[str, str]]] = {"dim": ("dimension", "size"), "input": ("input", "value")}
+#: Digits of a size: any number of 64 bits.
+_SIZE_DIGITS: Final = 19
+#: Values of inputs in the spellings of Python and of C, in lower case; JSON has others for some.
+_SPELLINGS: Final[Mapping[str, float]] = {
+    "true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +109,8 @@ class Imported:
         parameters = [o.id for o in self.graph.operands.values() if o.role is Role.PARAMETER]
         frozen: set[str] = set()
         for name in names:
-            matching = {name} & set(parameters) or set(fnmatch.filter(parameters, name))
-            if not matching:
-                raise TrainableError(
-                    f"No parameter is called {name!r:.80}, which is to be frozen.",
-                    remedy=f"The model has{_listed(parameters)[1:]}.",
-                    path=("frozen",),
-                )
-            frozen |= matching
+            exact = [name] if name in parameters else []
+            frozen.update(exact or matching_parameters(name, parameters, path=("frozen",)))
         trainable = tuple(name for name in self.graph.trainable if name not in frozen)
         if frozen and not trainable:
             raise TrainableError(
@@ -141,17 +137,36 @@ class Imported:
         trained, untrained = len(graph.trainable), len(larger)
         text = (
             f"{trained} {'tensor' if trained == 1 else 'tensors'} trained, {untrained} floating"
-            f" {'tensor' if untrained == 1 else 'tensors'} not trained{_listed(larger)}"
+            f" {'tensor' if untrained == 1 else 'tensors'} not trained{': ' if larger else ''}{some(larger)}"
         )
         return (
-            f"{text}; {len(single)} of one element not trained{_listed(single, 3)}." if single else f"{text}."
+            f"{text}; {len(single)} of one element not trained: {some(single, 3)}." if single else f"{text}."
         )
 
 
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(f"{name:.60}" for name in names[:most])
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f": {shown}{more}" if names else ""
+def matching_parameters(
+    pattern: str,
+    parameters: Sequence[str],
+    quantised: Collection[str] = (),
+    path: tuple[str, ...] = ("trainable",),
+) -> list[str]:
+    """The parameters that a name or a pattern of names chooses.
+
+    Raises TrainableError where there is none: `quantised` weights are never trained.
+    """
+    matching = [name for name in parameters if name == pattern or fnmatch.fnmatchcase(name, pattern)]
+    if matching:
+        return matching
+    packed = [name for name in quantised if fnmatch.fnmatchcase(name, pattern)]
+    if packed:
+        raise TrainableError(
+            f"{packed[0]!r:.80} is quantised, and quantised weights are not trained.",
+            remedy=TRAIN_FLOAT_FIRST,
+            path=path,
+        )
+    raise TrainableError(
+        f"No parameter is called {pattern!r:.80}.", remedy=f"The model has {some(parameters)}.", path=path
+    )
 
 
 # ------------------------------------------------------------------------------------ from words of a caller
@@ -174,27 +189,24 @@ def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> Imp
                 remedy=f"Options: {', '.join(IMPORT_OPTIONS)}.",
                 path=(str(name),),
             )
-    loss, dims = words.get("loss"), words.get("dim", ())
-    dims = dims if isinstance(dims, list | tuple) else [dims]
-    cuts = words.get("freeze_before", ())
-    inputs = words.get("input", ())
-    inputs = inputs if isinstance(inputs, list | tuple) else [inputs]
-    if loss is not None and loss not in LOSSES:
-        raise _bad("loss", loss, f"one of {', '.join(LOSSES)}")
+    axis, outputs = words.get("class_axis"), words.get("keep_outputs")
+    names_of_outputs = "all, or names of outputs separated by commas"
     return ImportOptions(
-        loss=loss,
+        loss=_choice(words, "loss", LOSSES),
         output=words.get("output"),
-        class_axis=None if words.get("class_axis") is None else _whole("class_axis", words["class_axis"]),
+        class_axis=None if axis is None else _whole("class_axis", axis),
         optimizer=_optimizer(words.get("optimizer", "sgd"), words.get("learning_rate")),
         trainable=_trainable(words.get("trainable", "all")),
-        frozen=_frozen(words.get("frozen")),
-        dims=_dims(dims),
+        frozen=_names("frozen", words.get("frozen"), "names and patterns separated by commas"),
+        dims=_pairs(words, "dim", _size, "a name and a size, as batch=32, or a place and a size, as x[0]=32"),
         batch=batch,
-        inputs=_inputs(inputs),
-        batch_norm=_batch_norm(words.get("batch_norm")),
-        weights=_weights(words.get("weights", "reference")),
-        keep_outputs=_kept(words.get("keep_outputs")),
-        freeze_before=tuple(dict.fromkeys(map(str, cuts if isinstance(cuts, list | tuple) else [cuts]))),
+        inputs=_pairs(
+            words, "input", _value, "a name and a value, as sr=16000, training=false or scale=[1, 0.5]"
+        ),
+        batch_norm=_choice(words, "batch_norm", ("train", "frozen")),
+        weights=_choice(words, "weights", ("reference", "none")) != "none",
+        keep_outputs="all" if outputs == "all" else _names("keep_outputs", outputs, names_of_outputs),
+        freeze_before=tuple(dict.fromkeys(map(str, _several(words, "freeze_before")))),
     )
 
 
@@ -240,81 +252,66 @@ def _number(name: str, text: Any) -> float | bool:
         raise _bad(name, text, "a number") from None
 
 
-def _trainable(text: Any) -> Literal["all"] | int | tuple[str, ...]:
-    words = str(text)
-    if words == "all":
-        return "all"
-    if words.startswith("last:"):
-        count = _whole("trainable", words.removeprefix("last:"))
-        if count < 0:
-            raise _bad("trainable", text, "last: and a number that is not negative")
-        return count
-    names = tuple(name.strip() for name in words.split(",") if name.strip())
-    if not names:
-        raise _bad("trainable", text, "all, last:COUNT, or names separated by commas")
-    return names
+def _choice(words: Mapping[str, Any], option: str, known: Collection[str]) -> Any:
+    word = words.get(option)
+    if word is not None and word not in known:
+        raise _bad(option, word, " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}")
+    return word
 
 
-def _frozen(text: Any) -> tuple[str, ...]:
-    names = () if text is None else tuple(name.strip() for name in str(text).split(",") if name.strip())
+def _names(option: str, text: Any, remedy: str) -> tuple[str, ...]:
+    """Names separated by commas, each of them once."""
+    names = tuple(dict.fromkeys(name.strip() for name in str(text or "").split(",") if name.strip()))
     if text is not None and not names:
-        raise _bad("frozen", text, "names and patterns separated by commas")
+        raise _bad(option, text, remedy)
     return names
 
 
-def _kept(text: Any) -> Literal["all"] | tuple[str, ...]:
-    if text is None or text == "all":
-        return () if text is None else "all"
-    names = tuple(dict.fromkeys(name.strip() for name in str(text).split(",") if name.strip()))
-    if not names:
-        raise _bad("keep_outputs", text, "all, or names of outputs separated by commas")
-    return names
+def _trainable(text: Any) -> Literal["all"] | int | tuple[str, ...]:
+    if text == "all":
+        return "all"
+    if not str(text).startswith("last:"):
+        return _names("trainable", str(text), "all, last:COUNT, or names separated by commas")
+    count = _whole("trainable", str(text).removeprefix("last:"))
+    if count < 0:
+        raise _bad("trainable", text, "last: and a number that is not negative")
+    return count
 
 
-def _dims(texts: Iterable[Any]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for name, size in map(_dim, texts):
-        if name in sizes:
-            raise OptionsError(
-                f"The dimension {name!r:.80} is given twice.", remedy="Give it one size.", path=("dim",)
-            )
-        sizes[name] = size
-    return sizes
+def _several(words: Mapping[str, Any], option: str) -> Sequence[Any]:
+    """An option that may be given once or as a list."""
+    texts = words.get(option, ())
+    return texts if isinstance(texts, list | tuple) else [texts]
 
 
-def _dim(text: Any) -> tuple[str, int]:
-    name, equals, size = str(text).rpartition("=")
-    if not equals or not name or not size.isdecimal() or len(size) > 19:
-        raise _bad("dim", text, "a name and a size, as batch=32, or a place and a size, as x[0]=32")
-    return name, int(size)
-
-
-def _inputs(texts: Iterable[Any]) -> dict[str, Any]:
+def _pairs(words: Mapping[str, Any], option: str, parse: Callable[[str], Any], remedy: str) -> dict[str, Any]:
+    """Values by name, of texts ``name=value``. `parse` returns None for what is no value."""
     values: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = str(text).rpartition("=")
-        try:
-            parsed = json.loads(value)
-            np.asarray(parsed, np.float64)
-        except (ValueError, TypeError, RecursionError):
-            equals = ""
-        if not equals or not name or not isinstance(parsed, int | float | list) or parsed == []:
-            raise _bad("input", text, "a name and a value, as sr=16000, training=false or scale=[1, 0.5]")
+    noun, what = _PAIRS[option]
+    for text in _several(words, option):
+        name, _, word = str(text).rpartition("=")
+        value = parse(word)
+        if not name or value is None:
+            raise _bad(option, text, remedy)
         if name in values:
             raise OptionsError(
-                f"The input {name!r:.80} is given twice.", remedy="Give it one value.", path=("input",)
+                f"The {noun} {name!r:.80} is given twice.", remedy=f"Give it one {what}.", path=(option,)
             )
-        values[name] = parsed
+        values[name] = value
     return values
 
 
-def _batch_norm(text: Any) -> Literal["train", "frozen"] | None:
-    if text in (None, "train", "frozen"):
-        return text  # type: ignore[no-any-return]  # one of the three
-    raise _bad("batch_norm", text, "train or frozen")
+def _size(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= _SIZE_DIGITS else None
 
 
-def _weights(text: Any) -> bool:
-    if text not in ("reference", "none"):
-        raise _bad("weights", text, "reference or none")
-    return bool(text == "reference")
+def _value(text: str) -> Any:
+    """A number, true or false, or nested lists of these as JSON has them; None for anything else."""
+    if text.lower() in _SPELLINGS:
+        return _SPELLINGS[text.lower()]
+    try:
+        value = json.loads(text)
+        np.asarray(value, np.float64)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return value if isinstance(value, int | float | list) and value != [] else None

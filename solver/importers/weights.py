@@ -21,7 +21,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ import numpy as np
 from solver.errors import DocumentError
 from solver.graph import Array, FileRange, Initializer, Operand, Role, TrainableGraph
 from solver.importers.options import Imported
+from solver.importers.text import some
 from solver.importers.widened import Origin, widening_notes
 
 __all__ = ["StoredWeight", "read_arrays", "read_weights", "weight_array", "with_weights"]
@@ -111,9 +112,10 @@ def with_weights(graph: TrainableGraph, path: Path) -> Imported:
     filled = [operand for operand in graph.operands.values() if operand.role in _STORED]
     missing = [o.id for o in filled if o.role is Role.PARAMETER and o.id not in stored]
     if missing:
+        names = some(list(stored), quoted=True) or "nothing"
         raise DocumentError(
-            f"{str(path)!r:.200} lacks {len(missing)} of the parameters: {_some(missing)}.",
-            remedy=f"It has {_some(list(stored)) or 'nothing'}. Save them under the model's names.",
+            f"{str(path)!r:.200} lacks {len(missing)} of the parameters: {some(missing, quoted=True)}.",
+            remedy=f"It has {names}. Save them under the model's names.",
         )
     data = _mapped(path)
     operands, converted = dict(graph.operands), Counter[str]()
@@ -155,15 +157,11 @@ def _notes(
 ) -> Iterator[str]:
     spare = [name for name in stored if name not in graph.operands]
     if spare:
-        yield f"The model has no use for {len(spare)} tensors of {path.name!r:.80}: {_some(spare)}."
+        names = some(spare, quoted=True)
+        yield f"The model has no use for {len(spare)} tensors of {path.name!r:.80}: {names}."
     if converted:
         what = ", ".join(f"{count} tensors of {kinds}" for kinds, count in converted.items())
         yield f"Taken from {path.name!r:.80} by copy: {what}."
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    named = ", ".join(f"{name!r:.80}" for name in names[:most])
-    return f"{named} and {len(names) - most} more" if len(names) > most else named
 
 
 # ---------------------------------------------------------------------------------------------- the two files

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from solver.graph import TensorType
+from solver.importers.text import some
 
 __all__ = ["Origin", "widening_notes"]
 
@@ -71,11 +72,9 @@ def widening_notes(weights: Iterable[tuple[TensorType, Origin]]) -> tuple[str, .
     kinds = ", ".join(sorted({source.element for source in sources}))
     names = [source.name for source in sources if source.is_narrow]
     size = sum(source.nbytes for source in sources)
-    shown = ", ".join(f"{name!r:.80}" for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     subject = f"{count:,} weights are" if count > 1 else "1 weight is"
     note = (
         f"{subject} stored in {size:,} bytes ({kinds}) and planned in {planned:,} bytes as floats, because"
-        f" operators do not compute in narrower types here: {shown}{more}."
+        f" operators do not compute in narrower types here: {some(names, _NAMED, quoted=True)}."
     )
     return (note,)

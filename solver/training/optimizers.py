@@ -56,33 +56,31 @@ _ADAM = {
     "epsilon_hat": _Rule(False),
 }
 
-_RULES: Mapping[str, Mapping[str, _Rule]] = MappingProxyType(
-    {
-        "SGD": {
-            "learning_rate": _Rule(0.01, open=True),
-            "momentum": _Rule(0.0, below=1.0),
-            "nesterov": _Rule(False),
-            "weight_decay": _Rule(0.0),
-        },
-        "Adam": {**_ADAM, "weight_decay": _Rule(0.0)},
-        "AdamW": {**_ADAM, "weight_decay": _Rule(0.01)},
-        "RMSProp": {
-            "learning_rate": _Rule(0.01, open=True),
-            "alpha": _Rule(0.99, below=1.0),
-            "epsilon": _Rule(1e-8, open=True),
-            "momentum": _Rule(0.0, below=1.0),
-            "centered": _Rule(False),
-            "weight_decay": _Rule(0.0),
-        },
-        "Adagrad": {
-            "learning_rate": _Rule(0.01, open=True),
-            "learning_rate_decay": _Rule(0.0),
-            "initial_accumulator": _Rule(0.0),
-            "epsilon": _Rule(1e-10, open=True),
-            "weight_decay": _Rule(0.0),
-        },
-    }
-)
+_RULES: Mapping[str, Mapping[str, _Rule]] = {
+    "SGD": {
+        "learning_rate": _Rule(0.01, open=True),
+        "momentum": _Rule(0.0, below=1.0),
+        "nesterov": _Rule(False),
+        "weight_decay": _Rule(0.0),
+    },
+    "Adam": {**_ADAM, "weight_decay": _Rule(0.0)},
+    "AdamW": {**_ADAM, "weight_decay": _Rule(0.01)},
+    "RMSProp": {
+        "learning_rate": _Rule(0.01, open=True),
+        "alpha": _Rule(0.99, below=1.0),
+        "epsilon": _Rule(1e-8, open=True),
+        "momentum": _Rule(0.0, below=1.0),
+        "centered": _Rule(False),
+        "weight_decay": _Rule(0.0),
+    },
+    "Adagrad": {
+        "learning_rate": _Rule(0.01, open=True),
+        "learning_rate_decay": _Rule(0.0),
+        "initial_accumulator": _Rule(0.0),
+        "epsilon": _Rule(1e-10, open=True),
+        "weight_decay": _Rule(0.0),
+    },
+}
 
 OPTIMIZER_NAMES: tuple[str, ...] = tuple(_RULES)
 

@@ -10,7 +10,6 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from solver.errors import InternalError, UnknownOperatorError
 from solver.graph.ops.base import OperationType, Signature
@@ -44,9 +43,9 @@ _OPERATORS = by_name(_FOUND)
 _SIGNATURES: Mapping[str, Signature] = {**SEQUENCES, **_OPERATORS}
 
 #: Family word -> names of its operators, both in a fixed order.
-FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {family: tuple(operator.name for operator in operators) for family, operators in _FOUND.items()}
-)
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    family: tuple(operator.name for operator in operators) for family, operators in _FOUND.items()
+}
 
 #: Every known operator, sorted.
 OPERATOR_NAMES: tuple[str, ...] = tuple(sorted(_OPERATORS))

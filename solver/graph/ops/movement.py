@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar
 
 from solver.graph.ops.base import Attribute, BackwardNeeds, InPlace, Node, NoDerivative, OperationType
@@ -231,17 +230,15 @@ class _Expand(_Movement):
 
 
 #: ONNX's numbers of our element types.
-_ELEMENT_TYPES: Mapping[int, DType] = MappingProxyType(
-    {
-        1: DType.FLOAT32,
-        2: DType.UINT8,
-        3: DType.INT8,
-        6: DType.INT32,
-        7: DType.INT64,
-        9: DType.BOOL,
-        11: DType.FLOAT64,
-    }
-)
+_ELEMENT_TYPES: Mapping[int, DType] = {
+    1: DType.FLOAT32,
+    2: DType.UINT8,
+    3: DType.INT8,
+    6: DType.INT32,
+    7: DType.INT64,
+    9: DType.BOOL,
+    11: DType.FLOAT64,
+}
 
 
 class _Cast(_Movement):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -73,10 +72,6 @@ def _strided_slice(operator: ModelOperator, values: Sequence[Array | None]) -> A
     return np.asarray(x[slices(operator, x.ndim, numbers)])
 
 
-def _pack(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
-    return np.stack(_present(values), axis=operator.integer("Axis", 0))
-
-
 def _concatenation(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
     return np.concatenate(_present(values), axis=operator.integer("Axis", 0))
 
@@ -133,29 +128,29 @@ def _unpack(operator: ModelOperator, values: Sequence[Array]) -> list[Array]:
 
 
 #: By operator of several outputs: what it makes of constants.
-SEVERAL: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array]], list[Array]]]] = MappingProxyType(
-    {"SPLIT": _split, "SPLIT_V": _split_v, "UNPACK": _unpack}
-)
+SEVERAL: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array]], list[Array]]]] = {
+    "SPLIT": _split,
+    "SPLIT_V": _split_v,
+    "UNPACK": _unpack,
+}
 
 #: By operator: what it makes of constants.
-FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Array]]] = MappingProxyType(
-    {
-        "ADD": _of_two(np.add),
-        "CAST": _like(np.asarray),
-        "CONCATENATION": _concatenation,
-        "EXPAND_DIMS": lambda _, values: np.expand_dims(_present(values)[0], int(_present(values)[1].item())),
-        "FILL": _filled,
-        "FLOOR_DIV": _of_two(np.floor_divide),
-        "GATHER": _gather,
-        "MAXIMUM": _of_two(np.maximum),
-        "MINIMUM": _of_two(np.minimum),
-        "MUL": _of_two(np.multiply),
-        "PACK": _pack,
-        "RANGE": _range,
-        "REDUCE_PROD": _reduce_prod,
-        "RESHAPE": lambda _, values: _present(values)[0].reshape(_present(values)[1].tolist()),
-        "SQUEEZE": _like(np.squeeze),
-        "STRIDED_SLICE": _strided_slice,
-        "SUB": _of_two(np.subtract),
-    }
-)
+FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Array]]] = {
+    "ADD": _of_two(np.add),
+    "CAST": _like(np.asarray),
+    "CONCATENATION": _concatenation,
+    "EXPAND_DIMS": lambda _, values: np.expand_dims(_present(values)[0], int(_present(values)[1].item())),
+    "FILL": _filled,
+    "FLOOR_DIV": _of_two(np.floor_divide),
+    "GATHER": _gather,
+    "MAXIMUM": _of_two(np.maximum),
+    "MINIMUM": _of_two(np.minimum),
+    "MUL": _of_two(np.multiply),
+    "PACK": lambda operator, values: np.stack(_present(values), axis=operator.integer("Axis", 0)),
+    "RANGE": _range,
+    "REDUCE_PROD": _reduce_prod,
+    "RESHAPE": lambda _, values: _present(values)[0].reshape(_present(values)[1].tolist()),
+    "SQUEEZE": _like(np.squeeze),
+    "STRIDED_SLICE": _strided_slice,
+    "SUB": _of_two(np.subtract),
+}

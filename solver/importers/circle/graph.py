@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -34,6 +33,7 @@ from solver.importers.circle.operators import OPERATORS
 from solver.importers.circle.read import TRAINING, Model, damaged, read_model
 from solver.importers.circle.roles import needed_operators, weight_tensors
 from solver.importers.circle.training import CircleTraining, load_training
+from solver.importers.options import TRAIN_FLOAT_FIRST, matching_parameters
 
 __all__ = [
     "DEFAULT",
@@ -63,7 +63,6 @@ _CONSTANT = frozenset(FOLDED) | {"SHAPE", "DENSIFY"}
 
 _Asked: TypeAlias = Literal["all"] | int | tuple[str, ...] | tuple[int, ...]
 _RULES: Final = TrainingRules()
-_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +225,7 @@ def _check_floating(model: Model) -> None:
         raise TrainableError(
             f"All {len(stored)} weights of the model are quantised ({kinds}), and quantised weights are not"
             " trained.",
-            remedy=_FLOAT_FIRST,
+            remedy=TRAIN_FLOAT_FIRST,
             path=("trainable",),
         )
 
@@ -313,21 +312,16 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
     that names what the model does not have.
     """
     prediction = network.output_name(network.output)
+    fault = ""
     if not any(prediction in operation.outputs for operation in network.operations):
+        fault = "not a tensor that an operator computes"
+    elif not network.types[prediction].type.shape:
+        fault = "one number, without an axis for the batch"
+    elif not network.types[prediction].type.dtype.is_floating:
+        fault = f"{network.types[prediction].type}, which has no derivative"
+    if fault:
         raise LossError(
-            f"The model's output {prediction!r:.80} is not a tensor that an operator computes.",
-            remedy=f"Choose another with --output-name: {_outputs(network)}.",
-            path=("outputs",),
-        )
-    if not network.types[prediction].type.shape:
-        raise LossError(
-            f"The output {prediction!r:.80} is one number, without an axis for the batch.",
-            remedy=f"Choose another with --output-name: {_outputs(network)}.",
-            path=("outputs",),
-        )
-    if not network.types[prediction].type.dtype.is_floating:
-        raise LossError(
-            f"The output {prediction!r:.80} is {network.types[prediction].type}, which has no derivative.",
+            f"The output {prediction!r:.80} is {fault}.",
             remedy=f"Choose another with --output-name: {_outputs(network)}.",
             path=("outputs",),
         )
@@ -376,20 +370,7 @@ def _trainable(network: Network, asked: _Asked) -> Trainable:
     chosen: dict[str, None] = {}
     for entry in asked:
         if isinstance(entry, str):
-            matching = [name for name in trained if fnmatchcase(name, entry)]
-            packed = [name for name in network.quantized if fnmatchcase(name, entry)]
-            if not matching and packed:
-                raise TrainableError(
-                    f"{packed[0]!r:.80} is quantised, and quantised weights are not trained.",
-                    remedy=_FLOAT_FIRST,
-                    path=("trainable",),
-                )
-            if not matching:
-                raise TrainableError(
-                    f"No weight of the model is called {entry!r:.80}.",
-                    remedy=f"Its weights are {_some(trained)}.",
-                    path=("trainable",),
-                )
+            matching = matching_parameters(entry, trained, network.quantized)
         elif not 0 <= entry < len(network.owned):
             raise GraphError(
                 f"CIRCLE_TRAINING trains operator {entry}; the model has {len(network.owned)}.",
@@ -400,11 +381,6 @@ def _trainable(network: Network, asked: _Asked) -> Trainable:
             matching = [name for name in network.owned[entry] if name in trained]
         chosen.update(dict.fromkeys(matching))
     return tuple(chosen)
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def weights_of(data: bytes, weights: Mapping[str, Weight]) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from solver.importers.circle.read import TRAINING, Model, read_model
 from solver.importers.circle.recurrent import LSTM
 from solver.importers.circle.training import load_training
 from solver.importers.options import LOSSES, Imported, ImportOptions
+from solver.importers.text import some
 from solver.importers.widened import widening_notes
 
 __all__ = ["load_circle_model"]
@@ -128,7 +129,7 @@ def _notes(network: Network, graph: TrainableGraph, whole: Model, options: Impor
     others = [network.output_name(number) for number in whole.outputs if number != network.output]
     if others:
         yield (
-            f"The loss is of {output!r:.80}; left out are the outputs {_some(others)}."
+            f"The loss is of {output!r:.80}; left out are the outputs {some(others, 4, quoted=True)}."
             " --output-name chooses another."
         )
     elif network.output not in whole.outputs:
@@ -136,16 +137,17 @@ def _notes(network: Network, graph: TrainableGraph, whole: Model, options: Impor
     all_inputs = [network.output_name(number) for number in network.model.inputs]
     unused = [name for name in all_inputs if name not in graph.operands]
     if unused:
-        yield f"The loss does not depend on the input {_some(unused)}: left out."
+        yield f"The loss does not depend on the input {some(unused, 4, quoted=True)}: left out."
     if whole.subgraphs > 1:
         name = f"{whole.name!r:.80}"
         yield f"The model has {whole.subgraphs} subgraphs; only the first one, {name}, is planned."
     if network.frozen and options.trainable == "all":
-        yield f"The loss has no derivative with respect to {_some(network.frozen)}: not trained."
+        names = some(network.frozen, 4, quoted=True)
+        yield f"The loss has no derivative with respect to {names}: not trained."
     quantized = [name for name in network.quantized if name in graph.operands]
     if quantized:
         count = "1 quantised weight is" if len(quantized) == 1 else f"{len(quantized)} quantised weights are"
-        yield f"{count} not trained: {_some(quantized)}."
+        yield f"{count} not trained: {some(quantized, 4, quoted=True)}."
     if any(whole.operators[k].code == LSTM for k in network.needed):
         yield "The state of each LSTM is zero when a training step begins."
     yield from widening_notes(
@@ -153,11 +155,6 @@ def _notes(network: Network, graph: TrainableGraph, whole: Model, options: Impor
         for name, origin in network.origins.items()
         if name in graph.operands
     )
-
-
-def _some(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(f"{name!r:.80}" for name in names[:most]) + more
 
 
 def _chosen(objective: Objective, options: ImportOptions, network: Network) -> tuple[Objective, bool]:

@@ -27,19 +27,17 @@ __all__ = ["OPERATORS"]
 _FUSED: Final = MappingProxyType({"NONE": "None", "RELU": "Relu", "RELU6": "Relu6", "TANH": "Tanh"})
 
 #: Activations as operators, with their attributes.
-_BEHIND: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = MappingProxyType(
-    {
-        "RELU": ("Relu", {}),
-        "RELU6": ("Clip", {"min": 0.0, "max": 6.0}),
-        "RELU_N1_TO_1": ("Clip", {"min": -1.0, "max": 1.0}),
-        "TANH": ("Tanh", {}),
-    }
-)
+_BEHIND: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = {
+    "RELU": ("Relu", {}),
+    "RELU6": ("Clip", {"min": 0.0, "max": 6.0}),
+    "RELU_N1_TO_1": ("Clip", {"min": -1.0, "max": 1.0}),
+    "TANH": ("Tanh", {}),
+}
 
 
 #: Options of MediaPipe's transposed convolution: padding, stride in width, stride in height.
 _TRANSPOSE_OPTIONS: Final = struct.Struct("<iii")
-_TRANSPOSE_PADDINGS: Final[Mapping[int, str]] = MappingProxyType({1: "SAME", 2: "VALID"})
+_TRANSPOSE_PADDINGS: Final[Mapping[int, str]] = {1: "SAME", 2: "VALID"}
 
 
 def _windows(operator: ModelOperator) -> dict[str, str | tuple[int, ...]]:
@@ -254,14 +252,6 @@ def _strided_slice(net: Network, operator: ModelOperator) -> None:
         net.emit("Squeeze", [net.part("Slice", inputs)])
 
 
-def _expand_dims(net: Network, _: ModelOperator) -> None:
-    net.emit("Unsqueeze", [net.input(0), net.numbers(net.integers(1))])
-
-
-def _transpose(net: Network, _: ModelOperator) -> None:
-    net.emit("Transpose", [net.input(0)], {"perm": tuple(net.integers(1))})
-
-
 def _concatenation(net: Network, operator: ModelOperator) -> None:
     inputs = [net.input(k) for k in range(len(operator.inputs))]
     _activated(net, "Concat", inputs, {"axis": operator.integer("Axis")}, fuses=False)
@@ -297,22 +287,6 @@ def _gather(net: Network, operator: ModelOperator) -> None:
         raise Unsupported("gathers by batch (batch_dims)")
     table = net.weight(0) if net.is_constant(0) else net.input(0)
     net.emit("Gather", [table, net.input(1)], {"axis": operator.integer("Axis", 0)})
-
-
-def _embedding(net: Network, _: ModelOperator) -> None:
-    net.emit("Gather", [net.weight(1), net.input(0)], {"axis": 0})
-
-
-def _prelu(net: Network, _: ModelOperator) -> None:
-    net.emit("PRelu", [net.input(0), net.weight(1)])
-
-
-def _rsqrt(net: Network, _: ModelOperator) -> None:
-    net.emit("Reciprocal", [net.part("Sqrt", [net.input(0)])])
-
-
-def _square(net: Network, _: ModelOperator) -> None:
-    net.emit("Mul", [net.input(0), net.input(0)])
 
 
 def _squared_difference(net: Network, _: ModelOperator) -> None:
@@ -366,14 +340,6 @@ def _resize(mode: str) -> Callable[[Network, ModelOperator], None]:
     return resize
 
 
-def _quantize(net: Network, operator: ModelOperator) -> None:
-    net.quantize(net.input(0), operator.outputs[0])
-
-
-def _dequantize(net: Network, _: ModelOperator) -> None:
-    net.dequantize()
-
-
 def _cast(net: Network, operator: ModelOperator) -> None:
     if net.is_complex(0):
         real_part(net, operator)
@@ -388,10 +354,6 @@ def _broadcast(net: Network, _: ModelOperator) -> None:
     net.emit("Expand", [net.input(0), net.numbers(net.with_batch(net.integers(1), net.shape(0)))])
 
 
-def _fill(net: Network, _: ModelOperator) -> None:
-    net.emit("Expand", [net.input(1), net.numbers(net.integers(0))])
-
-
 def _select(net: Network, _: ModelOperator) -> None:
     net.emit("Where", [net.input(k) for k in range(3)])
 
@@ -402,10 +364,6 @@ def _extreme(comparison: str) -> Callable[[Network, ModelOperator], None]:
         net.emit("Where", [net.part(comparison, [a, b]), a, b])
 
     return extreme
-
-
-def _not_equal(net: Network, _: ModelOperator) -> None:
-    net.emit("Not", [net.part("Equal", [net.input(0), net.input(1)])])
 
 
 def _least(net: Network, operator: ModelOperator) -> None:
@@ -503,102 +461,100 @@ def _batch_to_space(net: Network, _: ModelOperator) -> None:
 
 
 #: By the schema's name. What is not here is refused, all of it at once.
-OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = MappingProxyType(
-    {
-        "ABS": _unary("Abs"),
-        "ADD": _arithmetic("Add"),
-        "ADD_N": _add_n,
-        "AVERAGE_POOL_2D": _pool("AveragePool"),
-        "BATCH_MATMUL": _batch_matmul,
-        "BATCH_TO_SPACE_ND": _batch_to_space,
-        "BROADCAST_TO": _broadcast,
-        "CAST": _cast,
-        "CEIL": _unary("Ceil"),
-        "CONCATENATION": _concatenation,
-        "CONV_2D": _convolution,
-        TRANSPOSE_BIAS: _transposed_with_bias,
-        "COMPLEX_ABS": complex_absolute,
-        "COS": _unary("Cos"),
-        "CUMSUM": _running,
-        "DEPTHWISE_CONV_2D": _depthwise,
-        "DEQUANTIZE": _dequantize,
-        "DEPTH_TO_SPACE": _depth_to_space,
-        "DIV": _arithmetic("Div"),
-        "ELU": _unary("Elu"),
-        "EMBEDDING_LOOKUP": _embedding,
-        "EQUAL": _binary("Equal"),
-        "EXP": _unary("Exp"),
-        "EXPAND_DIMS": _expand_dims,
-        "FILL": _fill,
-        "FLOOR": _unary("Floor"),
-        "FULLY_CONNECTED": _fully_connected,
-        "GATHER": _gather,
-        "GELU": _gelu,
-        "GREATER": _binary("Greater"),
-        "GREATER_EQUAL": _binary("GreaterOrEqual"),
-        "HARD_SWISH": _unary("HardSwish"),
-        "IMAG": imaginary_part,
-        "INSTANCE_NORM": _instance_norm,
-        "L2_NORMALIZATION": _l2_normalised,
-        "LEAKY_RELU": _leaky_relu,
-        "LESS": _binary("Less"),
-        "LESS_EQUAL": _binary("LessOrEqual"),
-        "LOG": _unary("Log"),
-        "LOGICAL_AND": _binary("And"),
-        "LOGICAL_NOT": _unary("Not"),
-        "LOGICAL_OR": _binary("Or"),
-        "LOGISTIC": _unary("Sigmoid"),
-        "LOG_SOFTMAX": _unary("LogSoftmax", axis=-1),
-        "MAXIMUM": _extreme("Greater"),
-        "MAX_POOL_2D": _pool("MaxPool"),
-        "MEAN": _reduction("ReduceMean"),
-        "MINIMUM": _extreme("Less"),
-        "MIRROR_PAD": _pad,
-        "MUL": _arithmetic("Mul"),
-        "NEG": _unary("Neg"),
-        "NOT_EQUAL": _not_equal,
-        "PACK": _pack,
-        "PAD": _pad,
-        "PADV2": _pad,
-        "POW": _binary("Pow"),
-        "PRELU": _prelu,
-        "REAL": real_part,
-        "REDUCE_MAX": _reduction("ReduceMax"),
-        "REDUCE_MIN": _least,
-        "QUANTIZE": _quantize,
-        "RELU": _unary("Relu"),
-        "RELU6": _unary("Clip", min=0.0, max=6.0),
-        "RELU_0_TO_1": _unary("Clip", min=0.0, max=1.0),
-        "RELU_N1_TO_1": _unary("Clip", min=-1.0, max=1.0),
-        "RESHAPE": _reshape,
-        "RESIZE_BILINEAR": _resize("linear"),
-        "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
-        "REVERSE_V2": _reversed,
-        "RFFT2D": real_transform,
-        "ROUND": _unary("Round"),
-        "RSQRT": _rsqrt,
-        "SELECT": _select,
-        "SELECT_V2": _select,
-        "SIGN": _unary("Sign"),
-        "SIN": _unary("Sin"),
-        "SLICE": _slice,
-        "SOFTMAX": _softmax,
-        "SPACE_TO_BATCH_ND": _space_to_batch,
-        "SPACE_TO_DEPTH": _space_to_depth,
-        "SPLIT": _split,
-        "SPLIT_V": _split_v,
-        "SQRT": _unary("Sqrt"),
-        "SQUARE": _square,
-        "SQUARED_DIFFERENCE": _squared_difference,
-        "SQUEEZE": _squeeze,
-        "STRIDED_SLICE": _strided_slice,
-        "SUB": _arithmetic("Sub"),
-        "SUM": _reduction("ReduceSum"),
-        "TANH": _unary("Tanh"),
-        "TILE": _tile,
-        "TRANSPOSE": _transpose,
-        "TRANSPOSE_CONV": _transposed,
-        LSTM: unidirectional_lstm,
-        "UNPACK": _unpack,
-    }
-)
+OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = {
+    "ABS": _unary("Abs"),
+    "ADD": _arithmetic("Add"),
+    "ADD_N": _add_n,
+    "AVERAGE_POOL_2D": _pool("AveragePool"),
+    "BATCH_MATMUL": _batch_matmul,
+    "BATCH_TO_SPACE_ND": _batch_to_space,
+    "BROADCAST_TO": _broadcast,
+    "CAST": _cast,
+    "CEIL": _unary("Ceil"),
+    "CONCATENATION": _concatenation,
+    "CONV_2D": _convolution,
+    TRANSPOSE_BIAS: _transposed_with_bias,
+    "COMPLEX_ABS": complex_absolute,
+    "COS": _unary("Cos"),
+    "CUMSUM": _running,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "DEQUANTIZE": lambda net, _: net.dequantize(),
+    "DEPTH_TO_SPACE": _depth_to_space,
+    "DIV": _arithmetic("Div"),
+    "ELU": _unary("Elu"),
+    "EMBEDDING_LOOKUP": lambda net, _: net.emit("Gather", [net.weight(1), net.input(0)], {"axis": 0}),
+    "EQUAL": _binary("Equal"),
+    "EXP": _unary("Exp"),
+    "EXPAND_DIMS": lambda net, _: net.emit("Unsqueeze", [net.input(0), net.numbers(net.integers(1))]),
+    "FILL": lambda net, _: net.emit("Expand", [net.input(1), net.numbers(net.integers(0))]),
+    "FLOOR": _unary("Floor"),
+    "FULLY_CONNECTED": _fully_connected,
+    "GATHER": _gather,
+    "GELU": _gelu,
+    "GREATER": _binary("Greater"),
+    "GREATER_EQUAL": _binary("GreaterOrEqual"),
+    "HARD_SWISH": _unary("HardSwish"),
+    "IMAG": imaginary_part,
+    "INSTANCE_NORM": _instance_norm,
+    "L2_NORMALIZATION": _l2_normalised,
+    "LEAKY_RELU": _leaky_relu,
+    "LESS": _binary("Less"),
+    "LESS_EQUAL": _binary("LessOrEqual"),
+    "LOG": _unary("Log"),
+    "LOGICAL_AND": _binary("And"),
+    "LOGICAL_NOT": _unary("Not"),
+    "LOGICAL_OR": _binary("Or"),
+    "LOGISTIC": _unary("Sigmoid"),
+    "LOG_SOFTMAX": _unary("LogSoftmax", axis=-1),
+    "MAXIMUM": _extreme("Greater"),
+    "MAX_POOL_2D": _pool("MaxPool"),
+    "MEAN": _reduction("ReduceMean"),
+    "MINIMUM": _extreme("Less"),
+    "MIRROR_PAD": _pad,
+    "MUL": _arithmetic("Mul"),
+    "NEG": _unary("Neg"),
+    "NOT_EQUAL": lambda net, _: net.emit("Not", [net.part("Equal", [net.input(0), net.input(1)])]),
+    "PACK": _pack,
+    "PAD": _pad,
+    "PADV2": _pad,
+    "POW": _binary("Pow"),
+    "PRELU": lambda net, _: net.emit("PRelu", [net.input(0), net.weight(1)]),
+    "REAL": real_part,
+    "REDUCE_MAX": _reduction("ReduceMax"),
+    "REDUCE_MIN": _least,
+    "QUANTIZE": lambda net, operator: net.quantize(net.input(0), operator.outputs[0]),
+    "RELU": _unary("Relu"),
+    "RELU6": _unary("Clip", min=0.0, max=6.0),
+    "RELU_0_TO_1": _unary("Clip", min=0.0, max=1.0),
+    "RELU_N1_TO_1": _unary("Clip", min=-1.0, max=1.0),
+    "RESHAPE": _reshape,
+    "RESIZE_BILINEAR": _resize("linear"),
+    "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
+    "REVERSE_V2": _reversed,
+    "RFFT2D": real_transform,
+    "ROUND": _unary("Round"),
+    "RSQRT": lambda net, _: net.emit("Reciprocal", [net.part("Sqrt", [net.input(0)])]),
+    "SELECT": _select,
+    "SELECT_V2": _select,
+    "SIGN": _unary("Sign"),
+    "SIN": _unary("Sin"),
+    "SLICE": _slice,
+    "SOFTMAX": _softmax,
+    "SPACE_TO_BATCH_ND": _space_to_batch,
+    "SPACE_TO_DEPTH": _space_to_depth,
+    "SPLIT": _split,
+    "SPLIT_V": _split_v,
+    "SQRT": _unary("Sqrt"),
+    "SQUARE": lambda net, _: net.emit("Mul", [net.input(0), net.input(0)]),
+    "SQUARED_DIFFERENCE": _squared_difference,
+    "SQUEEZE": _squeeze,
+    "STRIDED_SLICE": _strided_slice,
+    "SUB": _arithmetic("Sub"),
+    "SUM": _reduction("ReduceSum"),
+    "TANH": _unary("Tanh"),
+    "TILE": _tile,
+    "TRANSPOSE": lambda net, _: net.emit("Transpose", [net.input(0)], {"perm": tuple(net.integers(1))}),
+    "TRANSPOSE_CONV": _transposed,
+    LSTM: unidirectional_lstm,
+    "UNPACK": _unpack,
+}

@@ -35,84 +35,82 @@ __all__ = [
 ]
 
 #: Bytes 4 to 8 of a file -> its format.
-IDENTIFIERS: Final[Mapping[bytes, str]] = MappingProxyType({b"CIR0": "Circle", b"TFL3": "TensorFlow Lite"})
+IDENTIFIERS: Final[Mapping[bytes, str]] = {b"CIR0": "Circle", b"TFL3": "TensorFlow Lite"}
 
 #: The name of the metadata that says how a model is trained.
 TRAINING: Final = "CIRCLE_TRAINING"
 
 #: Element types by their name in the schema; others are refused where a tensor of theirs is used.
-_DTYPES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "FLOAT32": "<f4",
-        "FLOAT64": "<f8",
-        "FLOAT16": "<f2",
-        "INT32": "<i4",
-        "INT64": "<i8",
-        "INT16": "<i2",
-        "UINT8": "|u1",
-        "UINT16": "<u2",
-        "UINT32": "<u4",
-        "INT8": "|i1",
-        "BOOL": "|b1",
-    }
-)
+_DTYPES: Final[Mapping[str, str]] = {
+    "FLOAT32": "<f4",
+    "FLOAT64": "<f8",
+    "FLOAT16": "<f2",
+    "INT32": "<i4",
+    "INT64": "<i8",
+    "INT16": "<i2",
+    "UINT8": "|u1",
+    "UINT16": "<u2",
+    "UINT32": "<u4",
+    "INT8": "|i1",
+    "BOOL": "|b1",
+}
 
 #: By the table of an operator's options: its fields that this reader hands on.
-_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "AddOptions": ("FusedActivationFunction",),
-        "BatchMatMulOptions": ("AdjointLhs", "AdjointRhs"),
-        "CallOnceOptions": ("InitSubgraphIndex",),
-        "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
-        "Conv2DOptions": (
-            *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
-            "FusedActivationFunction",
-        ),
-        "CumsumOptions": ("Exclusive", "Reverse"),
-        "DepthToSpaceOptions": ("BlockSize",),
-        "DepthwiseConv2DOptions": (
-            *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
-            "FusedActivationFunction",
-        ),
-        "DivOptions": ("FusedActivationFunction",),
-        "FullyConnectedOptions": ("FusedActivationFunction", "KeepNumDims", "WeightsFormat"),
-        "GatherOptions": ("Axis", "BatchDims"),
-        "GeluOptions": ("Approximate",),
-        "IfOptions": ("ThenSubgraphIndex", "ElseSubgraphIndex"),
-        "InstanceNormOptions": ("Epsilon", "FusedActivationFunction"),
-        "L2NormOptions": ("FusedActivationFunction",),
-        "LeakyReluOptions": ("Alpha",),
-        "MirrorPadOptions": ("Mode",),
-        "MulOptions": ("FusedActivationFunction",),
-        "PackOptions": ("Axis",),
-        "Pool2DOptions": (
-            *("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth"),
-            "FusedActivationFunction",
-        ),
-        "ReducerOptions": ("KeepDims",),
-        "ReshapeOptions": ("NewShape",),
-        "ResizeBilinearOptions": ("AlignCorners", "HalfPixelCenters"),
-        "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
-        "SoftmaxOptions": ("Beta",),
-        "SpaceToDepthOptions": ("BlockSize",),
-        "SplitOptions": ("NumSplits",),
-        "SqueezeOptions": ("SqueezeDims",),
-        "StridedSliceOptions": ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
-        "SubOptions": ("FusedActivationFunction",),
-        "TransposeConvOptions": ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
-        "UnidirectionalSequenceLSTMOptions": (
-            *("CellClip", "ProjClip", "TimeMajor", "DiagonalRecurrentTensors"),
-            "FusedActivationFunction",
-        ),
-        "UnpackOptions": ("Axis",),
-        "WhileOptions": ("CondSubgraphIndex", "BodySubgraphIndex"),
-    }
-)
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "AddOptions": ("FusedActivationFunction",),
+    "BatchMatMulOptions": ("AdjointLhs", "AdjointRhs"),
+    "CallOnceOptions": ("InitSubgraphIndex",),
+    "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
+    "Conv2DOptions": (
+        *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
+        "FusedActivationFunction",
+    ),
+    "CumsumOptions": ("Exclusive", "Reverse"),
+    "DepthToSpaceOptions": ("BlockSize",),
+    "DepthwiseConv2DOptions": (
+        *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
+        "FusedActivationFunction",
+    ),
+    "DivOptions": ("FusedActivationFunction",),
+    "FullyConnectedOptions": ("FusedActivationFunction", "KeepNumDims", "WeightsFormat"),
+    "GatherOptions": ("Axis", "BatchDims"),
+    "GeluOptions": ("Approximate",),
+    "IfOptions": ("ThenSubgraphIndex", "ElseSubgraphIndex"),
+    "InstanceNormOptions": ("Epsilon", "FusedActivationFunction"),
+    "L2NormOptions": ("FusedActivationFunction",),
+    "LeakyReluOptions": ("Alpha",),
+    "MirrorPadOptions": ("Mode",),
+    "MulOptions": ("FusedActivationFunction",),
+    "PackOptions": ("Axis",),
+    "Pool2DOptions": (
+        *("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth"),
+        "FusedActivationFunction",
+    ),
+    "ReducerOptions": ("KeepDims",),
+    "ReshapeOptions": ("NewShape",),
+    "ResizeBilinearOptions": ("AlignCorners", "HalfPixelCenters"),
+    "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
+    "SoftmaxOptions": ("Beta",),
+    "SpaceToDepthOptions": ("BlockSize",),
+    "SplitOptions": ("NumSplits",),
+    "SqueezeOptions": ("SqueezeDims",),
+    "StridedSliceOptions": ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
+    "SubOptions": ("FusedActivationFunction",),
+    "TransposeConvOptions": ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
+    "UnidirectionalSequenceLSTMOptions": (
+        *("CellClip", "ProjClip", "TimeMajor", "DiagonalRecurrentTensors"),
+        "FusedActivationFunction",
+    ),
+    "UnpackOptions": ("Axis",),
+    "WhileOptions": ("CondSubgraphIndex", "BodySubgraphIndex"),
+}
 
 #: Options whose numbers stand for words.
-_WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {"Padding": "Padding", "FusedActivationFunction": "ActivationFunctionType", "Mode": "MirrorPadMode"}
-)
+_WORDS: Final[Mapping[str, str]] = {
+    "Padding": "Padding",
+    "FusedActivationFunction": "ActivationFunctionType",
+    "Mode": "MirrorPadMode",
+}
 
 #: Errors that generated code raises where offsets lead out of a file, or to something else.
 _RAISED: Final = (

@@ -11,7 +11,6 @@ other one operations: for each step in time the gates, the cell state and the ou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from solver.importers.circle.network import Network, Unsupported
@@ -22,26 +21,24 @@ __all__ = ["LSTM", "unidirectional_lstm"]
 LSTM: Final = "UNIDIRECTIONAL_SEQUENCE_LSTM"
 
 #: Inputs by gate.
-_INPUT: Final[Mapping[str, int]] = MappingProxyType({"i": 1, "f": 2, "c": 3, "o": 4})
-_RECURRENT: Final[Mapping[str, int]] = MappingProxyType({"i": 5, "f": 6, "c": 7, "o": 8})
-_PEEPHOLE: Final[Mapping[str, int]] = MappingProxyType({"i": 9, "f": 10, "o": 11})
-_BIAS: Final[Mapping[str, int]] = MappingProxyType({"i": 12, "f": 13, "c": 14, "o": 15})
+_INPUT: Final[Mapping[str, int]] = {"i": 1, "f": 2, "c": 3, "o": 4}
+_RECURRENT: Final[Mapping[str, int]] = {"i": 5, "f": 6, "c": 7, "o": 8}
+_PEEPHOLE: Final[Mapping[str, int]] = {"i": 9, "f": 10, "o": 11}
+_BIAS: Final[Mapping[str, int]] = {"i": 12, "f": 13, "c": 14, "o": 15}
 _PROJECTION, _PROJECTION_BIAS = 16, 17
-_NORMALISED: Final[Mapping[str, int]] = MappingProxyType({"i": 20, "f": 21, "c": 22, "o": 23})
+_NORMALISED: Final[Mapping[str, int]] = {"i": 20, "f": 21, "c": 22, "o": 23}
 #: The gates in the order of the graph's LSTM.
 _ORDER: Final = "iofc"
 #: The number that the format adds to a variance.
 _EPSILON: Final = 1e-8
 
 #: Activations of the cell state.
-_ACTIVATIONS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = MappingProxyType(
-    {
-        "TANH": ("Tanh", {}),
-        "RELU": ("Relu", {}),
-        "RELU6": ("Clip", {"min": 0.0, "max": 6.0}),
-        "RELU_N1_TO_1": ("Clip", {"min": -1.0, "max": 1.0}),
-    }
-)
+_ACTIVATIONS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = {
+    "TANH": ("Tanh", {}),
+    "RELU": ("Relu", {}),
+    "RELU6": ("Clip", {"min": 0.0, "max": 6.0}),
+    "RELU_N1_TO_1": ("Clip", {"min": -1.0, "max": 1.0}),
+}
 
 
 def unidirectional_lstm(net: Network, operator: ModelOperator) -> None:

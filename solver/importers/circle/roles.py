@@ -15,7 +15,6 @@ Names say nothing. A weight is found behind moves, too (TRANSPOSE, RESHAPE, DEQU
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -28,18 +27,16 @@ __all__ = ["MOVES", "TRANSPOSE_BIAS", "needed_operators", "weight_tensors"]
 TRANSPOSE_BIAS: Final = "CUSTOM Convolution2DTransposeBias"
 
 #: Operator -> inputs that are weights.
-_WEIGHTS: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), frozenset({1, 2})),
-        **dict.fromkeys(("INSTANCE_NORM", TRANSPOSE_BIAS), frozenset({1, 2})),
-        "BATCH_MATMUL": frozenset({0, 1}),
-        "EMBEDDING_LOOKUP": frozenset({1}),
-        "GATHER": frozenset({0}),
-        "PRELU": frozenset({1}),
-        "TRANSPOSE_CONV": frozenset({1, 3}),
-        "UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({*range(1, 18), *range(20, 24)}),
-    }
-)
+_WEIGHTS: Final[Mapping[str, frozenset[int]]] = {
+    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), frozenset({1, 2})),
+    **dict.fromkeys(("INSTANCE_NORM", TRANSPOSE_BIAS), frozenset({1, 2})),
+    "BATCH_MATMUL": frozenset({0, 1}),
+    "EMBEDDING_LOOKUP": frozenset({1}),
+    "GATHER": frozenset({0}),
+    "PRELU": frozenset({1}),
+    "TRANSPOSE_CONV": frozenset({1, 3}),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({*range(1, 18), *range(20, 24)}),
+}
 #: Operators behind which a single number that is added is the bias of one unit.
 _PRODUCTS: Final = frozenset(
     {

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from solver.errors import DocumentError
+from solver.importers.text import shown
 
 __all__ = ["Section", "read_sections"]
 
@@ -41,7 +42,7 @@ class Section:
 
     def fail(self, key: str, what: str, remedy: str) -> NoReturn:
         """Raise DocumentError that names line, section and key."""
-        message = f"{self.place(key)}: {key!r} of section {_shown(self.name)} {what}."
+        message = f"{self.place(key)}: {key!r} of section {shown(self.name)} {what}."
         raise DocumentError(message, remedy=remedy, path=(self.name, key))
 
     def place(self, key: str = "") -> str:
@@ -65,7 +66,7 @@ class Section:
     def choice(self, key: str, known: Iterable[str], default: str = "") -> str:
         word, words = self.word(key, default), list(known)
         if word not in words:
-            what = f"is {_shown(self.values[key])}" if key in self else "is missing"
+            what = f"is {shown(self.values[key])}" if key in self else "is missing"
             self.fail(key, what, f"Choose one of {', '.join(words)}.")
         return word
 
@@ -79,7 +80,7 @@ class Section:
         """As many integers as one of `counts` says, none below `least`."""
         parts = [part.strip() for part in self.values.get(key, "").split(separator)]
         if len(parts) not in counts or not all(_INTEGER.fullmatch(part) for part in parts):
-            what = f"is {_shown(self.values[key])}" if key in self else "is missing"
+            what = f"is {shown(self.values[key])}" if key in self else "is missing"
             numbers = " or ".join(map(str, counts))
             self.fail(key, what, f"Write {numbers} whole number(s), separated by {separator!r}.")
         values = [int(part) for part in parts]
@@ -105,13 +106,13 @@ class Section:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            self.fail(key, f"is {_shown(self.values[key])}", "Write a number.")
+            self.fail(key, f"is {shown(self.values[key])}", "Write a number.")
         return value
 
     def flag(self, key: str, *, default: bool) -> bool:
         word = self.word(key, str(default))
         if word not in _FLAGS:
-            self.fail(key, f"is {_shown(self.values[key])}", "Write true or false.")
+            self.fail(key, f"is {shown(self.values[key])}", "Write true or false.")
         return _FLAGS[word]
 
 
@@ -142,10 +143,10 @@ def _text(data: bytes) -> str:
 def _section(content: str, number: int, sections: Mapping[str, Section]) -> Section:
     name = content[1:-1].strip()
     if not content.endswith("]") or not name:
-        raise _bad(number, f"{_shown(content)} is not a section", "Write the name in brackets: [name].")
+        raise _bad(number, f"{shown(content)} is not a section", "Write the name in brackets: [name].")
     if name.lower() in sections:
         first = sections[name.lower()].line
-        what = f"section {_shown(name)} stands there twice, first in line {first}"
+        what = f"section {shown(name)} stands there twice, first in line {first}"
         raise _bad(number, what, "Rename one of the two; case makes no difference.")
     return Section(name, number)
 
@@ -154,7 +155,7 @@ def _entry(content: str, number: int, section: Section | None) -> None:
     key, equals, value = content.partition("=")
     name = key.strip().lower()
     if not equals or not name:
-        raise _bad(number, f"{_shown(content)} is not an entry", "Write key = value.")
+        raise _bad(number, f"{shown(content)} is not an entry", "Write key = value.")
     if section is None:
         raise _bad(number, f"{name!r} stands before the first section", "Start the file with [Model].")
     if name in section:
@@ -165,8 +166,3 @@ def _entry(content: str, number: int, section: Section | None) -> None:
 
 def _bad(number: int, what: str, remedy: str) -> DocumentError:
     return DocumentError(f"Line {number}: {what}.", remedy=remedy)
-
-
-def _shown(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -16,16 +16,18 @@ import numpy as np
 
 from solver.errors import DocumentError
 from solver.graph import Array
+from solver.importers.onnx.lowering.base import Site
+from solver.importers.onnx.lowering.movement import pad_widths, slice_bounds, split_sizes, target_shape
+from solver.importers.onnx.network import Constant
 
 __all__ = ["MOST_ELEMENTS", "can_evaluate", "evaluate"]
 
-#: 256 MiB of float32.
+#: Elements of the largest constant that is computed: 256 MiB of float32.
 MOST_ELEMENTS: Final = 2**26
+#: Axes that NumPy's arrays had before version 2.
+_MOST_AXES: Final = 32
 
-Attributes = Mapping[str, Any]
-Inputs = Sequence[Array | None]
-
-#: Results as large as what the operands broadcast to.
+#: Operator -> function of NumPy, whose result is as large as what the operands broadcast to.
 _BROADCAST: Final[Mapping[str, Callable[..., Any]]] = {
     "Add": np.add,
     "Sub": np.subtract,
@@ -58,296 +60,183 @@ _BROADCAST: Final[Mapping[str, Callable[..., Any]]] = {
 #: By the reference evaluator: no result is larger than the operands together, or than they broadcast to.
 _BY_REFERENCE: Final = frozenset(
     {
-        *("ArgMax", "ArgMin", "Clip", "CumSum", "DepthToSpace", "Flatten"),
-        *("Hardmax", "IsInf", "LogSoftmax", "Max", "Mean", "Min", "Mod"),
-        *(
-            "NonZero",
-            "Pow",
-            "ReduceL1",
-            "ReduceL2",
-            "ReduceLogSum",
-            "ReduceLogSumExp",
-            "ReduceMax",
-            "ReduceMean",
-        ),
-        *(
-            "ReduceMin",
-            "ReduceProd",
-            "ReduceSum",
-            "ReduceSumSquare",
-            "Relu",
-            "ReverseSequence",
-            "ScatterElements",
-        ),
-        *(
-            "ScatterND",
-            "Sigmoid",
-            "Softmax",
-            "Softplus",
-            "SpaceToDepth",
-            "Sum",
-            "Tan",
-            "TopK",
-            "Trilu",
-            "Unique",
-        ),
-        *(
-            "Erf",
-            "Sinh",
-            "Cosh",
-            "Asin",
-            "Acos",
-            "Atan",
-            "Asinh",
-            "Acosh",
-            "Atanh",
-            "BitShift",
-            "BitwiseAnd",
-            "BitwiseOr",
-            "BitwiseNot",
-        ),
-        *("BitwiseXor", "GatherND", "Compress"),
+        *("Acos", "Acosh", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd"),
+        *("BitwiseNot", "BitwiseOr", "BitwiseXor", "Clip", "Compress", "Cosh", "CumSum", "DepthToSpace"),
+        *("Erf", "Flatten", "GatherND", "Hardmax", "IsInf", "LogSoftmax", "Max", "Mean", "Min", "Mod"),
+        *("NonZero", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax"),
+        *("ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "ReverseSequence"),
+        *("ScatterElements", "ScatterND", "Sigmoid", "Sinh", "Softmax", "Softplus", "SpaceToDepth", "Sum"),
+        *("Tan", "TopK", "Trilu", "Unique"),
     }
 )
 
 
 def can_evaluate(op: str) -> bool:
+    """Whether an operator of ONNX can be computed at import."""
     return op in _BROADCAST or op in _BY_REFERENCE or op in _OWN
 
 
-def evaluate(op: str, inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
-    """Results of an operator on constants. Raises DocumentError where it cannot be done."""
+def evaluate(site: Site) -> list[Array]:
+    """The outputs of a node whose inputs are all known. Raises DocumentError where that fails."""
+    arrays = [value.array for value in site.inputs if isinstance(value, Constant)]
     try:
         with np.errstate(all="ignore"):
-            if op in _BROADCAST:
-                arrays = [array for array in inputs if array is not None]
+            if site.op in _BROADCAST:
                 _check_size(np.broadcast_shapes(*(a.shape for a in arrays)))
-                return [_of_type(np.asarray(_BROADCAST[op](*arrays)), op, arrays)]
-            if op in _OWN:
-                results = _OWN[op](inputs, attributes, opset, outputs)
+                result = np.asarray(_BROADCAST[site.op](*arrays))
+                if result.dtype != np.bool_ and site.op != "IsNaN":  # NumPy widens some integers
+                    result = result.astype(arrays[-1].dtype, copy=False)
+                return [result]
+            if site.op in _OWN:
+                results = _OWN[site.op](site)
                 return results if isinstance(results, list) else [np.asarray(results)]
-            return _by_reference(op, inputs, attributes, opset, outputs)
+            return _by_reference(site, arrays)
     except DocumentError:
         raise
     except Exception as error:  # noqa: BLE001 - an evaluator may raise anything on constants that make no sense
         raise DocumentError(
-            f"{op} of constants of shape {[list(a.shape) for a in inputs if a is not None]} fails:"
+            f"{site.op} of constants of shape {[list(array.shape) for array in arrays]} fails:"
             f" {' '.join(str(error).split())[:120]}.",
             remedy="Export the model again, and check it with onnx.checker.",
         ) from None
 
 
-def _of_type(result: Array, op: str, arrays: Sequence[Array]) -> Array:
-    """NumPy widens some integers, ONNX does not."""
-    if result.dtype == np.bool_ or op == "IsNaN":
-        return result
-    return result.astype(arrays[-1].dtype, copy=False)
-
-
 def _check_size(shape: Sequence[int]) -> None:
-    if min(shape, default=1) < 0 or math.prod(map(int, shape)) > MOST_ELEMENTS or len(shape) > 32:
+    elements = math.prod(map(int, shape))
+    if min(shape, default=1) < 0 or elements > MOST_ELEMENTS or len(shape) > _MOST_AXES:
         raise DocumentError(
             f"A constant of shape {[int(size) for size in shape][:8]} would have to be made.",
             remedy=f"At most {MOST_ELEMENTS:,} elements are; give smaller dimensions.",
         )
 
 
-def _by_reference(op: str, arrays: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
+def _by_reference(site: Site, arrays: Sequence[Array]) -> list[Array]:
     import onnx
     from onnx.reference import ReferenceEvaluator
 
-    if op in ("Max", "Min", "Mean", "Sum", "Mod", "Pow"):
-        _check_size(np.broadcast_shapes(*(a.shape for a in arrays if a is not None)))
-    if op == "GatherND" and arrays[0] is not None and arrays[1] is not None:
-        _check_size((*arrays[1].shape[:-1], *arrays[0].shape[arrays[1].shape[-1] :]))
-    names = ["" if array is None else f"x{i}" for i, array in enumerate(arrays)]
-    feeds = {name: array for name, array in zip(names, arrays, strict=True) if array is not None}
+    if site.op in ("Max", "Min", "Mean", "Sum", "Mod", "Pow"):
+        _check_size(np.broadcast_shapes(*(array.shape for array in arrays)))
+    if site.op == "GatherND":
+        data, index = arrays[:2]
+        _check_size((*index.shape[:-1], *data.shape[index.shape[-1] :]))
+    names = [f"x{i}" if value is not None else "" for i, value in enumerate(site.inputs)]
+    feeds = dict(zip(filter(None, names), arrays, strict=True))
     inputs = [
         onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in feeds.items()
     ]
-    results = [f"y{k}" for k in range(outputs)]
-    node = onnx.helper.make_node(op, names, results, **attributes)
-    outs = [onnx.helper.make_empty_tensor_value_info(name) for name in results]
-    graph = onnx.helper.make_graph([node], "constant", inputs, outs)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    results = [f"y{k}" for k in range(max(1, len(site.is_read)))]
+    node = onnx.helper.make_node(site.op, names, results, **site.attributes)
+    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in results]
+    graph = onnx.helper.make_graph([node], "constant", inputs, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", site.opset)])
     return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, feeds)]
 
 
 # ------------------------------------------------------------------------------------ the usual operators
 
 
-def _axes(inputs: Inputs, attributes: Attributes, position: int) -> tuple[int, ...] | None:
-    axes = inputs[position] if len(inputs) > position else None
-    if axes is not None:
-        return tuple(int(a) for a in axes.reshape(-1))
-    return tuple(attributes["axes"]) if "axes" in attributes else None
+def _data(site: Site, position: int = 0) -> Array:
+    return site.constant(position, "an operand")
 
 
-def _ints(array: Array | None) -> tuple[int, ...]:
-    return () if array is None else tuple(int(v) for v in array.reshape(-1))
-
-
-def _first(inputs: Inputs) -> Array:
-    array = inputs[0]
-    if array is None:
-        raise ValueError("its first input is left out")
-    return array
-
-
-def _reshape(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(inputs)
-    shape = _ints(inputs[1]) if len(inputs) > 1 else tuple(attributes["shape"])
-    if not attributes.get("allowzero", 0):
-        shape = tuple(data.shape[i] if size == 0 else size for i, size in enumerate(shape))
-    return data.reshape(shape)
-
-
-def _squeeze(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    axes = _axes(inputs, attributes, 1)
-    return np.squeeze(_first(inputs), axis=axes)
-
-
-def _unsqueeze(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    return np.expand_dims(_first(inputs), _axes(inputs, attributes, 1) or ())
-
-
-def _slice(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(inputs)
-    if len(inputs) > 1:
-        starts, ends = _ints(inputs[1]), _ints(inputs[2])
-        axes = _ints(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else tuple(range(len(starts)))
-        steps = _ints(inputs[4]) if len(inputs) > 4 and inputs[4] is not None else (1,) * len(starts)
-    else:
-        starts, ends = tuple(attributes["starts"]), tuple(attributes["ends"])
-        axes, steps = tuple(attributes.get("axes", range(len(starts)))), (1,) * len(starts)
+def _slice(site: Site) -> Array:
+    data = _data(site)
     index = [slice(None)] * data.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(*slice_bounds(site), strict=True):
         stop = None if step < 0 and end < -data.shape[axis] else end
         index[axis] = slice(start, stop, step)
     return data[tuple(index)]
 
 
-def _concat(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    arrays = [array for array in inputs if array is not None]
+def _concat(site: Site) -> Array:
+    arrays = [_data(site, i) for i in range(len(site.inputs)) if site.has(i)]
     _check_size((sum(array.size for array in arrays),))
-    return np.concatenate(arrays, axis=attributes["axis"])
+    return np.concatenate(arrays, axis=site.attributes["axis"])
 
 
-def _gather(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data, index = _first(inputs), inputs[1]
-    assert index is not None
-    axis = attributes.get("axis", 0)
+def _gather(site: Site) -> Array:
+    data, index, axis = _data(site), _data(site, 1), site.get("axis", 0)
     _check_size((*data.shape[:axis], *index.shape, *data.shape[axis % data.ndim + 1 :]))
     return np.take(data, index, axis=axis)
 
 
-def _gather_elements(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data, index = _first(inputs), inputs[1]
-    assert index is not None
-    axis = attributes.get("axis", 0) % data.ndim
+def _gather_elements(site: Site) -> Array:
+    data, index = _data(site), _data(site, 1)
+    axis = site.get("axis", 0) % data.ndim
     corner = tuple(slice(None) if i == axis else slice(size) for i, size in enumerate(index.shape))
     return np.take_along_axis(data[corner], index.astype(np.int64), axis=axis)
 
 
-def _expand(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    shape = np.broadcast_shapes(_first(inputs).shape, _ints(inputs[1]))
+def _expand(site: Site) -> Array:
+    shape = np.broadcast_shapes(site.shape(), site.ints(1, "the shape"))
     _check_size(shape)
-    return np.broadcast_to(_first(inputs), shape).copy()
+    return np.broadcast_to(_data(site), shape).copy()
 
 
-def _tile(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data, repeats = _first(inputs), _ints(inputs[1])
+def _tile(site: Site) -> Array:
+    data, repeats = _data(site), site.ints(1, "the repeats")
     _check_size([size * times for size, times in zip(data.shape, repeats, strict=True)])
     return np.tile(data, repeats)
 
 
-def _constant_of_shape(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    shape, value = _ints(inputs[0]), attributes.get("value", np.zeros(1, np.float32))
+def _constant_of_shape(site: Site) -> Array:
+    shape, value = site.ints(0, "the shape"), site.get("value", np.zeros(1, np.float32))
     _check_size(shape)
     return np.full(shape, value.reshape(-1)[0], value.dtype)
 
 
-def _range(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    start, limit, delta = (array.reshape(-1)[0] for array in inputs if array is not None)
+def _range(site: Site) -> Array:
+    start, limit, delta = (_data(site, i).reshape(-1)[0] for i in range(3))
     _check_size((max(0, math.ceil((float(limit) - float(start)) / float(delta))),))
-    return np.arange(start, limit, delta, dtype=_first(inputs).dtype)
+    return np.arange(start, limit, delta, dtype=_data(site).dtype)
 
 
-def _pad(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(inputs)
-    pads = _ints(inputs[1]) if len(inputs) > 1 else tuple(attributes["pads"])
-    axes = _ints(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else tuple(range(data.ndim))
-    value = inputs[2].reshape(-1)[0] if len(inputs) > 2 and inputs[2] is not None else 0
-    widths = [(0, 0)] * data.ndim
-    for i, axis in enumerate(axes):
-        widths[axis] = (pads[i], pads[i + len(axes)])
+def _pad(site: Site) -> Array:
+    data, mode = _data(site), site.get("mode", "constant")
+    before, after = pad_widths(site)
+    widths = list(zip(before, after, strict=True))
     _check_size([size + sum(pair) for size, pair in zip(data.shape, widths, strict=True)])
-    mode = attributes.get("mode", "constant")
-    if mode == "constant":
-        return np.pad(data, widths, constant_values=value)
-    return np.pad(data, widths, mode=mode)
+    if mode != "constant":
+        return np.pad(data, widths, mode=mode)
+    value = _data(site, 2).reshape(-1)[0] if site.has(2) else 0
+    return np.pad(data, widths, constant_values=value)
 
 
-def _one_hot(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    index, depth, values = _first(inputs), inputs[1], inputs[2]
-    assert depth is not None
-    assert values is not None
+def _one_hot(site: Site) -> Array:
+    index, depth, values = (_data(site, i) for i in range(3))
     size = int(depth.reshape(-1)[0])
     _check_size((*index.shape, size))
     hot = (index.astype(np.int64) % size)[..., None] == np.arange(size)
-    return np.moveaxis(np.where(hot, values[1], values[0]), -1, attributes.get("axis", -1))
+    return np.moveaxis(np.where(hot, values[1], values[0]), -1, site.get("axis", -1))
 
 
-def _split(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> list[Array]:
-    data, axis = _first(inputs), attributes.get("axis", 0)
-    sizes = (
-        _ints(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else tuple(attributes.get("split", ()))
-    )
-    if not sizes:
-        each = -(-data.shape[axis] // outputs)
-        sizes = (*[each] * (outputs - 1), data.shape[axis] - each * (outputs - 1))
-    return [np.asarray(part) for part in np.split(data, np.cumsum(sizes)[:-1].tolist(), axis=axis)]
+def _split(site: Site) -> list[Array]:
+    axis = site.get("axis", 0)
+    ends = np.cumsum(split_sizes(site))[:-1].tolist()
+    return [np.asarray(part) for part in np.split(_data(site), ends, axis=axis)]
 
 
-def _transpose(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    return np.ascontiguousarray(np.transpose(_first(inputs), attributes.get("perm")))
-
-
-def _div(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    left, right = _first(inputs), inputs[1]
-    assert right is not None
+def _div(site: Site) -> Array:
+    """Quotients of integers are cut off towards zero, those of 64 bits exactly."""
+    left, right = _data(site), _data(site, 1)
     _check_size(np.broadcast_shapes(left.shape, right.shape))
-    if left.dtype.kind in "iu":
-        if not np.all(right):
-            raise ValueError("a division by zero")
-        return np.asarray(
-            np.trunc(left / right) if left.dtype.itemsize < 8 else _whole_quotient(left, right)
-        ).astype(left.dtype)
-    return np.divide(left, right)
+    if left.dtype.kind not in "iu":
+        return np.divide(left, right)
+    if not np.all(right):
+        raise ValueError("a division by zero")
+    if left.dtype.itemsize < 8:
+        return np.asarray(np.trunc(left / right)).astype(left.dtype)
+    quotient = np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))
+    return np.asarray(quotient).astype(left.dtype)
 
 
-def _whole_quotient(left: Array, right: Array) -> Array:
-    """Towards zero, exactly."""
-    return np.asarray(np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right)))
-
-
-def _matmul(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    left, right = _first(inputs), inputs[1]
-    assert right is not None
+def _matmul(site: Site) -> Array:
+    left, right = _data(site), _data(site, 1)
     if left.ndim and right.ndim:
         batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         _check_size((*batch, *left.shape[-2:-1], *(right.shape[-1:] if right.ndim > 1 else ())))
     return np.asarray(np.matmul(left, right))
-
-
-def _cast(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    return np.asarray(_first(inputs).astype(_numpy(attributes["to"])))
-
-
-def _cast_like(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    assert inputs[1] is not None
-    return np.asarray(_first(inputs).astype(inputs[1].dtype))
 
 
 def _numpy(element: int) -> np.dtype[Any]:
@@ -358,17 +247,16 @@ def _numpy(element: int) -> np.dtype[Any]:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
 
 
-def _eye_like(inputs: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    data = _first(inputs)
-    dtype = _numpy(attributes["dtype"]) if "dtype" in attributes else data.dtype
-    rows, columns = data.shape
-    _check_size(data.shape)
-    return np.asarray(np.eye(rows, columns, attributes.get("k", 0), dtype))
+def _eye_like(site: Site) -> Array:
+    rows, columns = site.shape()
+    _check_size((rows, columns))
+    dtype = _numpy(site.attributes["dtype"]) if "dtype" in site.attributes else _data(site).dtype
+    return np.asarray(np.eye(rows, columns, site.get("k", 0), dtype))
 
 
-_OWN: Final[Mapping[str, Callable[[Inputs, Attributes, int, int], Array | list[Array]]]] = {
-    "Cast": _cast,
-    "CastLike": _cast_like,
+_OWN: Final[Mapping[str, Callable[[Site], Array | list[Array]]]] = {
+    "Cast": lambda site: _data(site).astype(_numpy(site.attributes["to"])),
+    "CastLike": lambda site: _data(site).astype(_data(site, 1).dtype),
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Div": _div,
@@ -380,11 +268,11 @@ _OWN: Final[Mapping[str, Callable[[Inputs, Attributes, int, int], Array | list[A
     "OneHot": _one_hot,
     "Pad": _pad,
     "Range": _range,
-    "Reshape": _reshape,
+    "Reshape": lambda site: _data(site).reshape(target_shape(site)),
     "Slice": _slice,
     "Split": _split,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda site: np.squeeze(_data(site), axis=site.axes()),
     "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "Transpose": lambda site: np.ascontiguousarray(np.transpose(_data(site), site.get("perm"))),
+    "Unsqueeze": lambda site: np.expand_dims(_data(site), site.axes() or ()),
 }

@@ -9,8 +9,8 @@ import numpy as np
 
 from solver.errors import BatchError, DimensionError, DocumentError, OptionsError
 from solver.graph import Array, DType, TensorType
-from solver.importers.cuts import argument
 from solver.importers.onnx.read import ELEMENTS, MAX_DIMENSION
+from solver.importers.text import argument
 
 if TYPE_CHECKING:
     import onnx
@@ -34,14 +34,16 @@ def fixed_inputs(
         type_ = types[name]
         try:
             with np.errstate(all="ignore"):
-                array = np.asarray(value).astype(type_.dtype.numpy)
-            is_exact = type_.dtype.is_floating or np.array_equal(array, np.asarray(value))
+                stated = np.asarray(value)
+                array = stated.astype(type_.dtype.numpy)
+            is_exact = type_.dtype.is_floating or np.array_equal(array, stated)
         except OverflowError:  # whole numbers of more than 64 bits
             array, is_exact = np.empty(()), False
-        if not is_exact or (array.ndim and array.shape != type_.shape):
+        is_flag = type_.dtype is DType.BOOL
+        if not is_exact or (stated.dtype == np.bool_ and not is_flag) or array.shape not in ((), type_.shape):
             raise _bad_input(
                 f"The input {name!r:.80} is {type_}, and the value given for it is not.",
-                "Give one number, or nested lists of its shape.",
+                f"Give {'true or false' if is_flag else 'one number'}, or nested lists of its shape.",
             )
         arrays[name] = np.broadcast_to(array, type_.shape).copy()
     return arrays

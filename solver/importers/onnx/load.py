@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +20,9 @@ from solver.importers.onnx.products import join_products
 from solver.importers.onnx.read import StoredTensor, read_model
 from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk
-from solver.importers.options import Imported, ImportOptions
+from solver.importers.options import TRAIN_FLOAT_FIRST, Imported, ImportOptions, matching_parameters
 from solver.importers.recognise import recognise
+from solver.importers.text import some
 from solver.importers.widened import widening_notes
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["load_onnx"]
 
 _ONNX: Final = ("", "ai.onnx")
-_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
 #: Names of layers that a model was made with.
 _BATCH_NORM: Final = re.compile(r"batch_?norm|(^|[._/])bn_?\d*([._/]|$)", re.IGNORECASE)
 #: Convolutions that make the lack of any normalisation worth a word.
@@ -176,8 +175,7 @@ def _frozen_without_derivative(network: Network, loss: str, options: ImportOptio
     """Weights that reach the loss through conditions alone are not trained, unless they are named."""
     named = options.trainable if isinstance(options.trainable, tuple) else ()
     frozen = network.freeze(loss, besides=named)
-    names = ", ".join(_some(frozen))
-    return [f"The loss has no derivative with respect to {names}: not trained."] if frozen else []
+    return [f"The loss has no derivative with respect to {some(frozen)}: not trained."] if frozen else []
 
 
 def _graph(
@@ -187,9 +185,9 @@ def _graph(
     quantised = _quantised(network)
     if not parameters and quantised:
         raise TrainableError(
-            f"The weights of the model are quantised ({', '.join(_some(quantised, 3))}), and quantised"
+            f"The weights of the model are quantised ({some(quantised, 3)}), and quantised"
             " weights are not trained.",
-            remedy=_FLOAT_FIRST,
+            remedy=TRAIN_FLOAT_FIRST,
             path=("trainable",),
         )
     if not parameters:
@@ -225,27 +223,8 @@ def _trainable(options: ImportOptions, parameters: Sequence[str], quantised: Seq
         return options.trainable
     chosen: set[str] = set()
     for pattern in options.trainable:
-        matching = set(fnmatch.filter(parameters, pattern)) | ({pattern} & set(parameters))
-        packed = fnmatch.filter(quantised, pattern)
-        if not matching and packed:
-            raise TrainableError(
-                f"{packed[0]!r:.80} is quantised, and quantised weights are not trained.",
-                remedy=_FLOAT_FIRST,
-                path=("trainable",),
-            )
-        if not matching:
-            raise TrainableError(
-                f"No parameter is called {pattern!r:.80}.",
-                remedy=f"The model has {', '.join(_some(parameters))}.",
-            )
-        chosen |= matching
+        chosen.update(matching_parameters(pattern, parameters, quantised))
     return [name for name in parameters if name in chosen]
-
-
-def _some(names: Sequence[str], most: int = 8) -> Iterable[str]:
-    yield from names[:most]
-    if len(names) > most:
-        yield f"{len(names) - most} more"
 
 
 def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions) -> Iterable[str]:
@@ -257,7 +236,7 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
             " the model says; --batch-norm train takes those of the batch."
         )
     if walk.shared:
-        names = ", ".join(_some(walk.shared, 4))
+        names = some(walk.shared, 4)
         yield f"Running statistics that several calls update are here updated by the first: {names}."
     fused = sum("FuseBatchNorm" in p.value for n in model.graph.node for p in n.metadata_props)
     likely = fused or _folded(model, walk)

@@ -10,6 +10,7 @@ from solver.graph import DType, Role, TensorType
 from solver.importers.onnx.lowering import Site
 from solver.importers.onnx.network import Constant, Network, Tensor, Value
 from solver.importers.options import LOSSES, ImportOptions
+from solver.importers.text import some
 
 __all__ = ["attach_loss", "kept_outputs"]
 
@@ -69,9 +70,8 @@ def kept_outputs(
     lost = [name for name, tensor in tensors.items() if tensor not in (loss, *kept)]
     notes = [f"Output {name!r:.80} is {tensors[name]!r:.80} here." for name in names if tensors[name] != name]
     if lost:
-        shown = ", ".join(f"{name!r:.80}" for name in lost[:_SHOWN])
-        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        notes.append(f"Not kept after a step: output {shown}{more}; --keep-outputs names what is read then.")
+        shown = some(lost, _SHOWN, quoted=True)
+        notes.append(f"Not kept after a step: output {shown}; --keep-outputs names what is read then.")
     return kept, notes
 
 
@@ -105,7 +105,7 @@ def _attached(network: Network, prediction: Tensor, options: ImportOptions, note
     operator, attributes, label_kind = LOSSES[options.loss or ""]
     site = Site("loss", "loss", 0, {}, [], [True], network)
     if operator in ("CategoricalCrossEntropy", "KLDivergence"):
-        prediction = _classes_last(site, _logits(network, prediction, notes), options)
+        prediction = _classes_last(site, _before(network, prediction, "Softmax", notes), options)
     elif operator == "BinaryCrossEntropy":
         prediction = _before(network, prediction, "Sigmoid", notes)
     classes = label_kind == "classes"
@@ -115,12 +115,8 @@ def _attached(network: Network, prediction: Tensor, options: ImportOptions, note
     return site.emit(operator, prediction, label, **attributes).name
 
 
-def _logits(network: Network, prediction: Tensor, notes: list[str]) -> Tensor:
-    """The logits behind a final softmax: a cross entropy that contains the softmax is more exact."""
-    return _before(network, prediction, "Softmax", notes)
-
-
 def _before(network: Network, prediction: Tensor, type_: str, notes: list[str]) -> Tensor:
+    """The logits behind a final softmax or sigmoid: a loss that contains that function is more exact."""
     last = next((op for op in network.operations if prediction.name in op.outputs), None)
     if last is None or last.type != type_:
         return prediction

@@ -72,18 +72,8 @@ _ARITHMETIC: Final = frozenset({"Add", "Sub", "Mul", "Div"})
 #: Operators whose result is their first operand, moved; and functions of one operand.
 _MOVES: Final = frozenset(
     {
-        *(
-            "Identity",
-            "Transpose",
-            "Reshape",
-            "Squeeze",
-            "Unsqueeze",
-            "Cast",
-            "CastLike",
-            "Expand",
-            "Flatten",
-        ),
-        *("Slice", "Split", "SplitToSequence", "SequenceAt"),
+        *("Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "CastLike", "Expand"),
+        *("Flatten", "Slice", "Split", "SplitToSequence", "SequenceAt"),
     }
 )
 _UNARY: Final = frozenset(

@@ -22,12 +22,12 @@ import numpy as np
 
 from solver.errors import DocumentError, GraphError, TooManyOperationsError, UnknownOperatorError
 from solver.graph import DType, FileRange, Initializer, Role, TensorType
-from solver.importers.cuts import argument
 from solver.importers.onnx.evaluate import can_evaluate, evaluate
 from solver.importers.onnx.lowering import LOWERINGS, Site, Unsupported
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Unknown, Value
 from solver.importers.onnx.read import StoredTensor, array_of, constant_tensor, tensors_of
 from solver.importers.onnx.roles import Body, Roles
+from solver.importers.text import argument, some
 from solver.importers.widened import Origin
 
 if TYPE_CHECKING:
@@ -59,6 +59,40 @@ class _Place:
 
 _GRAPH: Final = _Place()
 
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The body whose nodes are walked: the model's graph, or a function, branch or round at its `depth`.
+
+    `prefix` begins the names of its operations; `attributes` are those of the call, for a function.
+    """
+
+    opsets: Mapping[str, int]
+    place: _Place = _GRAPH
+    prefix: str = ""
+    depth: int = 0
+    attributes: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One node of a frame, with its inputs (None where one is left out) and whether each output is read."""
+
+    node: onnx.NodeProto
+    name: str
+    inputs: Sequence[Value | None]
+    attributes: dict[str, Any]
+    is_read: Sequence[bool]
+    scope: _Scope
+    frame: _Frame
+
+    def inside(self, path: str) -> _Frame:
+        """The frame of the node's branch, or of a round of its body."""
+        frame = self.frame
+        place = replace(frame.place, path=f"{frame.place.path}/{path}")
+        return _Frame(frame.opsets, place, f"{self.name}/", frame.depth + 1)
+
+
 #: Rounds of a loop, each of which becomes operations of its own.
 _MOST_ROUNDS: Final = 2_000
 #: Nodes that are walked, those of functions as often as they are called.
@@ -70,6 +104,8 @@ _MOST_BYTES: Final = 2**31
 #: Nodes that a message names for an operator.
 _NAMED: Final = 3
 _ONNX: Final = ("", "ai.onnx")
+#: Operators that the walk itself translates.
+_BY_WALK: Final = frozenset({"If", "Loop", "Scan", "Shape", "Size"})
 _COMPARISONS: Final = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 #: Drawn anew in each iteration, so never computed ahead.
 _RANDOM: Final = frozenset(
@@ -110,46 +146,41 @@ class Walk:
         scope: _Scope,
         opsets: Mapping[str, int],
         results: Iterable[str],
-        call_attributes: Mapping[str, Any] | None = None,
-        prefix: str = "",
-        depth: int = 0,
-        place: _Place = _GRAPH,
     ) -> None:
-        """Walk `nodes`, in their order, and add what they define to `scope`.
+        """Walk the nodes of the model, in their order, and add what they define to `scope`.
 
-        `results` are names that are read afterwards. `call_attributes` are those of the call for a function's
-        nodes, `place` says which nodes of the model these are. Raises DocumentError for a model that defines
-        or reads what it must not, TooManyOperationsError for one that is too large.
+        `results` are names that are read afterwards. Raises DocumentError for a model that defines or reads
+        what it must not, TooManyOperationsError for one that is too large.
         """
+        self._run(nodes, scope, results, _Frame(opsets))
+
+    def _run(
+        self, nodes: Iterable[onnx.NodeProto], scope: _Scope, results: Iterable[str], frame: _Frame
+    ) -> None:
         nodes = list(nodes)
         used = names_read(nodes) | frozenset(results)
         for k, node in enumerate(nodes):
             self._nodes += 1
-            if self._nodes > _MOST_NODES or depth > _DEEPEST:
-                what = (
-                    "nodes than can be read"
-                    if depth <= _DEEPEST
-                    else "calls within calls than can be followed"
-                )
+            is_deep = frame.depth > _DEEPEST
+            if self._nodes > _MOST_NODES or is_deep:
+                what = "calls within calls than can be followed" if is_deep else "nodes than can be read"
                 raise TooManyOperationsError(
                     f"The model has more {what}.",
                     remedy="Check that its functions do not call themselves, or split the model.",
                 )
             _check_names(node)
-            name = f"{prefix}{node.name or f'{node.op_type}_{k}'}"
+            name = f"{frame.prefix}{node.name or f'{node.op_type}_{k}'}"
             inputs = [self._fetch(scope, n, name) if n else None for n in node.input]
-            attributes = _attributes(node, call_attributes)
             is_read = [output in used for output in node.output]
             before = self._refusals()
-            values = self._results(node, name, inputs, attributes, is_read, opsets, scope, depth, place)
-            if not depth and self._refusals() > before:
+            attributes = _attributes(node, frame.attributes)
+            values = self._results(_Node(node, name, inputs, attributes, is_read, scope, frame))
+            if not frame.depth and self._refusals() > before:
                 self.refused.append(k)
-            for output, value in zip(node.output, values, strict=False):
+            missing = [Unknown()] * (len(node.output) - len(values))
+            for output, value in zip(node.output, [*values, *missing], strict=False):
                 if output:
                     scope[output] = value
-            for output in list(node.output)[len(values) :]:
-                if output:
-                    scope[output] = Unknown()
 
     def _refusals(self) -> int:
         beyond_inputs = sum(not fixed for _, fixed in self.undecided.values())
@@ -159,7 +190,7 @@ class Walk:
         """Raises UnknownOperatorError with all operators that are missing, or the first other fault."""
         if self.missing:
             shown = "; ".join(
-                f"{op} ({_named(names)})"
+                f"{op} ({some(names, _NAMED)})"
                 for op, names in sorted(self.missing.items(), key=lambda m: -len(m[1]))
             )
             count = len(self.missing)
@@ -240,80 +271,64 @@ class Walk:
 
     # ------------------------------------------------------------------------------------------- nodes
 
-    def _results(
-        self,
-        node: onnx.NodeProto,
-        name: str,
-        inputs: Sequence[Value | None],
-        attributes: dict[str, Any],
-        is_read: Sequence[bool],
-        opsets: Mapping[str, int],
-        scope: _Scope,
-        depth: int,
-        place: _Place,
-    ) -> Sequence[Value]:
-        key = (node.domain, node.op_type)
+    def _results(self, at: _Node) -> Sequence[Value]:
+        """The outputs of a node; none, or `Unknown`, where it cannot be imported, which is recorded."""
+        node, op, inputs, opsets = at.node, at.node.op_type, at.inputs, at.frame.opsets
+        key = (node.domain, op)
         if key in self.functions:
-            called = _Place(key)
-            return self._call(self.functions[key], inputs, attributes, is_read, name, depth, called)
-        op = node.op_type
+            return self._call(at, self.functions[key], at.attributes, _Place(key))
         if node.domain not in _ONNX and not (node.domain == "com.microsoft" and op in LOWERINGS):
-            return self._lack(f"{node.domain}.{op}", name)
+            return self._lack(f"{node.domain}.{op}", at.name)
         opset = max((opsets[domain] for domain in _ONNX if domain in opsets), default=17)
         if op == "Constant":
-            tensor = constant_tensor(node) if place.is_own else None
+            tensor = constant_tensor(node) if at.frame.place.is_own else None
             if tensor is None:
-                return [_constant_node(attributes)]
-            return [self._value_of(tensor, place, is_initializer=False)]
-        if op == "If":
-            return self._branch(node, name, inputs, attributes, scope, opsets, depth, place)
-        if op in ("Loop", "Scan"):
-            repeated = self._loop if op == "Loop" else self._scan
-            try:
-                return repeated(node, name, inputs, attributes, scope, opsets, depth, place)
-            except (Unsupported, *_NONSENSE) as error:
-                site = Site(op, name, opset, attributes, inputs, is_read, self.network)
-                why = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
-                self.faults.append(_fault(site, why))
-                return [Unknown()] * len(is_read)
+                return [_constant_node(at.attributes)]
+            return [self._value_of(tensor, at.frame.place, is_initializer=False)]
+        unknown = [Unknown()] * len(node.output)
         if any(isinstance(value, Unknown) for value in inputs):
-            known = op in LOWERINGS or can_evaluate(op) or op in ("Shape", "Size") or _has_body(node, opset)
-            return [Unknown()] * len(is_read) if known else self._lack(op, name)
+            is_known = op in LOWERINGS or op in _BY_WALK or can_evaluate(op) or _has_body(node, opset)
+            return unknown if is_known else self._lack(op, at.name)
         if op in ("Shape", "Size") and isinstance(inputs[0], Tensor | Constant):
-            return [_shape_node(op, inputs[0].shape, attributes)]
-        site = Site(op, name, opset, attributes, inputs, is_read, self.network)
+            return [_shape_node(op, inputs[0].shape, at.attributes)]
+        if op == "If":
+            return self._branch(at)
+        site = Site(op, at.name, opset, at.attributes, inputs, at.is_read, self.network)
         try:
-            constants = [value for value in inputs if isinstance(value, Constant)]
+            if op in ("Loop", "Scan"):
+                return self._loop(at) if op == "Loop" else self._scan(at)
             present = [value for value in inputs if value is not None]
-            if len(constants) == len(present) and present and can_evaluate(op) and op not in _RANDOM:
-                if self._is_filled_weight(site, node.output[0], place):
+            are_constants = bool(present) and all(isinstance(value, Constant) for value in present)
+            if are_constants and can_evaluate(op) and op not in _RANDOM:
+                if self._is_filled_weight(site, node.output[0], at.frame.place):
                     return [self._filled_weight(site, node.output[0])]
                 return self._computed(site)
             if op in LOWERINGS:
                 return self._lowered(site, node)
         except Unsupported as error:
             self.faults.append(_fault(site, str(error)))
-            return [Unknown()] * len(is_read)
+            return unknown
         except TooManyOperationsError:
             raise
         except (GraphError, DocumentError) as error:
+            if op in ("Loop", "Scan"):
+                raise
             error.path = ()
             self.faults.append(error)
-            return [Unknown()] * len(is_read)
+            return unknown
         except _NONSENSE as error:
             self.faults.append(_fault(site, f"{type(error).__name__}: {error}"))
-            return [Unknown()] * len(is_read)
+            return unknown
         body = _body(node, inputs, opset)
         if body is None:
-            return self._lack(op, name)
-        defined = _Place(is_own=False)
-        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, is_read, name, depth, defined)
+            return self._lack(op, at.name)
+        return self._call(at, body, {**_defaults(op, opset), **at.attributes}, _Place(is_own=False))
 
     def _switch(self, value: Value | None) -> tuple[str, str]:
         """The inputs that decide a value, and options that fix them where they are no data of examples."""
         inputs, values = self._origins(value)
         types = [self.network.types[input_].type for input_ in inputs]
-        is_switch = all(type_.elements == 1 or not type_.dtype.is_floating for type_ in types)
+        is_switch = all(t.elements == 1 or len(t.shape) < 2 or not t.dtype.is_floating for t in types)
         shown = values[0] if values else "VALUE"
         fixed = " ".join(f"--input {argument(f'{input_}={shown}')}" for input_ in inputs)
         return ", ".join(map(repr, inputs)), fixed if is_switch else ""
@@ -342,8 +357,7 @@ class Walk:
         return ()
 
     def _computed(self, site: Site) -> Sequence[Value]:
-        arrays = [value.array if isinstance(value, Constant) else None for value in site.inputs]
-        results = evaluate(site.op, arrays, site.attributes, site.opset, max(1, len(site.is_read)))
+        results = evaluate(site)
         self._count(sum(array.nbytes for array in results))
         parents = (value.origin for value in site.inputs if isinstance(value, Constant))
         origin = Origin(parents=tuple(parent for parent in parents if parent is not None))
@@ -421,177 +435,123 @@ class Walk:
         return state
 
     def _call(
-        self,
-        function: onnx.FunctionProto,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Any],
-        is_read: Sequence[bool],
-        name: str,
-        depth: int,
-        place: _Place,
+        self, at: _Node, function: onnx.FunctionProto, attributes: Mapping[str, Any], place: _Place
     ) -> Sequence[Value]:
         """Walk a function's nodes with its inputs bound. It need not define what nothing reads."""
-        scope: _Scope = {}
-        for formal, value in zip(function.input, inputs, strict=False):
-            if value is not None:
-                scope[formal] = value
-        call_attributes = {a.name: _attribute(a) for a in function.attribute_proto} | dict(attributes)
+        formals = zip(function.input, at.inputs, strict=False)
+        scope: _Scope = {formal: value for formal, value in formals if value is not None}
+        own = {a.name: _attribute(a) for a in function.attribute_proto} | dict(attributes)
         opsets = {o.domain: o.version for o in function.opset_import}
         nodes = [_without_absent(node, scope, function) for node in function.node]
-        self.run(nodes, scope, opsets, function.output, call_attributes, f"{name}/", depth + 1, place)
+        frame = _Frame(opsets, place, f"{at.name}/", at.frame.depth + 1, own)
+        self._run(nodes, scope, function.output, frame)
         return [
-            self._fetch(scope, output, name) if read else Unknown()
-            for output, read in zip(function.output, is_read, strict=False)
+            self._fetch(scope, output, at.name) if read else Unknown()
+            for output, read in zip(function.output, at.is_read, strict=False)
         ]
 
-    def _branch(
-        self,
-        node: onnx.NodeProto,
-        name: str,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Any],
-        scope: _Scope,
-        opsets: Mapping[str, int],
-        depth: int,
-        place: _Place,
-    ) -> Sequence[Value]:
+    def _branch(self, at: _Node) -> Sequence[Value]:
         """The branch that a known condition chooses."""
-        condition = inputs[0] if inputs else None
-        if isinstance(condition, Unknown):
-            return [Unknown()] * len(node.output)
+        condition = at.inputs[0] if at.inputs else None
         if not isinstance(condition, Constant) or condition.array.size != 1:
             deciding, fixed = self._switch(condition)
             chooses = f"(If) chooses by {deciding or 'a number'}, known only when a step runs"
-            self.undecided[name] = (chooses, fixed)
+            self.undecided[at.name] = (chooses, fixed)
             return ()
-        branch: Any = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
+        branch: Any = at.attributes.get("then_branch" if _number(condition) else "else_branch")
         if not hasattr(branch, "initializer"):
             raise DocumentError(
-                f"Node {name!r:.80} (If) has no such branch.", remedy="Export the model again."
+                f"Node {at.name!r:.80} (If) has no such branch.", remedy="Export the model again."
             )
-        inner: _Scope = ChainMap({}, scope)
-        here = replace(place, path=f"{place.path}/{node.output[0]}")
-        for tensor in tensors_of(branch):
-            inner[tensor.name] = self._value_of(tensor, here)
-        results = [output.name for output in branch.output]
-        self.run(branch.node, inner, opsets, results, None, f"{name}/", depth + 1, here)
-        return [self._fetch(inner, output.name, name) for output in branch.output]
+        return self._inside(branch, at, at.inside(at.node.output[0]), {})
 
-    def _loop(
-        self,
-        node: onnx.NodeProto,
-        name: str,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Any],
-        scope: _Scope,
-        opsets: Mapping[str, int],
-        depth: int,
-        place: _Place,
+    def _inside(
+        self, graph: onnx.GraphProto, at: _Node, frame: _Frame, bound: Mapping[str, Value]
     ) -> Sequence[Value]:
+        """The results of a branch, or of one round of a loop. It sees the names around its node.
+
+        Its weights are the same in all rounds.
+        """
+        held = {tensor.name: self._value_of(tensor, frame.place) for tensor in tensors_of(graph)}
+        scope: _Scope = ChainMap({**held, **bound}, at.scope)
+        results = [output.name for output in graph.output]
+        self._run(graph.node, scope, results, frame)
+        return [self._fetch(scope, result, at.name) for result in results]
+
+    def _round(self, at: _Node, k: int, operands: Sequence[Value | None]) -> Sequence[Value] | None:
+        """The results of round `k` of a loop's body, or None where one of them is unknown."""
+        graph: Any = at.attributes.get("body")
+        if not hasattr(graph, "initializer"):
+            raise DocumentError(f"Node {at.name!r:.80} has no body.", remedy="Export the model again.")
+        formals = zip(graph.input, operands, strict=False)
+        bound = {formal.name: value for formal, value in formals if value is not None}
+        frame = at.inside(next(filter(None, at.node.output), at.name))
+        outputs = self._inside(graph, at, replace(frame, prefix=f"{at.name}/{k}/"), bound)
+        return None if any(isinstance(value, Unknown) for value in outputs) else outputs
+
+    def _loop(self, at: _Node) -> Sequence[Value]:
         """The rounds of a loop whose number is known, one after the other."""
-        count, condition, *carried = (*inputs, None, None)[: max(2, len(inputs))]
-        if any(isinstance(value, Unknown) for value in inputs):
-            return [Unknown()] * len(node.output)
+        count, condition, *carried = (*at.inputs, None, None)[: max(2, len(at.inputs))]
         known = [value for value in (count, condition) if value is not None]
         if count is None or not all(isinstance(value, Constant) and value.array.size == 1 for value in known):
             for value in known:
                 deciding, fixed = self._switch(value)
                 if fixed:
                     counted = f"(Loop) has rounds that are counted at run time, by {deciding}"
-                    self.undecided[name] = (counted, fixed)
+                    self.undecided[at.name] = (counted, fixed)
                     return ()
-            return self._lack("Loop (of rounds that are counted at run time)", name)
-        body = self._body_of(node, name, attributes, scope, place)
+            return self._lack("Loop (of rounds that are counted at run time)", at.name)
         rounds = _number(count) if condition is None or _number(condition) else 0
-        results: list[list[Value]] = [[] for _ in body.graph.output[1 + len(carried) :]]
-        if rounds > _MOST_ROUNDS or (results and rounds < 1):
-            return self._lack(f"Loop (of {rounds:,} rounds)", name)
+        columns: list[list[Value]] = [[] for _ in at.node.output[len(carried) :]]
+        if rounds > _MOST_ROUNDS or (columns and rounds < 1):
+            return self._lack(f"Loop (of {rounds:,} rounds)", at.name)
         for k in range(rounds):
             index, goes_on = Constant(np.asarray(k, np.int64)), Constant(np.asarray(True))
-            outputs = self._round(body, [index, goes_on, *carried], name, k, opsets, depth)
-            if any(isinstance(value, Unknown) for value in outputs):
-                return [Unknown()] * len(node.output)
+            outputs = self._round(at, k, [index, goes_on, *carried])
+            if outputs is None:
+                return [Unknown()] * len(at.node.output)
             if not isinstance(outputs[0], Constant):
-                return self._lack("Loop (that ends on a value computed at run time)", name)
+                return self._lack("Loop (that ends on a value computed at run time)", at.name)
             carried = list(outputs[1 : 1 + len(carried)])
-            for values, value in zip(results, outputs[1 + len(carried) :], strict=True):
+            for values, value in zip(columns, outputs[1 + len(carried) :], strict=True):
                 values.append(value)
             if not _number(outputs[0]):
                 break
-        return [value or Unknown() for value in carried] + [self._stacked(name, values) for values in results]
+        stacked = [self._stacked(at.name, values) for values in columns]
+        return [value or Unknown() for value in carried] + stacked
 
-    def _scan(
-        self,
-        node: onnx.NodeProto,
-        name: str,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Any],
-        scope: _Scope,
-        opsets: Mapping[str, int],
-        depth: int,
-        place: _Place,
-    ) -> Sequence[Value]:
+    def _scan(self, at: _Node) -> Sequence[Value]:
         """A round for each position of the operands that are scanned."""
-        if any(isinstance(value, Unknown) for value in inputs):
-            return [Unknown()] * len(node.output)
-        body, count = self._body_of(node, name, attributes, scope, place), attributes["num_scan_inputs"]
-        states, scanned = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
-        results: list[list[Value]] = [[] for _ in body.graph.output[len(states) :]]
+        attributes, count = at.attributes, at.attributes["num_scan_inputs"]
+        states, scanned = list(at.inputs[: len(at.inputs) - count]), at.inputs[len(at.inputs) - count :]
+        columns: list[list[Value]] = [[] for _ in at.node.output[len(states) :]]
         axes = attributes.get("scan_input_axes", (0,) * count)
         backwards = attributes.get("scan_input_directions", (0,) * count)
-        site = Site("Scan", name, 13, {}, scanned, [], self.network)
+        site = Site("Scan", at.name, 13, {}, scanned, [], self.network)
         rounds = {site.shape(i)[axis] for i, axis in enumerate(axes)}
         if len(rounds) != 1 or max(rounds) > _MOST_ROUNDS:
-            return self._lack(f"Scan (of {' or '.join(f'{n:,}' for n in sorted(rounds))} rounds)", name)
+            return self._lack(f"Scan (of {' or '.join(f'{n:,}' for n in sorted(rounds))} rounds)", at.name)
         for k in range(max(rounds)):
             parts: list[Value] = []
             for i, axis in enumerate(axes):
                 shape = site.shape(i)
-                at = shape[axis] - 1 - k if backwards[i] else k
+                position = shape[axis] - 1 - k if backwards[i] else k
                 rest = [size for j, size in enumerate(shape) if j != axis % len(shape)]
-                parts.append(site.reshape(site.cut(site.value(i), axis % len(shape), at, at + 1), rest))
-            outputs = self._round(body, [*states, *parts], name, k, opsets, depth)
-            if any(isinstance(value, Unknown) for value in outputs):
-                return [Unknown()] * len(node.output)
+                part = site.cut(site.value(i), axis % len(shape), position, position + 1)
+                parts.append(site.reshape(part, rest))
+            outputs = self._round(at, k, [*states, *parts])
+            if outputs is None:
+                return [Unknown()] * len(at.node.output)
             states = list(outputs[: len(states)])
-            for values, value in zip(results, outputs[len(states) :], strict=True):
+            for values, value in zip(columns, outputs[len(states) :], strict=True):
                 values.append(value)
-        outward = attributes.get("scan_output_directions", (0,) * len(results))
-        places = attributes.get("scan_output_axes", (0,) * len(results))
+        outward = attributes.get("scan_output_directions", (0,) * len(columns))
+        places = attributes.get("scan_output_axes", (0,) * len(columns))
         stacked = [
-            self._stacked(name, values[::-1] if turned else values, axis)
-            for values, turned, axis in zip(results, outward, places, strict=True)
+            self._stacked(at.name, values[::-1] if turned else values, axis)
+            for values, turned, axis in zip(columns, outward, places, strict=True)
         ]
         return [value or Unknown() for value in states] + stacked
-
-    def _body_of(
-        self, node: onnx.NodeProto, name: str, attributes: Mapping[str, Any], scope: _Scope, place: _Place
-    ) -> _Rounds:
-        """The body of a loop; its weights are the same in all rounds."""
-        graph: Any = attributes.get("body")
-        if not hasattr(graph, "initializer"):
-            raise DocumentError(f"Node {name!r:.80} has no body.", remedy="Export the model again.")
-        here = replace(place, path=f"{place.path}/{next(filter(None, node.output), name)}")
-        held = {tensor.name: self._value_of(tensor, here) for tensor in tensors_of(graph)}
-        return _Rounds(graph, ChainMap(dict[str, Value | StoredTensor](held), scope), here)
-
-    def _round(
-        self,
-        body: _Rounds,
-        operands: Sequence[Value | None],
-        name: str,
-        k: int,
-        opsets: Mapping[str, int],
-        depth: int,
-    ) -> Sequence[Value]:
-        """The results of one round of a loop's body."""
-        inner: _Scope = ChainMap({}, body.scope)
-        for formal, value in zip(body.graph.input, operands, strict=False):
-            if value is not None:
-                inner[formal.name] = value
-        results = [output.name for output in body.graph.output]
-        self.run(body.graph.node, inner, opsets, results, None, f"{name}/{k}/", depth + 1, body.place)
-        return [self._fetch(inner, result, name) for result in results]
 
     def _stacked(self, name: str, values: Sequence[Value], axis: int = 0) -> Value:
         site = Site("ConcatFromSequence", name, 13, {"axis": axis, "new_axis": 1}, [Sequence_(tuple(values))],
@@ -599,15 +559,6 @@ class Walk:
         stacked = LOWERINGS["ConcatFromSequence"](site)
         assert isinstance(stacked, Tensor)
         return stacked
-
-
-@dataclass(frozen=True, slots=True)
-class _Rounds:
-    """The body of a loop, with what it reads from around it."""
-
-    graph: Any
-    scope: _Scope
-    place: _Place
 
 
 def _number(value: Value | None) -> int:
@@ -640,12 +591,6 @@ def names_read(nodes: Sequence[onnx.NodeProto]) -> frozenset[str]:
             for graph in (attribute.g, *attribute.graphs):
                 names |= names_read(graph.node) | {output.name for output in graph.output}
     return frozenset(names)
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(f"{name:.60}" for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{shown}{more}"
 
 
 def _fault(site: Site, why: str) -> GraphError:
@@ -689,15 +634,17 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
 
 
 def _constant_node(attributes: Mapping[str, Any]) -> Value:
-    for key, dtype in (("value_float", np.float32), ("value_floats", np.float32)):
+    words = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
+    for key, dtype in words.items():
         if key in attributes:
             return Constant(np.asarray(attributes[key], dtype))
-    for key in ("value_int", "value_ints"):
-        if key in attributes:
-            return Constant(np.asarray(attributes[key], np.int64))
-    if isinstance(attributes.get("value"), np.ndarray):
-        return Constant(attributes["value"])
-    return Unknown()
+    value = attributes.get("value")
+    return Constant(value) if isinstance(value, np.ndarray) else Unknown()
 
 
 def _shape_node(op: str, shape: Sequence[int], attributes: Mapping[str, Any]) -> Value:

@@ -7,8 +7,8 @@ module ──torch.export──► operators (functional) ──translate──�
 
 from __future__ import annotations
 
+from solver.importers.pytorch.context import Weight
 from solver.importers.pytorch.graph import LOSSES, Imported, import_module
 from solver.importers.pytorch.program import trace, trace_module
-from solver.importers.pytorch.weights import Weight
 
 __all__ = ["LOSSES", "Imported", "Weight", "import_module", "trace", "trace_module"]

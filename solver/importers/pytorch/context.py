@@ -1,17 +1,26 @@
-"""The tools of an operator's translation: recording operations, and the result types that PyTorch states."""
+"""The graph that PyTorch's operators are translated to, and the tools of their translation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from solver.graph import AttributeValue, DType, Initializer, Role, TensorType
-from solver.importers.pytorch.recorder import Recorder, Value
+from solver.graph import Array, AttributeValue, DType, Initializer, Operation, Role, TensorType
+from solver.importers.recorder import GraphRecorder
 
-__all__ = ["Context", "Gates", "Handler", "UnsupportedError", "element_type"]
+__all__ = [
+    "Context",
+    "Gates",
+    "Handler",
+    "UnsupportedError",
+    "Value",
+    "Weight",
+    "and_nothing",
+    "element_type",
+]
 
 #: Numbers that Cast has for element types: ONNX's.
 _CAST = {
@@ -37,6 +46,27 @@ def element_type(dtype: Any) -> DType:
     return element
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A tensor of the graph; `constant` holds PyTorch's tensor where its elements are known."""
+
+    name: str
+    type: TensorType
+    constant: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.type.shape)
+
+
 @dataclass(frozen=True, slots=True)
 class Gates:
     """How a weight of a recurrent layer lies here: its blocks of rows in another order than in PyTorch."""
@@ -44,20 +74,64 @@ class Gates:
     order: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Context:
-    """Where operators are recorded. `results` are the types that PyTorch gives what is translated now."""
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """An operand and the tensor of the module that it holds; `names` are all that lead to a tied one.
 
-    recorder: Recorder
-    results: tuple[TensorType | None, ...] = ()
-    #: How parameters and buffers lie here, by operand, where that is not how they lie in PyTorch.
-    layouts: dict[str, Gates | float] = field(default_factory=dict)
-    #: Called with a buffer that an operation updates: it becomes a state.
-    updated: Callable[[Value], Value] = lambda value: value
-    #: Called with a table and a number: that row of it, as a constant.
-    row: Callable[[Value, int], Value] = lambda table, number: table
-    #: What an operation whose result is read by a loss was computed from, by its name.
-    origins: dict[str, tuple[str, tuple[Any, ...]]] = field(default_factory=dict)
+    `layout` is how it lies here: blocks of rows in another order, or divided by a number. `row` is the one of
+    the tensor that the operand holds, where it is not the whole.
+    """
+
+    operand: str
+    names: tuple[str, ...]
+    layout: Gates | float | None = None
+    row: int | None = None
+
+    def inward(self, values: Array) -> Array:
+        """PyTorch's elements as they lie here; a new array unless they lie alike."""
+        if self.row is not None:
+            return np.ascontiguousarray(values[self.row])
+        match self.layout:
+            case Gates(order):
+                blocks = np.split(values, len(order))
+                return np.concatenate([blocks[k] for k in order])
+            case None:
+                return values
+            case factor:
+                return (values / factor).astype(values.dtype)
+
+    def outward(self, values: Array) -> Array:
+        """The inverse of `inward`, for an operand that holds a whole tensor."""
+        match self.layout:
+            case Gates(order):
+                blocks = np.split(values, len(order))
+                return np.concatenate([blocks[order.index(k)] for k in range(len(order))])
+            case None:
+                return values
+            case factor:
+                return (values * factor).astype(values.dtype)
+
+
+class Context(GraphRecorder):
+    """The graph so far. Names are unique; `scope` begins those of operations.
+
+    `results` are the types that PyTorch states for the call that is translated. `learned` are the operands
+    that depend on parameters which are trained. `updated` is called with a buffer that an operation updates,
+    which becomes a state; `row` with a table and a number, and returns that row of it as a constant.
+    """
+
+    def __init__(self, *, updated: Callable[[Value], Value], row: Callable[[Value, int], Value]) -> None:
+        super().__init__()
+        self.updated, self.row = updated, row
+        self.scope = ""
+        self.results: tuple[TensorType | None, ...] = ()
+        self.learned: set[str] = set()
+        #: How parameters and buffers lie here, by operand, where that is not how they lie in PyTorch.
+        self.layouts: dict[str, Gates | float] = {}
+        #: The operator and operands of results that a loss may read, by name.
+        self.origins: dict[str, tuple[str, tuple[Any, ...]]] = {}
+        self._names: set[str] = set()
+        self._counts: dict[str, int] = {}
 
     @property
     def result(self) -> TensorType:
@@ -67,27 +141,72 @@ class Context:
             raise UnsupportedError("a result that is not a tensor of a type that graphs have")
         return first
 
+    def name(self, preferred: str) -> str:
+        """`preferred`, with a number behind it where that is taken."""
+        preferred = preferred.replace("@", "_")
+        name = preferred
+        while name in self._names:
+            self._counts[preferred] = self._counts.get(preferred, 1) + 1
+            name = f"{preferred}_{self._counts[preferred]}"
+        self._names.add(name)
+        return name
+
+    def declare(
+        self,
+        name: str,
+        role: Role,
+        type_: TensorType,
+        initializer: Initializer | None = None,
+        *,
+        trainable: bool = True,
+    ) -> Value:
+        """An operand that no operation defines."""
+        name = self.name(name)
+        self.put(name, role, type_, initializer, trainable=trainable)
+        if role is Role.PARAMETER and trainable:
+            self.learned.add(name)
+        return Value(name, type_)
+
+    def constant(self, name: str, values: Array, known: Any = None) -> Value:
+        """An operand that never changes."""
+        type_ = TensorType(values.shape, DType(values.dtype.name))
+        little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+        operand = self.declare(name, Role.CONSTANT, type_, Initializer("values", data=little.tobytes()))
+        return Value(operand.name, type_, known)
+
+    def integers(self, what: str, values: Sequence[int]) -> Value:
+        """A constant list of integers, called after the operation that is about to be recorded."""
+        return self.constant(f"{self.scope}.{what}", np.array(values, np.int64))
+
     def apply(self, type_: str, *inputs: Value | None, **attributes: AttributeValue) -> Value:
-        return self.recorder.apply(type_, *inputs, **attributes)
+        """Record an operation with one output. None stands for an optional input that is left out."""
+        return self.many(type_, inputs, ("out",), **attributes)[0]
 
     def many(
         self, type_: str, inputs: Sequence[Value | None], outputs: Sequence[str], **attributes: AttributeValue
     ) -> tuple[Value, ...]:
-        return self.recorder.apply_many(type_, inputs, outputs, **attributes)
+        """Record an operation; an output that is not needed is the empty string, and not among the results.
 
-    def integers(self, what: str, values: Sequence[int]) -> Value:
-        return self.recorder.integers(what, values)
+        Raises a GraphError for types that do not fit.
+        """
+        name = self.name(self.scope)
+        named = [self.name(f"{name}.{output}") if output else "" for output in outputs]
+        operation = Operation(
+            name, type_, tuple([x.name if x else "" for x in inputs]), tuple(named), attributes
+        )
+        types = self.record(operation)
+        if self.learned.intersection(operation.inputs):
+            self.learned.update(operation.outputs)
+        return tuple(Value(*pair) for pair in zip(named, types, strict=True) if pair[0])
 
     def number(self, number: float | bool, dtype: DType, shape: Sequence[int] = ()) -> Value:
         """A constant that holds one number."""
-        return self.recorder.constant(
-            f"{self.recorder.scope}.number", np.full(tuple(shape), number, dtype.numpy)
-        )
+        return self.constant(f"{self.scope}.number", np.full(tuple(shape), number, dtype.numpy))
 
     def filled(self, what: str, number: float, type_: TensorType) -> Value:
         """A constant whose elements are all one number, and which is not written out."""
-        return self.recorder.declare(
-            f"{self.recorder.scope}.{what}", Role.CONSTANT, type_, Initializer("constant", value=number)
+        return self.declare(
+            f"{self.scope}.{what}", Role.CONSTANT, type_, Initializer("constant", value=number)
         )
 
     def operand(self, x: Value | float, dtype: DType) -> Value:
@@ -121,3 +240,8 @@ class Context:
 
 #: Translates one call: the arguments are those of PyTorch's operator, tensors as `Value`.
 Handler = Callable[..., Any]
+
+
+def and_nothing(handler: Handler, count: int) -> Handler:
+    """The handler of an operator that has `count` further results, none of which is computed here."""
+    return lambda c, *arguments, **named: (handler(c, *arguments, **named), *[None] * count)

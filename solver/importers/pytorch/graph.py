@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,9 @@ from solver.graph import (
     build_graph,
 )
 from solver.importers.pytorch.capture import Captured, Loss, capture, decomposed
+from solver.importers.pytorch.context import Weight
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.pytorch.translate import Translation, array_of, checked_type, refuse, translate
-from solver.importers.pytorch.weights import Weight
 from solver.importers.recognise import recognise
 from solver.importers.widened import widening_notes
 from solver.training.optimizers import optimizer_rules
@@ -33,15 +32,13 @@ from solver.training.optimizers import optimizer_rules
 __all__ = ["LOSSES", "Imported", "import_module"]
 
 #: Losses by name, and PyTorch's operators for them.
-LOSSES: Mapping[str, str] = MappingProxyType(
-    {
-        "cross-entropy": "cross_entropy_loss.default",
-        "mse": "mse_loss.default",
-        "l1": "l1_loss.default",
-        "huber": "huber_loss.default",
-        "binary-cross-entropy": "binary_cross_entropy_with_logits.default",
-    }
-)
+LOSSES: Mapping[str, str] = {
+    "cross-entropy": "cross_entropy_loss.default",
+    "mse": "mse_loss.default",
+    "l1": "l1_loss.default",
+    "huber": "huber_loss.default",
+    "binary-cross-entropy": "binary_cross_entropy_with_logits.default",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +218,8 @@ def _with_named_loss(
         classes["class_axis"] = axis
         shape = (*prediction.shape[:axis], *prediction.shape[axis + 1 :])
         example = example or TensorType(shape, DType.INT64)
-    label = translation.recorder.declare("target", Role.LABEL, example or prediction.type)
-    translation.recorder.scope = "loss"
+    label = translation.context.declare("target", Role.LABEL, example or prediction.type)
+    translation.context.scope = "loss"
     translation.context.results = ()
     target = label if classes else translation.context.cast(label, prediction.dtype)
     value = HANDLERS[LOSSES[loss]](translation.context, prediction, target, **classes)
@@ -315,7 +312,7 @@ def _built(
             path=("loss",),
         )
     scalar = translation.outputs[0].name
-    network = translation.recorder
+    network = translation.context
     recognise(network, scalar, *outputs)
     network.keep([scalar, *outputs])
     merged = network.settle_constants(apart)

@@ -11,10 +11,8 @@ import numpy as np
 from solver.errors import ArenaplanError, LossError, UnknownOperatorError
 from solver.graph import Array, Role, TensorType
 from solver.importers.pytorch.capture import Captured, operator_name, torch
-from solver.importers.pytorch.context import Context, UnsupportedError, element_type
+from solver.importers.pytorch.context import Context, UnsupportedError, Value, Weight, element_type
 from solver.importers.pytorch.operators import HANDLERS
-from solver.importers.pytorch.recorder import Recorder, Value
-from solver.importers.pytorch.weights import Weight
 from solver.importers.widened import Origin
 
 __all__ = ["Missing", "Translation", "array_of", "checked_type", "refuse", "translate"]
@@ -40,7 +38,6 @@ class Missing:
 class Translation:
     """The translation of a program; `missing` lists the calls that could not be translated."""
 
-    recorder: Recorder
     context: Context
     outputs: tuple[Value, ...]
     inputs: tuple[str, ...]
@@ -91,8 +88,7 @@ class _Translator:
     def __init__(self, captured: Captured, *, values: bool) -> None:
         self.captured = captured
         self.values = values
-        self.recorder = Recorder()
-        self.context = Context(self.recorder, updated=self._updated, row=self._row)
+        self.context = Context(updated=self._updated, row=self._row)
         self.env: dict[Any, Any] = {}
         self.missing: list[Missing] = []
         #: Operands of parameters and buffers: all names in PyTorch, and its tensor.
@@ -128,7 +124,6 @@ class _Translator:
             for operand, (names, _) in self.stored.items()
         ]
         return Translation(
-            self.recorder,
             self.context,
             tuple(outputs),
             inputs,
@@ -150,7 +145,7 @@ class _Translator:
         for k, node in enumerate(nodes):
             name = names[k] if len(names) == len(nodes) else node.name
             role = Role.INPUT if k < first_label else Role.LABEL
-            self.env[node] = self.recorder.declare(name, role, checked_type(node.meta["val"], name))
+            self.env[node] = self.context.declare(name, role, checked_type(node.meta["val"], name))
             declared.append(self.env[node].name)
         return tuple(declared[:first_label]), tuple(declared[first_label:])
 
@@ -170,7 +165,7 @@ class _Translator:
                 self._known(placeholders[place], tensor, name)
                 continue
             if names not in known:
-                known[names] = self.recorder.declare(
+                known[names] = self.context.declare(
                     names[0],
                     Role.PARAMETER,
                     checked_type(tensor, name),
@@ -212,7 +207,7 @@ class _Translator:
             raise UnsupportedError("running statistics that are not a buffer")
         if name in self.states:
             raise UnsupportedError(f"running statistics {name!r} that two calls update")
-        state = self.recorder.declare(name, Role.STATE, value.type)
+        state = self.context.declare(name, Role.STATE, value.type)
         self.states[name] = state
         self.stored[state.name] = ((name,), value.constant)
         return state
@@ -220,7 +215,7 @@ class _Translator:
     def _row(self, table: Value, number: int) -> Value:
         names, tensor = self.stored[table.name]
         values = array_of(tensor[number])
-        row = self.recorder.constant(f"{table.name}.row{number}", values if self.values else 0 * values)
+        row = self.context.constant(f"{table.name}.row{number}", values if self.values else 0 * values)
         self.rows.append(Weight(row.name, names, row=number))
         return row
 
@@ -265,7 +260,7 @@ class _Translator:
         if handler is None:
             self.missing.append(Missing(operator, node.name, module, "it has no counterpart"))
             return _UNKNOWN
-        self.recorder.scope = ".".join(part for part in (module, operator.partition(".")[0]) if part)
+        self.context.scope = ".".join(part for part in (module, operator.partition(".")[0]) if part)
         context = self.context
         context.results = tuple(_type_of(x) for x in _several(node.meta.get("val")))
         positional, keywords = _by_schema(node.target, arguments, named)
@@ -297,7 +292,7 @@ class _Translator:
         if id(argument) not in self.recorded:
             buffer = self.buffers.get(id(argument))
             type_ = TensorType(tuple(argument.shape), element_type(argument.dtype))
-            constant = self.recorder.constant(buffer or f"{name}.constant", array_of(argument), argument)
+            constant = self.context.constant(buffer or f"{name}.constant", array_of(argument), argument)
             self.recorded[id(argument)] = constant
             self.computed[constant.name] = (type_, self.origins.get(id(argument), Origin()))
             if buffer:

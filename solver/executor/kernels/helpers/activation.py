@@ -7,7 +7,6 @@ Every function works in place or into memory given to it; nothing of tensor size
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import numpy as np
 
@@ -89,15 +88,17 @@ def _tanh_derivative(y: Array, dy: Array, out: Array) -> None:
     np.multiply(out, dy, out=out)
 
 
-_FORWARD: Mapping[str, Callable[[Array], None]] = MappingProxyType(
-    {"None": _none, "Relu": _relu, "Relu6": _relu6, "Sigmoid": _sigmoid, "Tanh": _tanh}
-)
-_DERIVATIVE: Mapping[str, Callable[[Array, Array, Array], None]] = MappingProxyType(
-    {
-        "None": _none_derivative,
-        "Relu": _relu_derivative,
-        "Relu6": _relu6_derivative,
-        "Sigmoid": _sigmoid_derivative,
-        "Tanh": _tanh_derivative,
-    }
-)
+_FORWARD: Mapping[str, Callable[[Array], None]] = {
+    "None": _none,
+    "Relu": _relu,
+    "Relu6": _relu6,
+    "Sigmoid": _sigmoid,
+    "Tanh": _tanh,
+}
+_DERIVATIVE: Mapping[str, Callable[[Array, Array, Array], None]] = {
+    "None": _none_derivative,
+    "Relu": _relu_derivative,
+    "Relu6": _relu6_derivative,
+    "Sigmoid": _sigmoid_derivative,
+    "Tanh": _tanh_derivative,
+}

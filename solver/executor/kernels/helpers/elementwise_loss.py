@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -304,11 +303,9 @@ def _variant(
     return clamped_logarithms if attributes.get("clamp") == "logarithm" else clamped
 
 
-ELEMENTWISE_LOSSES: Mapping[str, Kernels] = MappingProxyType(
-    {
-        "MeanSquaredError": _elementwise_loss(_squares, _differences(2), _differences(-2)),
-        "MeanAbsoluteError": _elementwise_loss(_distances, _signs(1), _signs(-1)),
-        "Huber": _elementwise_loss(_huber, _clipped_differences(1), _clipped_differences(-1)),
-        "BinaryCrossEntropy": _elementwise_loss(_binary, _binary_by_prediction, _binary_by_target),
-    }
-)
+ELEMENTWISE_LOSSES: Mapping[str, Kernels] = {
+    "MeanSquaredError": _elementwise_loss(_squares, _differences(2), _differences(-2)),
+    "MeanAbsoluteError": _elementwise_loss(_distances, _signs(1), _signs(-1)),
+    "Huber": _elementwise_loss(_huber, _clipped_differences(1), _clipped_differences(-1)),
+    "BinaryCrossEntropy": _elementwise_loss(_binary, _binary_by_prediction, _binary_by_target),
+}

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar, Final
 
 from solver.errors import TooManyOperationsError
@@ -253,6 +252,6 @@ class _RNN(RecurrentSequence):
 
 
 #: The sequences by name.
-SEQUENCES: Final[Mapping[str, RecurrentSequence]] = MappingProxyType(
-    {sequence.name: sequence for sequence in (_LSTM(), _GRU(), _RNN())}
-)
+SEQUENCES: Final[Mapping[str, RecurrentSequence]] = {
+    sequence.name: sequence for sequence in (_LSTM(), _GRU(), _RNN())
+}

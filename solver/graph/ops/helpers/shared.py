@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from solver.errors import AttributeRuleError
 from solver.graph.ops.base import Node, ScratchRequest, scratch
@@ -29,9 +28,11 @@ BLOCK_ELEMENTS = 32 * 1024
 
 
 #: For y = x0 x1 + x2: the inputs that each derivative does not depend on.
-IGNORED_IN_PRODUCTS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"dx0": frozenset({"x0"}), "dx1": frozenset({"x1"}), "dx2": frozenset({"x0", "x1"})}
-)
+IGNORED_IN_PRODUCTS: Mapping[str, frozenset[str]] = {
+    "dx0": frozenset({"x0"}),
+    "dx1": frozenset({"x1"}),
+    "dx2": frozenset({"x0", "x1"}),
+}
 
 
 def block(name: str, elements: int, dtype: DType) -> ScratchRequest:

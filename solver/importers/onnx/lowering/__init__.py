@@ -13,7 +13,6 @@ operands are known, and otherwise missing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from solver.importers.onnx.lowering import arithmetic, movement, neural, plain, quantised
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
@@ -21,12 +20,10 @@ from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 __all__ = ["LOWERINGS", "Lowering", "Site", "Unsupported"]
 
 #: Operator of ONNX -> its translation; a later family takes the place of an earlier one.
-LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
-    {
-        **plain.LOWERINGS,
-        **arithmetic.LOWERINGS,
-        **movement.LOWERINGS,
-        **neural.LOWERINGS,
-        **quantised.LOWERINGS,
-    }
-)
+LOWERINGS: Mapping[str, Lowering] = {
+    **plain.LOWERINGS,
+    **arithmetic.LOWERINGS,
+    **movement.LOWERINGS,
+    **neural.LOWERINGS,
+    **quantised.LOWERINGS,
+}

@@ -126,10 +126,6 @@ def _thresholded(site: Site) -> Value:
     return site.emit("Where", above, x, site.number(0, x))
 
 
-def _xor(site: Site) -> Value:
-    return site.emit("Not", site.emit("Equal", site.value(0), site.value(1)))
-
-
 def _tan(site: Site) -> Value:
     x = site.tensor(0)
     return site.emit("Div", site.emit("Sin", x), site.emit("Cos", x))
@@ -152,10 +148,6 @@ def _reduce_l1(site: Site) -> Value:
 def _reduce_min(site: Site) -> Value:
     """The smallest is the largest with the other sign."""
     return site.emit("Neg", _reduced(site, site.emit("Neg", site.value(0)), "ReduceMax"))
-
-
-def _reduce_log_sum(site: Site) -> Value:
-    return site.emit("Log", _reduced(site, site.value(0), "ReduceSum"))
 
 
 def _reduce_log_sum_exp(site: Site) -> Value:
@@ -193,15 +185,6 @@ def _cast(site: Site) -> Value:
     if dtype is None:
         raise Unsupported(f"it casts to ONNX's element type {site.attributes['to']}")
     return site.cast(site.value(0), dtype)
-
-
-def _cast_like(site: Site) -> Value:
-    return site.cast(site.value(0), site.dtype(1))
-
-
-def _equal(site: Site) -> Value:
-    """Of truth values and integers as well."""
-    return site.emit("Equal", site.value(0), site.value(1))
 
 
 def _einsum(site: Site) -> Value:
@@ -530,19 +513,20 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Selu": _selu,
     "Celu": _celu,
     "ThresholdedRelu": _thresholded,
-    "Xor": _xor,
+    "Xor": lambda site: site.emit("Not", site.emit("Equal", site.value(0), site.value(1))),
     "Tan": _tan,
     "Neg": _neg,
     "ReduceL1": _in_floats(_reduce_l1),
     "ReduceL2": _in_floats(_reduce_square),
     "ReduceSumSquare": _in_floats(_reduce_square),
     "ReduceMin": _in_floats(_reduce_min),
-    "ReduceLogSum": _reduce_log_sum,
+    "ReduceLogSum": lambda site: site.emit("Log", _reduced(site, site.value(0), "ReduceSum")),
     "ReduceLogSumExp": _reduce_log_sum_exp,
     "LpNormalization": _lp_normalization,
     "Cast": _cast,
-    "CastLike": _cast_like,
-    "Equal": _equal,
+    "CastLike": lambda site: site.cast(site.value(0), site.dtype(1)),
+    # Of truth values and integers as well.
+    "Equal": lambda site: site.emit("Equal", site.value(0), site.value(1)),
     "Einsum": _einsum,
     "ReduceProd": _reduce_prod,
     "ArgMax": _arg_extreme,

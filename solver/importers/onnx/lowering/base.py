@@ -13,7 +13,7 @@ from solver.graph import Array, AttributeValue, DType
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Value
 from solver.importers.onnx.read import ELEMENTS
 
-__all__ = ["Lowering", "Site", "Unsupported", "ints"]
+__all__ = ["Lowering", "Site", "Unsupported", "sequence"]
 
 
 class Unsupported(Exception):
@@ -70,6 +70,10 @@ class Site:
             raise Unsupported(f"{what} (input {position}) is computed from what the caller gives")
         return value.array
 
+    def ints(self, position: int, what: str) -> tuple[int, ...]:
+        """The integers of an input, which must be known when the model is imported."""
+        return tuple(int(value) for value in self.constant(position, what).reshape(-1))
+
     def known(self, position: int) -> Array | None:
         """The values of an input, if they are known."""
         value = self.inputs[position] if position < len(self.inputs) else None
@@ -97,7 +101,7 @@ class Site:
         """Axes from an attribute or, in later opsets, from an input."""
         if "axes" in self.attributes:
             return tuple(self.attributes["axes"])
-        return ints(self.constant(position, "the axes")) if self.has(position) else None
+        return self.ints(position, "the axes") if self.has(position) else None
 
     # ------------------------------------------------------------------------------------ what is written
 
@@ -148,10 +152,6 @@ class Site:
 
 #: From a node to what its outputs are.
 Lowering = Callable[[Site], Value | Sequence[Value]]
-
-
-def ints(array: Array) -> tuple[int, ...]:
-    return tuple(int(value) for value in array.reshape(-1))
 
 
 def sequence(value: Value | None) -> Sequence_:

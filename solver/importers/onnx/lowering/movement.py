@@ -10,27 +10,23 @@ from functools import reduce
 import numpy as np
 
 from solver.graph import MAX_OPERATIONS, Array, DType
-from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported, ints, sequence
+from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported, sequence
 from solver.importers.onnx.network import Constant, Sequence_, Tensor, Value
 from solver.importers.onnx.read import ELEMENTS
 
-__all__ = ["LOWERINGS"]
+__all__ = ["LOWERINGS", "pad_widths", "slice_bounds", "split_sizes", "target_shape"]
 
 
-def _identity(site: Site) -> Value:
-    return site.value(0)
-
-
-def _reshape(site: Site) -> Value:
-    x = site.tensor(0)
-    sizes = ints(site.constant(1, "the shape")) if site.has(1) else tuple(site.attributes["shape"])
-    shape = list(sizes)
+def target_shape(site: Site) -> list[int]:
+    """The shape that a Reshape asks for, with its zeros and its -1 resolved."""
+    shape = list(site.ints(1, "the shape") if site.has(1) else site.attributes["shape"])
     if not site.get("allowzero", 0):
-        shape = [x.shape[i] if size == 0 and i < x.rank else size for i, size in enumerate(sizes)]
+        rank = len(site.shape())
+        shape = [site.shape()[i] if size == 0 and i < rank else size for i, size in enumerate(shape)]
     if shape.count(-1) == 1 and 0 not in shape:
         known = math.prod(size for size in shape if size != -1)
-        shape[shape.index(-1)] = x.type.elements // known
-    return site.reshape(x, shape)
+        shape[shape.index(-1)] = math.prod(site.shape()) // known
+    return shape
 
 
 def _flatten(site: Site) -> Value:
@@ -41,14 +37,12 @@ def _flatten(site: Site) -> Value:
 
 def _squeeze(site: Site) -> Value:
     x, axes = site.tensor(0), site.axes()
-    dropped = {axis % x.rank for axis in axes} if axes is not None else set(_ones(x))
+    if axes is None:
+        axes = tuple(i for i, size in enumerate(x.shape) if size == 1)
+    dropped = {axis % x.rank for axis in axes}
     if any(x.shape[axis] != 1 for axis in dropped):
         raise Unsupported(f"axes {sorted(dropped)} of {list(x.shape)} are not all of size 1")
     return site.reshape(x, [size for i, size in enumerate(x.shape) if i not in dropped])
-
-
-def _ones(x: Tensor) -> list[int]:
-    return [i for i, size in enumerate(x.shape) if size == 1]
 
 
 def _unsqueeze(site: Site) -> Value:
@@ -70,40 +64,46 @@ def _transpose(site: Site) -> Value:
     return site.emit("Transpose", x, perm=perm)
 
 
-def _slice(site: Site) -> Value:
-    x = site.tensor(0)
+def slice_bounds(site: Site) -> tuple[tuple[int, ...], ...]:
+    """Starts, ends, axes and steps of a Slice, from attributes or, in later opsets, from inputs."""
     if "starts" in site.attributes:
         starts, ends = tuple(site.attributes["starts"]), tuple(site.attributes["ends"])
-        axes, steps = tuple(site.get("axes", range(len(starts)))), (1,) * len(starts)
-    else:
-        starts, ends = ints(site.constant(1, "where it starts")), ints(site.constant(2, "where it ends"))
-        axes = ints(site.constant(3, "the axes")) if site.has(3) else tuple(range(len(starts)))
-        steps = ints(site.constant(4, "the steps")) if site.has(4) else (1,) * len(starts)
+        return starts, ends, tuple(site.get("axes", range(len(starts)))), (1,) * len(starts)
+    starts, ends = site.ints(1, "where it starts"), site.ints(2, "where it ends")
+    axes = site.ints(3, "the axes") if site.has(3) else tuple(range(len(starts)))
+    return starts, ends, axes, site.ints(4, "the steps") if site.has(4) else (1,) * len(starts)
+
+
+def _slice(site: Site) -> Value:
+    x, bounds = site.tensor(0), slice_bounds(site)
     whole = True
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(*bounds, strict=True):
         size = x.shape[axis]
         whole = whole and step == 1 and len(range(*slice(start, end, step).indices(size))) == size
-    if whole:
-        return x
-    bounds = (site.integers(v) for v in (starts, ends, axes, steps))
-    return site.emit("Slice", x, *bounds)
+    return x if whole else site.emit("Slice", x, *map(site.integers, bounds))
+
+
+def split_sizes(site: Site) -> Sequence[int]:
+    """The sizes of a Split's parts: as stated, else equal, of which the last may be smaller."""
+    sizes = site.get("split") or (site.ints(1, "the sizes") if site.has(1) else ())
+    if sizes:
+        return tuple(sizes)
+    count, size = max(1, len(site.is_read)), site.shape()[site.get("axis", 0)]
+    each = -(-size // count)
+    return [*[each] * (count - 1), size - each * (count - 1)]
 
 
 def _split(site: Site) -> Sequence[Value]:
-    sizes = site.get("split") or (ints(site.constant(1, "the sizes")) if site.has(1) else None)
     x, count = site.tensor(0), len(site.is_read)
-    axis = site.get("axis", 0)
-    if sizes is None:
-        each = -(-x.shape[axis] // count)
-        sizes = [*[each] * (count - 1), x.shape[axis] - each * (count - 1)]
     if count == 1:
         return [x]
-    return site.emit_all("Split", x, site.integers(sizes), outputs=count, axis=axis)
+    sizes = site.integers(split_sizes(site))
+    return site.emit_all("Split", x, sizes, outputs=count, axis=site.get("axis", 0))
 
 
 def _expand(site: Site) -> Value:
     x = site.tensor(0)
-    shape = np.broadcast_shapes(x.shape, ints(site.constant(1, "the shape")))
+    shape = np.broadcast_shapes(x.shape, site.ints(1, "the shape"))
     if shape == x.shape:
         return x
     if math.prod(shape) == x.type.elements:
@@ -113,7 +113,7 @@ def _expand(site: Site) -> Value:
 
 def _tile(site: Site) -> Value:
     """[a, b] repeated (r, s) times is [r, a, s, b] of one copy each, seen as [ra, sb]."""
-    x, repeats = site.tensor(0), ints(site.constant(1, "the repeats"))
+    x, repeats = site.tensor(0), site.ints(1, "the repeats")
     if math.prod(repeats) == 1:
         return x
     opened = [size for pair in x.shape for size in (1, pair)]
@@ -122,26 +122,31 @@ def _tile(site: Site) -> Value:
     return site.reshape(copied, [times * size for times, size in zip(repeats, x.shape, strict=True)])
 
 
+def pad_widths(site: Site) -> tuple[list[int], list[int]]:
+    """The numbers of elements that a Pad adds before and after each axis; negative ones cut off."""
+    rank = len(site.shape())
+    pads = site.attributes["pads"] if "pads" in site.attributes else site.ints(1, "the pads")
+    axes = [axis % rank for axis in site.ints(3, "the axes")] if site.has(3) else list(range(rank))
+    before, after = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        before[axis], after[axis] = pads[i], pads[i + len(axes)]
+    return before, after
+
+
 def _pad(site: Site) -> Value:
-    """Negative pads cut off."""
-    x = site.tensor(0)
-    pads = tuple(site.attributes["pads"]) if "pads" in site.attributes else ints(site.constant(1, "the pads"))
-    axes = [a % x.rank for a in ints(site.constant(3, "the axes"))] if site.has(3) else list(range(x.rank))
+    x, (before, after) = site.tensor(0), pad_widths(site)
     value = site.get("value", site.scalar(2)) or 0.0
-    before, after = list(pads[: len(axes)]), list(pads[len(axes) :])
-    if min(pads, default=0) < 0:
-        starts = [max(0, -pad) for pad in before]
-        ends = [x.shape[axis] - max(0, -pad) for axis, pad in zip(axes, after, strict=True)]
+    if min((*before, *after), default=0) < 0:
+        axes = [axis for axis in range(x.rank) if before[axis] < 0 or after[axis] < 0]
+        starts = [max(0, -before[axis]) for axis in axes]
+        ends = [x.shape[axis] - max(0, -after[axis]) for axis in axes]
         x = site.emit("Slice", x, *(site.integers(v) for v in (starts, ends, axes)))
-        before, after = [max(0, p) for p in before], [max(0, p) for p in after]
+        before, after = [max(0, n) for n in before], [max(0, n) for n in after]
     if not any((*before, *after)):
         return x
-    whole = [0] * (2 * x.rank)
-    for axis, one, other in zip(axes, before, after, strict=True):
-        whole[axis], whole[axis + x.rank] = one, other
     mode = site.get("mode", "constant")
     filled = None if mode != "constant" or not value else site.number(value, x)
-    return site.emit("Pad", x, site.integers(whole), filled, mode=mode)
+    return site.emit("Pad", x, site.integers([*before, *after]), filled, mode=mode)
 
 
 def _resize(site: Site) -> Value:
@@ -205,10 +210,6 @@ def _one_hot(site: Site) -> Value:
     ends = (Constant((classes - start).astype(index.type.dtype.numpy)) for start in (0, size))
     hot = site.emit("Or", *(site.emit("Equal", opened, end) for end in ends))
     return site.emit("Where", hot, Constant(values[1]), Constant(values[0]))
-
-
-def _gather_elements(site: Site) -> Value:
-    return _element_at(site, site.tensor(0), site.value(1))
 
 
 def _element_at(site: Site, x: Tensor, index: Tensor | Constant) -> Tensor:
@@ -422,10 +423,6 @@ def _eye_like(site: Site) -> Value:
 # --------------------------------------------------------------------------------------------- sequences
 
 
-def _sequence_construct(site: Site) -> Value:
-    return Sequence_(tuple(site.value(i) for i in range(len(site.inputs))))
-
-
 def _split_to_sequence(site: Site) -> Value:
     x, axis = site.tensor(0), site.get("axis", 0)
     size = x.shape[axis]
@@ -438,7 +435,7 @@ def _split_to_sequence(site: Site) -> Value:
         step = max(1, int(split))
         sizes = [min(step, size - start) for start in range(0, size, step)]
     else:
-        sizes = list(ints(split))
+        sizes = [int(size) for size in split.reshape(-1)]
     parts: Sequence[Value] = [x]
     if len(sizes) > 1:
         parts = site.emit_all("Split", x, site.integers(sizes), outputs=len(sizes), axis=axis)
@@ -477,8 +474,8 @@ def _concat(site: Site) -> Value:
 
 
 LOWERINGS: Mapping[str, Lowering] = {
-    "Identity": _identity,
-    "Reshape": _reshape,
+    "Identity": lambda site: site.value(0),
+    "Reshape": lambda site: site.reshape(site.value(0), target_shape(site)),
     "Flatten": _flatten,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
@@ -495,7 +492,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Trilu": _trilu,
     "OneHot": _one_hot,
     "EyeLike": _eye_like,
-    "GatherElements": _gather_elements,
+    "GatherElements": lambda site: _element_at(site, site.tensor(0), site.value(1)),
     "GatherND": _gather_nd,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
@@ -505,7 +502,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "GridSample": _grid_sample,
     "ReverseSequence": _reverse_sequence,
     "Concat": _concat,
-    "SequenceConstruct": _sequence_construct,
+    "SequenceConstruct": lambda site: Sequence_(tuple(site.value(i) for i in range(len(site.inputs)))),
     "SplitToSequence": _split_to_sequence,
     "SequenceAt": _sequence_at,
     "ConcatFromSequence": _concat_from_sequence,

@@ -115,10 +115,6 @@ def _lrn(site: Site) -> Value:
     return site.emit("Div", x, grown)
 
 
-def _average_pool(site: Site) -> Value:
-    return site.emit("AveragePool", site.value(0), **site.attributes)
-
-
 def _mean_variance(site: Site) -> Value:
     x, axes = site.tensor(0), tuple(site.get("axes", (0, 2, 3)))
     centred = site.emit("Sub", x, site.emit("ReduceMean", x, axes=axes, keepdims=1))
@@ -259,7 +255,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "GroupNormalization": _group_normalization,
     "GlobalMaxPool": _global_max_pool,
     "LRN": _lrn,
-    "AveragePool": _average_pool,
+    "AveragePool": lambda site: site.emit("AveragePool", site.value(0), **site.attributes),
     "MeanVarianceNormalization": _mean_variance,
     "LSTM": _recurrent,
     "GRU": _recurrent,

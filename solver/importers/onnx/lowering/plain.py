@@ -58,10 +58,6 @@ def _max_pool_of_any(site: Site) -> Value:
     return site.cast(_max_pool(replace(site, inputs=[wide])), dtype)
 
 
-def _swish(site: Site) -> Value:
-    return site.emit("Swish", site.value(0), alpha=site.get("alpha", 1.0))
-
-
 def _reduce(site: Site) -> Value:
     """Axes become an attribute; whole numbers are summed in double precision, exact below 2^53."""
     axes = site.axes()
@@ -77,6 +73,6 @@ def _reduce(site: Site) -> Value:
 LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(_PLAIN, _plain),
     "MaxPool": _max_pool_of_any,
-    "Swish": _swish,
+    "Swish": lambda site: site.emit("Swish", site.value(0), alpha=site.get("alpha", 1.0)),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _reduce),
 }

@@ -34,14 +34,6 @@ _INPUTS = 300
 _RANGE = 255
 
 
-def _dequantize(site: Site) -> Value:
-    return site.emit("DequantizeLinear", *site.inputs, **site.attributes)
-
-
-def _quantize(site: Site) -> Value:
-    return site.emit("QuantizeLinear", *site.inputs, **site.attributes)
-
-
 def _optional(site: Site, position: int) -> Value | None:
     return site.value(position) if site.has(position) else None
 
@@ -119,18 +111,10 @@ def _qlinear_conv(site: Site) -> Value:
     return _quantised(site, sums, scale, _optional(site, 7), site.dtype(0))
 
 
-def _conv_integer(site: Site) -> Value:
-    return site.cast(_convolved(site, 0, 2, 1, 3), DType.INT32)
-
-
 def _qlinear_matmul(site: Site) -> Value:
     sums = _multiplied(site, 0, 2, 3, 5)
     scale = _quotient_of_scales(site, 1, 4, 6, sums.type.dtype)
     return _quantised(site, sums, scale, _optional(site, 7), site.dtype(0), axis=max(0, sums.rank - 1))
-
-
-def _matmul_integer(site: Site) -> Value:
-    return site.cast(_multiplied(site, 0, 2, 1, 3), DType.INT32)
 
 
 def _matmul_to_float(site: Site) -> Value:
@@ -171,10 +155,6 @@ def _dynamic_matmul(site: Site) -> Value:
     sums = _multiplied(inner, 0, 2, 1, 3)
     site.written = inner.written
     return _scaled_sums(site, sums, scale, site.value(2), _optional(site, 4))
-
-
-def _dynamic_quantize(site: Site) -> Sequence[Value]:
-    return _dynamically(site, site.tensor(0))
 
 
 def _dynamically(site: Site, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -288,11 +268,11 @@ def _unpacked(rows: Array, bits: int) -> Array:
 
 
 LOWERINGS: Mapping[str, Lowering] = {
-    "DequantizeLinear": _dequantize,
-    "QuantizeLinear": _quantize,
-    "DynamicQuantizeLinear": _dynamic_quantize,
-    "ConvInteger": _conv_integer,
-    "MatMulInteger": _matmul_integer,
+    "DequantizeLinear": lambda site: site.emit("DequantizeLinear", *site.inputs, **site.attributes),
+    "QuantizeLinear": lambda site: site.emit("QuantizeLinear", *site.inputs, **site.attributes),
+    "DynamicQuantizeLinear": lambda site: _dynamically(site, site.tensor(0)),
+    "ConvInteger": lambda site: site.cast(_convolved(site, 0, 2, 1, 3), DType.INT32),
+    "MatMulInteger": lambda site: site.cast(_multiplied(site, 0, 2, 1, 3), DType.INT32),
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
     "QGemm": _qgemm,

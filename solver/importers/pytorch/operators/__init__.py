@@ -9,7 +9,6 @@ table has is not decomposed; what none has is, as far as PyTorch can, into what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from solver.importers.pytorch.context import Handler
 from solver.importers.pytorch.operators import (
@@ -36,6 +35,6 @@ _FAMILIES = (
 )
 
 #: By name, as ``linear.default``.
-HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {name: handler for family in _FAMILIES for name, handler in family.HANDLERS.items()}
-)
+HANDLERS: Mapping[str, Handler] = {
+    name: handler for family in _FAMILIES for name, handler in family.HANDLERS.items()
+}

@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from solver.graph import DType
-from solver.importers.pytorch.context import Context, Handler
+from solver.importers.pytorch.context import Context, Handler, Value
 from solver.importers.pytorch.operators.elementwise import HANDLERS as ELEMENTWISE
-from solver.importers.pytorch.recorder import Value
 
 __all__ = ["HANDLERS"]
 
@@ -37,7 +36,7 @@ def _attention(
     scores = c.apply("MatMul", scaled, c.transpose(key, axes))
     if is_causal:
         forbidden = np.triu(np.full(scores.shape[-2:], -np.inf, dtype.numpy), 1)
-        scores = c.apply("Add", scores, c.recorder.constant(f"{c.recorder.scope}.causal", forbidden))
+        scores = c.apply("Add", scores, c.constant(f"{c.scope}.causal", forbidden))
     elif mask is not None and mask.dtype is DType.BOOL:
         scores = c.apply("Where", mask, scores, c.number(-np.inf, dtype))
     elif mask is not None:

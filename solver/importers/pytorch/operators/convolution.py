@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solver.graph import AttributeValue
-from solver.importers.pytorch.context import Context, Handler
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, Value
 
 __all__ = ["HANDLERS", "listed"]
 

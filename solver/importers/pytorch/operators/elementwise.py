@@ -8,12 +8,14 @@ from typing import Any
 
 from solver.graph import AttributeValue, DType
 from solver.importers.pytorch.capture import torch
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value, and_nothing
 
 __all__ = ["HANDLERS", "where"]
 
 _Operand = Value | float
+
+#: The constants of SELU (Klambauer et al., 2017).
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
 def _unary(type_: str, **attributes: AttributeValue) -> Handler:
@@ -26,10 +28,6 @@ def _unary(type_: str, **attributes: AttributeValue) -> Handler:
 
 
 # ------------------------------------------------------------------------------------- activations
-
-
-def _gelu(c: Context, x: Value, *, approximate: str = "none") -> Value:
-    return c.apply("Gelu", x, approximate=approximate)
 
 
 def _clip(c: Context, x: Value, low: Any = None, high: Any = None) -> Value:
@@ -57,15 +55,6 @@ def _elu(c: Context, x: Value, alpha: float = 1.0, scale: float = 1.0, input_sca
     return y if scale == 1 else c.apply("Mul", y, c.number(scale, x.dtype))
 
 
-def _selu(c: Context, x: Value) -> Value:
-    return _elu(c, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-
-
-def _prelu(c: Context, x: Value, slope: Value) -> Value:
-    """The slope is that of the channels, axis 1."""
-    return c.apply("PRelu", x, c.reshape(slope, (*slope.shape, *(1,) * max(0, x.rank - 2))))
-
-
 def _softplus(c: Context, x: Value, beta: float = 1, threshold: float = 20) -> Value:
     """max(X, 0) + log(1 + exp(-|X|)): the same as log(1 + exp X), and exact for large X.
 
@@ -76,14 +65,6 @@ def _softplus(c: Context, x: Value, beta: float = 1, threshold: float = 20) -> V
     decayed = c.apply("Exp", c.apply("Neg", c.apply("Abs", x)))
     y = c.apply("Add", c.apply("Relu", x), c.apply("Log", c.apply("Add", decayed, c.number(1, x.dtype))))
     return y if beta == 1 else c.apply("Mul", y, c.number(1 / beta, x.dtype))
-
-
-def _log_sigmoid(c: Context, x: Value) -> Value:
-    return c.apply("Neg", _softplus(c, c.apply("Neg", x)))
-
-
-def _mish(c: Context, x: Value) -> Value:
-    return c.apply("Mul", x, c.apply("Tanh", _softplus(c, x)))
 
 
 def _glu(c: Context, x: Value, axis: int = -1) -> Value:
@@ -107,10 +88,6 @@ def _dropout(c: Context, x: Value, ratio: float, training: bool = True) -> Value
     if ratio >= 1:
         raise UnsupportedError("dropout of everything")
     return c.apply("Dropout", x, ratio=float(ratio))
-
-
-def _native_dropout(c: Context, x: Value, ratio: float, training: bool | None = True) -> tuple[Value, None]:
-    return _dropout(c, x, ratio, training is not False), None
 
 
 def _bernoulli(c: Context, x: Value, share: float = 0.5, *_: object) -> Value:
@@ -220,24 +197,8 @@ def _rsqrt(c: Context, x: Value) -> Value:
     return c.apply("Reciprocal", c.apply("Sqrt", x))
 
 
-def _square(c: Context, x: Value) -> Value:
-    return c.apply("Mul", x, x)
-
-
 def _log_of(base: float, c: Context, x: Value) -> Value:
     return c.apply("Mul", c.apply("Log", x), c.number(1 / math.log(base), x.dtype))
-
-
-def _log1p(c: Context, x: Value) -> Value:
-    return c.apply("Log", c.apply("Add", x, c.number(1, x.dtype)))
-
-
-def _expm1(c: Context, x: Value) -> Value:
-    return c.apply("Sub", c.apply("Exp", x), c.number(1, x.dtype))
-
-
-def _tan(c: Context, x: Value) -> Value:
-    return c.apply("Div", c.apply("Sin", x), c.apply("Cos", x))
 
 
 def _of_two_exponentials(type_: str) -> Handler:
@@ -280,10 +241,6 @@ def _compare(type_: str, c: Context, a: _Operand, b: _Operand) -> Value:
     return c.apply(type_, c.operand(a, dtype), c.operand(b, dtype))
 
 
-def _unequal(c: Context, a: _Operand, b: _Operand) -> Value:
-    return c.apply("Not", _compare("Equal", c, a, b))
-
-
 def _logical(type_: str, c: Context, *operands: Value) -> Value:
     if any(x.dtype is not DType.BOOL for x in operands) and c.result.dtype is not DType.BOOL:
         raise UnsupportedError("bits of whole numbers")
@@ -298,10 +255,6 @@ def where(c: Context, condition: Value, a: _Operand, b: _Operand) -> Value:
     """`a` where the condition holds, `b` elsewhere."""
     dtype = c.result.dtype
     return c.apply("Where", c.cast(condition, DType.BOOL), c.operand(a, dtype), c.operand(b, dtype))
-
-
-def _masked_fill(c: Context, x: Value, mask: Value, number: _Operand) -> Value:
-    return where(c, mask, number, x)
 
 
 def _like(number: float) -> Handler:
@@ -347,23 +300,28 @@ HANDLERS: dict[str, Handler] = {
     "clamp.Tensor": _clip,
     "clamp_min.default": _clip,
     "clamp_max.default": lambda c, x, high: _clip(c, x, None, high),
-    "gelu.default": _gelu,
+    "gelu.default": lambda c, x, *, approximate='none': c.apply("Gelu", x, approximate=approximate),
     "elu.default": _elu,
-    "selu.default": _selu,
+    "selu.default": lambda c, x: _elu(c, x, _SELU_ALPHA, _SELU_SCALE),
     "celu.default": _celu,
     "leaky_relu.default": lambda c, x, slope=0.01: c.apply("LeakyRelu", x, alpha=float(slope)),
-    "prelu.default": _prelu,
+    # The slope is that of the channels, axis 1.
+    "prelu.default": lambda c, x, slope: c.apply(
+        "PRelu", x, c.reshape(slope, (*slope.shape, *(1,) * max(0, x.rank - 2)))
+    ),
     "_prelu_kernel.default": lambda c, x, slope: c.apply("PRelu", x, slope),
     "softplus.default": _softplus,
-    "log_sigmoid.default": _log_sigmoid,
-    "mish.default": _mish,
+    "log_sigmoid.default": lambda c, x: c.apply("Neg", _softplus(c, c.apply("Neg", x))),
+    "mish.default": lambda c, x: c.apply("Mul", x, c.apply("Tanh", _softplus(c, x))),
     "glu.default": _glu,
     "softmax.int": _softmax("Softmax"),
     "_softmax.default": _softmax("Softmax"),
     "log_softmax.int": _softmax("LogSoftmax"),
     "_log_softmax.default": _softmax("LogSoftmax"),
     "dropout.default": _dropout,
-    "native_dropout.default": _native_dropout,
+    "native_dropout.default": and_nothing(
+        lambda c, x, ratio, training=True: _dropout(c, x, ratio, training is not False), 1
+    ),
     "bernoulli.p": _bernoulli,
     **{f"{name}.{kind}": _binary(type_) for name, type_ in (("add", "Add"), ("sub", "Sub"), ("mul", "Mul"))
        for kind in ("Tensor", "Scalar")},
@@ -378,14 +336,14 @@ HANDLERS: dict[str, Handler] = {
     "abs.default": _abs,
     "neg.default": _neg,
     "rsqrt.default": _rsqrt,
-    "square.default": _square,
+    "square.default": lambda c, x: c.apply("Mul", x, x),
     "log2.default": partial(_log_of, 2),
     "log10.default": partial(_log_of, 10),
-    "log1p.default": _log1p,
-    "expm1.default": _expm1,
+    "log1p.default": lambda c, x: c.apply("Log", c.apply("Add", x, c.number(1, x.dtype))),
+    "expm1.default": lambda c, x: c.apply("Sub", c.apply("Exp", x), c.number(1, x.dtype)),
     "exp2.default": lambda c, x: _pow(c, 2.0, x),
     "erfc.default": lambda c, x: c.apply("Sub", c.number(1, x.dtype), c.apply("Erf", x)),
-    "tan.default": _tan,
+    "tan.default": lambda c, x: c.apply("Div", c.apply("Sin", x), c.apply("Cos", x)),
     "cosh.default": _of_two_exponentials("Add"),
     "sinh.default": _of_two_exponentials("Sub"),
     "addcmul.default": _addcmul,
@@ -395,7 +353,7 @@ HANDLERS: dict[str, Handler] = {
     "minimum.default": partial(_extreme, "Less"),
     **{f"{name}.{kind}": partial(_compare, type_) for name, type_ in _COMPARISONS.items()
        for kind in ("Tensor", "Scalar")},
-    **{f"ne.{kind}": _unequal for kind in ("Tensor", "Scalar")},
+    **dict.fromkeys(("ne.Tensor", "ne.Scalar"), lambda c, a, b: c.apply("Not", _compare("Equal", c, a, b))),
     **{f"{name}.{kind}": partial(_logical, type_) for name, type_ in (("and", "And"), ("or", "Or"))
        for name, kind in ((f"logical_{name}", "default"), (f"bitwise_{name}", "Tensor"))},
     **{f"{name}.default": partial(_logical, "Not") for name in ("logical_not", "bitwise_not")},
@@ -405,8 +363,8 @@ HANDLERS: dict[str, Handler] = {
     "where.ScalarOther": where,
     "where.ScalarSelf": where,
     "where.Scalar": where,
-    "masked_fill.Scalar": _masked_fill,
-    "masked_fill.Tensor": _masked_fill,
+    **{f"masked_fill.{kind}": lambda c, x, mask, number: where(c, mask, number, x)
+       for kind in ("Scalar", "Tensor")},
     "zeros_like.default": _like(0),
     "ones_like.default": _like(1),
     "new_zeros.default": _like(0),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from solver.importers.pytorch.context import Context, Handler
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, Value
 
 __all__ = ["HANDLERS", "affine"]
 

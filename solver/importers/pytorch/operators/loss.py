@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from solver.graph import DType
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value
 from solver.importers.pytorch.operators.selection import element_at
-from solver.importers.pytorch.recorder import Value
 
 __all__ = ["HANDLERS", "REDUCTIONS"]
 
@@ -129,12 +128,6 @@ def _entropy(
     return loss if weight is None else _reduced(c, c.apply("Mul", loss, weight), reduction)
 
 
-def _of_probabilities(
-    c: Context, x: Value, target: Value, weight: Value | None = None, reduction: int = 1
-) -> Value:
-    return _entropy(c, x, target, weight, reduction, logits=False)
-
-
 def _of_logits(
     c: Context,
     x: Value,
@@ -175,7 +168,9 @@ HANDLERS: dict[str, Handler] = {
     "nll_loss2d.default": _negative_log_likelihood,
     "mse_loss.default": _elementwise("MeanSquaredError"),
     "l1_loss.default": _elementwise("MeanAbsoluteError"),
-    "binary_cross_entropy.default": _of_probabilities,
+    "binary_cross_entropy.default": lambda c, x, target, weight=None, reduction=1: _entropy(
+        c, x, target, weight, reduction, logits=False
+    ),
     "binary_cross_entropy_with_logits.default": _of_logits,
     "huber_loss.default": _huber,
     "smooth_l1_loss.default": _smooth_l1,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value
 
 __all__ = ["HANDLERS"]
 
@@ -21,10 +20,6 @@ def _same(c: Context, x: Value, *_: object, **__: object) -> Value:
 def _shaped(c: Context, x: Value, *_: object, **__: object) -> Value:
     """PyTorch knows the shape already."""
     return c.reshape(x, c.result.shape)
-
-
-def _permute(c: Context, x: Value, axes: Sequence[int]) -> Value:
-    return c.transpose(x, [axis % x.rank for axis in axes])
 
 
 def _swap(c: Context, x: Value, a: int = 0, b: int = 1) -> Value:
@@ -68,10 +63,6 @@ def _split(c: Context, x: Value, sizes: int | Sequence[int], axis: int = 0) -> t
         return (x,)
     names = [f"out{k}" for k in range(len(sizes))]
     return c.many("Split", [x, c.integers("split", sizes)], names, axis=axis)
-
-
-def _chunk(c: Context, x: Value, chunks: int, axis: int = 0) -> tuple[Value, ...]:
-    return _split(c, x, -(-x.shape[axis] // chunks), axis)
 
 
 def _unbind(c: Context, x: Value, axis: int = 0) -> tuple[Value, ...]:
@@ -174,15 +165,6 @@ def _select_scatter(c: Context, x: Value, source: Value, axis: int, index: int) 
     return _slice_scatter(c, x, raised, axis, index)
 
 
-def _copy(c: Context, x: Value, source: Value, *_: object) -> Value:
-    """The elements of the source, in the type and shape of what they are assigned to."""
-    return _expand(c, c.cast(source, c.result.dtype))
-
-
-def _detach(c: Context, x: Value) -> Value:
-    return c.apply("StopGradient", x) if x.name in c.recorder.learned else x
-
-
 HANDLERS: dict[str, Handler] = {
     **{f"{name}.default": _same for name in (
         "clone", "contiguous", "alias", "_to_copy", "lift_fresh_copy", "lift_fresh", "type_as")},
@@ -193,7 +175,7 @@ HANDLERS: dict[str, Handler] = {
     "flatten.using_ints": _shaped,
     "unflatten.int": _shaped,
     "ravel.default": _shaped,
-    "permute.default": _permute,
+    "permute.default": lambda c, x, axes: c.transpose(x, [axis % x.rank for axis in axes]),
     "transpose.int": _swap,
     "swapaxes.default": _swap,
     "t.default": _swap,
@@ -209,7 +191,7 @@ HANDLERS: dict[str, Handler] = {
     "split.Tensor": _split,
     "split.sizes": _split,
     "split_with_sizes.default": _split,
-    "chunk.default": _chunk,
+    "chunk.default": lambda c, x, chunks, axis=0: _split(c, x, -(-x.shape[axis] // chunks), axis),
     "unbind.int": _unbind,
     "slice.Tensor": _slice,
     "narrow.default": lambda c, x, axis, start, length: _slice(c, x, axis, start, start + length),
@@ -220,9 +202,10 @@ HANDLERS: dict[str, Handler] = {
     **{f"replication_pad{n}d.default": lambda c, x, pads: _pad(c, x, pads, "replicate") for n in (1, 2, 3)},
     "slice_scatter.default": _slice_scatter,
     "select_scatter.default": _select_scatter,
-    "copy.default": _copy,
+    # The elements of the source, in the type and shape of what they are assigned to.
+    "copy.default": lambda c, x, source, *_: _expand(c, c.cast(source, c.result.dtype)),
     "repeat.default": _repeat,
     "roll.default": _roll,
     "flip.default": _flip,
-    "detach.default": _detach,
+    "detach.default": lambda c, x: c.apply("StopGradient", x) if x.name in c.learned else x,
 }  # fmt: skip

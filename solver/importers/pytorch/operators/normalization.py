@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 from solver.graph import Initializer, Role, TensorType
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value, and_nothing
 
 __all__ = ["HANDLERS"]
 
@@ -30,9 +29,9 @@ def _batch_norm(
     shift = shift or c.filled("shift", 0, type_)
     if mean is None or variance is None:
         # Nobody asks for the running statistics; the operation keeps some anyway.
-        scope = c.recorder.scope
-        mean = c.recorder.declare(f"{scope}.mean", Role.STATE, type_, Initializer("zeros"))
-        variance = c.recorder.declare(f"{scope}.variance", Role.STATE, type_, Initializer("ones"))
+        scope = c.scope
+        mean = c.declare(f"{scope}.mean", Role.STATE, type_, Initializer("zeros"))
+        variance = c.declare(f"{scope}.variance", Role.STATE, type_, Initializer("ones"))
         training = True
     elif training:
         count = math.prod(x.shape) // x.shape[1]
@@ -49,35 +48,6 @@ def _batch_norm(
     )
 
 
-def _native_batch_norm(c: Context, *arguments: object) -> tuple[Value, None, None, None, None]:
-    return _batch_norm(c, *arguments), None, None, None, None  # type: ignore[arg-type]
-
-
-def _without_statistics(
-    c: Context,
-    x: Value,
-    scale: Value | None,
-    shift: Value | None,
-    training: bool,
-    momentum: float,
-    epsilon: float,
-) -> tuple[Value, None, None]:
-    return _batch_norm(c, x, scale, shift, None, None, training, momentum, epsilon), None, None
-
-
-def _given_statistics(
-    c: Context,
-    x: Value,
-    scale: Value | None,
-    shift: Value | None,
-    mean: Value,
-    variance: Value,
-    momentum: float,
-    epsilon: float,
-) -> tuple[Value, None, None]:
-    return _batch_norm(c, x, scale, shift, mean, variance, False, momentum, epsilon), None, None
-
-
 def _layer_norm(
     c: Context,
     x: Value,
@@ -90,10 +60,6 @@ def _layer_norm(
     type_ = TensorType(tuple(shape), x.dtype)
     inputs = [x, scale or c.filled("scale", 1, type_), *([shift] if shift else [])]
     return c.apply("LayerNormalization", *inputs, axis=-len(shape), epsilon=float(epsilon))
-
-
-def _native_layer_norm(c: Context, *arguments: object) -> tuple[Value, None, None]:
-    return _layer_norm(c, *arguments), None, None  # type: ignore[arg-type]
 
 
 def _rms_norm(
@@ -120,20 +86,6 @@ def _group_norm(
     return c.apply("GroupNormalization", *inputs, num_groups=groups, epsilon=float(epsilon))
 
 
-def _native_group_norm(
-    c: Context,
-    x: Value,
-    scale: Value | None,
-    shift: Value | None,
-    batch: int,
-    channels: int,
-    positions: int,
-    groups: int,
-    epsilon: float,
-) -> tuple[Value, None, None]:
-    return _group_norm(c, x, groups, scale, shift, epsilon), None, None
-
-
 def _instance_norm(
     c: Context,
     x: Value,
@@ -155,13 +107,25 @@ def _instance_norm(
 
 HANDLERS: dict[str, Handler] = {
     "batch_norm.default": _batch_norm,
-    "_native_batch_norm_legit_functional.default": _native_batch_norm,
-    "_native_batch_norm_legit.no_stats": _without_statistics,
-    "_native_batch_norm_legit_no_training.default": _given_statistics,
+    "_native_batch_norm_legit_functional.default": and_nothing(_batch_norm, 4),
+    "_native_batch_norm_legit.no_stats": and_nothing(
+        lambda c, x, scale, shift, *rest: _batch_norm(c, x, scale, shift, None, None, *rest), 2
+    ),
+    "_native_batch_norm_legit_no_training.default": and_nothing(
+        lambda c, x, scale, shift, mean, variance, momentum, epsilon: _batch_norm(
+            c, x, scale, shift, mean, variance, False, momentum, epsilon
+        ),
+        2,
+    ),
     "layer_norm.default": _layer_norm,
-    "native_layer_norm.default": _native_layer_norm,
+    "native_layer_norm.default": and_nothing(_layer_norm, 2),
     "rms_norm.default": _rms_norm,
     "group_norm.default": _group_norm,
-    "native_group_norm.default": _native_group_norm,
+    "native_group_norm.default": and_nothing(
+        lambda c, x, scale, shift, batch, channels, positions, groups, epsilon: _group_norm(
+            c, x, groups, scale, shift, epsilon
+        ),
+        2,
+    ),
     "instance_norm.default": _instance_norm,
 }

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver.graph import AttributeValue
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value, and_nothing
 from solver.importers.pytorch.operators.convolution import listed
-from solver.importers.pytorch.recorder import Value
 
 __all__ = ["HANDLERS"]
 
@@ -46,13 +45,6 @@ def _max(rank: int) -> Handler:
             dilations=listed(dilation, rank),
             ceil_mode=int(ceil_mode),
         )
-
-    return handler
-
-
-def _max_with_indices(rank: int) -> Handler:
-    def handler(c: Context, *arguments: object) -> tuple[Value, None]:
-        return _max(rank)(c, *arguments), None
 
     return handler
 
@@ -122,30 +114,23 @@ def _uneven(c: Context, type_: str, x: Value, axis: int, out: int) -> Value:
     if type_ == "AveragePool":
         inside = (np.arange(size)[:, None] >= starts) & (np.arange(size)[:, None] < ends)
         means = (inside / (ends - starts)).astype(x.dtype.numpy)
-        product = c.apply("MatMul", c.last(x, axis), c.recorder.constant(f"{c.recorder.scope}.means", means))
+        product = c.apply("MatMul", c.last(x, axis), c.constant(f"{c.scope}.means", means))
         order = list(range(x.rank - 1))
         order.insert(axis, x.rank - 1)
         return c.transpose(product, order)
     places = np.minimum(starts[:, None] + np.arange(max(ends - starts)), ends[:, None] - 1)
-    windows = c.recorder.constant(f"{c.recorder.scope}.windows", places.astype(np.int64))
+    windows = c.constant(f"{c.scope}.windows", places.astype(np.int64))
     taken = c.apply("Gather", x, windows, axis=axis)
     return c.apply("ReduceMax", taken, c.integers("axes", [axis + 1]), keepdims=0)
-
-
-def _adaptive_max(rank: int) -> Handler:
-    def handler(c: Context, x: Value, output_sizes: _Sizes) -> tuple[Value, None]:
-        return _adaptive("MaxPool", rank)(c, x, output_sizes), None
-
-    return handler
 
 
 HANDLERS: dict[str, Handler] = {}
 for _n in (1, 2, 3):
     HANDLERS |= {
         f"max_pool{_n}d.default": _max(_n),
-        f"max_pool{_n}d_with_indices.default": _max_with_indices(_n),
+        f"max_pool{_n}d_with_indices.default": and_nothing(_max(_n), 1),
         f"avg_pool{_n}d.default": _average(_n),
         f"adaptive_avg_pool{_n}d.default": _adaptive("AveragePool", _n),
         f"_adaptive_avg_pool{_n}d.default": _adaptive("AveragePool", _n),
-        f"adaptive_max_pool{_n}d.default": _adaptive_max(_n),
+        f"adaptive_max_pool{_n}d.default": and_nothing(_adaptive("MaxPool", _n), 1),
     }

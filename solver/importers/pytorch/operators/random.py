@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from solver.graph import DType
-from solver.importers.pytorch.context import Context, Handler
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, Value
 
 __all__ = ["HANDLERS"]
 
@@ -35,11 +34,6 @@ def _exponential(c: Context, _: Value, rate: float = 1.0, **__: object) -> Value
     return c.apply("Mul", c.apply("Log", _uniform(c, 2.0**-24)), c.number(-1 / rate, c.result.dtype))
 
 
-def _true_by(c: Context, x: Value, **_: object) -> Value:
-    """Ones with the probability that X says."""
-    return c.cast(c.apply("Less", _uniform(c), x), c.result.dtype)
-
-
 def _of_shape(draw: Any) -> Handler:
     """Shape and type of the draw are those of the result; the arguments only repeat them."""
     return lambda c, *_, **__: draw(c)
@@ -51,5 +45,6 @@ HANDLERS: dict[str, Handler] = {
     "uniform.default": lambda c, x, low=0.0, high=1.0, **_: _uniform(c, low, high),
     "normal_functional.default": lambda c, x, mean=0.0, deviation=1.0, **_: _normal(c, mean, deviation),
     "exponential.default": _exponential,
-    "bernoulli.default": _true_by,
+    # Ones with the probability that X says.
+    "bernoulli.default": lambda c, x, **_: c.cast(c.apply("Less", _uniform(c), x), c.result.dtype),
 }

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solver.graph import AttributeValue
-from solver.importers.pytorch.context import Context, Gates, Handler, UnsupportedError
+from solver.importers.pytorch.context import Context, Gates, Handler, UnsupportedError, Value
 from solver.importers.pytorch.operators.elementwise import HANDLERS as ELEMENTWISE
-from solver.importers.pytorch.recorder import Value
 
 __all__ = ["HANDLERS"]
 
@@ -40,12 +39,12 @@ def _layers(
     if len(weights) != each * layers * len(directions):
         raise UnsupportedError("a projection of the hidden state")
     lasts: list[list[Value]] = [[] for _ in states]
-    scope = c.recorder.scope
+    scope = c.scope
     for layer in range(layers):
         parts = []
         for d, direction in enumerate(directions):
             number = layer * len(directions) + d
-            c.recorder.scope = f"{scope}.l{layer}" + (".reverse" if d else "")
+            c.scope = f"{scope}.l{layer}" + (".reverse" if d else "")
             w, r, *biases = weights[number * each : (number + 1) * each]
             if type_ in _ORDERS:
                 c.layouts |= {operand.name: _ORDERS[type_] for operand in (w, r, *biases)}
@@ -64,7 +63,7 @@ def _layers(
             parts.append(_without_directions(c, y, batch_first))
             for kind, value in zip(lasts, last, strict=True):
                 kind.append(_without_directions(c, value, batch_first, state=True))
-        c.recorder.scope = scope
+        c.scope = scope
         x = parts[0] if len(parts) == 1 else c.apply("Concat", *parts, axis=2)
         if dropout and training and layer < layers - 1:
             x = ELEMENTWISE["dropout.default"](c, x, dropout, training)
@@ -90,26 +89,20 @@ def _stacked(c: Context, lasts: Sequence[Value]) -> Value:
     return raised[0] if len(raised) == 1 else c.apply("Concat", *raised, axis=0)
 
 
-def _lstm(
-    c: Context, x: Value, states: Sequence[Value], weights: Sequence[Value], *rest: object
-) -> tuple[Value, ...]:
-    y, lasts = _layers(c, "LSTM", x, states, weights, *rest)  # type: ignore[arg-type]
-    return (y, *(_stacked(c, last) for last in lasts))
-
-
-def _one_state(type_: str, **attributes: AttributeValue) -> Handler:
+def _recurrent(type_: str, **attributes: AttributeValue) -> Handler:
     def handler(
-        c: Context, x: Value, state: Value, weights: Sequence[Value], *rest: object
+        c: Context, x: Value, states: Value | Sequence[Value], weights: Sequence[Value], *rest: object
     ) -> tuple[Value, ...]:
-        y, lasts = _layers(c, type_, x, [state], weights, *rest, **attributes)  # type: ignore[arg-type]
+        several = [states] if isinstance(states, Value) else states
+        y, lasts = _layers(c, type_, x, several, weights, *rest, **attributes)  # type: ignore[arg-type]
         return (y, *(_stacked(c, last) for last in lasts))
 
     return handler
 
 
 HANDLERS: dict[str, Handler] = {
-    "lstm.input": _lstm,
-    "gru.input": _one_state("GRU", linear_before_reset=1),
-    "rnn_tanh.input": _one_state("RNN"),
-    "rnn_relu.input": _one_state("RNN", nonlinearity="Relu"),
+    "lstm.input": _recurrent("LSTM"),
+    "gru.input": _recurrent("GRU", linear_before_reset=1),
+    "rnn_tanh.input": _recurrent("RNN"),
+    "rnn_relu.input": _recurrent("RNN", nonlinearity="Relu"),
 }

@@ -10,8 +10,7 @@ import numpy as np
 
 from solver.graph import DType
 from solver.importers.halving import product_of_slices
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value
 
 __all__ = ["HANDLERS"]
 
@@ -62,7 +61,7 @@ def _place(handler: Handler) -> Handler:
         size = x.shape[axis]
         left = np.arange(size, 0, -1).reshape(-1, *(1,) * (x.rank - axis - 1))
         is_extreme = c.apply("Equal", x, handler(c, x, axis, True))
-        counted = c.recorder.constant(f"{c.recorder.scope}.left", left.astype(np.int64))
+        counted = c.constant(f"{c.scope}.left", left.astype(np.int64))
         most = c.apply("Where", is_extreme, counted, c.number(0, DType.INT64))
         first = c.apply("ReduceMax", most, c.integers("axes", [axis]), keepdims=1)
         return c.reshape(c.apply("Sub", c.number(size, DType.INT64), first), shape)
@@ -77,10 +76,6 @@ def _extreme_and_place(handler: Handler) -> Handler:
     return both
 
 
-def _any(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> Value:
-    return _reduce(c, "ReduceMax", c.cast(x, DType.BOOL), axes, keepdims)
-
-
 def _all(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> Value:
     lacks = c.apply("Not", c.cast(x, DType.BOOL))
     return c.apply("Not", _reduce(c, "ReduceMax", lacks, axes, keepdims))
@@ -93,10 +88,6 @@ def _product(c: Context, x: Value, axis: int | None = None, keepdims: bool = Fal
     axis %= x.rank
     x = product_of_slices(x, axis, x.shape[axis], c.slice, partial(c.apply, "Mul"))
     return c.reshape(x, c.result.shape)
-
-
-def _running(c: Context, x: Value, axis: int) -> Value:
-    return c.apply("CumSum", c.cast(x, c.result.dtype), c.integers("axis", [axis % x.rank]))
 
 
 def _variance(
@@ -170,10 +161,15 @@ HANDLERS: dict[str, Handler] = {
     "min.dim": _extreme_and_place(_least),
     "argmax.default": _place(_greatest),
     "argmin.default": _place(_least),
-    **{f"any.{kind}": _any for kind in ("default", "dim", "dims")},
+    **dict.fromkeys(
+        ("any.default", "any.dim", "any.dims"),
+        lambda c, x, *where: _greatest(c, c.cast(x, DType.BOOL), *where),
+    ),
     **{f"all.{kind}": _all for kind in ("default", "dim", "dims")},
     **{f"prod.{kind}": _product for kind in ("default", "dim_int")},
-    "cumsum.default": _running,
+    "cumsum.default": lambda c, x, axis: c.apply(
+        "CumSum", c.cast(x, c.result.dtype), c.integers("axis", [axis % x.rank])
+    ),
     "var.correction": _variance,
     "std.correction": _deviation,
     "var_mean.correction": _variance_and_mean,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from solver.importers.pytorch.context import Context, Handler
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, Value
 
 __all__ = ["HANDLERS"]
 
@@ -16,7 +16,7 @@ def _resize(c: Context, x: Value, scales: Sequence[float] | None, mode: str, coo
     """By the factors where they are given, which need not be whole; else by the sizes that PyTorch gives."""
     if scales is not None:
         factors = np.array([1, 1, *scales], np.float32)
-        inputs = [x, None, c.recorder.constant(f"{c.recorder.scope}.scales", factors)]
+        inputs = [x, None, c.constant(f"{c.scope}.scales", factors)]
     else:
         inputs = [x, None, None, c.integers("sizes", c.result.shape)]
     return c.apply(
@@ -24,29 +24,24 @@ def _resize(c: Context, x: Value, scales: Sequence[float] | None, mode: str, coo
     )
 
 
-def _nearest(
-    c: Context, x: Value, sizes: Sequence[int] | None, scales: Sequence[float] | None = None
+def _between(
+    mode: str,
+    c: Context,
+    x: Value,
+    sizes: Sequence[int] | None,
+    align_corners: bool,
+    scales: Sequence[float] | None = None,
 ) -> Value:
-    return _resize(c, x, scales, "nearest", "asymmetric")
-
-
-def _between(mode: str) -> Handler:
-    def handler(
-        c: Context,
-        x: Value,
-        sizes: Sequence[int] | None,
-        align_corners: bool,
-        scales: Sequence[float] | None = None,
-    ) -> Value:
-        return _resize(c, x, scales, mode, "align_corners" if align_corners else "pytorch_half_pixel")
-
-    return handler
+    return _resize(c, x, scales, mode, "align_corners" if align_corners else "pytorch_half_pixel")
 
 
 HANDLERS: dict[str, Handler] = {
-    **{f"upsample_nearest{n}d.vec": _nearest for n in (1, 2, 3)},
-    "upsample_linear1d.vec": _between("linear"),
-    "upsample_bilinear2d.vec": _between("linear"),
-    "upsample_trilinear3d.vec": _between("linear"),
-    "upsample_bicubic2d.vec": _between("cubic"),
+    **dict.fromkeys(
+        [f"upsample_nearest{n}d.vec" for n in (1, 2, 3)],
+        lambda c, x, sizes, scales=None: _resize(c, x, scales, "nearest", "asymmetric"),
+    ),
+    "upsample_linear1d.vec": partial(_between, "linear"),
+    "upsample_bilinear2d.vec": partial(_between, "linear"),
+    "upsample_trilinear3d.vec": partial(_between, "linear"),
+    "upsample_bicubic2d.vec": partial(_between, "cubic"),
 }

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from solver.graph import Array, DType
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
-from solver.importers.pytorch.recorder import Value
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value
 
 __all__ = ["HANDLERS", "element_at"]
 
@@ -92,7 +91,7 @@ def _places(c: Context, sizes: Sequence[int], indices: Sequence[Value | Array]) 
         shape = np.broadcast_shapes(known.shape, computed.shape)
         if shape == computed.shape:
             return computed
-    constant = c.recorder.constant(f"{c.recorder.scope}.places", np.asarray(known, np.int64))
+    constant = c.constant(f"{c.scope}.places", np.asarray(known, np.int64))
     return constant if computed is None else c.apply("Add", computed, constant)
 
 
@@ -252,12 +251,6 @@ def _sorted(
     return _largest(c, x, x.shape[axis] if x.rank else 1, axis, descending)
 
 
-def _stably_sorted(
-    c: Context, x: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
-) -> tuple[Value, Value]:
-    return _sorted(c, x, dim, descending)
-
-
 def _order(c: Context, x: Value, axis: int = -1, descending: bool = False, **named: Any) -> Value:
     return _sorted(c, x, named.get("dim", axis), named.get("descending", descending))[1]
 
@@ -308,7 +301,7 @@ def _windows(c: Context, x: Value, axis: int, size: int, step: int) -> Value:
     axis %= x.rank
     starts = np.arange(0, x.shape[axis] - size + 1, step)
     places = (starts[:, None] + np.arange(size)).astype(np.int64)
-    taken = c.apply("Gather", x, c.recorder.constant(f"{c.recorder.scope}.windows", places), axis=axis)
+    taken = c.apply("Gather", x, c.constant(f"{c.scope}.windows", places), axis=axis)
     return c.last(taken, axis + 1)
 
 
@@ -329,7 +322,7 @@ HANDLERS: dict[str, Handler] = {
     **{f"median.{kind}": _median for kind in ("default", "dim")},
     "diagonal.default": _diagonal,
     "sort.default": _sorted,
-    "sort.stable": _stably_sorted,
+    "sort.stable": lambda c, x, *, stable=None, dim=-1, descending=False: _sorted(c, x, dim, descending),
     **{f"argsort.{kind}": _order for kind in ("default", "stable")},
     "index_select.default": lambda c, x, axis, index: c.apply("Gather", x, index, axis=axis % x.rank),
     "unfold.default": _windows,

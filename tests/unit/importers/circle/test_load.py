@@ -70,7 +70,7 @@ def test_choices_that_these_files_do_not_leave() -> None:
     for given in ({"class_axis": "1"}, {"batch_norm": "train"}):
         with pytest.raises(OptionsError, match="its batch normalisation in the weights"):
             load_circle_model(dense(), options=import_options(given))
-    with pytest.raises(TrainableError, match="No weight of the model is called 'nothing'"):
+    with pytest.raises(TrainableError, match="No parameter is called 'nothing'"):
         load_circle_model(dense(), options=import_options({"trainable": "nothing"}))
     with pytest.raises(DimensionError, match=r"no dimension 'x\[7\]'. They have x\[0\], x\[1\]"):
         load_circle_model(dense(), options=import_options({"dim": ["x[7]=3"]}))

@@ -184,7 +184,7 @@ def test_what_stands_before_a_quantised_operator_has_no_derivative() -> None:
     found = load_circle_model(data, options=import_options({"loss": "mse"}))
     assert found.graph.trainable == ("slope",)
     assert found.notes == ("The loss has no derivative with respect to 'early': not trained.",)
-    with pytest.raises(TrainableError, match="No weight of the model is called 'early'"):
+    with pytest.raises(TrainableError, match="No parameter is called 'early'"):
         load_circle_model(data, options=import_options({"loss": "mse", "trainable": "early"}))
     with pytest.raises(LossError, match="'q' is int8"):
         load_circle_model(data, options=import_options({"loss": "mse", "output": "q"}))
