@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=[], help="default: all")
     parser.add_argument("--output", type=argparse.FileType("w"), help="also write the tables to this file")
     parser.add_argument(
-        "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
+        "--publish", action="store_true", help="put the table of layout into docs/explanation/more-figures.md"
     )
     for option, runtime in (("python", "onert"), ("torch", "PyTorch"), ("micro", "TFLM"), ("jax", "JAX")):
         parser.add_argument(

