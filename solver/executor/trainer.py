@@ -116,6 +116,24 @@ def open_paging_file(plan: Plan, path: Path | None) -> PagingFile | None:
     return PagingFile(path, slow_bytes(plan), POISON)
 
 
+def _check_arguments(graph: object, plan: object) -> None:
+    if not isinstance(graph, TrainableGraph) or not isinstance(plan, Plan):
+        raise PlanError(
+            f"A trainer takes a graph and a plan, not {type(graph).__name__} and {type(plan).__name__}.",
+            remedy="Make both first: graph = arenaplan.load('model.json'), then"
+            " arenaplan.Trainer(graph, arenaplan.plan(graph)).",
+        )
+
+
+def _path(path: object) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise PlanError(
+            f"A checkpoint is a file, and its path is of type {type(path).__name__}.",
+            remedy="Give a path, as 'training.safetensors'.",
+        )
+    return Path(path)
+
+
 class Trainer:
     """Trains `graph` inside the arena of `plan`, from the graph's initial values.
 
@@ -131,6 +149,7 @@ class Trainer:
     """
 
     def __init__(self, graph: TrainableGraph, plan: Plan, *, paging_file: Path | None = None) -> None:
+        _check_arguments(graph, plan)
         subject = rewritten(graph, plan)
         reference = reference_program(subject, plan)
         violations = check_plan(reference, plan, graph_digest(graph))
@@ -226,7 +245,7 @@ class Trainer:
         self._check_usable()
         carried = self.runner.carried()
         contents = {label: carried[number] for label, number in self._carried.items()}
-        write_checkpoint(Path(path), Checkpoint(self._digest, self.runner.iteration, contents), self._types)
+        write_checkpoint(_path(path), Checkpoint(self._digest, self.runner.iteration, contents), self._types)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continue where the training stood that wrote a checkpoint, whatever this trainer did before.
@@ -235,7 +254,7 @@ class Trainer:
         then stands where it stood.
         """
         self._check_usable(runs=True, restores=True)
-        checkpoint = read_checkpoint(Path(path), self._digest, self._types)
+        checkpoint = read_checkpoint(_path(path), self._digest, self._types)
         data = inline_data(self._subject, self.runner.constant_sources())
         contents = {self._carried[label]: array for label, array in checkpoint.contents.items()}
         self._is_cut_short = True

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from solver.errors import DimensionError, GraphError, OptionsError, TrainableError
-from solver.graph import FileRange, Initializer, TrainableGraph
+from solver.graph import FileRange, Initializer, Role, TrainableGraph
 from solver.importers.circle.frozen import freeze_note, freeze_remedy, frozen_before
 from solver.importers.circle.graph import (
     DEFAULT,
@@ -80,7 +80,13 @@ def load_circle_model(
     loss = f"{objective.loss}, {objective.optimizer.type}"
     note = f"Trained with {loss}: {source}, and --loss and --optimizer choose another way."
     frozen = (freeze_note(model, options.freeze_before),) if options.freeze_before else ()
-    return Imported(graph, (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole, options)))
+    constants = {
+        operand.id: operand.type.elements
+        for operand in graph.operands.values()
+        if operand.role is Role.CONSTANT and operand.dtype.is_floating and operand.id not in network.added
+    }
+    notes = (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole, options))
+    return Imported(graph, notes, constants)
 
 
 def _keeping(graph: TrainableGraph, network: Network, whole: Model, options: ImportOptions) -> TrainableGraph:

@@ -87,6 +87,8 @@ class Network(GraphRecorder):
         self.frozen: list[str] = []
         #: Complex tensors by number.
         self._complex: dict[int, tuple[str, str]] = {}
+        #: Names of constants that the file has not as tensors, such as sizes and scales.
+        self.added: set[str] = set()
         #: Quantised constants, by name.
         self.quantized: dict[str, None] = {}
         #: Quantised tensors as floats, by number and order of axes.
@@ -483,7 +485,9 @@ class Network(GraphRecorder):
         return self._declare(self._constant(), Role.CONSTANT, (), DType.FLOAT32, np.array(value))
 
     def _constant(self) -> str:
-        return self.free(f"{self._names[self.operator.outputs[0]]}/constant")
+        name = self.free(f"{self._names[self.operator.outputs[0]]}/constant")
+        self.added.add(name)
+        return name
 
 
 def unique_names(model: Model) -> list[str]:

@@ -105,7 +105,7 @@ def _loaded(
     if unused:
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
-    graph = _graph(network, loss, kept, options, name)
+    graph = _graph(network, loss, kept, options, name, empty=[t.name for t in tensors if not t.elements])
     notes += (*kept_notes, *_on_normalisation(walk, model, options), *_on_narrow_weights(network, graph))
     constants = {**walk.constants, **dict(sorted(unread.items()))}
     imported = Imported(graph, (*part.notes, *notes), constants=constants)
@@ -179,8 +179,15 @@ def _frozen_without_derivative(network: Network, loss: str, options: ImportOptio
 
 
 def _graph(
-    network: Network, loss: str, kept: Sequence[str], options: ImportOptions, name: str
+    network: Network,
+    loss: str,
+    kept: Sequence[str],
+    options: ImportOptions,
+    name: str,
+    *,
+    empty: Sequence[str],
 ) -> TrainableGraph:
+    """The trainable graph. `empty` are stored tensors without elements, which are no parameters."""
     parameters = [o.id for o in network.operands.values() if o.role is Role.PARAMETER and o.trainable]
     quantised = _quantised(network)
     if not parameters and quantised:
@@ -188,6 +195,12 @@ def _graph(
             f"The weights of the model are quantised ({some(quantised, 3)}), and quantised"
             " weights are not trained.",
             remedy=TRAIN_FLOAT_FIRST,
+            path=("trainable",),
+        )
+    if not parameters and empty:
+        raise TrainableError(
+            f"The model has nothing to train: its weights have no elements ({some(empty, 3)}).",
+            remedy="Export the model with layers of one unit or more.",
             path=("trainable",),
         )
     if not parameters:

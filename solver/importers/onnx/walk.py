@@ -242,8 +242,6 @@ class Walk:
                 self.constants[tensor.name] = tensor.elements
             return Constant(array, name, tensor.origin)
         assert tensor.dtype is not None, "roles other than constant are of floating tensors"
-        if 0 in tensor.shape:
-            return Constant(tensor.array(), tensor.name)
         type_ = TensorType(tensor.shape, tensor.dtype)
         weight = self.network.declare(tensor.name, role, type_, self._initializer(tensor))
         self.network.origins[weight.name] = tensor.origin

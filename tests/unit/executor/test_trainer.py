@@ -344,6 +344,16 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path: Path) -> None:
             trainer.save(tmp_path / "missing" / "saved")
         with pytest.raises(PlanError, match="cannot be written"):
             trainer.save("")
+        nothing: Any = None
+        for use in (trainer.save, trainer.restore):
+            with pytest.raises(PlanError, match="its path is of type NoneType"):
+                use(nothing)
+
+
+@pytest.mark.parametrize("pair", [(None, None), (GRAPH, None), (PLAN, GRAPH)])
+def test_a_trainer_is_made_of_a_graph_and_a_plan(pair: Any) -> None:
+    with pytest.raises(PlanError, match="A trainer takes a graph and a plan, not"):
+        Trainer(*pair)
 
 
 # -------------------------------------------------------------------------------------------- pickling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -42,6 +43,21 @@ def test_everything_that_can_be_said() -> None:
 @pytest.mark.parametrize(("text", "count"), [("last:2", 2), ("last:0", 0)])
 def test_a_number_of_operations_is_trained(text: str, count: int) -> None:
     assert import_options({"trainable": text}).trainable == count
+
+
+def test_values_of_inputs_are_spelt_as_in_json_python_and_c() -> None:
+    words = {
+        "a": "true",
+        "b": "False",
+        "c": "TRUE",
+        "d": "-inf",
+        "e": "Infinity",
+        "f": "1e3",
+        "g": "[true, 2]",
+    }
+    values = import_options({"input": [f"{name}={word}" for name, word in words.items()]}).inputs
+    assert list(values.values()) == [True, False, True, -math.inf, math.inf, 1000.0, [True, 2]]
+    assert math.isnan(import_options({"input": "a=nan"}).inputs["a"])
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -153,6 +153,7 @@ def test_quantised_weights_between_trained_ones() -> None:
     untrained, widened = found.notes
     assert untrained == "1 quantised weight is not trained: 'w1'."
     assert "stored in 20 bytes (int8) and planned in 80 bytes as floats" in widened
+    assert found.summary == "5 tensors trained, 0 floating tensors not trained."
     with pytest.raises(TrainableError, match="'w1' is quantised, and quantised weights are not trained"):
         load_circle_model(mixed(), options=import_options({"loss": "mse", "trainable": "w1"}))
     report = validate(found.graph, plan(found.graph), steps=2)

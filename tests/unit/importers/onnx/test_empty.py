@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from solver.documents import dump_graph, load_graph
-from solver.errors import DimensionError
+from solver.errors import DimensionError, TrainableError
 from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.importers.onnx import load_onnx
@@ -60,6 +60,13 @@ def test_parts_of_no_elements(parts: str) -> None:
     assert set(graph.trainable) == {"w", "b"}
     again = load_graph(dump_graph(graph))
     assert validate(again, plan(again), steps=2).identical
+
+
+def test_weights_without_elements_are_nothing_to_train() -> None:
+    weights = {"w": np.ones((3, 0), np.float32), "b": np.ones(0, np.float32)}
+    model = model_of([node("Gemm", ["x", "w", "b"], ["y"])], {"x": (2, 3)}, weights)
+    with pytest.raises(TrainableError, match=r"its weights have no elements \(w, b\)"):
+        imported(model)
 
 
 def test_a_dimension_of_0_is_open_and_may_be_0() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -193,6 +194,23 @@ def test_a_choice_that_is_left_open_names_the_input_and_a_value_of_it() -> None:
         imported(chooses("bool"))
     assert caught.value.remedy == "Fix it with --input rate=true."
     assert imported(chooses("bool"), inputs={"rate": True}).graph.trainable == ("v",)
+    vector = chooses("bool")
+    vector.graph.node[0].CopyFrom(node("ReduceSum", ["rate"], ["sum"], keepdims=0))
+    vector.graph.node.insert(1, node("Greater", ["sum", "rate_limit"], ["c"]))
+    vector.graph.initializer.append(numpy_helper.from_array(np.array(2.5, np.float32), "rate_limit"))
+    vector.graph.input[1].CopyFrom(helper.make_tensor_value_info("rate", onnx.TensorProto.FLOAT, [3]))
+    with pytest.raises(UnknownOperatorError) as caught:
+        imported(vector)
+    assert caught.value.remedy == "Fix it with --input rate=2.5."
+    assert imported(vector, inputs={"rate": 2.5}).graph.trainable == ("w",)
+
+
+@pytest.mark.parametrize("value", [True, [True], math.nan, 0.5, -math.inf])
+def test_an_input_takes_no_value_of_another_type(value: Any) -> None:
+    """Neither a truth value nor what is no whole number is a rate."""
+    with pytest.raises(OptionsError, match="'rate' is int64") as caught:
+        imported(chooses(), inputs={"rate": value})
+    assert "Give one number" in caught.value.remedy
 
 
 def test_lengths_of_sequences_that_are_all_whole_leave_nothing_behind() -> None:
