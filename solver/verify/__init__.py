@@ -10,7 +10,7 @@
 
 Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.accounting`,
 `solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, and the helpers `solver.canonical`,
-`solver.errors`, `solver.frozen`, `solver.late` and `solver.names`, directly or through one another: no pass,
+`solver.errors`, `solver.late` and `solver.names`, directly or through one another: no pass,
 no target, no search and no compiled code. The page says what a mistake in each of them could do.
 """
 

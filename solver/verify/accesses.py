@@ -1,4 +1,5 @@
-"""What a runtime really touched, beside the plan: which step reads what no step wrote, or what changed since.
+"""Compares a log of the addresses that a runtime touched with the plan: reads of bytes that no step wrote, or
+that another step changed since.
 
     log      step 3 writes [0, 64)   step 4 writes [32, 96)   step 5 reads [0, 64)
                    │                       │                        │
@@ -44,7 +45,7 @@ class MemoryAccess:
 
 
 class AccessRule(Enum):
-    """What is wrong with an access.
+    """The kinds of faults of an access.
 
     `UNWRITTEN`: it reads what no step wrote. `OVERWRITTEN`: a later step wrote there since. `STALE`: the
     step that should have written has not, and what is there is older. `OUTSIDE`: the plan gives the step
@@ -134,7 +135,7 @@ def check_accesses(plan: Plan, log: Iterable[MemoryAccess]) -> tuple[AccessFault
 def _in_iterations(plan: Plan, log: Iterable[MemoryAccess]) -> list[list[MemoryAccess]]:
     """The accesses of each iteration: a new one begins where a step of an earlier level follows."""
     steps, level, now = plan.program.steps, 0, 0
-    found: list[list[MemoryAccess]] = [[]]
+    accesses_by_iteration: list[list[MemoryAccess]] = [[]]
     for access in log:
         step = steps[access.step]
         if access.iteration is not None:
@@ -145,10 +146,10 @@ def _in_iterations(plan: Plan, log: Iterable[MemoryAccess]) -> list[list[MemoryA
             now += begins
         if begins:
             level = 0
-            found += [[] for _ in range(now + 1 - len(found))]
+            accesses_by_iteration += [[] for _ in range(now + 1 - len(accesses_by_iteration))]
         level = max(level, step.level)
-        found[now].append(access)
-    return found
+        accesses_by_iteration[now].append(access)
+    return accesses_by_iteration
 
 
 class _Checker:
@@ -196,11 +197,11 @@ class _Checker:
                     held[space].write(low, high, self._tag(iteration, -1))
 
     def _place(self, value: int) -> tuple[int, int, int]:
-        found, offset = self._plan.program.values[value], self._plan.offsets[value]
-        return found.space, offset, offset + found.type.nbytes
+        tensor, offset = self._plan.program.values[value], self._plan.offsets[value]
+        return tensor.space, offset, offset + tensor.type.nbytes
 
     def _follow(self, iteration: int, t: int, ran: set[int]) -> None:
-        """What a step leaves in the plan. An update may leave bytes as they are, so there the log decides."""
+        """Write what a step leaves by the plan. An update may leave bytes alone: there the log decides."""
         if self._steps[t].due and t not in ran:
             return
         tag = self._tag(iteration, t)
@@ -249,10 +250,10 @@ class _Checker:
             if value is None:
                 return self._outside(iteration, access, start, end, None)
             # What the step itself has written it may read again; of results and scratch nothing else.
-            wanted = [(start, end, own)]
+            writers = [(start, end, own)]
             if how is not None and how.reads:
-                wanted = list(self._wanted[access.space].runs(start, end))
-            for low, high, right in wanted:
+                writers = list(self._wanted[access.space].runs(start, end))
+            for low, high, right in writers:
                 for first, last, who in self._found[access.space].runs(low, high):
                     if who != own and (who != right or who == _NOBODY):
                         return self._fault(iteration, access, first, last, value, right, who)
@@ -303,9 +304,9 @@ class _Checker:
         if there:
             names = ", ".join(map(repr, there[:3])) + (f" and {len(there) - 3} more" if there[3:] else "")
             detail += f"; these are of {names} at that time"
-        found = next(self._found[access.space].runs(start, end))[2]
+        writer = next(self._found[access.space].runs(start, end))[2]
         return self._told(
-            AccessRule.OUTSIDE, iteration, access, start, end, None, None, self._who(found), detail
+            AccessRule.OUTSIDE, iteration, access, start, end, None, None, self._who(writer), detail
         )
 
     def _beyond(self, iteration: int, access: MemoryAccess) -> AccessFault:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from solver.accounting.problem import joined, may_share
 from solver.graph.ops import lookup
 from solver.plan.violation import Violation
 from solver.program import (
@@ -35,22 +36,21 @@ _Variable: TypeAlias = tuple[str, int, int]
 def check_cost_bound(
     reference: Program, bound: CostBound, cost: Sequence[int], *, in_place: bool = False
 ) -> Iterator[Violation]:
-    """What keeps `bound` from being proved by its rows, `cost` being nanoseconds of the reference's steps.
+    """A violation if the rows of `bound` do not prove it; `cost` has nanoseconds of the reference's steps.
 
     Rule ``cost``. As linear as `added_up`.
     """
     try:
-        found = added_up(reference, bound, cost, in_place=in_place)
+        proved = added_up(reference, bound, cost, in_place=in_place)
     except ValueError as error:
         yield Violation("cost", (), f"The bound on the cost of recomputation cannot be added up: {error}")
         return
-    if found < bound.nanoseconds:
-        yield Violation(
-            "cost",
-            (),
+    if proved < bound.nanoseconds:
+        detail = (
             f"Recomputation is claimed to cost {bound.nanoseconds:,} nanoseconds at least; the rows add up to"
-            f" {found:,}.",
+            f" {proved:,}."
         )
+        yield Violation("cost", (), detail)
 
 
 def added_up(reference: Program, bound: CostBound, cost: Sequence[int], *, in_place: bool = False) -> int:
@@ -142,19 +142,9 @@ class _Facts:
         #: Values that a schedule may choose to hold or not.
         self.choosable = read_again | self.maker.keys()
         self._rooms: dict[int, tuple[int, list[int]]] = {}
-        #: For each value one that shows the same contents, by views: the same for all of them.
-        self.shown = list(range(count))
-        for step in self.steps if in_place else ():
-            for pair in self._shared(step, views=True):
-                a, b = map(self._shown, pair)
-                self.shown[b] = a
-        self.shown = [self._shown(v) for v in range(count)]
-
-    def _shown(self, v: int) -> int:
-        while self.shown[v] != v:
-            self.shown[v] = self.shown[self.shown[v]]
-            v = self.shown[v]
-        return v
+        #: For each value a number that it shares with the values that show the same contents, by views.
+        views = (pair for step in self.steps if in_place for pair in may_share(reference, step, views=True))
+        self.shown = joined(count, views)
 
     def row(self, row: DualRow) -> tuple[int, list[tuple[_Variable, int]]]:
         """The right-hand side of a row, and its variables with their coefficients."""
@@ -217,7 +207,7 @@ class _Facts:
         may be held the one that is read last.
         """
         group = {v: self.shown[v] for v in (*sure, *free)}
-        for a, b in self._shared(step, views=False):
+        for a, b in may_share(self.reference, step):
             if a in group and b in group:
                 group = {v: group[a] if g == group[b] else g for v, g in group.items()}
         there: dict[int, int] = {}
@@ -229,25 +219,15 @@ class _Facts:
                 held[group[v]] = v
         return sorted(there.values()), sorted(held.values())
 
-    def _shared(self, step: Step, *, views: bool) -> Iterator[tuple[int, int]]:
-        """Values of which the operator permits that one is defined in the bytes of the other."""
-        node = self.reference.operations[step.operation]
-        if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
-            return
-        kind, bound = lookup(node.operation.type), {b.slot: b.value for b in step.bindings}
-        permitted = [(p.source, p.target) for p in kind.in_place(node) if p.view or not views]
-        permitted += [(p.source, p.target) for p in kind.parts(node, step.phase is Phase.FORWARD)]
-        yield from ((bound[a], bound[b]) for a, b in permitted if a in bound and b in bound)
-
     def _sources(self, v: int, i: int) -> list[tuple[_Variable, int]]:
-        """What may have put a value of before moment i there."""
+        """The variables of which one must be 1 if a value from before moment i is there after it."""
         if v < 0 or v in self.persistent or self.first[v] > self.bound.moments[i] or self._sure(v, i):
             raise ValueError(f"{self._label(v)} needs no source behind moment {i}.")
-        found: list[tuple[_Variable, int]] = [(("held", v, i), 1)] if self._free(v, i) else []
+        sources: list[tuple[_Variable, int]] = [(("held", v, i), 1)] if self._free(v, i) else []
         maker = self.maker.get(v, -1)
         if maker >= 0 and self._may_run(maker, i):
-            found.append((("made", self.bound.order[maker], i), 1))
-        return found
+            sources.append((("made", self.bound.order[maker], i), 1))
+        return sources
 
     def _sure(self, v: int, i: int) -> bool:
         step = self.steps[self.bound.moments[i]]

@@ -61,14 +61,14 @@ class Terms:
 
     def number(self, key: Hashable) -> int:
         """The number of a term, the same for the same key."""
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = self.new()
-        return found
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self.new()
+        return number
 
     def joined(self, pieces: Iterable[_Piece]) -> int:
         """The number of what consists of pieces of these terms, or of pieces again, one behind the other."""
-        found: list[_Piece] = []
+        merged: list[_Piece] = []
         for number, start, stop, size in pieces:
             if number == UNDEFINED:
                 return UNDEFINED
@@ -79,22 +79,22 @@ class Terms:
                 low, high = max(start, position), min(stop, position + last - first)
                 if low < high:
                     piece = (root, first + low - position, first + high - position, whole)
-                    if found and found[-1][0] == root and found[-1][2] == piece[1]:
-                        piece = (root, found.pop()[1], piece[2], whole)
-                    found.append(piece)
+                    if merged and merged[-1][0] == root and merged[-1][2] == piece[1]:
+                        piece = (root, merged.pop()[1], piece[2], whole)
+                    merged.append(piece)
                 position += last - first
-        if not found:
+        if not merged:
             return EMPTY
-        if len(found) == 1 and found[0][2] - found[0][1] == found[0][3]:
-            return found[0][0]
-        key = tuple(found)
+        if len(merged) == 1 and merged[0][2] - merged[0][1] == merged[0][3]:
+            return merged[0][0]
+        key = tuple(merged)
         number = self._joined.setdefault(key, UNDEFINED - 1 - len(self._pieces))
         if UNDEFINED - 1 - number == len(self._pieces):
             self._pieces.append(key)
         return number
 
     def close(self) -> None:
-        """What consists of pieces from now on is not a value of the reference program."""
+        """From now on, a term that is put together from pieces is not a value of the reference program."""
         self._known = len(self._pieces)
 
     @property
@@ -108,7 +108,7 @@ class Terms:
 
 
 class Bytes:
-    """What ranges of one line of addresses hold: ranges do not overlap, and all other bytes are undefined.
+    """The contents of ranges on one line of addresses. Ranges do not overlap; all other bytes are undefined.
 
     `terms` are those of the reference program, closed. O(log n) a write or read for n ranges, and what a
     write ends.
@@ -128,8 +128,8 @@ class Bytes:
         if low == high:
             return
         starts, ranges = self._starts, self._ranges
-        found = ranges.get(low)
-        if found is not None and found[0] == high and number != UNDEFINED:
+        held = ranges.get(low)
+        if held is not None and held[0] == high and number != UNDEFINED:
             ranges[low] = (high, number)
             return
         first = bisect_left(starts, low)
@@ -154,9 +154,9 @@ class Bytes:
         """The number of what the bytes ``[low, high)`` hold; UNDEFINED if they do not hold it all."""
         if low == high:
             return EMPTY
-        found = self._ranges.get(low)
-        if found is not None and found[0] == high:
-            return found[1]
+        held = self._ranges.get(low)
+        if held is not None and held[0] == high:
+            return held[1]
         if not self._cuts:
             return UNDEFINED
         pieces: list[_Piece] = []
@@ -184,7 +184,7 @@ class Bytes:
 
 
 class _Fact(NamedTuple):
-    """What one slot of a step gets: a copy of `copied`, pieces of `pieces`, or else a term.
+    """The contents that one slot of a step gets: a copy of `copied`, pieces of `pieces`, or else a term.
 
     Slots are positions in the bindings of the step; what is `computed` is a term. A piece is the position of
     a slot with the first and last byte of it, exclusive, and the bytes that it has.
@@ -197,8 +197,8 @@ class _Fact(NamedTuple):
 
 
 def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
-    """What the operators say about each result of each step."""
-    found: list[tuple[_Fact, ...]] = []
+    """For each step, the facts that its operator states about each of its results."""
+    facts_by_step: list[tuple[_Fact, ...]] = []
     # Where an operator copies nothing, its steps are alike if their bindings have the same access.
     plain: dict[str, bool] = dict.fromkeys(OWN_KERNELS, True)
     alike: dict[tuple[Access, ...], tuple[_Fact, ...]] = {}
@@ -212,7 +212,7 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
             accesses = tuple([b.access for b in bindings])
             if accesses not in alike:
                 alike[accesses] = tuple([_Fact(i) for i, access in enumerate(accesses) if access.defines])
-            found.append(alike[accesses])
+            facts_by_step.append(alike[accesses])
             continue
         kind, forward = lookup(type_), step.phase is Phase.FORWARD
         promises, parts = kind.copies(node, forward), kind.parts(node, forward)
@@ -227,8 +227,8 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
                 continue
             source, of = copies.get(binding.slot), pieces.get(binding.slot, ())
             facts.append(_Fact(i, source, of, source is None and not of))
-        found.append(tuple(facts))
-    return found
+        facts_by_step.append(tuple(facts))
+    return facts_by_step
 
 
 def _copies_nothing(type_: str) -> bool:
@@ -259,23 +259,23 @@ def _pieces(
 ) -> dict[str, tuple[tuple[int, int, int, int], ...]]:
     """By slot, what it is put together from, in order; without the slots whose sources are not all there."""
     reads = {b.slot: i for i, b in enumerate(step.bindings) if b.access is Access.READ}
-    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    pieces_by_slot: dict[str, list[tuple[int, int, int, int]]] = {}
     for part in sorted(parts, key=lambda part: part.target_start):
         i = reads.get(part.source)
         if i is not None:
             size = reference.values[step.bindings[i].value].type.nbytes
-            found.setdefault(part.target, []).append((i, part.start, part.start + part.nbytes, size))
+            pieces_by_slot.setdefault(part.target, []).append((i, part.start, part.start + part.nbytes, size))
     sources = Counter(part.target for part in parts)
-    return {slot: tuple(pieces) for slot, pieces in found.items() if len(pieces) == sources[slot]}
+    return {slot: tuple(pieces) for slot, pieces in pieces_by_slot.items() if len(pieces) == sources[slot]}
 
 
 def check_contents(reference: Program, plan: Plan, line: Line) -> tuple[Violation, ...]:
     """Run both on terms and compare what they leave: with the steps that are due, and without them."""
     facts = _facts(reference)
     for due in (True, False) if reference.period > 1 else (True,):
-        found = tuple(_check_iteration(reference, plan, line, facts, due=due))
-        if found:
-            return found
+        violations = tuple(_check_iteration(reference, plan, line, facts, due=due))
+        if violations:
+            return violations
     return ()
 
 
@@ -283,7 +283,7 @@ def _check_iteration(
     reference: Program, plan: Plan, line: Line, facts: Sequence[tuple[_Fact, ...]], *, due: bool
 ) -> Iterator[Violation]:
     terms = Terms()
-    wanted, finds, leaves = _run_reference(reference, terms, facts, due=due)
+    terms_at_end, finds, leaves = _run_reference(reference, terms, facts, due=due)
     program, low, high = plan.program, line.low, line.high
     terms.close()
     # What is there at the start lies apart, which the form says: in order of address, it is written behind.
@@ -316,20 +316,21 @@ def _check_iteration(
             else:
                 memory.write(low[target.value], high[target.value], number)
             continue
-        found = [memory.read(low[b.value], high[b.value]) if b.access.reads else UNDEFINED for b in bindings]
+        terms_read = [
+            memory.read(low[b.value], high[b.value]) if b.access.reads else UNDEFINED for b in bindings
+        ]
         results, numbers, reads = facts[step.reference], leaves[step.reference], finds[step.reference]
-        if found != reads:
-            torn = _torn(reference, step.reference, terms, bindings, results, found)
+        if terms_read != reads:
+            torn = _torn(reference, step.reference, terms, bindings, results, terms_read)
             if torn is not None:
                 yield _undefined(plan, t, torn)
                 return
             if not results:
-                yield Violation(
-                    "value", (), f"{step_name(plan, t)} does not find what it reads in the reference program."
-                )
+                detail = f"{step_name(plan, t)} does not find what it reads in the reference program."
+                yield Violation("value", (), detail)
                 return
             numbers = [
-                _again(reference, step.reference, terms, fact, number, reads, found)
+                _again(reference, step.reference, terms, fact, number, reads, terms_read)
                 for fact, number in zip(results, numbers, strict=True)
             ]
         for binding in bindings:
@@ -341,14 +342,15 @@ def _check_iteration(
                 memory.write(low[binding.value], high[binding.value], number)
     for _, start, end, number in pending:
         memory.write(start, end, number)
-    yield from _check_end(reference, plan, terms, wanted, memory, line)
+    yield from _check_end(reference, plan, terms, terms_at_end, memory, line)
 
 
 def _run_reference(
     reference: Program, terms: Terms, facts: Sequence[tuple[_Fact, ...]], *, due: bool
 ) -> tuple[dict[int, int], list[list[int]], list[list[int]]]:
-    """What each value of the reference holds at the end; for each step what it finds in its slots, UNDEFINED
-    where it does not look, and what it leaves, fact by fact. Steps that do not run have empty lists.
+    """The term that each value of the reference holds at the end; for each step the terms that it reads from
+    its slots, UNDEFINED where it does not read, and those that it leaves, fact by fact. Steps that do not run
+    have empty lists.
 
     Every step runs once, so each of its results is a term like no other.
     """
@@ -358,26 +360,26 @@ def _run_reference(
     finds: list[list[int]] = []
     leaves: list[list[int]] = []
     for step, results in zip(reference.steps, facts, strict=True):
-        found: list[int] = []
+        terms_read: list[int] = []
         numbers: list[int] = []
         if due or not step.due:
             bindings = step.bindings
-            found = [now[b.value] if b.access.reads else UNDEFINED for b in bindings]
+            terms_read = [now[b.value] if b.access.reads else UNDEFINED for b in bindings]
             for fact in results:
-                number = terms.new() if fact.computed else _copied(terms, fact, found)
+                number = terms.new() if fact.computed else _copied(terms, fact, terms_read)
                 numbers.append(number)
                 if bindings[fact.position].value not in empty:
                     now[bindings[fact.position].value] = number
-        finds.append(found)
+        finds.append(terms_read)
         leaves.append(numbers)
     return now, finds, leaves
 
 
-def _copied(terms: Terms, fact: _Fact, found: Sequence[int]) -> int:
-    """What a slot gets that is a copy, or is put together from copies."""
+def _copied(terms: Terms, fact: _Fact, terms_read: Sequence[int]) -> int:
+    """The term of a slot that is a copy, or is put together from copies."""
     if fact.copied is not None:
-        return found[fact.copied]
-    return terms.joined([(found[i], start, stop, size) for i, start, stop, size in fact.pieces])
+        return terms_read[fact.copied]
+    return terms.joined([(terms_read[i], start, stop, size) for i, start, stop, size in fact.pieces])
 
 
 def _again(
@@ -387,18 +389,18 @@ def _again(
     fact: _Fact,
     number: int,
     reads: Sequence[int],
-    found: Sequence[int],
+    terms_read: Sequence[int],
 ) -> int:
-    """What a slot gets where a step does not find all that it reads in the reference.
+    """The term that a slot gets where a step does not read the same terms as in the reference.
 
     It is the reference's `number` if the slot depends on nothing that is different.
     """
     if not fact.computed:
-        return _copied(terms, fact, found)
+        return _copied(terms, fact, terms_read)
     needs = _needs(reference, t, fact)
-    if all(found[i] == reads[i] for i in needs):
+    if all(terms_read[i] == reads[i] for i in needs):
         return number
-    return terms.number((t, fact.position, tuple([found[i] for i in needs])))
+    return terms.number((t, fact.position, tuple([terms_read[i] for i in needs])))
 
 
 def _torn(
@@ -407,13 +409,13 @@ def _torn(
     terms: Terms,
     bindings: Sequence[Binding],
     facts: Sequence[_Fact],
-    found: Sequence[int],
+    terms_read: Sequence[int],
 ) -> Binding | None:
     """The first slot that a result depends on and that does not hold a whole value."""
     for fact in facts:
         if bindings[fact.position].access is not Access.SCRATCH:
             for i in _needs(reference, t, fact):
-                if not terms.is_value(found[i]):
+                if not terms.is_value(terms_read[i]):
                     return bindings[i]
     return None
 
@@ -432,7 +434,7 @@ def _check_end(
     reference: Program,
     plan: Plan,
     terms: Terms,
-    wanted: dict[int, int],
+    terms_at_end: dict[int, int],
     memory: Bytes,
     line: Line,
 ) -> Iterator[Violation]:
@@ -443,23 +445,22 @@ def _check_end(
         return memory.read(line.low[value], line.high[value])
 
     for exit_ in program.exit:
-        if holds(exit_.value) != wanted.get(exit_.reference, UNDEFINED):
+        if holds(exit_.value) != terms_at_end.get(exit_.reference, UNDEFINED):
             label = program.values[exit_.value].label
-            yield Violation(
-                "value",
-                (label,),
+            detail = (
                 f"{label!r} does not hold at the end what the reference leaves in"
-                f" {reference.values[exit_.reference].label!r}.",
+                f" {reference.values[exit_.reference].label!r}."
             )
+            yield Violation("value", (label,), detail)
     exits = {(exit_.value, exit_.reference) for exit_ in program.exit}
     for entry in program.entry:
         label = program.values[entry.value].label
         if entry.kind is EntryKind.CARRIED and (entry.value, entry.reference) not in exits:
             yield Violation("exit", (label,), f"{label!r} carries over, but is not among the exits.")
-        given = (
+        term_at_start = (
             terms.number(("entry", entry.reference))
             if line.low[entry.value] < line.high[entry.value]
             else EMPTY
         )
-        if entry.kind is EntryKind.CONSTANT and holds(entry.value) != given:
+        if entry.kind is EntryKind.CONSTANT and holds(entry.value) != term_at_start:
             yield Violation("value", (label,), f"Constant {label!r} is overwritten.")

@@ -107,36 +107,30 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
         size, certificate = plan.sizes[number], plan.certificates[number]
         top = max((plan.offsets[r.members[0]] + r.size for r in inside if r.size), default=0)
         if top != size:
-            yield Violation(
-                "size", (), f"Space {space.name!r} claims {size:,} bytes; its buffers end at {top:,}."
-            )
+            detail = f"Space {space.name!r} claims {size:,} bytes; its buffers end at {top:,}."
+            yield Violation("size", (), detail)
         if plan.holds:
             yield from _overlaps(plan, inside)
         yield from _certificate(space.name, size, certificate, curves[number])
     for size, tier in zip(plan.sizes, plan.options.tiers, strict=False):
         if size > tier.bytes:
-            yield Violation(
-                "capacity", (), f"Tier {tier.name!r} has {tier.bytes:,} bytes; {size:,} of it are used."
-            )
+            detail = f"Tier {tier.name!r} has {tier.bytes:,} bytes; {size:,} of it are used."
+            yield Violation("capacity", (), detail)
     capacity = plan.options.capacity
     if capacity is not None and plan.arena_bytes > capacity:
-        yield Violation(
-            "capacity",
-            (),
-            f"The spaces take {plan.arena_bytes:,} bytes, the capacity is {capacity:,}.",
-        )
+        detail = f"The spaces take {plan.arena_bytes:,} bytes, the capacity is {capacity:,}."
+        yield Violation("capacity", (), detail)
 
 
 def _certificate(name: str, size: int, certificate: Certificate, curve: Sequence[int]) -> Iterator[Violation]:
     load = max(curve, default=0)
     bound, witness = certificate.lower_bound, certificate.witness_step
     if not load <= bound <= size:
-        yield Violation(
-            "bound",
-            (),
+        detail = (
             f"Space {name!r} claims the lower bound {bound:,}; {load:,} bytes are live at once and it has"
-            f" {size:,}.",
+            f" {size:,}."
         )
+        yield Violation("bound", (), detail)
     optimal = certificate.status is Status.OPTIMAL
     if certificate.status not in (Status.OPTIMAL, Status.FEASIBLE):
         yield Violation("proof", (), f"Space {name!r} has a layout and is {certificate.status.value}.")
@@ -146,13 +140,10 @@ def _certificate(name: str, size: int, certificate: Certificate, curve: Sequence
         yield Violation("proof", (), f"Space {name!r} is claimed optimal above its lower bound.")
     if certificate.proof is Proof.MAX_LOAD or witness is not None:
         at = curve[witness] if witness is not None and 0 <= witness < len(curve) else 0
-        wanted = size if certificate.proof is Proof.MAX_LOAD else load
-        if at != wanted and (witness is not None or size):
-            yield Violation(
-                "proof",
-                (),
-                f"Space {name!r} claims {wanted:,} bytes live on level {witness}; {at:,} are.",
-            )
+        claimed = size if certificate.proof is Proof.MAX_LOAD else load
+        if at != claimed and (witness is not None or size):
+            detail = f"Space {name!r} claims {claimed:,} bytes live on level {witness}; {at:,} are."
+            yield Violation("proof", (), detail)
 
 
 def _overlaps(plan: Plan, placed: Sequence[Region]) -> Iterator[Violation]:
@@ -242,18 +233,18 @@ def _differing(name: str, facts: _Facts, figures: Mapping[str, int]) -> Iterator
 
 
 def _rising(name: str, facts: _Facts, *order: str) -> Iterator[str]:
-    """What keeps the facts of these names from rising in this order, from zero."""
+    """A sentence if the facts of these names do not rise from zero in this order."""
     figures = [int(facts.get(fact, 0)) for fact in order]
     if [0, *figures] != sorted([0, *figures]):
         yield f"The record {name!r} claims {', '.join(order)} of {figures}, which do not rise."
 
 
 def _rewrite(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
-    made = plan.replacements
+    replacements = plan.replacements
     figures = {
-        "replacements": len(made),
-        "bound_before": made[0].bytes_before if made else 0,
-        "bound_after": made[-1].bytes_after if made else 0,
+        "replacements": len(replacements),
+        "bound_before": replacements[0].bytes_before if replacements else 0,
+        "bound_after": replacements[-1].bytes_after if replacements else 0,
     }
     yield from _differing("rewrite", facts, figures)
 

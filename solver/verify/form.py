@@ -20,14 +20,11 @@ __all__ = ["check_form", "check_labels", "check_names", "check_steps"]
 
 
 def check_form(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """What everything else takes for granted. Linear.
-
-    The first check that finds something ends it: the next ones rely on what it has looked at.
-    """
+    """The form that all other obligations rely on. Linear. The first part with a violation ends the check."""
     for check in (_check_numbers, _check_times, _check_places, _check_interface):
-        found = tuple(check(reference, plan))
-        yield from found
-        if found:
+        violations = tuple(check(reference, plan))
+        yield from violations
+        if violations:
             return
 
 
@@ -35,17 +32,17 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
     """Nothing refers to what is not there."""
     program = plan.program
     values, steps, spaces = len(program.values), len(program.steps), len(program.spaces)
-    found = ""
+    detail = ""
     if len(plan.offsets) != values:
-        found = f"There are {len(plan.offsets):,} offsets for {values:,} values."
+        detail = f"There are {len(plan.offsets):,} offsets for {values:,} values."
     elif not len(plan.sizes) == len(plan.certificates) == spaces:
-        found = f"There are {len(plan.sizes)} sizes for {spaces} spaces."
+        detail = f"There are {len(plan.sizes)} sizes for {spaces} spaces."
     elif not all(type(number) is int for number in (*plan.offsets, *plan.sizes)):
-        found = "An offset or a size is not an integer."
+        detail = "An offset or a size is not an integer."
     elif not all(0 <= value.space < spaces for value in program.values):
-        found = "A value lies in a space that the plan does not have."
+        detail = "A value lies in a space that the plan does not have."
     elif len({value.label for value in program.values}) < values:
-        found = "Two values have one label."
+        detail = "Two values have one label."
     else:
         bound = touched(program).value
         numbers = [int(bound.min()), int(bound.max())] if len(bound) else []
@@ -54,18 +51,18 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
         numbers += [*program.initial, *plan.holds]
         references = [entry.reference for entry in program.entry] + [e.reference for e in program.exit]
         kernels = [step.reference for step in program.steps if step.reference is not None]
-        for what, given, count in (
+        for what, used, count in (
             ("a value", numbers, values),
             ("a step", [alias.step for alias in program.aliases], steps),
             ("an operation", [step.operation for step in program.steps], len(program.operations)),
             ("a value of the reference", references, len(reference.values)),
             ("a step of the reference", kernels, len(reference.steps)),
         ):
-            if given and not 0 <= min(given) <= max(given) < count:
-                found = f"The plan refers to {what} that does not exist."
+            if used and not 0 <= min(used) <= max(used) < count:
+                detail = f"The plan refers to {what} that does not exist."
                 break
-    if found:
-        yield Violation("form", (), found)
+    if detail:
+        yield Violation("form", (), detail)
         return
     at = {alias.value: alias.step for alias in program.aliases}
     if len(at) < len(program.aliases):
@@ -75,15 +72,13 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
             times[alias.value] > 1 and not (alias.view and alias.step == at[alias.value])
             for alias in program.aliases
         ):
-            yield Violation(
-                "form", (), "A value is defined in the bytes of two others, and is not a view of both."
-            )
+            detail = "A value is defined in the bytes of two others, and is not a view of both."
+            yield Violation("form", (), detail)
     for alias in program.aliases:
         if alias.value == alias.source or at.get(alias.source, -1) >= alias.step:
             label = program.values[alias.value].label
-            yield Violation(
-                "form", (label,), f"{label!r} is defined in the bytes of a value that comes later."
-            )
+            detail = f"{label!r} is defined in the bytes of a value that comes later."
+            yield Violation("form", (label,), detail)
 
 
 def _check_times(reference: Program, plan: Plan) -> Iterator[Violation]:
@@ -110,9 +105,8 @@ def _check_places(reference: Program, plan: Plan) -> Iterator[Violation]:
     program = plan.program
     for space in program.spaces:
         if space.alignment < 1 or space.alignment & (space.alignment - 1):
-            yield Violation(
-                "place", (), f"The alignment {space.alignment} of {space.name!r} is not a power of two."
-            )
+            detail = f"The alignment {space.alignment} of {space.name!r} is not a power of two."
+            yield Violation("place", (), detail)
             return
     alignments = [space.alignment for space in program.spaces]
     for value, offset in zip(program.values, plan.offsets, strict=True):
@@ -121,34 +115,29 @@ def _check_places(reference: Program, plan: Plan) -> Iterator[Violation]:
             continue
         space = program.spaces[value.space]
         if offset % alignment:
-            yield Violation(
-                "place",
-                (value.label,),
-                f"{value.label!r} at offset {offset} is not aligned to {space.alignment}.",
-            )
+            detail = f"{value.label!r} at offset {offset} is not aligned to {space.alignment}."
+            yield Violation("place", (value.label,), detail)
         else:
-            yield Violation(
-                "place",
-                (value.label,),
+            detail = (
                 f"{value.label!r} takes [{offset}, {offset + value.type.nbytes}) of {space.name!r},"
-                f" which has {size:,} bytes.",
+                f" which has {size:,} bytes."
             )
+            yield Violation("place", (value.label,), detail)
     if all(space.addressable for space in program.spaces):
         return
     for t, step in enumerate(program.steps):
         for binding in step.bindings:
             value = program.values[binding.value]
             if step.reference is not None and not program.spaces[value.space].addressable:
-                yield Violation(
-                    "place",
-                    (value.label,),
+                detail = (
                     f"Step {program.step_labels[t]!r} touches {value.label!r} in"
-                    f" {program.spaces[value.space].name!r}, which kernels cannot reach.",
+                    f" {program.spaces[value.space].name!r}, which kernels cannot reach."
                 )
+                yield Violation("place", (value.label,), detail)
 
 
 def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """What the caller and the iteration before give, and what they find, is what the reference says."""
+    """Entry, exit, first contents and period are those of the reference."""
     program = plan.program
     if program.period != reference.period:
         yield Violation(
@@ -159,15 +148,14 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
     kinds = {entry.value: entry.kind for entry in reference.entry}
     ranges, entered = [], set()
     for entry in program.entry:
-        value, wanted = program.values[entry.value], reference.values[entry.reference]
+        value, original = program.values[entry.value], reference.values[entry.reference]
         if kinds.get(entry.reference) is not entry.kind or (
-            value.type is not wanted.type and value.type != wanted.type
+            value.type is not original.type and value.type != original.type
         ):
-            yield Violation(
-                "entry",
-                (value.label,),
-                f"{value.label!r} does not hold {wanted.label!r} at the start as the reference says it.",
+            detail = (
+                f"{value.label!r} does not hold {original.label!r} at the start as the reference says it."
             )
+            yield Violation("entry", (value.label,), detail)
         if value.type.nbytes:
             ranges.append((value.space, plan.offsets[entry.value], entry.value))
         entered.add(entry.reference)
@@ -175,9 +163,8 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
             continue
         ours, theirs = program.initial.get(entry.value), reference.initial.get(entry.reference)
         if ours is not theirs and _contents(ours) != _contents(theirs):
-            yield Violation(
-                "initial", (value.label,), f"{value.label!r} begins with other values than the reference."
-            )
+            detail = f"{value.label!r} begins with other values than the reference."
+            yield Violation("initial", (value.label,), detail)
     missing = sorted(kinds.keys() - entered)
     if missing:
         label = reference.values[missing[0]].label
@@ -190,11 +177,10 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
     exits = {exit_.reference for exit_ in reference.exit}
     named = set()
     for exit_ in program.exit:
-        value, wanted = program.values[exit_.value], reference.values[exit_.reference]
-        if exit_.reference not in exits or (value.type is not wanted.type and value.type != wanted.type):
-            yield Violation(
-                "exit", (value.label,), f"{value.label!r} is not where {wanted.label!r} must be at the end."
-            )
+        value, original = program.values[exit_.value], reference.values[exit_.reference]
+        if exit_.reference not in exits or (value.type is not original.type and value.type != original.type):
+            detail = f"{value.label!r} is not where {original.label!r} must be at the end."
+            yield Violation("exit", (value.label,), detail)
         named.add(exit_.reference)
     for missed in sorted(exits - named):
         label = reference.values[missed].label
@@ -202,7 +188,7 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
 
 
 def _contents(initial: Initial | None) -> Hashable:
-    """What a carried or constant value holds first, by type and bytes: zeros where nothing is said."""
+    """The first contents of a carried or constant value, by type and bytes: zeros by default."""
     first = initial or _ZEROS
     numbers = (float(first.value), float(first.scale), first.seed)
     return exact((first.scheme, *numbers, first.source, first.sha256))
@@ -227,34 +213,32 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
                 return
             source, target = (program.values[binding.value] for binding in step.bindings)
             if (*node.inputs, *node.outputs, target.type) != (source.type,) * 3:
-                yield Violation(
-                    "step",
-                    (source.label, target.label),
+                detail = (
                     f"{step_name(plan, t)} copies {source.type} to {target.type}; its operation copies"
-                    f" {', '.join(map(str, node.inputs))}.",
+                    f" {', '.join(map(str, node.inputs))}."
                 )
+                yield Violation("step", (source.label, target.label), detail)
             continue
-        wanted = reference.steps[step.reference]
-        if step is wanted and same_values and program.operations is reference.operations:
+        original = reference.steps[step.reference]
+        if step is original and same_values and program.operations is reference.operations:
             continue
-        original = reference.operations[wanted.operation]
-        pair = (step.operation, wanted.operation)
-        if node is not original and pair not in known:
-            known[pair] = _difference(node, original)
-        difference = "" if node is original else known[pair]
-        if step.phase is not wanted.phase or step.part != wanted.part or step.due is not wanted.due:
+        original_node = reference.operations[original.operation]
+        pair = (step.operation, original.operation)
+        if node is not original_node and pair not in known:
+            known[pair] = _difference(node, original_node)
+        difference = "" if node is original_node else known[pair]
+        if step.phase is not original.phase or step.part != original.part or step.due is not original.due:
             difference = "the phase, part or condition"
         if difference:
-            yield Violation(
-                "step",
-                (),
+            detail = (
                 f"{step_name(plan, t)} says that it is step {reference.step_labels[step.reference]!r} of the"
-                f" reference; its kernel, attributes or condition differ: {difference}.",
+                f" reference; its kernel, attributes or condition differ: {difference}."
             )
+            yield Violation("step", (), detail)
             return
-        if (step.bindings is wanted.bindings or step.bindings == wanted.bindings) and same_values:
+        if (step.bindings is original.bindings or step.bindings == original.bindings) and same_values:
             continue
-        detail = _binds_alike(reference, program, wanted, step)
+        detail = _binds_alike(reference, program, original, step)
         if detail:
             yield Violation("step", (), f"{step_name(plan, t)} {detail}")
             return
@@ -275,8 +259,8 @@ def _difference(node: Node, original: Node) -> str:
         for name in sorted(node.attributes.keys() | original.attributes.keys()):
             here, there = ([x.attributes[name]] if name in x.attributes else [] for x in (node, original))
             if exact(here) != exact(there):
-                said = (repr(*x) if x else "left out" for x in (here, there))
-                return f"the attribute {name!r} is {', not '.join(said)}"
+                attributes = (repr(*x) if x else "left out" for x in (here, there))
+                return f"the attribute {name!r} is {', not '.join(attributes)}"
     for name in ("constants", "floats", "scratch_budget"):
         a, b = getattr(node, name), getattr(original, name)
         if a is not b and exact(a) != exact(b):
@@ -287,20 +271,22 @@ def _difference(node: Node, original: Node) -> str:
 _WORDS = {"type": "kernel", "id": "operation"}
 
 
-def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step) -> str:
-    """What is wrong with the bindings of a step, beside those of its reference step; empty if nothing.
+def _binds_alike(reference: Program, program: Program, original: Step, step: Step) -> str:
+    """The difference between the bindings of a step and those of its reference step; empty if there is none.
 
     A result may go to scratch, where a repetition must not define it again.
     """
-    if [b.slot for b in step.bindings] != [b.slot for b in wanted.bindings]:
-        return f"binds the slots {[b.slot for b in step.bindings]}, not {[b.slot for b in wanted.bindings]}."
-    for ours, theirs in zip(step.bindings, wanted.bindings, strict=True):
+    if [b.slot for b in step.bindings] != [b.slot for b in original.bindings]:
+        return (
+            f"binds the slots {[b.slot for b in step.bindings]}, not {[b.slot for b in original.bindings]}."
+        )
+    for ours, theirs in zip(step.bindings, original.bindings, strict=True):
         dropped = ours.access is Access.SCRATCH and theirs.access.writes
         if ours.access is not theirs.access and not dropped:
             return f"has {ours.access.value} access to slot {ours.slot}, not {theirs.access.value}."
-        found, type_ = program.values[ours.value].type, reference.values[theirs.value].type
-        if found is not type_ and found != type_:
-            return f"binds {found} to slot {ours.slot}, not {type_}."
+        type_, expected_type = program.values[ours.value].type, reference.values[theirs.value].type
+        if type_ is not expected_type and type_ != expected_type:
+            return f"binds {type_} to slot {ours.slot}, not {expected_type}."
     return ""
 
 
@@ -364,12 +350,11 @@ def check_labels(reference: Program, plan: Plan) -> Iterator[Violation]:
     for (value, original), scratch in sorted(bound.items()):
         if not _is_called(ours[value], theirs[original], reference, scratch=scratch):
             label = ours[value].label
-            yield Violation(
-                "name",
-                (label,),
+            detail = (
                 f"{label!r} stands for {theirs[original].label!r} of the reference, and has another name,"
-                " origin or kind.",
+                " origin or kind."
             )
+            yield Violation("name", (label,), detail)
             return
 
 

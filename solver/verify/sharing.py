@@ -55,34 +55,30 @@ def check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
         names = (value.label, source.label)
         step = program.steps[alias.step]
         if plan.offsets[alias.value] != plan.offsets[alias.source] + alias.offset:
-            yield Violation(
-                "alias",
-                names,
+            detail = (
                 f"{value.label!r} lies at {plan.offsets[alias.value]}, not {alias.offset} bytes behind"
-                f" {source.label!r} at {plan.offsets[alias.source]}.",
+                f" {source.label!r} at {plan.offsets[alias.source]}."
             )
+            yield Violation("alias", names, detail)
         elif value.space != source.space:
             yield Violation("alias", names, f"{value.label!r} and {source.label!r} lie in different spaces.")
         elif not any(_promised(reference, program, step, alias)) and not _is_part(program, step, alias):
             how = "is a view of" if alias.view else "may overwrite"
-            yield Violation(
-                "alias",
-                names,
-                f"{step_name(plan, alias.step)} does not promise that {value.label!r} {how}"
-                f" {source.label!r}.",
+            detail = (
+                f"{step_name(plan, alias.step)} does not promise that {value.label!r} {how} {source.label!r}."
             )
+            yield Violation("alias", names, detail)
         else:
             several.setdefault(alias.value, []).append(alias)
     for value_, aliases in several.items():
         missed = _missed(program, program.steps[aliases[0].step], aliases)
         if missed:
             label = program.values[value_].label
-            yield Violation(
-                "alias",
-                (label,),
+            detail = (
                 f"{step_name(plan, aliases[0].step)} puts {label!r} together from slots that it is not a view"
-                f" of: {missed}.",
+                f" of: {missed}."
             )
+            yield Violation("alias", (label,), detail)
 
 
 def _is_part(program: Program, step: Step, alias: Alias) -> bool:
@@ -174,12 +170,11 @@ def check_overlaps(plan: Plan, line: Line) -> Iterator[Violation]:
             if pair in exempt.get(t, ()) and _exempts(program, step, reader, writer):
                 continue
             names = tuple(program.values[x.value].label for x in (a, b))
-            yield Violation(
-                "overlap",
-                names,
+            detail = (
                 f"{step_name(plan, t)} {_DOES[b.access]} {names[1]!r} (slot {b.slot}) in bytes that it"
-                f" {_DOES[a.access]} as {names[0]!r} (slot {a.slot}).",
+                f" {_DOES[a.access]} as {names[0]!r} (slot {a.slot})."
             )
+            yield Violation("overlap", names, detail)
             return
 
 
@@ -239,12 +234,11 @@ def check_levels(plan: Plan, line: Line) -> Iterator[Violation]:
             if len(active) >= plan.options.parallelism and step.reference is not None:
                 together = [s for s in active if program.steps[s].reference is not None]
                 if len(together) >= plan.options.parallelism:
-                    yield Violation(
-                        "level",
-                        (),
+                    detail = (
                         f"Level {step.level} has more steps than the {plan.options.parallelism} that may"
-                        " run at the same time.",
+                        " run at the same time."
                     )
+                    yield Violation("level", (), detail)
                     return
             for s in active:
                 yield from _apart(plan, line, views, s, t)
@@ -259,9 +253,8 @@ def _apart(plan: Plan, line: Line, views: set[tuple[int, int]], s: int, t: int) 
         and second.reference is None
         and channel_of(program, first) == channel_of(program, second)
     ):
-        yield Violation(
-            "level", (), f"{step_name(plan, t)} begins while {step_name(plan, s)} has the channel."
-        )
+        detail = f"{step_name(plan, t)} begins while {step_name(plan, s)} has the channel."
+        yield Violation("level", (), detail)
     for a in first.bindings:
         for b in second.bindings:
             if max(line.low[a.value], line.low[b.value]) < min(line.high[a.value], line.high[b.value]):
@@ -270,12 +263,11 @@ def _apart(plan: Plan, line: Line, views: set[tuple[int, int]], s: int, t: int) 
                 )
                 if writes:
                     names = (program.values[a.value].label, program.values[b.value].label)
-                    yield Violation(
-                        "level",
-                        names,
+                    detail = (
                         f"{step_name(plan, t)} touches {names[1]!r} while {step_name(plan, s)} runs, which"
-                        f" touches {names[0]!r} in the same bytes; one of them writes.",
+                        f" touches {names[0]!r} in the same bytes; one of them writes."
                     )
+                    yield Violation("level", names, detail)
                     return
 
 
@@ -296,10 +288,9 @@ def check_residues(plan: Plan) -> Iterator[Violation]:
             unknown = len(spaces) > 1 and any(program.spaces[x].alignment % RESIDUE for x in spaces)
             if apart % RESIDUE or unknown:
                 names = (program.values[ours.value].label, program.values[theirs.value].label)
-                yield Violation(
-                    "residue",
-                    names,
+                detail = (
                     f"{step_name(plan, t)} has slot {ours.slot} at another address modulo {RESIDUE} than"
-                    f" {step_name(plan, s)}, which it repeats.",
+                    f" {step_name(plan, s)}, which it repeats."
                 )
+                yield Violation("residue", names, detail)
                 return
