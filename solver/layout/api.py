@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,17 +11,16 @@ from typing import Final
 from solver.errors import InternalError, OptionsError, ProblemError
 from solver.layout.baselines import BASELINES
 from solver.layout.bounds.max_load import max_load
+from solver.layout.bounds.settle import settle
 from solver.layout.check import Violation, check_problem, find_violations
-from solver.layout.exact.branch_and_bound import BranchAndBound
+from solver.layout.exact.capacity_search import BranchAndBound
 from solver.layout.exact.cp_sat import CpSat
 from solver.layout.greedy.local_search import LocalSearch
 from solver.layout.greedy.placement import Greedy
-from solver.layout.holes import solve_with_holes
-from solver.layout.model.columns import columns_kept
+from solver.layout.model.columns import UNPINNED, Columns, columns_kept
 from solver.layout.model.options import Configurable, SolveOptions
-from solver.layout.model.pieces import has_holes
+from solver.layout.model.pieces import has_holes, without_holes
 from solver.layout.model.problem import (
-    MAX_BYTES,
     Deadline,
     Layout,
     LayoutProblem,
@@ -30,9 +30,11 @@ from solver.layout.model.problem import (
     Status,
 )
 from solver.layout.portfolio import Portfolio
-from solver.layout.scaled import SAFE, solve_scaled, too_large
 
-__all__ = ["SOLVERS", "solve"]
+__all__ = ["MAX_TOTAL_BYTES", "SOLVERS", "solve"]
+
+#: The largest sum of sizes, padding and pins in bytes: solvers add in 64 bits, and keep some of the bits.
+MAX_TOTAL_BYTES: Final = 2**60
 
 _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), BranchAndBound(), CpSat())
 
@@ -40,8 +42,8 @@ _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), 
 #: deadline.
 CHECK_SECONDS: Final = 5e-7
 
-#: The same of counting in larger units and back.
-SCALING_SECONDS: Final = 2.5e-6
+#: Solvers that place into holes. Others take buffers whole.
+_INTO_HOLES: Final = ("portfolio", "greedy", "search", "cp-sat")
 
 #: Solvers by name, ours and then the planners of other systems. Each keeps no state between calls.
 SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
@@ -63,8 +65,8 @@ def solve(
     found does not fit and no proof rules out a better one. Both keep that best layout (None if
     the max-load bound alone settled it), whose peak is the smallest arena known to work.
 
-    Raises `ProblemError` for a bad problem or an incumbent that is not a layout of it, `OptionsError`
-    for an unknown solver, `InternalError` when a solver breaks its word.
+    Raises `ProblemError` for a bad problem, for one of more than `MAX_TOTAL_BYTES`, or an incumbent that is
+    not a layout of it, `OptionsError` for an unknown solver, `InternalError` when a solver breaks its word.
     """
     if solver not in SOLVERS:
         raise OptionsError(f"There is no solver {solver!r}.", remedy=f"Choose one of {', '.join(SOLVERS)}.")
@@ -80,6 +82,7 @@ def _solved(
     options: SolveOptions | None,
 ) -> Outcome:
     check_problem(problem)
+    _check_total(problem)
     if incumbent is not None and (wrong := _broken(problem, incumbent)):
         raise ProblemError(
             f"The incumbent is not a layout of this problem: {wrong[0].rule}, {wrong[0].detail}."
@@ -91,21 +94,49 @@ def _solved(
         return impossible
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
     until = until.sooner(CHECK_SECONDS * len(problem.buffers))
-    asked = options or SolveOptions()
-
-    def solved(smaller: LayoutProblem, start: Layout | None, asked: SolveOptions) -> Outcome:
-        chosen = _chosen(solver, asked)
-        if has_holes(smaller):
-            return solve_with_holes(smaller, chosen, asked, until, start)
-        return chosen.solve(smaller, until, start)
-
-    planner = SOLVERS[solver] in BASELINES
-    if too_large(problem, MAX_BYTES if planner else SAFE):
-        until = until.sooner(SCALING_SECONDS * len(problem.buffers))
-        outcome = solve_scaled(problem, until, incumbent, asked, solved, improved=not planner)
+    chosen = _chosen(solver, options or SolveOptions())
+    if has_holes(problem) and solver not in _INTO_HOLES:
+        outcome = _solved_whole(problem, chosen, until, incumbent)
     else:
-        outcome = solved(problem, incumbent, asked)
+        outcome = chosen.solve(problem, until, incumbent)
     return _within_capacity(problem, _checked(problem, outcome))
+
+
+def _check_total(problem: LayoutProblem) -> None:
+    """Raises ProblemError where sums of bytes would leave the arithmetic of the solvers. O(n)."""
+    columns = Columns.of(problem)
+    if columns is None:
+        total = sum(buffer.size + buffer.alignment - 1 for buffer in problem.buffers)
+        total += max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
+    else:
+        total = int((columns.size + columns.alignment - 1).sum())
+        total += int((columns.pin + columns.size)[columns.pin != UNPINNED].max(initial=0))
+    if total > MAX_TOTAL_BYTES:
+        largest = max(range(len(problem.buffers)), key=lambda i: problem.buffers[i].size)
+        buffer = problem.buffers[largest]
+        raise ProblemError(
+            f"The buffers add up to {total:,} bytes with padding and pins, more than 2**60; the largest is "
+            f"{buffer.id!r} of {buffer.size:,} bytes.",
+            remedy="Write sizes, alignments and offsets in a larger unit, such as KiB.",
+            path=("buffers", largest, "size"),
+        )
+
+
+def _solved_whole(
+    problem: LayoutProblem, solver: LayoutSolver, deadline: Deadline, incumbent: Layout | None
+) -> Outcome:
+    """The answer of a solver that knows no holes, whose bounds do not hold with them."""
+    whole = without_holes(problem)
+    bound, began = max_load(problem), time.perf_counter()
+    try:
+        check_problem(whole)
+    except ProblemError:  # pins that only holes keep apart
+        return settle(problem, incumbent, bound, solver.name, began)
+    fits = incumbent is not None and not _broken(whole, incumbent)
+    outcome = solver.solve(whole, deadline, incumbent if fits else None)
+    layouts = [layout for layout in (incumbent, outcome.layout) if layout is not None]
+    best = min(layouts, key=lambda layout: layout.peak, default=None)
+    return settle(problem, best, bound, outcome.solver, began, deterministic=outcome.deterministic)
 
 
 def _without_empty(

@@ -26,8 +26,6 @@ from solver.documents import load_graph
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph
 from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveOptions, load_compiled
-from solver.layout.holes import solve_with_holes
-from solver.layout.model.pieces import has_holes
 from solver.layout.portfolio import STAGES, Portfolio, Stage
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
@@ -164,10 +162,7 @@ def solved(instance: Instance, stages: tuple[Stage, ...]) -> Answer:
     solver = Portfolio(options, tuple(map(recorded, stages)))
     began = time.process_time()
     deadline = Deadline() if seconds is None else Allowance(until=began + seconds)
-    if has_holes(problem):
-        outcome = solve_with_holes(problem, solver, options, deadline)
-    else:
-        outcome = solver.solve(problem, deadline)
+    outcome = solver.solve(problem, deadline)
     return Answer(outcome, time.process_time() - began, tuple(dict.fromkeys(ran)))
 
 

@@ -393,6 +393,7 @@ LAYOUTS: tuple[Row, ...] = (
     bad("size", "invalid-problem", size=-4),
     bad("size", "invalid-problem", size=2**63),
     bad("size", "invalid-problem", size=2**63 - 1),  # a sum beyond 63 bits
+    bad("size", "invalid-problem", size=2**60),  # a sum that no solver can add up
     bad("start", "invalid-document", start=0.5),
     bad("lifespan", "invalid-problem", start=-1),
     bad("end", "invalid-problem", start=4),

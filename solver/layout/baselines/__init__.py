@@ -27,7 +27,7 @@ import numpy as np
 
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
-from solver.layout.greedy.placement import Fit, best_fit, first_fit, place
+from solver.layout.greedy.placement import place
 from solver.layout.greedy.skyline import lowest_plateau
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
@@ -72,10 +72,8 @@ class _InOrder:
 
     name: ClassVar[str]
 
-    @property
-    def fit(self) -> Fit:
-        """How a free block is chosen."""
-        return first_fit
+    #: Whether a buffer takes the tightest free block, not the lowest.
+    best_fit: ClassVar[bool] = False
 
     def order(self, instance: Instance, problem: LayoutProblem) -> Integers:
         """Positions of the buffers, in the order in which they are placed: by default, that of requests."""
@@ -84,9 +82,8 @@ class _InOrder:
     def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         instance = Instance.of(problem)
-        offsets = place(instance, self.order(instance, problem), self.fit)
-        layout = None if offsets is None else layout_of(instance, offsets)
-        return settle(problem, layout, max_load(problem), self.name, began)
+        offsets, _ = place(instance, self.order(instance, problem), best_fit=self.best_fit)
+        return settle(problem, layout_of(instance, offsets), max_load(problem), self.name, began)
 
 
 class FirstFit(_InOrder):
@@ -127,9 +124,7 @@ class BestFit(_InOrder):
 
     name = "best-fit"
 
-    @property
-    def fit(self) -> Fit:
-        return best_fit
+    best_fit = True
 
     def order(self, instance: Instance, problem: LayoutProblem) -> Integers:
         return _by_birth(problem)

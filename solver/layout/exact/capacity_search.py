@@ -19,20 +19,23 @@ which is of no use so far below an incumbent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final, Protocol
 
 import numpy as np
 
+from solver.layout.bounds.max_load import max_load, pinned_top
+from solver.layout.bounds.settle import settle
 from solver.layout.exact.feasibility import MANY, Answer, FeasibilitySearch, Watch
-from solver.layout.greedy.placement import first_fit, place
+from solver.layout.greedy.placement import greedy_portfolio, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
-from solver.layout.model.options import USUAL, USUAL_WORK
-from solver.layout.model.problem import MAX_BYTES, Layout
+from solver.layout.model.options import USUAL, USUAL_WORK, Progress, SolveOptions
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
-__all__ = ["NEGLIGIBLE", "SEARCHED_AT_ONCE", "CapacitySearch", "Listener", "Tightened", "negligible"]
+__all__ = ["BranchAndBound", "CapacitySearch", "Listener", "Tightened", "negligible"]
 
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
@@ -276,6 +279,33 @@ def _with_peeled(instance: Instance, offsets: Integers, peeled: Integers) -> Int
     """All offsets: what was searched where it is, then the peeled buffers by first fit."""
     if not len(peeled):
         return offsets
-    everywhere = place(replace(instance, offset=offsets), peeled, first_fit)
-    assert everywhere is not None  # no limit was set
-    return everywhere
+    return place(replace(instance, offset=offsets), peeled)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchAndBound:
+    """The capacity search alone, started from the greedy orders."""
+
+    options: SolveOptions = field(default_factory=SolveOptions)
+    name: str = "branch-and-bound"
+
+    def configured(self, options: SolveOptions) -> LayoutSolver:
+        return replace(self, options=options)
+
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+        began = time.perf_counter()
+        bound, instance, watch = max_load(problem), Instance.of(problem), Watch(deadline, self.options)
+        enough = self.options.enough(bound.bytes, problem.capacity)
+        layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
+
+        def told(layout: Layout, proved: int) -> None:
+            if self.options.progress is not None:
+                seconds = time.perf_counter() - began
+                self.options.progress(Progress(layout.peak, max(bound.bytes, proved), seconds, self.name))
+
+        search = CapacitySearch(instance, layout, max(bound.bytes, pinned_top(problem)), watch, told)
+        result = search.tighten(enough if enough > bound.bytes else 0)
+        deterministic = not (watch.cut or self.options.race)
+        return settle(
+            problem, result.layout, bound, self.name, began, proved=result.proved, deterministic=deterministic
+        )

@@ -25,11 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
-from solver.layout.greedy.index import kernel
-from solver.layout.greedy.large import walk
-from solver.layout.model.contention import peak_load_seen
+from solver.layout.greedy.placement import place
 from solver.layout.model.heap import give_back
-from solver.layout.model.instance import FREE, Indices, Instance, Integers
+from solver.layout.model.instance import FREE, Indices, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
 from solver.layout.model.sorting import in_order
 
@@ -115,7 +113,7 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     room = capacity - int(instance.size[throughout].sum())
     rest = np.flatnonzero(~throughout).astype(np.int32)
     part = instance.subset(np.flatnonzero(~throughout)) if throughout.any() else instance
-    small = part.size * grain.easy <= room - peak_load_seen(part)
+    small = part.size * grain.easy <= room - part.peak_load_seen()
     contended = room - part.load() < max(1, room // grain.contended)
     for _ in range(PASSES):
         passed = np.zeros(len(contended) + 1, np.int32)
@@ -187,9 +185,9 @@ def search_coarsely(
     Where something easy finds no place under the capacity, it ends above. No pins, no `misaligning` sizes.
     Seconds: of a search of `work`, and of one pass of first fit.
     """
-    coarse, module = coarsen(instance, capacity, grain), kernel()
+    coarse = coarsen(instance, capacity, grain)
     room = capacity - int(instance.size[coarse.always].sum())
-    if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
+    if not 0 < len(coarse.instance) <= SEARCHED or watch():
         return None
     search = FeasibilitySearch(coarse.instance, watch.options, SHORT_TABLE_BITS)
     coarse = coarse.searched()
@@ -199,6 +197,5 @@ def search_coarsely(
         return None
     del search
     order = coarse.order(instance.size, decision.offsets)
-    layout, cut = walk(instance, module, order, limit, watch.deadline)
-    watch.cut = watch.cut or cut
-    return layout
+    offsets, placed = place(instance, order, limit, late=watch)
+    return layout_of(instance, offsets) if placed == len(order) else None

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,9 +22,8 @@ from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
-from solver.layout.model.options import InPieces, SolveOptions
-from solver.layout.model.pieces import Piece
-from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Lifespan, Outcome
+from solver.layout.model.options import SolveOptions
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -66,15 +64,15 @@ class _Line:
         self.best = min(self.best, layout, key=lambda candidate: candidate.peak)
 
 
-def _grid(instance: Instance, held: Sequence[Piece] | None = None) -> int:
+def _grid(instance: Instance) -> int:
     """The bytes of which every offset of some best layout is a multiple.
 
     Move all buffers down as far as they go: offsets become sums of sizes above the ground or a
     pin, rounded up to alignments. An alignment that divides all sizes and pins rounds nothing.
-    With holes, tops and bottoms of pieces (`held`) come into these sums as well.
+    With holes, tops and bottoms of pieces come into these sums as well.
     """
-    if held is not None:
-        ends = [end for piece in held for end in (piece.low, piece.high)]
+    if instance.pieces is not None:
+        ends = instance.pieces[:, 2:4].ravel().tolist()
         pinned = instance.offset[instance.offset != FREE].tolist()
         return math.gcd(*ends, *pinned, *instance.exact.tolist(), *instance.alignment.tolist())
     pins = instance.offset[instance.offset != FREE]
@@ -82,10 +80,10 @@ def _grid(instance: Instance, held: Sequence[Piece] | None = None) -> int:
     return math.gcd(grid, *(a for a in set(instance.alignment.tolist()) if grid % a))
 
 
-def representable(instance: Instance, peak: int, held: Sequence[Piece] | None = None) -> bool:
+def representable(instance: Instance, peak: int) -> bool:
     """Whether CP-SAT can compute with numbers as large as this problem needs."""
-    steps = instance.sections if held is None else max((piece.lifespan.end for piece in held), default=0)
-    return peak // math.gcd(_grid(instance, held), *instance.exact.tolist()) * steps <= MAX_EXTENT
+    steps = int(instance.rows[:, 1].max(initial=0))
+    return peak // math.gcd(_grid(instance), *instance.exact.tolist()) * steps <= MAX_EXTENT
 
 
 class Model:
@@ -98,27 +96,21 @@ class Model:
         bound: int,
         enough: int,
         deadline: Deadline,
-        held: Sequence[Piece] | None = None,
-        capacity: int | None = None,
     ) -> None:
-        """`held` are the pieces of buffers with holes; above the `capacity` nothing is looked for.
-
-        Raises TimeoutError once the deadline has passed.
-        """
+        """Raises TimeoutError once the deadline has passed."""
         from ortools.sat.python import cp_model
 
         self._instance, self._incumbent, self._deadline = instance, incumbent, deadline
-        self._grid = _grid(instance, held)
+        self._grid = _grid(instance)
         self._unit = math.gcd(self._grid, *instance.exact.tolist())
-        self._most = incumbent.peak if capacity is None else min(capacity, incumbent.peak)
         self._model = cp_model.CpModel()
         self._variables = [self._variable(i) for i in range(len(instance))]
         self._offsets = [self._stride(i) * x for i, x in enumerate(self._variables)]
-        lowest, self._highest = -(-max(bound, enough) // self._unit), self._most // self._unit
+        lowest, self._highest = -(-max(bound, enough) // self._unit), incumbent.peak // self._unit
         # A peak that nothing below was asked for proves nothing.
         self._given = lowest * self._unit if enough > bound else 0
         self._peak = self._model.new_int_var(min(lowest, self._highest), self._highest, "peak")
-        self._no_overlap(_whole(instance) if held is None else held)
+        self._no_overlap(instance.rows)
         self._below_peak()
         self._model.minimize(self._peak)
         self._hint()
@@ -129,7 +121,7 @@ class Model:
         pin, stride = int(self._instance.offset[i]), self._stride(i) * self._grid
         if pin != FREE:
             return self._model.new_constant(pin // stride)
-        room = self._most - int(self._instance.exact[i])
+        room = self._incumbent.peak - int(self._instance.exact[i])
         return self._model.new_int_var(0, room // stride, f"strides below {i}")
 
     def _stride(self, i: int) -> int:
@@ -140,15 +132,13 @@ class Model:
         if self._deadline.expired:
             raise TimeoutError
 
-    def _no_overlap(self, held: Sequence[Piece]) -> None:
+    def _no_overlap(self, rows: Integers) -> None:
         model, spans, ranges = self._model, [], []
-        for k, piece in enumerate(held):
+        for k, (start, end, low, high, owner) in enumerate(rows.tolist()):
             self._check()
-            start, end = piece.lifespan.start, piece.lifespan.end
             spans.append(model.new_fixed_size_interval_var(start, end - start, f"span {k}"))
-            bottom = self._offsets[piece.owner] + piece.low // self._grid
-            size = (piece.high - piece.low) // self._grid
-            ranges.append(model.new_fixed_size_interval_var(bottom, size, f"range {k}"))
+            bottom = self._offsets[owner] + low // self._grid
+            ranges.append(model.new_fixed_size_interval_var(bottom, (high - low) // self._grid, f"range {k}"))
         model.add_no_overlap_2d(spans, ranges)
 
     def _below_peak(self) -> None:
@@ -157,22 +147,20 @@ class Model:
             self._model.add(offset * scale + exact // self._unit <= self._peak)
 
     def _hint(self) -> None:
-        """Start from the incumbent, rounded down where it is off the grid; it is none of a lower capacity."""
-        if self._incumbent.peak > self._most:
-            return
+        """Start from the incumbent, rounded down where it is off the grid."""
         self._model.add_hint(self._peak, self._highest)
         for i, offset in enumerate(self._incumbent.offsets):
             if self._instance.offset[i] == FREE:
                 self._model.add_hint(self._variables[i], offset // (self._stride(i) * self._grid))
 
-    def solve(self, work: float, seed: int, line: _Line, strategies: int = STRATEGIES) -> Refinement:
+    def solve(self, work: float, seed: int, line: _Line) -> Refinement:
         """`work` is CP-SAT's deterministic time; rectangles cost it many times that in seconds."""
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
         solver.parameters.random_seed = seed % 2**31
-        solver.parameters.num_workers = strategies
-        solver.parameters.interleave_search = strategies > 1
+        solver.parameters.num_workers = STRATEGIES
+        solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = work
         solver.parameters.max_time_in_seconds = min(self._deadline.remaining, 1e9)
         line.stop = solver.stop_search
@@ -225,12 +213,6 @@ def _listener_class() -> Any:
     return Listener
 
 
-def _whole(instance: Instance) -> list[Piece]:
-    """Each buffer over its sections, padded: what is held where there are no holes."""
-    columns = (instance.start.tolist(), instance.end.tolist(), instance.size.tolist())
-    return [Piece(i, Lifespan(s, e), 0, size) for i, (s, e, size) in enumerate(zip(*columns, strict=True))]
-
-
 def refine(
     instance: Instance,
     incumbent: Layout,
@@ -239,26 +221,22 @@ def refine(
     work: float,
     seed: int = SEED,
     enough: int = 0,
-    held: Sequence[Piece] | None = None,
-    strategies: int = STRATEGIES,
-    capacity: int | None = None,
 ) -> Refinement:
     """Improve on the incumbent until optimal, below `enough` bytes, or until work or wall time is spent.
 
     CP-SAT runs in a thread of its own. When the deadline has passed it is told to stop, and left alone if it
     does not at once: loading it hears of nothing. Without OR-Tools the incumbent is the answer, and the log
-    says so. `held`, `capacity`: see `Model`. A single strategy often settles at once whether some dozens of
-    buffers fit under a capacity, for which all of them in turn take seconds and a hundred megabytes.
+    says so.
     """
-    if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak, held):
+    if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak):
         return Refinement(incumbent, 0, cut=deadline.expired)
     line = _Line(incumbent)
     answer: Future[Refinement] = Future()
 
     def run() -> None:
         try:
-            model = Model(instance, incumbent, bound, enough, deadline, held, capacity)
-            answer.set_result(model.solve(work, seed, line, strategies))
+            model = Model(instance, incumbent, bound, enough, deadline)
+            answer.set_result(model.solve(work, seed, line))
         except TimeoutError:
             answer.set_result(Refinement(incumbent, 0, cut=True))
         except ImportError as error:
@@ -287,11 +265,6 @@ class CpSat:
 
     #: Deterministic time, which this model undercharges: of the order of half a minute.
     work: float = 1.0
-
-    @property
-    def in_pieces(self) -> InPieces:
-        """Greedy before it; of any number of buffers."""
-        return InPieces(greedy=True, exact_work=self.work, exact_buffers=sys.maxsize)
 
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return replace(self, options=options)

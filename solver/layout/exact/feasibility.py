@@ -82,7 +82,8 @@ __all__ = [
     "Decision",
     "FeasibilitySearch",
     "Watch",
-    "compiled_search",
+    "bind",
+    "search_is_compiled",
 ]
 
 #: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
@@ -110,6 +111,9 @@ GROWTH: Final = 1.3
 SLICE: Final = 1_000_000
 TICK: Final = 0.01
 
+#: How much longer a unit of work takes where nothing compiles: there, so much less work is done.
+UNCOMPILED_SLOWNESS: Final = 100
+
 _NEVER: Final = 2**62
 
 #: Of a number that holds a height, the bits that a height may take; of the others, those of use.
@@ -119,7 +123,6 @@ MOST_SPARE: Final = 20
 
 #: A search whose arrays are bound: nodes of the first run and growth in, answer out.
 Call: TypeAlias = Callable[[int, float], int]
-Bind: TypeAlias = Callable[[SearchState, Short], Call]
 
 
 class Answer(Enum):
@@ -165,13 +168,14 @@ class _Race:
 
 
 @cache
-def compiled_search() -> Bind | None:
-    """The compiled kernel, tried once; None, and one warning, where nothing compiles here."""
-    answer = _bind(*_nothing())(1, GROWTH)
-    return _bind if answer == YES and runs_compiled(race) else None
+def search_is_compiled() -> bool:
+    """Whether the kernel runs as machine code here, tried once. Elsewhere it runs as Python."""
+    bind(*_nothing())(1, GROWTH)
+    return runs_compiled(race)
 
 
-def _bind(state: SearchState, ranks: Short) -> Call:
+def bind(state: SearchState, ranks: Short) -> Call:
+    """The kernel for these arrays, whose addresses are looked up once."""
     return partial(race, addressed(state), addressed(ranks))
 
 
@@ -194,10 +198,8 @@ class FeasibilitySearch:
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
-        bind = compiled_search()
-        if bind is None:
-            raise RuntimeError("there is no compiled search")
-        self._bind, self._options, self._table_bits = bind, options, table_bits
+        self._slowness = 1 if search_is_compiled() else UNCOMPILED_SLOWNESS
+        self._options, self._table_bits = options, table_bits
         self._buffers, self._unit = len(instance), instance.unit
         self._many = self._buffers > MANY
         self._in_turns = self._many or options.threads == 1
@@ -227,6 +229,7 @@ class FeasibilitySearch:
         `guide`: offsets (bytes) of a layout that is too high; half of the runs try first the buffers that
         lie low in it.
         """
+        work //= self._slowness
         limit = (capacity + self._padding) // self._unit
         overfull = self._load > int(limit.max(initial=0))
         if overfull or (np.maximum(self._same["pin"], 0) + self._same["size"] > limit).any():
@@ -283,7 +286,7 @@ class FeasibilitySearch:
             state = state._replace(table=more, refuted=paged(1 << bits, REFUTED_FIELDS))
             state.counters[KNOWN] = 0
         self._states[k] = race.states[k] = state
-        race.calls[k] = self._bind(state, self._ranks)
+        race.calls[k] = bind(state, self._ranks)
         race.answers[k] = PAUSED
         counters = state.counters
         state.limit[:] = limit
@@ -306,7 +309,7 @@ class FeasibilitySearch:
             counters[KNOWN] = max(int(state.counters[KNOWN]) for state in self._states if state is not None)
         counters[UNTIL] = until
         while True:
-            counters[PAUSE] = counters[WORK] + SLICE if watching else 0
+            counters[PAUSE] = counters[WORK] + SLICE // self._slowness if watching else 0
             race.answers[k] = race.calls[k](race.first, growth)
             if watching and race.watch():
                 self._signals[STOP] = 1
@@ -345,14 +348,15 @@ class FeasibilitySearch:
         decided = [k for k in race.states if race.answers[k] in (YES, NO)]
         if not decided:
             work = max(int(state.counters[WORK]) for state in race.states.values())
-            return Decision(Answer.UNKNOWN, None, work)
+            return Decision(Answer.UNKNOWN, None, work * self._slowness)
         winner = min(decided, key=lambda k: (int(race.states[k].counters[RUNS]), k))
         state = race.states[winner]
         for k in race.states:
             if k != winner:
                 self._states[k] = None
         found = self._as_given(state.rank * self._unit) if race.answers[winner] == YES else None
-        return Decision(_ANSWERS[race.answers[winner]], found, int(state.counters[WORK]))
+        work = int(state.counters[WORK]) * self._slowness
+        return Decision(_ANSWERS[race.answers[winner]], found, work)
 
     def _upwards(self, offsets: Integers) -> Integers:
         """Ranks from the bottom to the top of a layout. What tells equal offsets apart has no meaning."""

@@ -10,25 +10,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import ClassVar, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
-from solver.layout.greedy.placement import first_fit, greedy_portfolio, place_until
-from solver.layout.model.instance import Instance, Integers, layout_of
-from solver.layout.model.options import InPieces, SolveOptions
+from solver.layout.greedy.placement import greedy_portfolio, place
+from solver.layout.model.instance import Instance, layout_of
+from solver.layout.model.options import SolveOptions
 from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
-__all__ = ["PATIENCE", "Improvement", "LocalSearch", "Placer", "improve"]
-
-#: Places in an order, within a limit (bytes): the offsets, and how far into the order it got.
-Placer: TypeAlias = Callable[[Integers, int], tuple[Integers, int]]
+__all__ = ["PATIENCE", "Improvement", "LocalSearch", "improve"]
 
 SEED: Final = 1
 
@@ -48,10 +43,8 @@ class Improvement:
 class _Walk:
     """The order walked from, the best layout so far and what it aims at."""
 
-    def __init__(
-        self, instance: Instance, layout: Layout, bound: int, seed: int, deadline: Deadline, place: Placer
-    ) -> None:
-        self.layout, self._place = layout, place
+    def __init__(self, instance: Instance, layout: Layout, bound: int, seed: int, deadline: Deadline) -> None:
+        self.layout, self._deadline = layout, deadline
         self._instance, self._bound = instance, bound
         self._random = random.Random(SEED + seed)
         self._tail = _peeled(instance, bound, deadline)
@@ -69,10 +62,12 @@ class _Walk:
     def attempt(self) -> int:
         """One pass through the order; the number of placements made."""
         order = np.array(self._order + self._tail, dtype=np.int64)
-        offsets, placed = self._place(order, self._target)
+        offsets, placed = place(self._instance, order, self._target, late=lambda: self._deadline.expired)
         if placed == len(order):
             self.layout = layout_of(self._instance, offsets)
             self._target = max(self._bound, self.layout.peak - 1)
+            return placed
+        if self._deadline.expired:
             return placed
         failed = self._order.pop(placed)
         nearest = 0 if self._random.random() < 0.5 else placed // 2
@@ -82,7 +77,7 @@ class _Walk:
 
 def _peeled(instance: Instance, bound: int, deadline: Deadline) -> list[int]:
     """Buffers that fit under the bound wherever all others are, in the order to place them."""
-    if instance.pinned or instance.misaligning:
+    if instance.pieces is not None or instance.pinned or instance.misaligning:
         return []
     return [int(i) for i in peel(instance, bound, lambda: deadline.expired)[1]]
 
@@ -94,16 +89,14 @@ def improve(
     work: int,
     deadline: Deadline,
     seed: int = 0,
-    place: Placer | None = None,
 ) -> Improvement:
     """At most about `work` placements more; stops at the bound. The same input gives the same layout.
 
-    Does nothing where the work would not suffice for one pass. `place`: first fit, unless it is another.
+    Does nothing where the work would not suffice for one pass.
     """
     if len(instance) > work:
         return Improvement(layout, cut=False)
-    chosen = place or partial(_first_fit, instance)
-    walk, failures = _Walk(instance, layout, bound, seed, deadline, chosen), 0
+    walk, failures = _Walk(instance, layout, bound, seed, deadline), 0
     while work > 0 and walk.layout.peak > bound:
         if deadline.expired:
             return Improvement(walk.layout, cut=True)
@@ -114,10 +107,6 @@ def improve(
             walk.restart()
             failures = 0
     return Improvement(walk.layout, cut=False)
-
-
-def _first_fit(instance: Instance, order: Integers, limit: int) -> tuple[Integers, int]:
-    return place_until(instance, order, first_fit, limit)
 
 
 #: Placements; each takes about 20 microseconds among a few hundred buffers.
@@ -131,7 +120,6 @@ class LocalSearch:
     options: SolveOptions = field(default_factory=SolveOptions)
     work: int = WORK
     name: str = "search"
-    in_pieces: ClassVar = InPieces(greedy=True, search=True)
 
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return replace(self, options=options)

@@ -27,7 +27,6 @@ from solver.layout.kernels.index_strips import (
     OFFSET,
     POSITION,
     RIGHT,
-    SEEN,
     SIZE,
     SLOT,
     START,
@@ -104,7 +103,6 @@ def _next(shelf: Shelf, cursors: Integers, count: int, strip: Integers, start: i
     for field in range(4):
         strip[field] = shelf.strips[chunk, slot, field]
     strip[HOME] = node
-    shelf.counts[SEEN] += 1
     cursors[low, SLOT] = slot + 1
     _advance(shelf, cursors, low, start, end)
     return True

@@ -51,7 +51,6 @@ __all__ = [
     "OFFSET",
     "POSITION",
     "RIGHT",
-    "SEEN",
     "SIZE",
     "SLOT",
     "START",
@@ -91,8 +90,8 @@ NODE, POSITION, SLOT, HEIGHT = range(4)
 HOME: Final = 4
 # Fields of a buffer. Padding to the smallest alignment is part of the size, not of the exact size.
 START, UNTIL, SIZE, EXACT, ALIGNMENT, OFFSET = range(6)
-# Counters: chunks free to take, directory entries used; why a walk ended; strips looked at.
-FREE, ENTRIES, WHY, SEEN = range(4)
+# Counters: chunks free to take, directory entries used; why a walk ended.
+FREE, ENTRIES, WHY = range(3)
 
 
 class Shelf(NamedTuple):

@@ -1,4 +1,4 @@
-"""First fit of buffers that are several pieces, compiled; see `solver.layout.holes`.
+"""First fit and best fit of buffers that are several pieces, compiled.
 
 Pieces that are placed stand in stretches of time of one width, in each that they reach into; a piece looks
 only into its own::
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from solver.layout.model.instance import Indices, Integers
+from solver.layout.model.instance import FREE, Indices, Integers
 from solver.native import compiled
 
-__all__ = ["ALIGNMENT", "EXACT", "NONE", "OFFSET", "USED", "place_pieces", "reorder"]
+__all__ = ["NONE", "OFFSET", "place_pieces"]
 
 #: In place of an entry: the end of a list.
 NONE: Final = -1
@@ -41,43 +41,24 @@ def _sift(begins: Integers, ends: Integers, root: int, count: int) -> None:
 
 
 @compiled
-def _lowest(begins: Integers, ends: Integers, count: int, alignment: int) -> int:
-    """The lowest aligned offset outside of all (begin, end)."""
+def _free_place(begins: Integers, ends: Integers, count: int, alignment: int, best_fit: bool) -> int:
+    """The lowest aligned offset outside of all (begin, end), or the one with the least room above it."""
     for root in range(count // 2 - 1, -1, -1):
         _sift(begins, ends, root, count)
     for last in range(count - 1, 0, -1):
         begins[0], begins[last] = begins[last], begins[0]
         ends[0], ends[last] = ends[last], ends[0]
         _sift(begins, ends, 0, last)
-    reach = 0
+    reach, tightest, least = 0, -1, 0
     for k in range(count):
-        if begins[k] >= reach:
-            return reach
+        room = begins[k] - reach
+        if room >= 0:
+            if not best_fit or room == 0:
+                return reach
+            if tightest < 0 or room < least:
+                tightest, least = reach, room
         reach = max(reach, (ends[k] + (alignment - 1)) & -alignment)
-    return reach
-
-
-@compiled
-def _put(
-    pieces: Integers, first: int, last: int, width: int, head: Integers, entries: Indices, counts: Integers
-) -> None:
-    for p in range(first, last):
-        for stretch in range(pieces[p, START] // width, (pieces[p, END] - 1) // width + 1):
-            entry = counts[USED]
-            entries[entry, 0], entries[entry, 1] = p, head[stretch]
-            head[stretch] = entry
-            counts[USED] += 1
-
-
-@compiled
-def _take_back(pieces: Integers, first: int, last: int, width: int, head: Integers, entries: Indices) -> int:
-    """Undoes the last `_put` that is not undone; how many entries it had."""
-    count = 0
-    for p in range(first, last):
-        for stretch in range(pieces[p, START] // width, (pieces[p, END] - 1) // width + 1):
-            head[stretch] = entries[head[stretch], 1]
-            count += 1
-    return count
+    return reach if tightest < 0 else tightest
 
 
 @compiled
@@ -90,8 +71,9 @@ def _place(
     head: Integers,
     entries: Indices,
     scratch: Integers,
+    best_fit: bool,
 ) -> int:
-    """The lowest offset for buffer i beside what is placed."""
+    """The offset for buffer i beside what is placed."""
     begins, ends, count = scratch[0], scratch[1], 0
     for p in range(first[i], first[i + 1]):
         start, end, low, high = pieces[p, START], pieces[p, END], pieces[p, LOW], pieces[p, HIGH]
@@ -108,7 +90,7 @@ def _place(
                 offset = buffers[pieces[q, OWNER], OFFSET]
                 begins[count], ends[count] = offset + pieces[q, LOW] - high, offset + pieces[q, HIGH] - low
                 count += 1
-    return int(_lowest(begins, ends, count, buffers[i, ALIGNMENT]))
+    return int(_free_place(begins, ends, count, buffers[i, ALIGNMENT], best_fit))
 
 
 @compiled
@@ -117,88 +99,30 @@ def place_pieces(
     pieces: Integers,
     first: Integers,
     order: Integers,
-    pinned: int,
     width: int,
     head: Integers,
     entries: Indices,
     scratch: Integers,
     counts: Integers,
     limit: int,
+    best_fit: bool,
 ) -> int:
-    """Places in this order; how far into it it got within `limit`.
+    """Places in this order, each at its offset if it has one; how far into the order it got within `limit`.
 
-    The first `pinned` of the order stand at their offsets. The pieces of buffer i are ``first[i]`` up to
-    ``first[i + 1]``. `scratch`: two rows, as long as a buffer meets pieces.
+    The pieces of buffer i are ``first[i]`` up to ``first[i + 1]``. `scratch`: two rows, as long as a buffer
+    meets pieces.
     """
     for position in range(len(order)):
         i = order[position]
-        if position >= pinned:
-            offset = _place(i, buffers, pieces, first, width, head, entries, scratch)
+        if buffers[i, OFFSET] == FREE:
+            offset = _place(i, buffers, pieces, first, width, head, entries, scratch, best_fit)
             if offset + buffers[i, EXACT] > limit:
                 return position
             buffers[i, OFFSET] = offset
-        _put(pieces, first[i], first[i + 1], width, head, entries, counts)
+        for p in range(first[i], first[i + 1]):
+            for stretch in range(pieces[p, START] // width, (pieces[p, END] - 1) // width + 1):
+                entry = counts[USED]
+                entries[entry, 0], entries[entry, 1] = p, head[stretch]
+                head[stretch] = entry
+                counts[USED] += 1
     return len(order)
-
-
-@compiled
-def reorder(
-    buffers: Integers,
-    pieces: Integers,
-    first: Integers,
-    order: Integers,
-    again: Integers,
-    pinned: int,
-    width: int,
-    head: Integers,
-    entries: Indices,
-    scratch: Integers,
-    counts: Integers,
-    limit: int,
-    placements: int,
-    patience: int,
-    seed: int,
-) -> int:
-    """Looks for an order in which all end within `limit`; placements that are left over, or `NONE` if none
-    fits.
-
-    What ends beyond it moves to a random earlier position, and what was placed since then is placed anew;
-    after `patience` of these moves it starts over from `order`, of which `again` is a copy.
-    """
-    failures, position, state = 0, 0, seed
-    while placements > 0:
-        if position == len(order):
-            return placements
-        i = order[position]
-        if position < pinned:
-            _put(pieces, first[i], first[i + 1], width, head, entries, counts)
-            position += 1
-            continue
-        placements -= 1
-        offset = _place(i, buffers, pieces, first, width, head, entries, scratch)
-        if offset + buffers[i, EXACT] <= limit:
-            buffers[i, OFFSET] = offset
-            _put(pieces, first[i], first[i + 1], width, head, entries, counts)
-            position += 1
-            continue
-        failures += 1
-        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
-        nearest = pinned if state & 65536 else pinned + (position - pinned) // 2
-        if position == pinned:
-            return NONE  # does not fit beside the pins alone
-        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
-        back = nearest + (state >> 8) % (position - nearest)
-        if failures % patience == 0:
-            back = pinned
-        while position > back:
-            position -= 1
-            j = order[position]
-            counts[USED] -= _take_back(pieces, first[j], first[j + 1], width, head, entries)
-            if failures % patience != 0:
-                order[position + 1] = j
-        if failures % patience == 0:
-            for k in range(len(order)):
-                order[k] = again[k]
-        else:
-            order[back] = i
-    return NONE

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.layout.model.columns import UNPINNED, Columns
+from solver.layout.model.pieces import has_holes, pieces
 from solver.layout.model.problem import MAX_BYTES, Layout, LayoutProblem
 from solver.layout.model.sorting import ranks
 
@@ -62,23 +63,26 @@ class Instance:
     alignment: Integers
     offset: Integers
     sections: int
+    #: Of a problem with holes, what each buffer holds and when: rows of first step, one past the last, the
+    #: bytes [low, high) and the buffer, in the order of buffers and then of time. Steps are ranks among all.
+    pieces: Integers | None = None
 
     @classmethod
     def of(cls, problem: LayoutProblem) -> Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
-        buffers = problem.buffers
-        columns = Columns.unsummed(problem) if len(buffers) >= _FROM else None
+        buffers, held = problem.buffers, _pieces(problem) if has_holes(problem) else None
+        columns = Columns.of(problem) if len(buffers) >= _FROM else None
         if columns is not None:
             start, end, sections = _sections(columns.start, columns.end)
             padding = -columns.size % columns.alignment.min()
             size = columns.size + padding if padding.any() else columns.size
-            return cls(start, end, size, columns.size, columns.alignment, columns.pin, sections)
+            return cls(start, end, size, columns.size, columns.alignment, columns.pin, sections, held)
         start, end, sections = _sections(*_steps(problem))
         exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)
         alignment = np.array([buffer.alignment for buffer in buffers], dtype=np.int64)
         padding = -exact % alignment.min() if buffers else exact
         offset = np.array([FREE if b.offset is None else b.offset for b in buffers], dtype=np.int64)
-        return cls(start, end, exact + padding, exact, alignment, offset, sections)
+        return cls(start, end, exact + padding, exact, alignment, offset, sections, held)
 
     def __len__(self) -> int:
         return len(self.size)
@@ -115,6 +119,35 @@ class Instance:
         np.add.at(change, self.start, self.size)
         np.subtract.at(change, self.end, self.size)
         return change.cumsum()[: self.sections]
+
+    def peak_load_seen(self) -> Integers:
+        """The largest load that each buffer lives through: running maxima over 1, 2, 4 ... sections.
+
+        O(S log S), of which one row is kept at a time.
+        """
+        seen, width = np.zeros(len(self), dtype=np.int64), self.end - self.start
+        maxima, level = self.load(), np.frexp(width.astype(np.float64))[1] - 1
+        for k in range(int(level.max(initial=-1)) + 1):
+            if k:
+                half = 2 ** (k - 1)
+                maxima = np.maximum(maxima[:-half], maxima[half:])
+            chosen = np.flatnonzero(level == k)
+            left, right = self.start[chosen], self.end[chosen] - 2**k
+            seen[chosen] = np.maximum(maxima[left], maxima[right])
+        return seen
+
+    @property
+    def rows(self) -> Integers:
+        """`pieces`; of a problem without holes, each buffer over its sections, padded."""
+        if self.pieces is not None:
+            return self.pieces
+        return np.stack(
+            (self.start, self.end, np.zeros_like(self.size), self.size, np.arange(len(self))), axis=1
+        )
+
+    def whole(self) -> Instance:
+        """The same buffers without holes: a layout of these is one with them."""
+        return replace(self, pieces=None)
 
     def degree(self) -> Integers:
         """How many buffers each one conflicts with."""
@@ -156,6 +189,20 @@ def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
     at = section[born.cumsum() - 1]
     end -= 1
     return at[start], at[end] + 1, int(section[-1]) + 1
+
+
+def _pieces(problem: LayoutProblem) -> Integers:
+    """See `Instance.pieces`."""
+    columns = Columns.of(problem)
+    if columns is not None:
+        rows = np.ascontiguousarray(columns.pieces("C"))
+        rows[:, 0], rows[:, 1] = ranks(rows[:, 0], rows[:, 1])
+        return rows
+    held = pieces(problem)
+    exact = sorted({step for p in held for step in (p.lifespan.start, p.lifespan.end)})
+    rank = {step: k for k, step in enumerate(exact)}
+    listed = [(rank[p.lifespan.start], rank[p.lifespan.end], p.low, p.high, p.owner) for p in held]
+    return np.array(listed, np.int64).reshape(-1, 5)
 
 
 def _steps(problem: LayoutProblem) -> tuple[Integers, Integers]:

@@ -16,8 +16,6 @@ __all__ = [
     "USUAL",
     "USUAL_WORK",
     "Configurable",
-    "InPieces",
-    "Piecewise",
     "Progress",
     "Rules",
     "SolveOptions",
@@ -97,9 +95,8 @@ class SolveOptions:
     a first layout to return, and a microsecond or two a buffer to check it; `progress` is called in the
     caller's thread. Raises OptionsError where a number is out of range.
 
-    Every solver heeds `cancel`. The portfolio heeds all the rest; of the others that search,
-    "branch-and-bound" heeds all but the threads and the race, which one search cannot have, "search" and
-    "cp-sat" `seed`, `target_gap` and `fit`: their work has units of its own. Planners have nothing to choose.
+    Every solver heeds `cancel`. "portfolio" and "branch-and-bound" heed all the rest, "search" and "cp-sat"
+    `seed`, `target_gap` and `fit`: their work has units of its own. Planners have nothing to choose.
     """
 
     work: int | Usual | None = USUAL
@@ -151,27 +148,3 @@ class Configurable(Protocol):
     """A solver that heeds options."""
 
     def configured(self, options: SolveOptions) -> LayoutSolver: ...
-
-
-@dataclass(frozen=True, slots=True)
-class InPieces:
-    """What a solver does for buffers with holes besides placing them whole.
-
-    `greedy`: place them in pieces, in several orders; `search`: local search among orders, in windows of time
-    where there are many. `exact_work`: deterministic time of CP-SAT, for up to `exact_buffers`. `staged`: its
-    outcomes name the stage that found the layout.
-    """
-
-    greedy: bool = False
-    search: bool = False
-    exact_work: float = 0.0
-    exact_buffers: int = 0
-    staged: bool = False
-
-
-@runtime_checkable
-class Piecewise(Protocol):
-    """A solver that makes use of holes."""
-
-    @property
-    def in_pieces(self) -> InPieces: ...

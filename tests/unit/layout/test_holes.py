@@ -30,12 +30,10 @@ from solver.layout import (
     pieces,
     solve,
 )
-from solver.layout import holes as module
 from solver.layout.check import check_problem
-from solver.layout.holes import Placing, Shelf, rows_of
-from solver.layout.model.instance import Instance, Integers, layout_of
+from solver.layout.greedy.placement import place
+from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.pieces import without_holes
-from solver.layout.model.problem import MAX_BYTES
 from tests.support.shapes import SHAPES
 
 
@@ -246,24 +244,22 @@ def test_bytes_that_are_kept_stand_in_the_way() -> None:
 
 
 def test_placing_in_an_order_fills_the_lowest_place() -> None:
-    instance = Instance.of(without_holes(BESIDE))
-    place = Placing(instance, rows_of(BESIDE))
+    instance = Instance.of(BESIDE)
     for order, expected in (((0, 1), Layout((0, 2), 8)), ((1, 0), Layout((6, 0), 14))):
-        offsets, placed = place(np.array(order), MAX_BYTES)
+        offsets, placed = place(instance, np.array(order))
         assert (layout_of(instance, offsets), placed) == (expected, 2)
-    assert place(np.array((1, 0)), 13)[1] == 1
-    late = Placing(instance, rows_of(BESIDE), Deadline.after(0))
-    assert late(np.array((0, 1)), MAX_BYTES)[1] == 0
+    assert place(instance, np.array((1, 0)), 13)[1] == 1
+    assert place(instance, np.array((0, 1)), late=lambda: True)[1] == 0
 
 
-def test_steps_beyond_64_bits_and_sizes_near_them() -> None:
+def test_steps_beyond_64_bits_and_sizes_near_the_largest() -> None:
     far = 2**70
     p = LayoutProblem(
-        (buffer("a", 2**62, far, far + 9, hole(far + 3, far + 6)), buffer("b", 2**61, far + 3, far + 6))
+        (buffer("a", 2**58, far, far + 9, hole(far + 3, far + 6)), buffer("b", 2**57, far + 3, far + 6))
     )
     outcome = solve(p)
     assert outcome.layout is not None
-    assert outcome.layout.peak == 2**62 < MAX_BYTES
+    assert outcome.layout.peak == 2**58
 
 
 def test_progress_tells_the_bound_with_holes_and_deadlines_are_heeded() -> None:
@@ -278,59 +274,25 @@ def test_progress_tells_the_bound_with_holes_and_deadlines_are_heeded() -> None:
     assert solve(p, options=SolveOptions(cancel=cancel)).layout is not None
 
 
-def test_thousands_are_cut_short_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first layout is there before any placing in pieces, which could take seconds a pass."""
+def test_thousands_are_cut_short_at_a_deadline() -> None:
+    """The first layout is of whole buffers: it is there before any placing in pieces."""
     p = holed_step(2000, 1, kept=1)
-    passes: list[Deadline | None] = []
-    first = Placing.__init__
-
-    def noted(self: Placing, instance: Instance, held: Integers, deadline: Deadline | None = None) -> None:
-        passes.append(deadline)
-        first(self, instance, held, deadline)
-
-    monkeypatch.setattr(Placing, "__init__", noted)
     outcome = solve(p, deadline=Deadline.after(0))
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
-    assert None not in passes
+    assert not outcome.deterministic
 
 
 @pytest.mark.parametrize("shape", ["gaps", "gaps, aligned"])
-@pytest.mark.parametrize("seed", range(3))
-def test_compiled_placing_is_that_in_numpy(monkeypatch: pytest.MonkeyPatch, shape: str, seed: int) -> None:
-    p = SHAPES[shape](400, seed)
-    p = replace(p, buffers=(replace(p.buffers[0], offset=8192), *p.buffers[1:]))
-    instance, order = Instance.of(without_holes(p)), np.random.default_rng(seed).permutation(400)
-    compiled = Placing(instance, rows_of(p))
-    monkeypatch.setattr(module, "COMPILED_FROM", 10**9)
-    plain = Placing(instance, rows_of(p))
-    assert compiled.cost < plain.cost
-    whole = plain(order, MAX_BYTES)
-    for limit in (MAX_BYTES, layout_of(instance, whole[0]).peak - 1, 1):
-        offsets, placed = plain(order, limit)
-        assert compiled(order, limit)[1] == placed
-        assert compiled(order, limit)[0].tolist() == offsets.tolist()
-
-
-@pytest.mark.parametrize("shape", ["gaps", "gaps, aligned"])
-def test_windows_lower_what_many_buffers_with_holes_need(shape: str) -> None:
-    p = SHAPES[shape](3000, 2)
-    outcome, greedy = solve(p), solve(p, solver="greedy")
-    assert outcome.layout is not None
-    assert greedy.layout is not None
-    assert outcome.solver == "portfolio/windows"
-    assert 2 * (outcome.layout.peak - outcome.lower_bound) <= greedy.layout.peak - greedy.lower_bound
-    assert find_violations(p, outcome.layout) == ()
-
-
-def test_an_order_that_fits_is_found_or_not() -> None:
-    instance = Instance.of(without_holes(BESIDE))
-    shelf = Shelf.of(instance, rows_of(BESIDE))
-    found = shelf.reorder(np.array((1, 0)), 8, 1000, Deadline())
-    assert found is not None
-    assert found.tolist() == [0, 2]
-    assert shelf.reorder(np.array((1, 0)), 7, 1000, Deadline()) is None
-    assert shelf.reorder(np.array((1, 0)), 8, 1000, Deadline.after(0)) is None
+def test_all_solvers_that_place_into_holes_are_far_below_whole_buffers(shape: str) -> None:
+    p = SHAPES[shape](1500, 2)
+    whole = solve(p, solver="first-fit").layout
+    assert whole is not None
+    for solver in ("portfolio", "greedy", "search"):
+        outcome = solve(p, solver=solver)
+        assert outcome.layout is not None
+        assert find_violations(p, outcome.layout) == ()
+        assert outcome.layout.peak < 0.9 * whole.peak
 
 
 def test_padding_counts_where_all_pieces_begin_at_the_granule() -> None:
@@ -351,40 +313,8 @@ def test_the_bound_holds_for_the_optimum_with_one_alignment(seed: int) -> None:
     assert max_load(p).bytes <= optimum(p)
 
 
-def test_a_hot_spot_proves_what_no_load_does() -> None:
-    """Some forty buffers that need more than their load, and a thousand that are far away in time."""
-    rng = random.Random(3)
-    hard = SHAPES["gaps"](20_000, 2).buffers
-    step = max_load(LayoutProblem(hard)).witness_step or 0
-    spot = tuple(b for b in hard if b.lifespan.start < step + 15 and b.lifespan.end > step - 15)
-    far = [10**6 + 9 * k for k in range(1200)]
-    easy = (
-        buffer(f"easy{k}", rng.randint(1, 500), at, at + 8, hole(at + 2, at + 4)) for k, at in enumerate(far)
-    )
-    p = LayoutProblem((*spot, *easy))
-    outcome = solve(p, options=SolveOptions(threads=1))
-    assert outcome.layout is not None
-    assert find_violations(p, outcome.layout) == ()
-    assert (outcome.status, outcome.proof) == (Status.OPTIMAL, Proof.SOLVER)
-    assert outcome.lower_bound > max_load(p).bytes
-
-
-def test_very_many_get_windows_before_any_piece_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CLASSES_FROM", 1000)
-    monkeypatch.setattr(module, "LOOK_SECONDS", 1e9)
-    p, heard = SHAPES["gaps"](3000, 2), list[Progress]()
-    outcome = solve(p, deadline=Deadline.after(60), options=SolveOptions(progress=heard.append))
-    assert outcome.layout is not None
-    assert find_violations(p, outcome.layout) == ()
-    assert [news.stage for news in heard][:2] == ["greedy", "windows"]
-    assert outcome.solver == "portfolio/windows"
-    assert outcome.layout.peak <= 1.2 * outcome.lower_bound
-
-
 @pytest.mark.parametrize(("seed", "seconds"), [(0, 0.05), (0, 1.0), (5, 1.0)])
-def test_very_many_with_pins_that_only_holes_keep_apart(
-    seed: int, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_very_many_with_pins_that_only_holes_keep_apart(seed: int, seconds: float) -> None:
     """A third is pinned where a layout had it that makes use of holes."""
     free = SHAPES["gaps"](1500, seed)
     former = solve(free, solver="greedy").layout
@@ -395,7 +325,6 @@ def test_very_many_with_pins_that_only_holes_keep_apart(
     )
     with pytest.raises(ProblemError):
         check_problem(without_holes(p))
-    monkeypatch.setattr(module, "CLASSES_FROM", 1000)
     outcome = solve(p, deadline=Deadline.after(seconds))
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()

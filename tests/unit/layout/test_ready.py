@@ -41,7 +41,7 @@ columns = training_columns(1, buffers=4000).problem()
 for problem in (LayoutProblem(tuple(pinned)), LayoutProblem(tuple(mixed)), columns):
     for solver in ("portfolio", "greedy", "first-fit", "best-fit"):
         solve(problem, solver=solver, options=options[1])
-assert sum(before.values()) > 6
+assert sum(before.values()) > 5
 assert "numba" not in sys.modules  # machine code, and nothing to compile
 print({name: (before.get(name), count) for name, count in forms().items() if before.get(name) != count})
 """

@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 
 import pytest
 
-from solver.errors import OptionsError
 from solver.layout import (
     Buffer,
     LayoutProblem,
@@ -21,7 +20,6 @@ from solver.layout import (
     max_load,
     solve,
 )
-from solver.layout.exact.branch_and_bound import BranchAndBound
 from solver.layout.model.options import USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import best_peak, random_problem
@@ -32,7 +30,7 @@ RULES = [field.name for field in fields(Rules)]
 ABOVE = next(p for p in map(sample, range(100)) if 9 < len(p.buffers) < 14 and solve(p).proof is Proof.SOLVER)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "decomposition"])
+@pytest.mark.parametrize("rule", RULES)
 def test_branch_and_bound_finds_the_optimum_without_any_one_rule(rule: str) -> None:
     options = SolveOptions(rules=replace(Rules(), **{rule: False}))
     for seed in range(15):
@@ -44,25 +42,14 @@ def test_branch_and_bound_finds_the_optimum_without_any_one_rule(rule: str) -> N
     assert refuted.lower_bound == solve(ABOVE).lower_bound > max_load(ABOVE).bytes
 
 
-def test_branch_and_bound_names_the_rule_it_cannot_leave_out() -> None:
-    options = SolveOptions(rules=Rules(decomposition=False))
-    with pytest.raises(OptionsError, match=r"'branch-and-bound' cannot leave out decomposition"):
-        solve(ABOVE, solver="branch-and-bound", options=options)
-    assert solve(ABOVE, options=options).status is Status.OPTIMAL
-
-
 def test_branch_and_bound_spends_the_work_it_is_given() -> None:
     poor = solve(ABOVE, solver="branch-and-bound", options=SolveOptions(work=3))
     assert poor.status is Status.FEASIBLE
     assert poor.deterministic
-    assert BranchAndBound().configured(SolveOptions()) == BranchAndBound(SolveOptions())
 
 
 @pytest.mark.parametrize("work", [600_000_000, USUAL_WORK, 40_000_000])
 def test_work_that_is_asked_for_is_never_taken_for_the_usual(work: int) -> None:
-    solver = BranchAndBound().configured(SolveOptions(work=work))
-    assert isinstance(solver, BranchAndBound)
-    assert solver.work == work
     assert SolveOptions(work=work).limit(7) == work
     assert SolveOptions().limit(7) == 7
 

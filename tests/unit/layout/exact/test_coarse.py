@@ -9,7 +9,7 @@ from solver.layout import Buffer, Deadline, LayoutProblem, SolveOptions, find_vi
 from solver.layout.exact import coarse as module
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Coarse, Grain, coarsen, search_coarsely
 from solver.layout.exact.feasibility import Watch
-from solver.layout.greedy.placement import first_fit, orders, place
+from solver.layout.greedy.placement import orders, place
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import countdown, problem, random_problem
@@ -46,9 +46,7 @@ def _drawn(seed: int) -> LayoutProblem:
 
 def _placed(coarse: Coarse) -> Integers:
     """Some layout of the boxes."""
-    offsets = place(coarse.instance, orders(coarse.instance)["area"](), first_fit)
-    assert offsets is not None
-    return offsets
+    return place(coarse.instance, orders(coarse.instance)["area"]())[0]
 
 
 def test_the_picture() -> None:
@@ -90,8 +88,7 @@ def test_first_fit_in_the_order_found_is_no_higher_than_the_boxes(seed: int, gra
     instance = Instance.of(p)
     coarse = coarsen(instance, max_load(p).bytes, grain)
     boxes = _placed(coarse)
-    offsets = place(instance, coarse.order(instance.size, boxes), first_fit)
-    assert offsets is not None
+    offsets, _ = place(instance, coarse.order(instance.size, boxes))
     assert find_violations(p, layout_of(instance, offsets)) == ()
     ground = instance.size[coarse.always].sum()
     assert (offsets[coarse.packed] <= ground + boxes[coarse.box] + coarse.within(instance.size)).all()

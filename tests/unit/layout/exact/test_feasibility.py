@@ -30,7 +30,7 @@ from solver.layout.exact.feasibility import (
     Answer,
     FeasibilitySearch,
     Watch,
-    compiled_search,
+    search_is_compiled,
 )
 from solver.layout.kernels.priorities import priorities
 from solver.layout.kernels.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
@@ -43,6 +43,7 @@ from solver.layout.kernels.skyline_state import (
     SEARCHABLE,
     SEED,
     WALLS,
+    WORK,
     SearchState,
     allocate,
     kinds,
@@ -51,7 +52,7 @@ from solver.layout.kernels.skyline_state import (
 )
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import best_peak, problem, random_problem, tight_problem
-from tests.support.oracle import tiling
+from tests.support.oracle import optimum, tiling
 from tests.support.shapes import SHAPES
 
 ENOUGH = 10**8
@@ -163,7 +164,7 @@ def test_seeds_that_share_what_they_remember_refute_nothing_that_fits(
         p = tight_problem(random.Random(seed))
         if len(p.buffers) > 13:
             continue
-        best = solve(p, solver="branch-and-bound").lower_bound
+        best = optimum(p)
         for threads in (1, 2):
             options = SolveOptions(threads=threads)
             search, watch = FeasibilitySearch(Instance.of(p), options), Watch(Deadline(), options)
@@ -179,7 +180,7 @@ def test_no_rule_changes_the_answer(rule: str | None) -> None:
         p = tight_problem(random.Random(seed))
         if len(p.buffers) > 13:
             continue
-        best = solve(p, solver="branch-and-bound").lower_bound
+        best = optimum(p)
         for capacity in (best - 1, best, best + 1):
             expected = Answer.YES if capacity >= best else Answer.NO
             assert decide(p, capacity, replace(PLAIN, rules=rules)) is expected, (seed, capacity)
@@ -295,25 +296,27 @@ def test_identical_buffers_are_no_obstacle() -> None:
 
 def test_a_question_after_another_is_answered_the_same() -> None:
     p = tight_problem(random.Random(11))
-    best = solve(p, solver="branch-and-bound").lower_bound
+    best = optimum(p)
     search, watch = FeasibilitySearch(Instance.of(p), PLAIN), Watch(Deadline(), PLAIN)
     for capacity in (best + 2, best - 1, best, best - 2, best + 1, best - 1):
         answer = search.decide(capacity, ENOUGH, watch).answer
         assert answer is (Answer.YES if capacity >= best else Answer.NO)
 
 
-def test_the_compiled_search_is_there() -> None:
-    assert compiled_search() is not None
+def test_the_search_is_compiled() -> None:
+    assert search_is_compiled()
 
 
-def test_nothing_compiled_falls_back_on_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    from solver.layout import portfolio
-
-    monkeypatch.setattr(portfolio, "compiled_search", lambda: None)
-    p = tight_problem(random.Random(4))
-    best = solve(p, solver="branch-and-bound").lower_bound
-    outcome = solve(p)
-    assert outcome.lower_bound == best == (outcome.layout.peak if outcome.layout else 0)
+def test_as_python_the_search_does_a_hundredth_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budgets are about seconds of compiled code."""
+    p = tiling(random.Random(3), 10**6, 90, 200)
+    monkeypatch.setattr(feasibility, "search_is_compiled", lambda: False)
+    search = FeasibilitySearch(Instance.of(p), PLAIN)
+    decision = search.decide(10**6, 3_000_000, Watch(Deadline(), PLAIN))
+    assert decision.answer is Answer.UNKNOWN
+    assert 3_000_000 <= decision.work < 6_000_000
+    runs = [int(state.counters[WORK]) for state in search._states if state is not None]
+    assert max(runs) * feasibility.UNCOMPILED_SLOWNESS == decision.work
 
 
 def test_progress_narrows_the_gap() -> None:

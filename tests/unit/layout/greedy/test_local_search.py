@@ -7,7 +7,7 @@ import pytest
 
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, find_violations, max_load, solve
 from solver.layout.greedy.local_search import LocalSearch, improve
-from solver.layout.greedy.placement import first_fit, greedy_portfolio, place
+from solver.layout.greedy.placement import greedy_portfolio, place
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import countdown, random_problem, tight_problem
 from tests.support.training_shaped import training_shaped
@@ -26,9 +26,7 @@ def test_it_never_makes_things_worse_and_repeats_itself() -> None:
 def test_it_reaches_the_bound_from_a_poor_start() -> None:
     p = training_shaped(29, buffers=150)
     instance, bound = Instance.of(p), max_load(p).bytes
-    offsets = place(instance, np.arange(len(instance)), first_fit)
-    assert offsets is not None
-    start = layout_of(instance, offsets)
+    start = layout_of(instance, place(instance, np.arange(len(instance)))[0])
     result = improve(instance, start, bound, 40_000, Deadline())
     assert start.peak > result.layout.peak
     assert not result.cut

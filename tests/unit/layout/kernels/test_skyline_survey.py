@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from solver.layout import LayoutProblem, Rules, solve
-from solver.layout.exact.feasibility import compiled_search
+from solver.layout.exact.feasibility import search_is_compiled
 from solver.layout.kernels.skyline_state import (
     CAPACITY,
     COUNT,
@@ -37,7 +37,7 @@ from solver.layout.model.instance import Instance
 from tests.support.buffers import random_problem
 from tests.support.oracle import tiling
 
-pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compiles here")
+pytestmark = pytest.mark.skipif(not search_is_compiled(), reason="nothing compiles here")
 
 
 def told(s: SearchState, left: int) -> tuple[float, ...]:

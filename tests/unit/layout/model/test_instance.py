@@ -66,3 +66,11 @@ def test_no_buffers() -> None:
 
 def test_round_up() -> None:
     assert [round_up(n, 16) for n in (0, 1, 16, 17, 2**62 + 1)] == [0, 16, 16, 32, 2**62 + 16]
+
+
+def test_peak_load_seen_is_the_largest_load_of_a_life() -> None:
+    for seed in range(30):
+        instance = Instance.of(random_problem(random.Random(seed), 25, 40, 9))
+        load = instance.load()
+        lives = zip(instance.start.tolist(), instance.end.tolist(), strict=True)
+        assert instance.peak_load_seen().tolist() == [int(load[start:end].max()) for start, end in lives]

@@ -7,7 +7,7 @@ import pytest
 
 from solver.layout import find_violations
 from solver.layout.bounds.max_load import max_load
-from solver.layout.greedy.placement import first_fit, place
+from solver.layout.greedy.placement import place
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.reduce import components, peel
 from tests.support.buffers import problem, random_problem
@@ -42,11 +42,9 @@ def test_the_peeled_fit_last_whatever_the_core_does(seed: int) -> None:
     assert sorted([*core.tolist(), *peeled.tolist()]) == list(range(30))
     order = core.tolist()
     rng.shuffle(order)
-    placed = place(instance.subset(np.array(order, dtype=np.int64)), np.arange(len(order)), first_fit)
-    assert placed is not None
+    placed, _ = place(instance.subset(np.array(order, dtype=np.int64)), np.arange(len(order)))
     core_peak = max((placed + instance.exact[order]).tolist(), default=0)
-    offsets = place(instance, np.array([*order, *peeled.tolist()], dtype=np.int64), first_fit)
-    assert offsets is not None
+    offsets, _ = place(instance, np.array([*order, *peeled.tolist()], dtype=np.int64))
     made = layout_of(instance, offsets)
     assert find_violations(p, made) == ()
     assert made.peak <= max(capacity, core_peak)
