@@ -3,17 +3,14 @@
 The rooms, from the bottom to the top; each knows those above it in this list alone:
 
     model       what is asked and answered; a problem as arrays; what is decided before any search
-    kernels     the skyline search and the index of free space, compiled
+    kernels     compiled: the skyline search, an index of free space, lists of pieces
     bounds      how small can an arena be, and what may be claimed of a layout
     check       is it a problem, is it a layout of it; shares no code with solvers
-    greedy      placing in an order: plain, on the lowest plateau, at scale; local search among orders
+    greedy      placing in an order, with holes and without; local search among orders
     structures  problems of a special structure, each with its theorem
-    exact       the compiled search asked once, and up to the optimum; a large problem made small, or
-                repaired in windows of time; branch and bound in Python; CP-SAT
+    exact       the skyline search asked once, and up to the optimum; a large problem made coarse; CP-SAT
     baselines   the planners of other systems
-    portfolio   what is tried in which order
-    holes       lifespans with holes
-    scaled      bytes that do not fit the arithmetic of the solvers, counted in larger units
+    portfolio   the default solver: which stage runs when
     api         the way in: preconditions, a solver, postconditions
     ready       compiled code into this process
 """

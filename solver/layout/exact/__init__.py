@@ -1,1 +1,1 @@
-"""Searches that can prove: compiled and in Python, CP-SAT, and a large problem made small for them."""
+"""Searches that can prove: the skyline search, CP-SAT, and a large problem made coarse for search."""

@@ -121,13 +121,6 @@ def test_sizes_beyond_its_integers_leave_the_incumbent() -> None:
     assert (refined.layout, refined.proved, refined.cut) == (poor, 0, False)
 
 
-def test_sizes_beyond_its_integers_are_rounded_up_to_larger_units() -> None:
-    p = problem((2**61 + 1, 0, 2), (2**60, 1, 3), (2**60 - 1, 2, 5))
-    outcome = solve(p, solver="cp-sat", incumbent=layout(p, 2**60, 0, 2**62))
-    assert outcome.status is Status.OPTIMAL
-    assert outcome.lower_bound == 2**61 + 1 + 2**60
-
-
 def test_an_expired_deadline_returns_the_incumbent() -> None:
     p = problem((4, 0, 2), (4, 2, 4))
     poor = layout(p, 4, 4)
