@@ -33,9 +33,9 @@ from tests.support.shapes import SHAPES, pinned
 pytestmark = pytest.mark.fuzz
 
 FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
-PROBLEMS = 10 * FUZZ or 40
-MIXED = FUZZ or 20
-PINNED = FUZZ or 30
+PROBLEMS = 10 * FUZZ or 30
+MIXED = FUZZ or 9
+PINNED = FUZZ or 15
 STRUCTURED = 10 * FUZZ or 60
 
 

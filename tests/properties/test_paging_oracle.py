@@ -56,7 +56,7 @@ def paged_facts(
         return None
 
 
-@settings(max_examples=FUZZ or 150)
+@settings(max_examples=FUZZ or 60)
 @given(SEEDS, st.sampled_from([0, 1, 2, 4]))
 @example(0, 0)
 @example(8, 1)
@@ -76,7 +76,7 @@ def test_no_way_of_paging_moves_less(seed: int, ahead: int) -> None:
     assert paging_oracle.least_moved(stories, problem.smallest - 1, ahead) is None
 
 
-@settings(max_examples=FUZZ or 100)
+@settings(max_examples=FUZZ or 40)
 @given(SEEDS, st.integers(1, 3), st.integers(0, 3))
 def test_what_plans_say_of_the_least_holds_for_all_ways_of_paging(seed: int, slower: int, step: int) -> None:
     """With several slower tiers, some of them too small, and with inputs that are results."""
@@ -115,7 +115,7 @@ def test_bounds_hold_where_values_are_defined_in_place(graph: TrainableGraph, sh
                 assert max(loads(define_in_place(paged))[0]) > tiers[0].bytes
 
 
-@settings(max_examples=150)
+@settings(max_examples=FUZZ or 60)
 @given(SEEDS, st.sampled_from([0, 1, 2, 4]), st.integers(1, 3), st.floats(0, 1))
 def test_what_is_paged_keeps_capacity_and_proof(seed: int, ahead: int, slower: int, share: float) -> None:
     """Whatever gaps are taken, in however many slower tiers."""
@@ -133,7 +133,7 @@ def test_what_is_paged_keeps_capacity_and_proof(seed: int, ahead: int, slower: i
     assert elapsed(paged, tiers) >= sum(level_costs(program))
 
 
-@settings(max_examples=25)
+@settings(max_examples=FUZZ or 12)
 @given(random_graphs(), st.floats(0.0, 1.0), st.booleans())
 def test_graphs_train_to_the_same_bits(graph: TrainableGraph, share: float, in_place: bool) -> None:
     program = Order().run(derive(graph))

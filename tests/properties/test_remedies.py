@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,8 @@ from tests.support.every import grid
 from tests.support.graphs import tower
 from tests.support.operator_graphs import attention, convolved, elementwise
 from tests.support.sequence_graphs import classifier
+
+FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
 
 #: After so many refusals, each with its remedy applied, there is a plan. A first tier may lack something,
 #: then several slower ones; and where the layout of a memory decides, what is missing comes bit by bit.
@@ -57,7 +60,7 @@ def planned(graph: TrainableGraph, options: PlanOptions) -> Plan | CapacityError
         return error
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=FUZZ or 10)
 @given(
     st.sampled_from(list(PAGED)),
     st.sampled_from(MORE),

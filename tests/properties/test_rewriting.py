@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,16 +20,17 @@ from tests.support.rewriting import everywhere, footprint, only, same_training
 CLOSE = 1e-9
 
 SEEDS = st.integers(0, 2**32)
+FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=FUZZ or 25)
 @given(seed=SEEDS)
 def test_rewritten_everywhere_it_trains_the_same(seed: int) -> None:
     graph = random_rewritable(seed)
     same_training(graph, everywhere(graph).graph, rtol=CLOSE)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=FUZZ or 25)
 @given(seed=SEEDS, rule=st.sampled_from(RULES))
 def test_every_rule_keeps_its_promise(seed: int, rule: Rule) -> None:
     """Bit for bit, where a rule promises that of values and gradients."""
@@ -36,7 +39,7 @@ def test_every_rule_keeps_its_promise(seed: int, rule: Rule) -> None:
     same_training(graph, only(graph, rule.name), bitwise=exact, rtol=CLOSE)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=FUZZ or 25)
 @given(seed=SEEDS)
 def test_it_takes_no_more_memory_and_is_the_same_each_time(seed: int) -> None:
     graph = random_rewritable(seed)
@@ -45,7 +48,7 @@ def test_it_takes_no_more_memory_and_is_the_same_each_time(seed: int) -> None:
     assert rewrite(random_rewritable(seed), KernelArithmetic(), footprint) == found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=FUZZ or 25)
 @given(seed=SEEDS)
 def test_the_result_is_accepted_where_graphs_are_loaded(seed: int) -> None:
     """Types, order and references are those that a document of the graph would be given."""
@@ -53,7 +56,7 @@ def test_the_result_is_accepted_where_graphs_are_loaded(seed: int) -> None:
     assert load_graph(dump_graph(found)) == found
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=FUZZ or 10)
 @given(seed=SEEDS, in_place=st.booleans(), parallelism=st.integers(1, 3))
 def test_plans_of_it_train_bit_identically(seed: int, in_place: bool, parallelism: int) -> None:
     graph = random_rewritable(seed)
