@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import math
 import os
 import random
-import signal
 import socket
 import statistics
 import subprocess
@@ -30,10 +28,9 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from clients import AsyncClient, ClientError
+from clients import AsyncClient
 from examples.resnet50 import resnet50
-from solver import pipeline
-from solver.documents import dump_graph, dump_plan, load_graph
+from solver.documents import dump_graph
 from tests.benchmarks.measure import ROOT
 from tests.support.deep_graphs import DEEP
 from tests.support.server import Server, running_server
@@ -86,7 +83,7 @@ def run(console: Console, soak: float = 0.0, part: str | None = None, rate: floa
     if soak:
         soaked(console, soak, rate)
         return
-    parts = {one.__name__: one for one in (rates, bodies, workers, costs, restarts)}
+    parts = {one.__name__: one for one in (rates, workers, costs)}
     for name, one in parts.items():
         if part in (None, name):
             one(console)
@@ -272,73 +269,6 @@ def rates(console: Console) -> None:
     console.print(table)
 
 
-def bodies(console: Console, count: int = 12) -> None:
-    """Processor time of bodies of 1 MB that were not sent before, beside an echo through pydantic.
-
-    The same but for spaces is found by what it means; a new name or another weight makes a new plan. What
-    that takes without a service is measured in this process.
-    """
-    operations, weights = _megabyte(), _weights(0.0)
-    kinds: list[tuple[str, bytes, Callable[[int], bytes]]] = [
-        ("6,501 operations, spelled anew", operations, lambda k: operations + b" " * k),
-        ("6,501 operations, a new plan", operations, lambda k: _megabyte(f"chain {k}")),
-        ("11 operations and their weights, a new plan", weights, lambda k: _weights(k / 1e3)),
-    ]
-    table = Table(title="CPU milliseconds of a new body of 1 MB, one caller, one worker")
-    for column in (
-        "body", "MB", "echo", "the API", "its worker", "echo to API", "worker to echo",
-        "without a service", "of which the plan",
-    ):  # fmt: skip
-        table.add_column(column, justify="left" if column == "body" else "right")
-    headers = {"Content-Type": "application/json"}
-    with _rivals() as (rival, rival_port), running_server(workers=1, deadline_max_seconds=600) as server:
-        _warm(server)
-        (worker,) = server.worker_pids()
-        for name, first, another in kinds:
-            with server.client() as http, httpx.Client(base_url=f"http://127.0.0.1:{rival_port}") as other:
-                for client, path in ((http, "/v1/plan"), (other, "/echo")):
-                    client.timeout = httpx.Timeout(120)
-                    assert client.post(path, content=first, headers=headers).status_code == 200
-                before = _cpu(rival), _cpu(server.process.pid), _cpu(worker)
-                for k in range(1, count + 1):
-                    body = another(k)
-                    assert other.post("/echo", content=body, headers=headers).status_code == 200
-                    assert http.post("/v1/plan", content=body, headers=headers).status_code == 200
-                after = _cpu(rival), _cpu(server.process.pid), _cpu(worker)
-            echo, api, work = ((b - a) / count * 1e3 for a, b in zip(before, after, strict=True))
-            whole, search = _planning(first)
-            table.add_row(
-                name, f"{len(first) / 1e6:.2f}", f"{echo:.0f}", f"{api:.1f}", f"{work:.0f}",
-                f"{echo / api:.1f}", f"{work / echo:.1f}", f"{whole * 1e3:.0f}", f"{search * 1e3:.0f}",
-            )  # fmt: skip
-    console.print(table)
-
-
-def _weights(value: float) -> bytes:
-    """A plan request of about 1 MB: mnist, whose first weights stand in the document."""
-    graph, chance = _mnist(), random.Random(1)
-    for operand in graph["operands"]:
-        if operand["name"] in ("conv3.weight", "conv4.weight"):
-            values = [chance.uniform(-0.1, 0.1) for _ in range(math.prod(operand["shape"]))]
-            operand["initializer"] = {"kind": "values", "values": [value, *values[1:]]}
-    return json.dumps({"graph": graph}).encode()
-
-
-def _planning(body: bytes) -> tuple[float, float]:
-    """CPU seconds of reading, planning and writing here, and of planning by itself; best of three."""
-    whole, search = [], []
-    for _ in range(3):
-        began = time.process_time()
-        graph = load_graph(json.loads(body)["graph"])
-        read = time.process_time()
-        made = pipeline.plan(graph)
-        planned = time.process_time()
-        dump_plan(made)
-        whole.append(time.process_time() - began)
-        search.append(planned - read)
-    return min(whole), min(search)
-
-
 def workers(console: Console) -> None:
     """Plans a second that were never asked for, with 1, 2 and 4 workers."""
     processors = len(os.sched_getaffinity(0))
@@ -432,64 +362,6 @@ def costs(console: Console, plans: int = 24) -> None:
 
 def _counted(statuses: Counter[int]) -> str:
     return ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
-
-
-def restarts(console: Console, times: int = 3, calls: int = 1_200) -> None:
-    """The service is killed and started again under so many calls at least; those that get no answer."""
-    port = _free_port()
-    outcomes: Counter[str] = Counter()
-    down: list[float] = []
-    reached = [asyncio.Event() for _ in range(times + 1)]  # shares of the calls, one before each restart
-
-    def note(outcome: str) -> None:
-        outcomes[outcome] += 1
-        for share in reached[: outcomes.total() * len(reached) // calls]:
-            share.set()
-
-    async def load(until: Callable[[], bool]) -> None:
-        async with AsyncClient(f"http://127.0.0.1:{port}") as client:
-
-            async def call(k: int) -> None:
-                number = 0
-                while not until():
-                    number += 1
-                    try:
-                        await client.plan(_tiny(f"caller {k} call {number}"))
-                        note("answered")
-                    except ClientError as error:
-                        note(f"lost: {error}")
-
-            await asyncio.gather(*(call(k) for k in range(16)))
-
-    async def whole() -> None:
-        stopped = asyncio.Event()
-        task = None
-        ended = time.perf_counter()
-        for number in range(times + 1):
-            with running_server("--port", str(port), workers=2) as server:
-                if task is not None:
-                    down.append(time.perf_counter() - ended)
-                else:
-                    task = asyncio.create_task(load(stopped.is_set))
-                await reached[number].wait()
-                if number == times:
-                    stopped.set()
-                    await task
-                elif number % 2:
-                    await asyncio.to_thread(server.stop)
-                else:
-                    server.process.send_signal(signal.SIGKILL)
-                ended = time.perf_counter()
-
-    asyncio.run(whole())
-    table = Table(title=f"Calls of 16 callers over {times} restarts (SIGKILL and SIGTERM in turn)")
-    table.add_column("outcome")
-    table.add_column("calls", justify="right")
-    for outcome, count in outcomes.most_common():
-        table.add_row(outcome, f"{count:,}")
-    table.add_row("longest time without a service, s", f"{max(down):.1f}")
-    table.add_row("lost, together", str(sum(c for o, c in outcomes.items() if o.startswith("lost"))))
-    console.print(table)
 
 
 def soaked(console: Console, seconds: float, rate: float | None = None) -> None:
