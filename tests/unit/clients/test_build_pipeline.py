@@ -29,34 +29,21 @@ def run(monkeypatch: pytest.MonkeyPatch, reply: httpx.Response, *arguments: str)
     return build_pipeline.main([*arguments])
 
 
-def test_fits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path) -> None:
-    assert run(monkeypatch, httpx.Response(200, json=PLAN), "--capacity", "1KiB", str(graph)) == 0
-    assert capsys.readouterr().out == f"ok   {graph}: 120 of 1,024 bytes (optimal, plan abc)\n"
-
-
-def test_does_not_fit(
+def test_what_it_prints_and_how_it_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path
 ) -> None:
-    assert run(monkeypatch, problem(CAPACITY), "--capacity", "100", str(graph)) == 1
-    out = capsys.readouterr().out
-    assert f"FAIL {graph}: needs 120 bytes, 20 more than 100." in out
-    assert "live at the peak: w (80 bytes)" in out
-
-
-def test_a_bad_graph(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path
-) -> None:
-    bad: dict[str, Any] = {"type": "/problems/invalid-loss", "status": 422, "detail": "No loss."}
-    assert run(monkeypatch, problem(bad), "--capacity", "100", str(graph)) == 1
-    assert "No loss." in capsys.readouterr().out
-
-
-def test_cannot_tell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path
-) -> None:
+    loss: dict[str, Any] = {"type": "/problems/invalid-loss", "status": 422, "detail": "No loss."}
     bug: dict[str, Any] = {"type": "/problems/internal-error", "status": 500, "detail": "A bug."}
-    assert run(monkeypatch, problem(bug), "--capacity", "100", str(graph)) == 2
-    assert "cannot tell: A bug." in capsys.readouterr().err
+    for reply, code, words in (
+        (httpx.Response(200, json=PLAN), 0, f"ok   {graph}: 120 of 1,024 bytes (optimal, plan abc)\n"),
+        (problem(CAPACITY), 1, f"FAIL {graph}: needs 120 bytes, 20 more than 1,024."),
+        (problem(CAPACITY), 1, "live at the peak: w (80 bytes)"),
+        (problem(loss), 1, "No loss."),
+        (problem(bug), 2, "cannot tell: A bug."),
+    ):
+        assert run(monkeypatch, reply, "--capacity", "1KiB", str(graph)) == code
+        printed = capsys.readouterr()
+        assert words in (printed.err if code == 2 else printed.out)
 
 
 def test_no_such_file(

@@ -53,79 +53,49 @@ async def ask(pool: WorkerPool, body: str, limits: Limits = FOREVER, **head: Any
     return await run_task(pool, "plan", head, body.encode(), limits)
 
 
-async def test_an_answer() -> None:
-    async with running() as pool:
-        assert (await ask(pool, "echo\nhello")).body == b"hello"
-
-
-async def test_large_bodies_pass() -> None:
+async def test_answers() -> None:
+    """Requests share the workers, and a worker is used again; large bodies pass."""
     async with running() as pool:
         text = "x" * 5_000_000
         assert (await ask(pool, f"echo\n{text}")).body == text.encode()
-
-
-async def test_a_worker_is_used_again() -> None:
-    async with running() as pool:
-        pids = {(await ask(pool, "echo\n")).head["pid"] for _ in range(5)}
-    assert len(pids) == 1
-
-
-async def test_requests_share_the_workers() -> None:
+        assert len({(await ask(pool, "echo\n")).head["pid"] for _ in range(5)}) == 1
     async with running(2) as pool:
         answers = await asyncio.gather(*(ask(pool, f"echo\n{n}") for n in range(8)))
         assert [answer.body for answer in answers] == [str(n).encode() for n in range(8)]
 
 
-async def test_a_problem_leaves_the_worker_alive() -> None:
+async def test_what_leaves_the_worker_alive() -> None:
+    """Problems, bugs, tasks that there are not, and text on standard output."""
     async with running() as pool:
         before = (await ask(pool, "echo\n")).head["pid"]
         with pytest.raises(Problem, match="shapes") as caught:
             await ask(pool, "problem\nshapes")
-        assert caught.value.kind.code == "shape-mismatch"
-        assert caught.value.pointer == "/graph"
+        assert (caught.value.kind.code, caught.value.pointer) == ("shape-mismatch", "/graph")
         assert caught.value.extensions == {"extra": 1}
+        for task, body in (("plan", b"unknown command"), ("no such task", b"")):
+            with pytest.raises(Problem) as caught:
+                await run_task(pool, task, {}, body, FOREVER)
+            assert caught.value.kind.status == 500
+            assert "unknown command" not in str(caught.value.document())
+        assert (await ask(pool, "print")).head["digest"] == "printed"
+        for number in (signal.SIGINT, signal.SIGTERM):  # signals of the terminal
+            os.kill(before, number)
         assert (await ask(pool, "echo\n")).head["pid"] == before
 
 
-async def test_a_bug_leaves_the_worker_alive() -> None:
+async def test_what_costs_the_worker_costs_one_request() -> None:
     async with running() as pool:
-        with pytest.raises(Problem) as caught:
-            await ask(pool, "unknown command")
-        assert caught.value.kind.status == 500
-        assert "unknown command" not in str(caught.value.document())
-        assert (await ask(pool, "echo\nstill here")).body == b"still here"
-
-
-async def test_an_unknown_task_is_a_bug_not_a_crash() -> None:
-    async with running() as pool:
-        with pytest.raises(Problem) as caught:
-            await run_task(pool, "no such task", {}, b"", FOREVER)
-        assert caught.value.kind.status == 500
-        assert (await ask(pool, "echo\nok")).body == b"ok"
-
-
-async def test_printing_does_not_disturb_the_conversation() -> None:
-    async with running() as pool:
-        assert (await ask(pool, "print")).head["digest"] == "printed"
-
-
-async def test_a_crash_costs_one_request() -> None:
-    async with running() as pool:
-        before = (await ask(pool, "echo\n")).head["pid"]
-        with pytest.raises(Problem) as caught:
-            await ask(pool, "die")
-        assert caught.value.kind.code == "worker-lost"
-        assert caught.value.headers["Retry-After"]
-        after = (await ask(pool, "echo\n")).head["pid"]
-        assert after != before
-
-
-async def test_an_idle_worker_that_dies_is_replaced() -> None:
-    async with running() as pool:
-        before = (await ask(pool, "echo\n")).head["pid"]
-        os.kill(before, signal.SIGKILL)
-        await until(lambda: before not in pool.pids)
-        assert (await ask(pool, "echo\n")).head["pid"] != before
+        for body in ("die", "garble"):
+            before = (await ask(pool, "echo\n")).head["pid"]
+            with pytest.raises(Problem) as caught:
+                await ask(pool, body)
+            assert caught.value.kind.code == "worker-lost"
+            assert caught.value.headers["Retry-After"]
+            assert (await ask(pool, "echo\n")).head["pid"] != before
+        idle = (await ask(pool, "echo\n")).head["pid"]
+        os.kill(idle, signal.SIGKILL)
+        await until(lambda: idle not in pool.pids)
+        assert (await ask(pool, "echo\n")).head["pid"] != idle
 
 
 async def test_late_without_any_answer() -> None:
@@ -501,15 +471,6 @@ async def test_a_log_that_cannot_be_written_ends_no_supervisor() -> None:
             structlog.reset_defaults()
 
 
-async def test_a_worker_that_cannot_be_understood_is_replaced() -> None:
-    async with running() as pool:
-        before = (await ask(pool, "echo\n")).head["pid"]
-        with pytest.raises(Problem) as caught:
-            await ask(pool, "garble")
-        assert caught.value.kind.code == "worker-lost"
-        assert (await ask(pool, "echo\n")).head["pid"] != before
-
-
 async def test_a_supervisor_that_ends_is_known() -> None:
     async def interrupted(_seconds: float) -> None:
         raise asyncio.CancelledError
@@ -596,14 +557,6 @@ def is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
-
-
-async def test_workers_ignore_the_signals_of_the_terminal() -> None:
-    async with running() as pool:
-        pid = (await ask(pool, "echo\n")).head["pid"]
-        for number in (signal.SIGINT, signal.SIGTERM):
-            os.kill(pid, number)
-        assert (await ask(pool, "echo\n")).head["pid"] == pid
 
 
 async def until(condition: Callable[[], bool]) -> None:
