@@ -87,6 +87,16 @@ def in_new_process(
     return {**json.loads(done.stdout.splitlines()[-1]), "process_seconds": seconds}
 
 
+def asked(python: str, *module: str) -> tuple[dict[str, Any], str]:
+    """The JSON object that a module prints last, run by an interpreter; or {} and why there is none."""
+    done = subprocess.run(
+        [python, "-m", *module], cwd=ROOT, capture_output=True, text=True, check=False, encoding="utf-8"
+    )
+    if done.returncode:
+        return {}, (done.stderr.strip().splitlines() or ["it ended"])[-1]
+    return json.loads(done.stdout.splitlines()[-1]), ""
+
+
 def machine() -> str:
     """What the figures were measured on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -8,8 +8,6 @@ them. (Of the backward pass it counts depthwise convolutions as if they were den
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +19,7 @@ from rich.table import Table
 from solver.accounting import ScheduleProblem
 from solver.schedules.recompute.search import cheapest
 from solver.schedules.recompute.sequences import Sequences
-from tests.benchmarks.measure import ROOT
+from tests.benchmarks.measure import asked
 
 __all__ = ["BUDGETS", "beside", "run"]
 
@@ -41,13 +39,10 @@ def run(console: Console, torch: str = sys.executable) -> None:
     headings = "network, budget, its peak, its products again, ours, proved at least, our peak, CPU s"
     table = Table(*headings.split(", "), title="PyTorch's partitioner, and ours within its peaks")
     for name, budgets in BUDGETS.items():
-        asked = [torch, "-m", "tests.benchmarks.step_partitions", name, *map(str, budgets)]
-        done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False, encoding="utf-8")
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["it ended"])[-1]
+        captured, reason = asked(torch, "tests.benchmarks.step_partitions", name, *map(str, budgets))
+        if reason:
             console.print(f"Without PyTorch: {reason}.", markup=False, soft_wrap=True)
             return
-        captured = json.loads(done.stdout.splitlines()[-1])
         forward = zip(captured["products"], captured["again"], strict=True)
         total = sum(products for products, again in forward if again)
         for schedule in captured["schedules"]:

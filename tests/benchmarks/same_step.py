@@ -9,13 +9,11 @@ at a step.
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +24,7 @@ from solver.importers.options import ImportOptions
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.program import Kind
-from tests.benchmarks.measure import ROOT
+from tests.benchmarks.measure import ROOT, asked
 
 __all__ = ["NETWORKS", "ours", "run", "tensors_alone"]
 
@@ -61,8 +59,8 @@ def tensors_alone(made: Plan) -> int:
 
 def run(console: Console, torch: str = sys.executable, jax: str = sys.executable) -> None:
     """Print the table; `torch` is an interpreter with PyTorch (and ExecuTorch), `jax` one with JAX."""
-    greedy, missing = _asked(torch, "tests.benchmarks.step_networks", str(FOLDER))
-    xla, without = _asked(jax, "tests.benchmarks.step_xla")
+    greedy, missing = asked(torch, "tests.benchmarks.step_networks", str(FOLDER))
+    xla, without = asked(jax, "tests.benchmarks.step_xla")
     columns = (
         *("step", "arenaplan", "tensors alone", "--fit-scratch", "all options", "tensors alone", "bound"),
         *("XLA", "ExecuTorch, greedy"),
@@ -95,13 +93,3 @@ def run(console: Console, torch: str = sys.executable, jax: str = sys.executable
     for what, reason in (("PyTorch", missing), ("JAX", without)):
         if reason:
             console.print(f"Without {what}: {reason}.", markup=False, soft_wrap=True)
-
-
-def _asked(python: str, *module: str) -> tuple[dict[str, Any], str]:
-    """What a script of an interpreter prints last, or why it does not."""
-    done = subprocess.run(
-        [python, "-m", *module], cwd=ROOT, capture_output=True, text=True, check=False, encoding="utf-8"
-    )
-    if done.returncode:
-        return {}, (done.stderr.strip().splitlines() or ["it ended"])[-1]
-    return json.loads(done.stdout.splitlines()[-1]), ""
