@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from service.problems import problem_from
 from solver.errors import ArenaplanError, CapacityError, DocumentError, InternalError, OptionsError
+from solver.options import flag_of
 
 if TYPE_CHECKING:
     from solver.plan import PlanOptions
@@ -290,8 +291,10 @@ def _place(error: ArenaplanError, document: str) -> str:
     """Where the culprit is: an option of the command line, or a place in a document."""
     # Tiers on the command line are read as those of an options document; no other document begins with them.
     if isinstance(error, OptionsError | CapacityError) or error.path[:1] == ("tiers",):
-        name = str(error.path[0]).removesuffix("_seconds").replace("_", "-") if error.path else ""
-        return f"--{'tier' if name == 'tiers' else name}: " if name else ""
+        name = str(error.path[0]) if error.path else ""
+        if name == "output":  # of the command; that of a model is --output-name
+            return "--output: "
+        return f"{flag_of(name)}: " if name else ""
     if not document:
         return ""
     return f"{document}#{error.pointer}: " if error.pointer else f"{document}: "

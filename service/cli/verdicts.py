@@ -21,6 +21,7 @@ from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
 from solver.layout import Progress
+from solver.options import flag_of
 from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Changes, PlanOptions, Remedy, TradeOff, Verdict, VerdictStatus
 from solver.schedules import SearchProgress
@@ -29,9 +30,6 @@ __all__ = ["explain", "tradeoff"]
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
-
-#: Options that are not called as the fields that they set.
-_OPTIONS: Final = {"tiers": "--tier", "output": "--output-name"}
 
 #: What a picture or document of a curve is called by the end of its name.
 _SUFFIXES: Final = (".svg", ".png", ".json")
@@ -287,7 +285,7 @@ def _command(remedy: Remedy, model: Path, given: Mapping[str, Any], choices: Map
     usual = PlanOptions()
     asked = {**given, **remedy.options, **{name: given[name] for name in ("costs",) if name in given}}
     for name, value in {**{n: v for n, v in asked.items() if v != getattr(usual, n)}, **choices}.items():
-        option = _OPTIONS.get(name, f"--{name.removesuffix('_seconds').replace('_', '-')}")
+        option = flag_of(name)
         if value is True:
             words.append(option)
         else:

@@ -14,8 +14,9 @@ from service.jobs.requests import MEMBERS, check_members, read_request
 from service.problems import Problem
 from solver import documents
 from solver.errors import ArenaplanError, TooManyOperationsError
-from solver.importers.options import IMPORT_OPTIONS, Imported, import_options
+from solver.importers.options import Imported, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
+from solver.options import IMPORT_OPTIONS
 from solver.pipeline import TrainableGraph
 from solver.plan import PlanOptions
 from solver.verdict import Batches, batches_of

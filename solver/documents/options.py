@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 from pydantic_core import PydanticCustomError
 
 from solver.canonical import to_bytes
 from solver.documents.costs import CostsOfOptions, to_costs
 from solver.documents.fields import (
+    MAX_INTEGER,
     DocumentModel,
     JsonList,
     Name,
@@ -31,6 +32,7 @@ from solver.documents.read import header, read
 from solver.errors import OptionsError
 from solver.layout.model.options import Rules
 from solver.layout.model.placed import LayoutOptions
+from solver.options import LAYOUT_OPTIONS, PLAN_OPTIONS, Option
 from solver.plan import PlanOptions, options_content
 from solver.program import Tier
 
@@ -104,79 +106,10 @@ TierOfOptions = Annotated[
 ]
 
 
-_DEFAULT = PlanOptions()
-_Parallelism = Annotated[int, Field(ge=1, le=64)]
-
-
-def power_of_two(value: int) -> int:
+def _power_of_two(value: int) -> int:
     if value & (value - 1):
         raise PydanticCustomError("power_of_two", "a power of two")
     return value
-
-
-class OptionFields(DocumentModel):
-    """Sizes are bytes, or text as 24MiB; what is left out or null is the target's or the planner's choice."""
-
-    target: Name = Field(_DEFAULT.target, description="Runtime whose allocations are planned.")
-    solver: Name = Field(_DEFAULT.solver, description="Layout solver.")
-    batch: Positive | None = Field(None, description="Takes the place of the graph's own batch.")
-    alignment: Annotated[Positive, AfterValidator(power_of_two)] | None = None
-    capacity: Size | None = Field(None, description="A plan beyond it is an error.")
-    deadline_seconds: Annotated[float, Field(ge=0)] | None = Field(
-        None, description="Wall time for the search; without it the plan is the same on every machine."
-    )
-    scratch_budget: Size = Field(_DEFAULT.scratch_budget, description="Scratch of one step.")
-    update: Name = Field(_DEFAULT.update, description="When gradients are applied: immediate or end.")
-    parallelism: _Parallelism = Field(
-        _DEFAULT.parallelism, description="Most steps that run at the same time, on one concurrency level."
-    )
-    in_place: bool = Field(_DEFAULT.in_place, description="Operands in the memory of others, where safe.")
-    rewrite: bool = Field(_DEFAULT.rewrite, description="Equivalent operations where that lowers the peak.")
-    sub_ranges: bool = Field(
-        _DEFAULT.sub_ranges,
-        description="In place also what Slice, Split and Concat take from or put into others.",
-    )
-    recompute: bool = Field(_DEFAULT.recompute, description="Steps run again where the capacity asks for it.")
-    order: bool = Field(_DEFAULT.order, description="Another order of the steps, where it lowers the peak.")
-    tiers: JsonList[TierOfOptions] = Field(
-        (), description="Memories of the device; kernels run in the first, the others hold what is paged out."
-    )
-    storage: Name | None = Field(
-        None, description="Activations wait for the backward pass as float16 or bfloat16, rounded."
-    )
-    fit_scratch: bool = Field(
-        _DEFAULT.fit_scratch, description="A smaller scratch budget, where scratch would make the peak."
-    )
-    costs: CostsOfOptions = Field(
-        None, description="What each step takes on the device; a roofline says it without."
-    )
-
-
-class OptionsDocument(OptionFields):
-    """What a caller may choose about a plan."""
-
-    format: Literal["arenaplan.options"]
-    version: Literal[1]
-
-
-def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
-    """Raises DocumentError for what is not an options document, OptionsError for a value out of range."""
-    return to_options(read(OptionsDocument, data, has_header=False, range_error=OptionsError))
-
-
-def to_options(document: OptionFields) -> PlanOptions:
-    options = {field.name: getattr(document, field.name) for field in fields(PlanOptions)}
-    options["tiers"] = tuple([Tier(**dict(tier)) for tier in document.tiers])
-    options["costs"] = None if document.costs is None else to_costs(document.costs)
-    return PlanOptions(**options)
-
-
-def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
-    """The options in a fixed order, with all defaults of those that were there from the beginning."""
-    return to_bytes({**header(OptionsDocument), **options_content(options)}, indent=indent)
-
-
-_LAYOUT_DEFAULT = LayoutOptions()
 
 
 class RulesOfLayout(DocumentModel):
@@ -200,29 +133,75 @@ class RulesOfLayout(DocumentModel):
     )
 
 
-class LayoutOptionFields(DocumentModel):
-    """Sizes are bytes, or text as 24MiB; what is left out or null is the solver's choice."""
+#: The type of a field, by the kind of option.
+_TYPES: Final[Mapping[str, Any]] = {
+    "word": Name,
+    "power of two": Annotated[Positive, AfterValidator(_power_of_two)],
+    "size": Size,
+    "real": Annotated[float, Field(ge=0)],
+    "share": Annotated[float, Field(ge=0)],
+    "switch": bool,
+    "tiers": JsonList[TierOfOptions],
+    "costs": CostsOfOptions,
+    "rules": RulesOfLayout,
+}
 
-    solver: Name = Field(_LAYOUT_DEFAULT.solver, description="Layout solver.")
-    capacity: Size | None = Field(None, description="Takes the place of the buffers' own capacity.")
-    alignment: Annotated[Positive, AfterValidator(power_of_two)] | None = Field(
-        None, description="Least alignment of every buffer."
+
+def _model(name: str, about: str, options: Mapping[str, Option]) -> Any:
+    """A model with a field for each option. One whose default is None may be null."""
+    declared: dict[str, Any] = {}
+    for option in options.values():
+        type_ = _TYPES.get(option.kind)
+        if type_ is None:
+            type_ = Annotated[int, Field(ge=option.least, le=option.most or MAX_INTEGER)]
+        default = RulesOfLayout() if option.kind == "rules" else option.default
+        if default is None and option.kind != "costs":
+            type_ = type_ | None
+        declared[option.name] = (type_, Field(default, description=option.help))
+    return create_model(name, __base__=DocumentModel, __module__=__name__, __doc__=about, **declared)
+
+
+if TYPE_CHECKING:
+
+    class OptionFields(DocumentModel): ...
+
+    class LayoutOptionFields(DocumentModel): ...
+
+else:
+    OptionFields = _model(
+        "OptionFields",
+        "Sizes are bytes, or text as 24MiB; what is left out or null is the target's or planner's choice.",
+        PLAN_OPTIONS,
     )
-    deadline_seconds: Annotated[float, Field(ge=0)] | None = Field(
-        None, description="Wall time for the search; without it the layout is the same on every machine."
+    LayoutOptionFields = _model(
+        "LayoutOptionFields",
+        "Sizes are bytes, or text as 24MiB; what is left out or null is the solver's choice.",
+        LAYOUT_OPTIONS,
     )
-    work: Natural | None = Field(
-        None, description="Buffers and sections to look at; left out: the default, or until the deadline."
-    )
-    seed: Annotated[Natural, Field(lt=2**62)] = Field(_LAYOUT_DEFAULT.seed, description="Of the search.")
-    threads: Annotated[Positive, Field(le=64)] = Field(
-        _LAYOUT_DEFAULT.threads, description="Change the time, never the answer."
-    )
-    race: bool = Field(_LAYOUT_DEFAULT.race, description="Take the first answer of any thread.")
-    target_gap: Annotated[float, Field(ge=0)] = Field(
-        _LAYOUT_DEFAULT.target_gap, description="Stop at this fraction above the lower bound."
-    )
-    rules: RulesOfLayout = Field(RulesOfLayout(), description="Rules of the exact search, on or off.")
+
+
+class OptionsDocument(OptionFields):
+    """What a caller may choose about a plan."""
+
+    format: Literal["arenaplan.options"]
+    version: Literal[1]
+
+
+def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
+    """Raises DocumentError for what is not an options document, OptionsError for a value out of range."""
+    return to_options(read(OptionsDocument, data, has_header=False, range_error=OptionsError))
+
+
+def to_options(document: OptionFields) -> PlanOptions:
+    options = {name: getattr(document, name) for name in PLAN_OPTIONS}
+    options["tiers"] = tuple([Tier(**dict(tier)) for tier in options["tiers"]])
+    options["costs"] = None if options["costs"] is None else to_costs(options["costs"])
+    return PlanOptions(**options)
+
+
+def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
+    """The options in a fixed order, with all defaults of those that were there from the beginning."""
+    return to_bytes({**header(OptionsDocument), **options_content(options)}, indent=indent)
 
 
 class LayoutOptionsDocument(LayoutOptionFields):
@@ -238,8 +217,8 @@ def load_layout_options(data: bytes | Mapping[str, Any]) -> LayoutOptions:
 
 
 def to_layout_options(document: LayoutOptionFields) -> LayoutOptions:
-    options = {name: getattr(document, name) for name in LayoutOptionFields.model_fields}
-    return LayoutOptions(**{**options, "rules": Rules(**document.rules.model_dump())})
+    options = {name: getattr(document, name) for name in LAYOUT_OPTIONS}
+    return LayoutOptions(**{**options, "rules": Rules(**options["rules"].model_dump())})
 
 
 def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) -> bytes:
@@ -249,7 +228,7 @@ def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) ->
 
 def layout_options_content(options: LayoutOptions) -> dict[str, Any]:
     """Every option; what may be a fraction is floating, so that 5 and 5.0 are written alike."""
-    content: dict[str, Any] = {name: getattr(options, name) for name in LayoutOptionFields.model_fields}
+    content: dict[str, Any] = {name: getattr(options, name) for name in LAYOUT_OPTIONS}
     if options.deadline_seconds is not None:
         content["deadline_seconds"] = float(options.deadline_seconds)
     content["target_gap"] = float(options.target_gap)

@@ -31,7 +31,7 @@ from solver.documents.fields import (
 )
 from solver.documents.options import OptionFields, to_options
 from solver.documents.parse import parse_json
-from solver.documents.read import read
+from solver.documents.read import header, read
 from solver.documents.rows import REMEDY, In, Table, check_positions
 from solver.errors import PlanError
 from solver.graph.ops.base import Node
@@ -349,7 +349,7 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
     10,000 operations, 14 MB, take about 1.5 s.
     """
     value = parse_json(data) if isinstance(data, bytes) else data
-    if isinstance(value, Mapping) and value.get("version") == 1:
+    if isinstance(value, Mapping) and {**header(PlanDocument), "version": 1}.items() <= value.items():
         raise PlanError(
             "The plan is a document of version 1, which does not hold the program that it was made for.",
             remedy="Plan the graph again with this version: arenaplan plan graph.json -o plan.json.",

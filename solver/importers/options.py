@@ -18,10 +18,11 @@ import numpy as np
 from solver.errors import GraphError, OptionsError, TrainableError
 from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules
 from solver.importers.text import some
+from solver.options import IMPORT_OPTIONS
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
 __all__ = [
-    *("IMPORT_OPTIONS", "LOSSES", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
+    *("LOSSES", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
     *("import_options", "matching_parameters"),
 ]
 
@@ -39,13 +40,6 @@ LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "sam
 
 #: The remedy for a model whose weights are quantised.
 TRAIN_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
-
-#: The names of the options.
-IMPORT_OPTIONS: Final = (
-    *("loss", "output", "class_axis", "optimizer", "learning_rate", "trainable", "frozen", "dim", "input"),
-    *("batch_norm", "weights", "freeze_before", "keep_outputs"),
-)
-
 
 #: Option of pairs -> its nouns: of a name, and of a value.
 _PAIRS: Final[Mapping[str, tuple[str, str]]] = {"dim": ("dimension", "size"), "input": ("input", "value")}

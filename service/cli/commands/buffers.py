@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.commands.options import AsJson, Plot, Server, examples, on_one_thread, read_bytes
+from service.cli.commands.options import AsJson, LayoutChoices, Plot, Server, examples, grouped, on_one_thread
 from service.cli.console import print_json, reporting
 
 __all__ = ["app"]
@@ -17,17 +17,6 @@ app = typer.Typer()
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 
 
-def _fraction(text: str) -> float:
-    """``0.5%`` or ``0.005``."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise typer.BadParameter("give a share of the lower bound, as 0.5% or 0.005.")
-    return value
-
-
 @app.command(
     epilog=examples(
         "arenaplan solve problem.csv -o layout.csv",
@@ -35,38 +24,15 @@ def _fraction(text: str) -> float:
         "arenaplan solve buffers.json --deadline 10 --target-gap 0.5% --plot layout.svg -o layout.json",
     )
 )
+@grouped
 def solve(
     problem: ProblemFile,
+    *,
     output: Annotated[
         Path,
         typer.Option("-o", "--output", help="Where the layout goes, .csv or .json; - is standard output."),
     ] = Path("-"),
-    capacity: Annotated[
-        int | None,
-        typer.Option(
-            parser=read_bytes, metavar="SIZE", help="What the peak must fit, as 1MiB; else minimise."
-        ),
-    ] = None,
-    alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,
-    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
-    deadline: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")
-    ] = None,
-    work: Annotated[
-        int | None, typer.Option(help="Search no further than this many buffers and sections looked at.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    threads: Annotated[
-        int, typer.Option(help="Threads of the search; they change the time, never the answer.")
-    ] = 2,
-    race: Annotated[
-        bool,
-        typer.Option("--race", help="Take the first answer of any thread, which may differ from run to run."),
-    ] = False,
-    target_gap: Annotated[
-        float | None,
-        typer.Option(parser=_fraction, metavar="GAP", help="Stop this near to the bound: 0.5% or 0.005."),
-    ] = None,
+    choices: LayoutChoices,
     without: Annotated[
         list[str] | None, typer.Option(metavar="RULE", help="Leave out a rule of the search; repeatable.")
     ] = None,
@@ -83,10 +49,7 @@ def solve(
         from service.cli import layouts
         from solver.layout import LayoutOptions
 
-        rules = layouts.rules_without(without or ())
-        options = LayoutOptions(
-            solver, capacity, alignment, deadline, work, seed, threads, race, target_gap or 0.0, rules
-        )
+        options = LayoutOptions(**choices, rules=layouts.rules_without(without or ()))
         layouts.run(problem, options, output, plot, as_json=as_json, server=server)
 
 

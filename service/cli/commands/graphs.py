@@ -18,7 +18,6 @@ from service.cli.commands.options import (
     SearchOptions,
     Server,
     StepOptions,
-    document_of,
     examples,
     grouped,
     on_one_thread,
@@ -68,13 +67,13 @@ def plan(
     A program consists of explicit operations. The plan is proved before it is written.
     """
     # Importing another tool's model computes its constants, which takes matrix products.
-    if search.costs == "measured" or model.suffix in ("", ".json"):
+    if search.get("costs") == "measured" or model.suffix in ("", ".json"):
         on_one_thread()
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import planning
 
-        given = document_of(steps, search, schedule)
-        planning.run(model, given, output, choices.given(), as_json=as_json, server=server)
+        options = {**steps, **search, **schedule}
+        planning.run(model, options, output, choices, as_json=as_json, server=server)
 
 
 @app.command(
@@ -111,7 +110,7 @@ def import_(
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import models
 
-        models.run_import(model, output, batch, choices.given(), as_json=as_json, server=server)
+        models.run_import(model, output, batch, choices, as_json=as_json, server=server)
 
 
 @app.command(
@@ -155,13 +154,13 @@ def tradeoff(
 
     Beside each cost stands what is proved about it. The curve goes down to the floor.
     """
-    if search.costs == "measured":
+    if search.get("costs") == "measured":
         on_one_thread()
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
 
-        given = document_of(steps, search)
-        verdicts.tradeoff(model, given, output, points, choices.given(), as_json=as_json, server=server)
+        options = {**steps, **search}
+        verdicts.tradeoff(model, options, output, points, choices, as_json=as_json, server=server)
 
 
 @app.command(
@@ -192,13 +191,13 @@ def explain(
 
     Where it does not fit, says why, and which smallest capacity was found to be enough.
     """
-    if search.costs == "measured":
+    if search.get("costs") == "measured":
         on_one_thread()
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
 
-        given = document_of(steps, search, capacity=capacity)
-        verdicts.explain(model, given, choices.given(), training=training, as_json=as_json, server=server)
+        options = {**steps, **search, "capacity": capacity}
+        verdicts.explain(model, options, choices, training=training, as_json=as_json, server=server)
 
 
 @app.command(
@@ -239,8 +238,8 @@ def costs(
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import costs as writer
 
-        given = document_of(steps, runtime, schedule)
-        writer.write(model, given, output, repeats, choices.given(), modelled=roofline, as_json=as_json)
+        options = {**steps, **runtime, **schedule}
+        writer.write(model, options, output, repeats, choices, modelled=roofline, as_json=as_json)
 
 
 @app.command(
@@ -276,7 +275,7 @@ def validate(
         made = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
         read = training.read_graph if server is None else training.read_to_send
-        network = read(graph, made, choices.given())
+        network = read(graph, made, choices)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
             network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
@@ -326,7 +325,7 @@ def run(
         from service.cli import training
 
         made = training.read_plan(plan)
-        place, batch, given = training.run_arguments(graph, made, plan, choices.given())
+        place, batch, given = training.run_arguments(graph, made, plan, choices)
     with reporting(as_json=as_json, document=str(place)):
         network = training.read_graph(place, made, given)
     with reporting(as_json=as_json, document=str(batch)):
@@ -362,7 +361,7 @@ def rewritten(
 
         made = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
-        network = training.read_graph(graph, made, choices.given())
+        network = training.read_graph(graph, made, choices)
     with reporting(as_json=as_json, document=str(plan)):
         found = executor.rewritten(network, made)
         write_document(output, documents.dump_graph(found, indent=2) + b"\n")

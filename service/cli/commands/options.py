@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, get_args
 
 import typer
 
+from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, PLAN_OPTIONS, Option, flag_of
+
 __all__ = [
     "AsJson",
+    "LayoutChoices",
     "ModelChoices",
     "ModelFile",
     "PlanFile",
@@ -24,7 +27,6 @@ __all__ = [
     "SearchOptions",
     "Server",
     "StepOptions",
-    "document_of",
     "examples",
     "grouped",
     "on_one_thread",
@@ -82,221 +84,99 @@ PlanServer = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOptions:
-    """What a training step is made of; named as in an options document."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Options that a command takes as one parameter: a mapping that has those which the caller chose."""
 
-    batch: Annotated[int | None, typer.Option(help="Value of the symbolic batch.")] = None
-    scratch_budget: Annotated[
-        int | None,
-        typer.Option(parser=read_bytes, metavar="SIZE", help="Scratch of one kernel, as 256KiB."),
-    ] = None
-    update: Annotated[str, typer.Option(help="When gradients are applied: immediate or end.")] = "immediate"
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Operands in the memory of others, where that is safe.")
-    ] = False
-    sub_ranges: Annotated[
-        bool, typer.Option("--sub-ranges", help="In place also what Slice, Split and Concat cut and join.")
-    ] = False
-    rewrite: Annotated[
-        bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
-    ] = False
-    fit_scratch: Annotated[
-        bool, typer.Option("--fit-scratch", help="Less scratch, where scratch would make the peak.")
-    ] = False
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE",
-            help="What activations wait in for the backward pass, rounded: float16 or bfloat16.",
-        ),
-    ] = None
+    options: tuple[Option, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeOptions:
-    """For what runtime a plan is; named as in an options document."""
-
-    target: Annotated[
-        str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer, singa or singa-relu.")
-    ] = "reference"
-    alignment: Annotated[
-        int | None,
-        typer.Option(
-            help="Bytes; a power of two. 64 at least where steps run again or values are paged.",
-        ),
-    ] = None
-    parallelism: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", help="Steps that may run at the same time, on one concurrency level; 1 to 64."
-        ),
-    ] = None
+def _group(options: Mapping[str, Option], names: str = "") -> _Group:
+    """The options of these names, with spaces between; all of them without names."""
+    return _Group(tuple(options[name] for name in names.split() or options))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions(RuntimeOptions):
-    """And how it is looked for."""
-
-    deadline_seconds: Annotated[
-        float | None,
-        typer.Option("--deadline", metavar="SECONDS", help="Search no longer than this."),
-    ] = None
-    costs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COSTS",
-            help="What steps take: roofline (the default), measured (here and now), or a costs document.",
-        ),
-    ] = None
+def _fraction(text: str) -> float:
+    """``0.5%`` or ``0.005``."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise typer.BadParameter("give a share of the lower bound, as 0.5% or 0.005.")
+    return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleOptions:
-    """What a plan has to keep, and by which means; named as in an options document."""
+StepOptions = Annotated[
+    Mapping[str, Any],
+    _group(PLAN_OPTIONS, "batch scratch_budget update in_place sub_ranges rewrite fit_scratch storage"),
+]
+RuntimeOptions = Annotated[Mapping[str, Any], _group(PLAN_OPTIONS, "target alignment parallelism")]
+SearchOptions = Annotated[
+    Mapping[str, Any], _group(PLAN_OPTIONS, "target alignment parallelism deadline_seconds costs")
+]
+ScheduleOptions = Annotated[Mapping[str, Any], _group(PLAN_OPTIONS, "solver capacity order recompute tiers")]
+LayoutChoices = Annotated[
+    Mapping[str, Any],
+    _group(LAYOUT_OPTIONS, "capacity alignment solver deadline_seconds work seed threads race target_gap"),
+]
+ModelChoices = Annotated[Mapping[str, Any], _group(IMPORT_OPTIONS)]
 
-    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio"
-    capacity: Annotated[
-        int | None,
-        typer.Option(parser=read_bytes, metavar="SIZE", help="Fail beyond this, as 24MiB."),
-    ] = None
-    order: Annotated[
-        bool, typer.Option("--order", help="Another order of the steps, where it lowers the peak.")
-    ] = False
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
-    ] = False
-    tiers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tier",
-            metavar="TIER",
-            help="A memory, as sram=512KiB or flash=1GiB,read=45MB/s,write=20MB/s,latency=100us; repeatable."
-            " Kernels run in the first; what does not fit is paged out to the others.",
-        ),
-    ] = None
+#: The type of a value on the command line, by the kind of option.
+_TYPES: Final[Mapping[str, Any]] = {
+    "switch": bool,
+    "words": list[str] | None,
+    "tiers": list[str] | None,
+    "real": float | None,
+    "share": float | None,
+    **dict.fromkeys(("size", "integer", "count", "power of two"), int | None),
+}
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {"size": read_bytes, "share": _fraction}
+_METAVARS: Final = {"size": "SIZE"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChoices:
-    """How a model of another tool, which holds no training, is trained."""
-
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LOSS",
-            help="Of a model: cross-entropy, soft-cross-entropy, binary-cross-entropy, kl-divergence, mse, l1"
-            " or huber, of its first output. Left out, an output of the model is the loss.",
-        ),
-    ] = None
-    output_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a model: which output the loss is of.")
-    ] = None
-    class_axis: Annotated[
-        int | None,
-        typer.Option(metavar="AXIS", help="Of a model: the axis of classes; 1 of images, else the last one."),
-    ] = None
-    optimizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Of a model: sgd, adam, adamw, rmsprop, adagrad; or sgd,momentum=0.9."
-        ),
-    ] = None
-    learning_rate: Annotated[float | None, typer.Option(metavar="RATE", help="Of a model's optimizer.")] = (
-        None
+def _parameter(option: Option) -> inspect.Parameter:
+    """An option as typer reads it. Defaults of sizes and shares are left to whoever reads the options."""
+    declared = typer.Option(
+        flag_of(option.name),
+        help=option.help,
+        metavar=option.metavar or _METAVARS.get(option.kind),
+        parser=_PARSERS.get(option.kind),
     )
-    trainable: Annotated[
-        str | None,
-        typer.Option(metavar="SET", help="Of a model: all, last:2 operations, or names as head.*,fc.bias."),
-    ] = None
-    frozen: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Of a model: names and patterns of weights that are not trained."),
-    ] = None
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=SIZE", help="Of a model: the size of a dimension that it leaves open; repeatable."
-        ),
-    ] = None
-    input: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Of a model: the value of an input in every step, as sr=16000; repeatable.",
-        ),
-    ] = None
-    batch_norm: Annotated[
-        str | None,
-        typer.Option(metavar="MODE", help="Of a model: train or frozen; left out, as the model says."),
-    ] = None
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="First values: reference (they stay in the model's file), none (drawn at random), or a"
-            " .safetensors or .npz file that has them by name.",
-        ),
-    ] = None
-    freeze_before: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Of a model: a tensor that becomes an input; what leads to it is not imported. Repeatable.",
-        ),
-    ] = None
-    keep_outputs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES", help="Of a model: outputs that can be read after a step, as logits,mask; or all."
-        ),
-    ] = None
-
-    def given(self) -> dict[str, Any]:
-        """As `solver.importers.options.import_options` names them, without what was left out."""
-        found = document_of(self)
-        if "output_name" in found:
-            found["output"] = found.pop("output_name")
-        return found
+    default = None if option.kind in ("size", "share", "tiers") else option.default
+    type_ = _TYPES.get(option.kind, str | None)
+    return inspect.Parameter(
+        _parameter_name(option),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[type_, declared],
+    )
 
 
-def document_of(
-    *groups: StepOptions | RuntimeOptions | ScheduleOptions | ModelChoices, **others: Any
-) -> dict[str, Any]:
-    """What is given of groups and of options beside them, by name; None and an empty list are left out."""
-    found = {field.name: getattr(group, field.name) for group in groups for field in fields(group)} | others
-    return {name: value for name, value in found.items() if value not in (None, [])}
+def _parameter_name(option: Option) -> str:
+    """By its flag: a command has an `output` of its own beside that of a model."""
+    return flag_of(option.name)[2:].replace("-", "_")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` as typer reads it: the fields of each parameter that is a dataclass stand in its place."""
+    """`command` as typer reads it: the options of each group stand in the place of its parameter."""
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, type] = {}
+    groups: dict[str, _Group] = {}
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        group = parameter.annotation
-        if not is_dataclass(group):
+        group = next((part for part in get_args(parameter.annotation) if isinstance(part, _Group)), None)
+        if group is None:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        assert isinstance(group, type)
         groups[name] = group
-        hints = get_type_hints(group, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=hints[field.name],
-            )
-            for field in fields(group)
-        ]
+        parameters += map(_parameter, group.options)
 
     @functools.wraps(command)
-    def flat(**given: Any) -> None:
-        made = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**given, **made)
+    def flat(**values: Any) -> None:
+        chosen: dict[str, dict[str, Any]] = {}
+        for name, group in groups.items():
+            options = {option.name: values.pop(_parameter_name(option)) for option in group.options}
+            chosen[name] = {key: value for key, value in options.items() if value not in (None, [])}
+        command(**values, **chosen)
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what inspect, and so typer, reads first
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

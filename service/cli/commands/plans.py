@@ -282,7 +282,7 @@ def accesses(
     """
     if (log is None) == (record is None):
         raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
-    if log is not None and choices.given():
+    if log is not None and choices:
         raise typer.BadParameter("How a model is trained is for --record.", param_hint="LOG")
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
@@ -293,7 +293,7 @@ def accesses(
     right = True
     with reporting(as_json=as_json, document=str(log or record)):
         if record is not None:
-            logs.record(record, made, output, choices.given(), steps=steps, seed=seed)
+            logs.record(record, made, output, choices, steps=steps, seed=seed)
         elif log is not None:
             right = logs.check(made, logs.read_log(log, made), as_json=as_json)
     if not right:

@@ -7,31 +7,28 @@ from dataclasses import dataclass, field
 from solver.layout.model.certificate import Certificate
 from solver.layout.model.options import Rules
 from solver.layout.model.problem import Layout, LayoutProblem
+from solver.options import LAYOUT_OPTIONS, documented
 
 __all__ = ["LayoutOptions", "PlacedBuffers"]
 
 
+@documented(LAYOUT_OPTIONS)
 @dataclass(frozen=True, slots=True)
 class LayoutOptions:
-    """What a caller may choose. Sizes are bytes.
+    """What a caller may choose about a layout. None leaves the choice to the solver.
 
-    `capacity` takes the place of the problem's own: the search ends once it is met, and without one it
-    minimises. `alignment` is a least alignment of all buffers. `deadline_seconds` bounds the search by
-    wall time, `work` by buffers and sections looked at; left out, it is the solver's default, or
-    without end until a deadline. `target_gap` is a fraction of the lower bound at which to stop.
-    `threads` changes the time, never the answer; `race` takes the first answer of any thread. Without
-    deadline and race the layout is the same on every machine.
+    Without `deadline_seconds` and `race` the layout is the same on every machine.
     """
 
-    solver: str = "portfolio"
-    capacity: int | None = None
-    alignment: int | None = None
-    deadline_seconds: float | None = None
-    work: int | None = None
-    seed: int = 0
-    threads: int = 2
-    race: bool = False
-    target_gap: float = 0.0
+    solver: str = LAYOUT_OPTIONS["solver"].default
+    capacity: int | None = LAYOUT_OPTIONS["capacity"].default
+    alignment: int | None = LAYOUT_OPTIONS["alignment"].default
+    deadline_seconds: float | None = LAYOUT_OPTIONS["deadline_seconds"].default
+    work: int | None = LAYOUT_OPTIONS["work"].default
+    seed: int = LAYOUT_OPTIONS["seed"].default
+    threads: int = LAYOUT_OPTIONS["threads"].default
+    race: bool = LAYOUT_OPTIONS["race"].default
+    target_gap: float = LAYOUT_OPTIONS["target_gap"].default
     rules: Rules = field(default_factory=Rules)
 
 

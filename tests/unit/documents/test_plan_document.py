@@ -494,7 +494,7 @@ def test_missing_and_unknown_fields(document: dict[str, Any]) -> None:
 
 def test_a_graph_is_not_a_plan() -> None:
     with pytest.raises(DocumentError, match=r"'arenaplan\.graph', not 'arenaplan\.plan'"):
-        load_plan(b'{"format": "arenaplan.graph", "version": 2}')
+        load_plan(b'{"format": "arenaplan.graph", "version": 1}')
     with pytest.raises(DocumentError, match=r"Version 3 .* not known.*: 2\."):
         load_plan(b'{"format": "arenaplan.plan", "version": 3}')
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from solver.errors import OptionsError
-from solver.importers.options import IMPORT_OPTIONS, LOSSES, import_options
+from solver.importers.options import LOSSES, import_options
+from solver.options import IMPORT_OPTIONS
 from tests.support.every import grid
 
 

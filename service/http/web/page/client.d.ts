@@ -301,7 +301,7 @@ export interface OptimizerDocument {
   type: string;
 }
 
-/** Sizes are bytes, or text as 24MiB; what is left out or null is the target's or the planner's choice. */
+/** Sizes are bytes, or text as 24MiB; what is left out or null is the target's or planner's choice. */
 export interface OptionFields {
   target?: string;
   solver?: string;
@@ -318,9 +318,9 @@ export interface OptionFields {
   recompute?: boolean;
   order?: boolean;
   tiers?: Array<TierFields | string>;
+  costs?: CostsFields | null;
   storage?: string | null;
   fit_scratch?: boolean;
-  costs?: CostsFields | null;
 }
 
 /** The part of a training iteration that a step belongs to, in nntrainer's words. */
@@ -382,9 +382,9 @@ export interface PlanRequestOptions {
   recompute?: boolean;
   order?: boolean;
   tiers?: Array<TierFields | string>;
+  costs?: CostsFields | null;
   storage?: string | null;
   fit_scratch?: boolean;
-  costs?: CostsFields | null;
   format?: "arenaplan.options";
   version?: 1;
 }

@@ -1,0 +1,260 @@
+"""Every option of plans, layouts and imports, declared once: its name, its values, its help and its default.
+
+`solver.plan.PlanOptions` and `solver.layout.LayoutOptions` take their defaults from here,
+`solver.documents.options` its models and JSON Schemas, and with them HTTP and the reference pages; the
+command line takes its options. So all of them show the same sentences. Nothing is imported, as help has to be
+quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar
+
+__all__ = ["IMPORT_OPTIONS", "LAYOUT_OPTIONS", "PLAN_OPTIONS", "Kind", "Option", "documented", "flag_of"]
+
+#: Which values an option takes. A count is a whole number between bounds, a size is bytes or text as 24MiB, a
+#: real and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off.
+Kind = Literal[
+    "word", "words", "integer", "count", "power of two", "size", "real", "share", "switch",
+    "tiers", "costs", "rules",
+]  # fmt: skip
+
+T = TypeVar("T", bound=type)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. `flag` is its name on the command line, where that is another one, and `metavar` stands for
+    its value in help. A count is at least `least` and at most `most`.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    default: Any = None
+    least: int = 1
+    most: int | None = None
+    flag: str = ""
+    metavar: str | None = None
+
+
+def _by_name(options: Iterable[Option]) -> Mapping[str, Option]:
+    return MappingProxyType({option.name: option for option in options})
+
+
+#: In the order of `PlanOptions`.
+PLAN_OPTIONS: Final = _by_name(
+    (
+        Option(
+            "target",
+            "word",
+            "Runtime whose memory is planned: reference, onert, nntrainer, singa or singa-relu.",
+            "reference",
+        ),
+        Option("solver", "word", "Layout solver.", "portfolio"),
+        Option("batch", "count", "Value of the symbolic batch, in place of the graph's own."),
+        Option(
+            "alignment",
+            "power of two",
+            "Alignment of each place in bytes, a power of two; 64 at least where steps run again or values"
+            " are paged.",
+        ),
+        Option("capacity", "size", "Most bytes of the arena, as 24MiB; a larger plan is an error."),
+        Option(
+            "deadline_seconds",
+            "real",
+            "Most seconds of the search; without it the plan is the same on every machine.",
+            flag="deadline",
+            metavar="SECONDS",
+        ),
+        Option("scratch_budget", "size", "Most bytes of scratch of one step, as 256KiB.", 2 * 1024 * 1024),
+        Option("update", "word", "When gradients are applied: immediate or end.", "immediate"),
+        Option(
+            "parallelism",
+            "count",
+            "Most steps that run at the same time, on one concurrency level; 1 to 64.",
+            1,
+            most=64,
+            metavar="COUNT",
+        ),
+        Option("in_place", "switch", "Operands in the memory of others, where that is safe.", False),
+        Option("rewrite", "switch", "Equivalent operations, where they lower the peak.", False),
+        Option(
+            "sub_ranges",
+            "switch",
+            "In place also the parts that Slice, Split and Concat take from others or put into them.",
+            False,
+        ),
+        Option("recompute", "switch", "Steps run again, where the capacity asks for it.", False),
+        Option("order", "switch", "Another order of the steps, where it lowers the peak.", False),
+        Option(
+            "tiers",
+            "tiers",
+            "Memories of the device, one by one, as sram=512KiB or"
+            " flash=1GiB,read=45MB/s,write=20MB/s,latency=100us. Kernels run in the first; values that do not"
+            " fit are paged out to the others.",
+            (),
+            flag="tier",
+            metavar="TIER",
+        ),
+        Option(
+            "costs",
+            "costs",
+            "How long each step takes: roofline (a model, the default), a costs document, or on the command"
+            " line measured.",
+            metavar="COSTS",
+        ),
+        Option(
+            "storage",
+            "word",
+            "Type in which activations wait for the backward pass, rounded: float16 or bfloat16.",
+            metavar="TYPE",
+        ),
+        Option(
+            "fit_scratch", "switch", "A smaller scratch budget, where scratch would make the peak.", False
+        ),
+    )
+)
+
+#: In the order of `LayoutOptions`.
+LAYOUT_OPTIONS: Final = _by_name(
+    (
+        Option("solver", "word", "Layout solver.", "portfolio"),
+        Option(
+            "capacity",
+            "size",
+            "Most bytes of the peak, as 1MiB, in place of the problem's own; else minimise.",
+        ),
+        Option("alignment", "power of two", "Least alignment of every buffer in bytes, a power of two."),
+        Option(
+            "deadline_seconds",
+            "real",
+            "Most seconds of the search; without it the layout is the same on every machine.",
+            flag="deadline",
+            metavar="SECONDS",
+        ),
+        Option(
+            "work",
+            "count",
+            "Most buffers and sections that the search looks at; left out: the default, or until the"
+            " deadline.",
+            least=0,
+        ),
+        Option("seed", "count", "Seed of the search.", 0, least=0, most=2**62 - 1),
+        Option(
+            "threads", "count", "Threads of the search; they change the time, never the answer.", 2, most=64
+        ),
+        Option(
+            "race", "switch", "Take the first answer of any thread, which may differ from run to run.", False
+        ),
+        Option(
+            "target_gap",
+            "share",
+            "Part of the lower bound, as 0.005, that the peak may be above it when the search stops.",
+            0.0,
+            metavar="GAP",
+        ),
+        Option("rules", "rules", "Rules of the exact search, on or off."),
+    )
+)
+
+#: How a model of another tool, which holds no training, is trained.
+IMPORT_OPTIONS: Final = _by_name(
+    (
+        Option(
+            "loss",
+            "word",
+            "Of a model: cross-entropy, soft-cross-entropy, binary-cross-entropy, kl-divergence, mse, l1"
+            " or huber, of its first output. Left out, an output of the model is the loss.",
+            metavar="LOSS",
+        ),
+        Option(
+            "output",
+            "word",
+            "Of a model: the output that the loss is of.",
+            flag="output-name",
+            metavar="NAME",
+        ),
+        Option(
+            "class_axis",
+            "integer",
+            "Of a model: the axis of classes; 1 of images, else the last one.",
+            metavar="AXIS",
+        ),
+        Option(
+            "optimizer",
+            "word",
+            "Of a model: sgd, adam, adamw, rmsprop, adagrad; or sgd,momentum=0.9.",
+            metavar="NAME",
+        ),
+        Option("learning_rate", "real", "Of a model's optimizer.", metavar="RATE"),
+        Option(
+            "trainable",
+            "word",
+            "Of a model: all, last:2 operations, or names as head.*,fc.bias.",
+            metavar="SET",
+        ),
+        Option(
+            "frozen",
+            "word",
+            "Of a model: names and patterns of weights that are not trained.",
+            metavar="NAMES",
+        ),
+        Option(
+            "dim",
+            "words",
+            "Of a model: the size of a dimension that it leaves open; repeatable.",
+            metavar="NAME=SIZE",
+        ),
+        Option(
+            "input",
+            "words",
+            "Of a model: the value of an input in every step, as sr=16000; repeatable.",
+            metavar="NAME=VALUE",
+        ),
+        Option(
+            "batch_norm", "word", "Of a model: train or frozen; left out, as the model says.", metavar="MODE"
+        ),
+        Option(
+            "weights",
+            "word",
+            "First values: reference (they stay in the model's file), none (drawn at random), or a"
+            " .safetensors or .npz file that has them by name.",
+            metavar="WHERE",
+        ),
+        Option(
+            "freeze_before",
+            "words",
+            "Of a model: a tensor that becomes an input; what leads to it is not imported. Repeatable.",
+            metavar="NAME",
+        ),
+        Option(
+            "keep_outputs",
+            "word",
+            "Of a model: outputs that can be read after a step, as logits,mask; or all.",
+            metavar="NAMES",
+        ),
+    )
+)
+
+
+def flag_of(name: str) -> str:
+    """An option on the command line, as ``--scratch-budget``; of any other name, the same spelling."""
+    for options in (PLAN_OPTIONS, LAYOUT_OPTIONS, IMPORT_OPTIONS):
+        if name in options and options[name].flag:
+            return f"--{options[name].flag}"
+    return f"--{name.replace('_', '-')}"
+
+
+def documented(options: Mapping[str, Option]) -> Callable[[T], T]:
+    """A decorator that adds a line for each option to the docstring of the class that has them as fields."""
+
+    def add(kind: T) -> T:
+        lines = [f"    {option.name}: {option.help}" for option in options.values()]
+        kind.__doc__ = "\n".join([(kind.__doc__ or "").rstrip(), "", *lines])
+        return kind
+
+    return add
