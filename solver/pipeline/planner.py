@@ -51,7 +51,7 @@ class Planner:
         for each in self._target.passes(with_capacity(self._options)):
             program = program if each.searches else each.run(program)
         placed = regions(program, lowered.holds)
-        curves = loads(program, found=placed)
+        curves = loads(program, placed=placed)
         tops = [max(curve, default=0) for curve in curves]
         fullest = {
             level

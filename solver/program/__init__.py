@@ -1,13 +1,18 @@
 """The program: values, steps, levels, aliases, entry and exit; and what follows from it."""
 
-from solver.program.build import Builder
-from solver.program.chains import UseDefChain, dependencies, followers, use_def_chains
+from solver.program.build import Builder, permission_attributes, permitted
 from solver.program.check import check_program
-from solver.program.conflicts import conflict_pairs, conflict_sets
-from solver.program.cost_bound import CostBound, DualRow, RowKind
-from solver.program.costs import MOST_NANOSECONDS, Costs, check_costs, given_costs
-from solver.program.digest import PIECE, reference_digest
-from solver.program.exact import exact
+from solver.program.costs import (
+    MOST_NANOSECONDS,
+    Costs,
+    Tier,
+    check_costs,
+    check_tiers,
+    given_costs,
+    transfer_nanoseconds,
+)
+from solver.program.dependencies import dependencies, followers, in_order, touched
+from solver.program.digest import PIECE, exact, reference_digest
 from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
     ACCUMULATE,
@@ -36,10 +41,7 @@ from solver.program.ir import (
     numbered,
 )
 from solver.program.lives import Region, alias_sets, expiring, held_lives, lent, lives, regions, without
-from solver.program.permissions import permission_attributes, permitted
-from solver.program.records import Record, Replacement
-from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
-from solver.program.touched import in_order, touched
+from solver.program.records import CostBound, DualRow, Record, Replacement, RowKind
 
 __all__ = [
     "ACCUMULATE",
@@ -75,15 +77,12 @@ __all__ = [
     "Space",
     "Step",
     "Tier",
-    "UseDefChain",
     "Value",
     "alias_sets",
     "anonymous",
     "check_costs",
     "check_program",
     "check_tiers",
-    "conflict_pairs",
-    "conflict_sets",
     "dependencies",
     "exact",
     "expiring",
@@ -101,6 +100,5 @@ __all__ = [
     "regions",
     "touched",
     "transfer_nanoseconds",
-    "use_def_chains",
     "without",
 ]

@@ -1,11 +1,16 @@
-"""Collects the values, operations and steps of a program, and numbers them."""
+"""Collects the values, operations and steps of a program, and numbers them.
+
+Nothing is known of the kernels of explicit programs. An explicit step may permit results in the bytes of
+values that it reads; its permissions stand among the attributes of its operation, where the plan has them and
+the proof finds them: slots in pairs, ``w0=r1,w1=r0``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from solver.graph.ops.base import Node
+from solver.graph.ops.base import InPlace, Node
 from solver.graph.types import TensorType
 from solver.program.ir import (
     Access,
@@ -23,7 +28,7 @@ from solver.program.ir import (
     Value,
 )
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "permission_attributes", "permitted"]
 
 
 class Builder:
@@ -91,7 +96,7 @@ class Builder:
                 replace(alias, value=number[alias.value], source=number[alias.source]) for alias in aliases
             ),
             period=period,
-            initial={number[value]: given for value, given in self.initial.items() if value in number},
+            initial={number[value]: initial for value, initial in self.initial.items() if value in number},
         )
 
 
@@ -100,15 +105,15 @@ def _joined(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     bindings = tuple(bindings)
     if len({binding.slot for binding in bindings}) == len(bindings):
         return bindings
-    found: dict[tuple[int, str], Binding] = {}
+    by_slot: dict[tuple[int, str], Binding] = {}
     for binding in bindings:
         key = (binding.value, binding.slot)
-        before = found.get(key)
+        before = by_slot.get(key)
         if before is not None and {before.access, binding.access} == {Access.READ, Access.WRITE}:
-            found[key] = Binding(binding.slot, binding.value, Access.UPDATE)
+            by_slot[key] = Binding(binding.slot, binding.value, Access.UPDATE)
         else:
-            found[key] = binding
-    return tuple(found.values())
+            by_slot[key] = binding
+    return tuple(by_slot.values())
 
 
 def _renumbered(step: Step, number: Mapping[int, int]) -> Step:
@@ -116,3 +121,17 @@ def _renumbered(step: Step, number: Mapping[int, int]) -> Step:
     return Step(
         step.operation, step.phase, bindings, step.reference, step.level, step.until, step.part, step.due
     )
+
+
+_KEY = "overwrites"
+
+
+def permission_attributes(slots: Mapping[str, str]) -> dict[str, str]:
+    """The attributes of an operation that permits each slot that it writes to lie in one that it reads."""
+    return {_KEY: ",".join(f"{target}={source}" for target, source in slots.items())} if slots else {}
+
+
+def permitted(node: Node) -> tuple[InPlace, ...]:
+    """The permissions of an explicit operation, as an operator's promises. Linear."""
+    pairs = [pair.partition("=") for pair in str(node.attributes.get(_KEY, "")).split(",")]
+    return tuple([InPlace(source, target) for target, _, source in pairs if source])

@@ -1,4 +1,4 @@
-"""What every program must keep, wherever it comes from: the checks that always run on a reference program."""
+"""The checks that run on every reference program, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from solver.errors import (
     TrainableError,
     UseBeforeDefError,
 )
+from solver.program.dependencies import touched
 from solver.program.ir import UPDATE, Access, Kind, Phase, Program
-from solver.program.touched import touched
 
 __all__ = ["check_program"]
 
@@ -135,7 +135,7 @@ def _check_gradients(program: Program) -> None:
 
 
 def _check_states(program: Program) -> None:
-    """What one step updates, another would find old or new, as the order has it."""
+    """A state that one step updates and another step touches: the order would decide what the other finds."""
     states = {i for i, value in enumerate(program.values) if value.kind is Kind.STATE}
     if not states:
         return

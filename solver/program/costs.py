@@ -1,15 +1,27 @@
-"""What the steps of a program take on some machine, as its owner measured or wrote it down."""
+"""Figures of a device: how long each step takes there, and the memories that contents may be paged to.
+
+Costs are measured or written down by whoever has the device. Tiers are its memories, from the one in which
+kernels run to those that only hold paged contents.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from solver.errors import OptionsError
 from solver.program.ir import Program
 
-__all__ = ["MOST_NANOSECONDS", "Costs", "check_costs", "given_costs"]
+__all__ = [
+    "MOST_NANOSECONDS",
+    "Costs",
+    "Tier",
+    "check_costs",
+    "check_tiers",
+    "given_costs",
+    "transfer_nanoseconds",
+]
 
 #: The longest iteration that costs may describe, eleven days: sums over repetitions stay exact in 64 bits.
 MOST_NANOSECONDS = 10**15
@@ -34,10 +46,10 @@ def given_costs(program: Program, costs: Costs) -> tuple[int, ...]:
 
     Raises OptionsError for a step that the costs do not name, and for a cost that is negative or not whole.
     """
-    table, found = dict(costs.nanoseconds), []
+    table, nanoseconds = dict(costs.nanoseconds), []
     for step, label, run in zip(program.steps, program.step_labels, program.runs, strict=True):
         if step.reference is None:
-            found.append(0)
+            nanoseconds.append(0)
             continue
         label = label.removesuffix(f".again{run}") if run else label
         operation = program.operations[step.operation].operation.id
@@ -49,8 +61,8 @@ def given_costs(program: Program, costs: Costs) -> tuple[int, ...]:
                 " of the plan.",
                 path=("costs", "nanoseconds"),
             )
-        found.append(_checked(name, table[name]))
-    return tuple(found)
+        nanoseconds.append(_checked(name, table[name]))
+    return tuple(nanoseconds)
 
 
 def check_costs(program: Program, costs: Costs) -> None:
@@ -88,3 +100,60 @@ def _checked(name: str, cost: object) -> int:
 def _hint(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1) if len(known) <= _MOST_COMPARED else []
     return f"Did you mean {close[0]!r}? " if close else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One memory of `bytes` bytes. `read` and `write` are bytes a second, 0 where another memory decides.
+
+    `latency` are the nanoseconds that each transfer from or to it takes besides.
+    """
+
+    name: str
+    bytes: int
+    read: int = 0
+    write: int = 0
+    latency: int = 0
+
+
+def transfer_nanoseconds(source: Tier, target: Tier, nbytes: int) -> int:
+    """How long a transfer takes: at the slower of both ends, behind the latencies of both."""
+    rate = min(rate for rate in (source.read, target.write) if rate)
+    return source.latency + target.latency - (-nbytes * 1_000_000_000 // rate)
+
+
+def check_tiers(tiers: Sequence[Tier]) -> None:
+    """Raises OptionsError for memories that nothing can be paged between."""
+    if not tiers:
+        return
+    if len(tiers) == 1:
+        raise OptionsError(
+            f"There is nothing to page out to: the only tier is {tiers[0].name!r}.",
+            remedy="Give a second tier, or the size of the first one as the capacity.",
+            path=("tiers",),
+        )
+    names = [tier.name for tier in tiers]
+    for i, tier in enumerate(tiers):
+        if not tier.name or names.index(tier.name) < i:
+            what = f"is called {tier.name!r}, as another one is" if tier.name else "has no name"
+            raise OptionsError(
+                f"Tier {i} {what}.",
+                remedy="Give each tier a name of its own.",
+                path=("tiers", i, "name"),
+            )
+        if tier.bytes < 1 or min(tier.read, tier.write, tier.latency) < 0:
+            raise OptionsError(
+                f"A figure of tier {tier.name!r} is out of range.",
+                remedy="Give sizes of one byte or more; bandwidths and latencies are not negative.",
+                path=("tiers", i),
+            )
+    fast = tiers[0]
+    for i, tier in enumerate(tiers[1:], 1):
+        for what, rates in (("written", (fast.read, tier.write)), ("read", (tier.read, fast.write))):
+            if not any(rates):
+                raise OptionsError(
+                    f"Nothing says how fast tier {tier.name!r} is {what}.",
+                    remedy=f"Give it a bandwidth above zero, as {tier.name}=1GiB,bandwidth=50MB/s, or"
+                    f" give one to {fast.name!r}.",
+                    path=("tiers", i),
+                )

@@ -1,9 +1,14 @@
-"""The digest of a program: what ties a plan to the reference program that it must agree with."""
+"""Identity: of attributes by type and bytes, and of programs by their digest.
+
+Numbers that compare equal may compute other bits, so attributes are compared by type and bytes. The digest of
+a program ties a plan to the reference program that it must agree with.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import struct
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Final
@@ -11,7 +16,22 @@ from typing import Final
 from solver.graph.ops.base import Node
 from solver.program.ir import Access, Binding, Program, Step, Value
 
-__all__ = ["PIECE", "reference_digest"]
+__all__ = ["PIECE", "exact", "reference_digest"]
+
+
+def exact(value: object) -> Hashable:
+    """A key that two attributes share only if they have the same types and bytes, elements included.
+
+    -0.0 differs from 0.0, 0.0 from 0, True from 1; a NaN equals a NaN of the same bytes. Linear.
+    """
+    if isinstance(value, float):
+        return "float", struct.pack("<d", value)
+    if isinstance(value, Mapping):
+        return "mapping", frozenset((exact(key), exact(item)) for key, item in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return type(value).__name__, tuple([exact(item) for item in value])
+    return type(value).__name__, repr(value)
+
 
 #: Rows that are hashed at a time: some tens of kilobytes of text.
 PIECE: Final = 500
@@ -62,20 +82,20 @@ def _values(values: Iterable[Value]) -> Iterator[str]:
 
 
 def _nodes(nodes: Iterable[Node]) -> Iterator[str]:
-    """What decides what a kernel computes, as plain values.
+    """The parts of a node that decide what its kernel computes, as plain values.
 
     Updates of all weights have one mapping of attributes, types are shared as well: each is written once.
     """
     types: dict[int, str] = {}
     attributes: dict[int, str] = {}
     for node in nodes:
-        given = node.operation
+        operation = node.operation
         for type_ in (*node.inputs, *node.outputs):
             if id(type_) not in types:
                 types[id(type_)] = repr(type_ and (type_.shape, type_.dtype.value))
         if id(node.attributes) not in attributes:
             attributes[id(node.attributes)] = repr(sorted(node.attributes.items()))
-        named = (given.id, given.type, given.inputs, given.outputs, node.scratch_budget)
+        named = (operation.id, operation.type, operation.inputs, operation.outputs, node.scratch_budget)
         inputs = ", ".join([types[id(type_)] for type_ in node.inputs])
         outputs = ", ".join([types[id(type_)] for type_ in node.outputs])
         shared, floats = attributes[id(node.attributes)], sorted(node.floats.items())

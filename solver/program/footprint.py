@@ -1,13 +1,12 @@
-"""What a program takes: bytes live on each level of each space, at once or under edits.
+"""The memory of a program: bytes live on each level of each space.
 
-`loads` adds everything up; `Footprint` keeps the same figures while a pass tries changes, and says after each
-what the peak would be. The two must agree: a property test holds that.
+`loads` adds everything up; `Footprint` keeps the same figures while a pass tries changes, and has the peak
+after each of them. A property test holds that the two agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import accumulate
 
 from solver.layout import Lifespan
@@ -18,14 +17,14 @@ __all__ = ["Footprint", "loads"]
 
 
 def loads(
-    program: Program, holds: Mapping[int, Lifespan] | None = None, found: tuple[Region, ...] | None = None
+    program: Program, holds: Mapping[int, Lifespan] | None = None, placed: tuple[Region, ...] | None = None
 ) -> tuple[tuple[int, ...], ...]:
     """For each space the bytes live on each level, alignment included. Linear.
 
-    `found` are the regions of the program, where they are known already.
+    `placed` are the regions of the program, where they are known already.
     """
     change = [[0] * (program.duration + 1) for _ in program.spaces]
-    for region in regions(program, holds) if found is None else found:
+    for region in regions(program, holds) if placed is None else placed:
         for span in region.spans:
             change[region.space][span.start] += region.size
             change[region.space][span.end] -= region.size
@@ -35,8 +34,7 @@ def loads(
 class Footprint:
     """The peak of a program under edits: O(log n) an edit and O(1) a question, for n levels.
 
-    An edit changes when the bytes of a region must stay, or lets two regions share bytes; each returns what
-    undoes it, so that a pass can try one and take it back::
+    An edit lets two regions share bytes. It returns the regions from before, for a pass that takes it back::
 
         footprint = Footprint(program)
         before = footprint.peak
@@ -68,15 +66,6 @@ class Footprint:
     def region(self, value: int) -> Region:
         """The region that holds a value now."""
         return self._regions[self._root[value]]
-
-    def lengthen(self, value: int, span: Lifespan) -> tuple[Region, ...]:
-        """Keep the region of a value on the levels of `span` too, and on all between.
-
-        Returns what `restore` takes.
-        """
-        before = self.region(value)
-        both = Lifespan(min(before.lifespan.start, span.start), max(before.lifespan.end, span.end))
-        return self._swap((before,), replace(before, lifespan=both, lent=()))
 
     def share(self, value: int, source: int, offset: int = 0) -> tuple[Region, ...]:
         """Let `value` begin `offset` bytes behind `source`, with all that lies in the regions of both.

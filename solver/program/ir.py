@@ -91,7 +91,7 @@ class Phase(_Word):
 
 
 class Kind(_Word):
-    """What a value is for. Reports group by it."""
+    """The purpose of a value. Reports group by it."""
 
     INPUT = "input"
     LABEL = "label"
@@ -130,7 +130,7 @@ class Lifetime(Enum):
 
 
 class Access(_Word):
-    """What a step does to the bytes of a value.
+    """How a step uses the bytes of a value.
 
     `READ` leaves them; `WRITE` defines every byte without looking; `UPDATE` reads and writes the same
     bytes, and may leave them as they are; `SCRATCH` finds them undefined and leaves them undefined.
@@ -155,7 +155,7 @@ class Access(_Word):
 
 
 class EntryKind(_Word):
-    """What holds a value when an iteration begins.
+    """Where the contents of a value come from when an iteration begins.
 
     `FED`: the caller writes it before each iteration. `CONSTANT`: it never changes. `CARRIED`: the
     iteration before left it there; before the first one it has its initial value.
@@ -292,7 +292,7 @@ class Program:
     _known: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: str, work_out: Callable[[Program], T]) -> T:
-        """What follows from the program alone, worked out when it is first asked for under this name."""
+        """A fact that follows from the program alone, computed when it is first asked for under this name."""
         if name not in self._known:
             self._known[name] = work_out(self)
         return self._known[name]  # type: ignore[return-value]  # one name for one function
@@ -332,11 +332,11 @@ class Program:
     def runs(self) -> tuple[int, ...]:
         """For each step how many before it have the same reference step: it repeats them. 0 for copies."""
         count: dict[int | None, int] = {}
-        found = []
+        run_of_step = []
         for step in self.steps:
-            found.append(0 if step.reference is None else count.get(step.reference, 0))
-            count[step.reference] = found[-1] + 1
-        return tuple(found)
+            run_of_step.append(0 if step.reference is None else count.get(step.reference, 0))
+            count[step.reference] = run_of_step[-1] + 1
+        return tuple(run_of_step)
 
     def _label(self, step: Step) -> str:
         name = self.operations[step.operation].operation.id

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.layout import Lifespan
+from solver.program.dependencies import touched
 from solver.program.ir import COPY, Access, EntryKind, Program
-from solver.program.touched import touched
 
 __all__ = ["Region", "alias_sets", "expiring", "held_lives", "lent", "lives", "regions", "without"]
 
@@ -51,7 +51,7 @@ class Region:
 
 
 def without(whole: Lifespan, gone: tuple[Lifespan, ...]) -> tuple[Lifespan, ...]:
-    """What is left of an interval: `gone` are parts of its inside, apart and in order of time."""
+    """The remaining parts of an interval; `gone` are parts of its inside, apart and in order of time."""
     if not gone:
         return (whole,)
     starts = (whole.start, *(span.end for span in gone))
@@ -83,7 +83,7 @@ def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
     """By value the levels on which its bytes are lent: from its last touch to the copy that restores it.
 
     Only constant and carried values lend theirs, and only those that share them with no alias, and that are
-    restored in every iteration. What a target holds lends nothing, which is for `regions` to see to. Linear.
+    restored in every iteration. Values that a target holds lend nothing: `regions` sees to that. Linear.
     """
     copies = {
         t
@@ -102,7 +102,7 @@ def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
         for binding in program.steps[t].bindings
         if binding.access is Access.WRITE and binding.value in staying
     }
-    found: dict[int, list[Lifespan]] = {}
+    lent_by_value: dict[int, list[Lifespan]] = {}
     # Behind level 0, where it is there already: the caller has fed others before that level.
     held = dict.fromkeys(restored, 1)
     for t, step in enumerate(program.steps):
@@ -111,9 +111,9 @@ def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
             if value not in held:
                 continue
             if binding.access is Access.WRITE and t in copies and held[value] < step.level:
-                found.setdefault(value, []).append(Lifespan(held[value], step.level))
+                lent_by_value.setdefault(value, []).append(Lifespan(held[value], step.level))
             held[value] = max(held[value], step.until + 1)
-    return {value: tuple(spans) for value, spans in found.items()}
+    return {value: tuple(spans) for value, spans in lent_by_value.items()}
 
 
 def alias_sets(program: Program) -> dict[int, list[tuple[int, int]]]:
@@ -122,46 +122,46 @@ def alias_sets(program: Program) -> dict[int, list[tuple[int, int]]]:
     The first value begins where the set begins; a view of several values brings their sets together.
     """
     place: dict[int, tuple[int, int]] = {}
-    found: dict[int, list[tuple[int, int]]] = {}
+    members_by_first: dict[int, list[tuple[int, int]]] = {}
     for alias in sorted(program.aliases, key=lambda alias: alias.step):
         root, offset = place.get(alias.source, (alias.source, 0))
-        at, members = offset + alias.offset, found.setdefault(root, [(root, 0)])
+        at, members = offset + alias.offset, members_by_first.setdefault(root, [(root, 0)])
         joined = [(alias.value, at)]
         if alias.value in place:
             other, inside = place[alias.value]
             if other == root:
                 continue
-            joined = [(member, at - inside + shift) for member, shift in found.pop(other)]
+            joined = [(member, at - inside + shift) for member, shift in members_by_first.pop(other)]
         members += joined
         place.update((member, (root, shift)) for member, shift in joined)
         place[root] = (root, 0)
-    if all(shift >= 0 for members in found.values() for _, shift in members):
-        return found
-    return dict(_from_the_front(members) for members in found.values())
+    if all(shift >= 0 for members in members_by_first.values() for _, shift in members):
+        return members_by_first
+    return dict(_from_the_front(members) for members in members_by_first.values())
 
 
 def expiring(program: Program) -> dict[int, list[int]]:
     """By level the values whose bytes hold nothing behind it: the last value in them has had its last touch.
 
-    What is lent until a copy restores it is among them where that begins. Linear.
+    A value that is lent until a copy restores it is among them at the last level before. Linear.
     """
     kept = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
     kept.update(exit_.value for exit_ in program.exit)
     sets, spans = alias_sets(program), lives(program)
     inner = {value for members in sets.values() for value, _ in members[1:]}
-    found: dict[int, list[int]] = {}
+    values_by_level: dict[int, list[int]] = {}
     for value, span in spans.items():
         if value in sets:
             members = [member for member, _ in sets[value]]
             if kept.isdisjoint(members):
                 end = max(spans[member].end for member in members) - 1
-                found.setdefault(end, []).extend(members)
+                values_by_level.setdefault(end, []).extend(members)
         elif value not in inner and value not in kept:
-            found.setdefault(span.end - 1, []).append(value)
+            values_by_level.setdefault(span.end - 1, []).append(value)
     for value, times in lent(program).items():
         for levels in times:
-            found.setdefault(levels.start - 1, []).append(value)
-    return found
+            values_by_level.setdefault(levels.start - 1, []).append(value)
+    return values_by_level
 
 
 def _from_the_front(members: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
@@ -206,12 +206,12 @@ def _regions(
     for value, span in spans.items():
         if value in inner:
             continue
-        found = program.values[value]
-        alignment, nbytes = alignments[found.space], found.type.nbytes
+        first = program.values[value]
+        alignment, nbytes = alignments[first.space], first.type.nbytes
         if value not in sets:
             size = -(-nbytes // alignment) * alignment
             gone = () if value in holds else lending.get(value, ())
-            yield Region((value,), (0,), found.space, nbytes, size, span, gone)
+            yield Region((value,), (0,), first.space, nbytes, size, span, gone)
             continue
         members = sets[value]
         of = [spans[member] for member, _ in members]
@@ -219,7 +219,7 @@ def _regions(
         yield Region(
             tuple(member for member, _ in members),
             tuple(offset for _, offset in members),
-            found.space,
+            first.space,
             nbytes,
             -(-nbytes // alignment) * alignment,
             Lifespan(min(span.start for span in of), max(span.end for span in of)),

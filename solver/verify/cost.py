@@ -1,6 +1,6 @@
 """Adds up what recomputation costs, and a bound on that: rows with multipliers, in whole numbers.
 
-No solver is asked: what each row says is worked out from the reference program. `solver.program.cost_bound`
+No solver is asked: what each row says is worked out from the reference program. `solver.program.records`
 explains the rows, and why their sum is a bound.
 """
 

@@ -101,7 +101,7 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
     but its arithmetic can be checked here. O(n log n) for n buffers.
     """
     program, placed = plan.program, plan.regions
-    curves = loads(program, found=placed)
+    curves = loads(program, placed=placed)
     for number, space in enumerate(program.spaces):
         inside = [region for region in placed if region.space == number]
         size, certificate = plan.sizes[number], plan.certificates[number]

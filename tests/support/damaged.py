@@ -108,7 +108,7 @@ def in_one_place() -> Subject:
 def settled(made: Plan) -> Plan:
     """The plan with the sizes that its buffers take, and certificates that claim no more than the load."""
     placed = regions(made.program, made.holds)
-    curves = loads(made.program, found=placed)
+    curves = loads(made.program, placed=placed)
     tops = [
         max((made.offsets[r.members[0]] + r.size for r in placed if r.space == space), default=0)
         for space in range(len(made.program.spaces))

@@ -22,7 +22,7 @@ def footprint(graph: TrainableGraph) -> Footprint:
     """What the product judges by, of the program with default options."""
     program = Order().run(derive(graph))
     placed = regions(program)
-    (curve,) = loads(program, found=placed)
+    (curve,) = loads(program, placed=placed)
     at_peak = frozenset(
         program.operations[step.operation].operation.id
         for step in program.steps

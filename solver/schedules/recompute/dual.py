@@ -1,6 +1,6 @@
 """The dual of the few-moment relaxation: multipliers that prove a bound on the cost of recomputation.
 
-`solver.program.cost_bound` has the rows, `solver.verify` adds them up. Here a linear program is solved for
+`solver.program.records` has the rows, `solver.verify` adds them up. Here a linear program is solved for
 multipliers that make the sum large; then rows of budgets are added that its solution breaks, because it drops
 parts of values.
 

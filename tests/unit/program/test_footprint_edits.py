@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from solver.graph import DType, Operation, TensorType
 from solver.graph.ops.base import Node
@@ -24,7 +23,6 @@ from solver.program import (
     Phase,
     Program,
     Space,
-    lives,
     loads,
     regions,
 )
@@ -36,26 +34,6 @@ from tests.support.small_plans import cases
 
 def peak(program: Program, holds: dict[int, Lifespan] | None = None) -> int:
     return sum(max(curve, default=0) for curve in loads(program, holds))
-
-
-@given(random_graphs(), st.randoms(use_true_random=False))
-def test_lives_made_longer_and_taken_back(graph: object, rng: object) -> None:
-    program = derive(graph)  # type: ignore[arg-type]  # a graph, through the strategy
-    footprint, holds = Footprint(program), dict[int, Lifespan]()
-    assert footprint.peak == peak(program)
-    for _ in range(8):
-        value = rng.choice(sorted(lives(program)))  # type: ignore[attr-defined]  # Random
-        start = rng.randrange(program.duration)  # type: ignore[attr-defined]
-        span = Lifespan(start, rng.randrange(start, program.duration) + 1)  # type: ignore[attr-defined]
-        undo = footprint.lengthen(value, span)
-        held = holds.get(value, span)
-        longer = Lifespan(min(held.start, span.start), max(held.end, span.end))
-        assert footprint.peak == peak(program, holds | {value: longer})
-        if rng.random() < 0.5:  # type: ignore[attr-defined]
-            footprint.restore(undo)
-        else:
-            holds[value] = longer
-        assert footprint.peak == peak(program, holds)
 
 
 @given(random_graphs())

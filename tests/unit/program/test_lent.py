@@ -60,10 +60,8 @@ def test_loads_and_footprint_count_what_is_held() -> None:
     ]
     footprint = Footprint(program)
     assert footprint.peak == sum(map(max, loads(program)))
-    undo = footprint.lengthen(value, Lifespan(0, 1))
-    assert footprint.peak == sum(map(max, loads(program, {value: Lifespan(0, 1)})))
-    footprint.restore(undo)
-    assert footprint.peak == sum(map(max, loads(program)))
+    held = Footprint(program, {value: Lifespan(0, 1)})
+    assert held.peak == sum(map(max, loads(program, {value: Lifespan(0, 1)})))
 
 
 def test_what_a_target_holds_lends_nothing() -> None:

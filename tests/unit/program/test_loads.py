@@ -71,8 +71,8 @@ def test_what_is_held_counts_as_long_as_it_is_held() -> None:
 
 def test_regions_that_are_known_are_not_computed_again() -> None:
     made = leveled(residual(), 1)
-    assert loads(made, found=regions(made)) == loads(made)
-    assert loads(made, found=()) == ((0,) * made.duration,)
+    assert loads(made, placed=regions(made)) == loads(made)
+    assert loads(made, placed=()) == ((0,) * made.duration,)
 
 
 def test_nothing_is_no_load() -> None:

@@ -1,0 +1,108 @@
+"""How the steps of a program touch its values: as columns of numbers, and as dependencies between steps."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.program.ir import Access, Program
+
+__all__ = ["Touched", "dependencies", "followers", "in_order", "touched"]
+
+_Flags = npt.NDArray[np.bool_]
+
+_NUMBER: Final = {access: number for number, access in enumerate(Access)}
+
+#: By the number of an access: whether it reads, and whether it defines.
+_READS: Final[_Flags] = np.array([access.reads for access in Access])
+_DEFINES: Final[_Flags] = np.array([access.defines for access in Access])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Touched:
+    """A row for each binding, step by step: the number of its step, its value, and its access."""
+
+    step: npt.NDArray[np.int64]
+    value: npt.NDArray[np.int64]
+    access: npt.NDArray[np.int8]
+
+    @property
+    def reads(self) -> _Flags:
+        """For each row, whether its step reads the bytes."""
+        return _READS[self.access]
+
+    @property
+    def defines(self) -> _Flags:
+        """For each row, whether its step leaves a result there."""
+        return _DEFINES[self.access]
+
+    def has(self, access: Access) -> _Flags:
+        """For each row, whether it has this access."""
+        rows: _Flags = self.access == _NUMBER[access]
+        return rows
+
+
+def touched(program: Program) -> Touched:
+    """The columns of a program; made once, linear."""
+    return program.once("touched", _made)
+
+
+def in_order(program: Program, order: Sequence[int]) -> Program:
+    """`Program.reordered`, with columns that follow from those of the program; linear."""
+    rows = touched(program)
+    position = np.empty(len(order), np.int64)
+    position[list(order)] = np.arange(len(order))
+    step = position[rows.step]
+    then = np.argsort(step, kind="stable")
+    reordered = program.reordered(order)
+    reordered.once("touched", lambda _: Touched(step[then], rows.value[then], rows.access[then]))
+    return reordered
+
+
+def _made(program: Program) -> Touched:
+    bindings = [binding for step in program.steps for binding in step.bindings]
+    many = np.array([len(step.bindings) for step in program.steps], np.int64)
+    values = np.array([binding.value for binding in bindings], np.int64)
+    accesses = np.array([_NUMBER[binding.access] for binding in bindings], np.int8)
+    return Touched(np.repeat(np.arange(len(many)), many), values, accesses)
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+def dependencies(touches: Iterable[tuple[Iterable[K], Iterable[K]]]) -> tuple[frozenset[int], ...]:
+    """For each step the positions of those that it has to follow directly; `touches` has (reads, writes).
+
+    RAW: a read follows the last write. WAR: a write follows the reads since then. WAW: a write
+    follows the last write. Longer chains follow from these. Linear in touches and result.
+    """
+    before_each: list[frozenset[int]] = []
+    writer: dict[K, int] = {}
+    readers: dict[K, list[int]] = {}
+    for t, (reads, writes) in enumerate(touches):
+        before: set[int] = set()
+        for key in reads:
+            before.update((writer[key],) if key in writer else ())
+            readers.setdefault(key, []).append(t)
+        for key in writes:
+            before.update((writer[key],) if key in writer else ())
+            before.update(readers.pop(key, ()))
+            writer[key] = t
+        before_each.append(frozenset(before - {t}))
+    return tuple(before_each)
+
+
+def followers(before: Sequence[Iterable[int]]) -> list[list[int]]:
+    """For each step the positions of those that have to follow it directly, in order. Linear.
+
+    `before` are the `dependencies` of the steps.
+    """
+    after_each: list[list[int]] = [[] for _ in before]
+    for t, earlier in enumerate(before):
+        for s in earlier:
+            after_each[s].append(t)
+    return after_each
