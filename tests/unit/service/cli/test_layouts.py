@@ -41,6 +41,7 @@ from solver.layout import (
     find_violations,
 )
 from tests.support.buffers import layout, problem
+from tests.support.every import every
 from tests.support.server import PATIENCE, ROOT
 
 CSV = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
@@ -80,60 +81,41 @@ def right(problem_csv: str, solution: bytes) -> bool:
 # ------------------------------------------------------------------------------------------- solve
 
 
-def test_csv_to_csv(run: Any) -> None:
-    result = run("solve", "problem.csv", "-o", "solution.csv")
+def test_tables(run: Any) -> None:
+    """From a file or a stream to one; what is written is a problem with pins."""
+    result = run("solve", "problem.csv", "-o", "solution.csv", "--capacity", "12")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("problem.csv: 5 buffers in 12 bytes, optimal (max-load), solver ")
     assert right(CSV, Path("solution.csv").read_bytes())
-
-
-def test_gaps_in_and_out(run: Any) -> None:
-    table = "id,lower,upper,size,gaps\na,0,9,8,3-6@0:2\nb,3,6,6,\n"
-    result = run("solve", "-", stdin=table)
-    assert result.exit_code == 0
-    assert result.stdout == "id,lower,upper,size,gaps,offset\na,0,9,8,3-6@0:2,0\nb,3,6,6,,2\n"
-
-
-def test_capacity_that_fits(run: Any) -> None:
-    assert run("solve", "problem.csv", "--capacity", "12", "-o", "solution.csv").exit_code == 0
-    assert right(CSV, Path("solution.csv").read_bytes())
-
-
-def test_standard_streams(run: Any) -> None:
-    result = run("solve", "-", stdin=CSV)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert right(CSV, result.stdout_bytes)
-
-
-def test_json_to_json(run: Any) -> None:
-    assert run("solve", "problem.json", "-o", "layout.json").exit_code == 0
-    made = documents.load_layout(Path("layout.json").read_bytes())
-    assert made.layout.peak == PEAK
-    assert find_violations(made.problem, made.layout) == ()
-
-
-def test_json_on_standard_streams(run: Any) -> None:
-    result = run("solve", "-", stdin="\n " + buffers_json())
-    assert documents.load_layout(result.stdout_bytes.strip()).layout.peak == PEAK
-
-
-def test_one_kind_to_the_other(run: Any) -> None:
-    assert run("solve", "problem.csv", "-o", "layout.JSON").exit_code == 0
-    assert documents.load_layout(Path("layout.JSON").read_bytes()).layout.peak == PEAK
-    assert run("solve", "problem.json", "-o", "solution.csv").exit_code == 0
-    assert right(CSV, Path("solution.csv").read_bytes())
-
-
-def test_a_solution_is_a_problem_with_pins(run: Any) -> None:
-    assert run("solve", "problem.csv", "-o", "solution.csv").exit_code == 0
+    streams = run("solve", "-", stdin=CSV)
+    assert (streams.exit_code, streams.stderr) == (0, "")
+    assert right(CSV, streams.stdout_bytes)
     assert run("solve", "solution.csv", "-o", "again.csv").exit_code == 0
     assert Path("again.csv").read_bytes() == Path("solution.csv").read_bytes()
 
 
-def test_hints(run: Any) -> None:
+def test_columns_of_tables(run: Any) -> None:
+    gaps = run("solve", "-", stdin="id,lower,upper,size,gaps\na,0,9,8,3-6@0:2\nb,3,6,6,\n")
+    assert gaps.exit_code == 0
+    assert gaps.stdout == "id,lower,upper,size,gaps,offset\na,0,9,8,3-6@0:2,0\nb,3,6,6,,2\n"
     hinted = "id,lower,upper,size,hint\na,0,2,4,8\nb,1,3,4,0\n"
     assert run("solve", "-", "-o", "out.csv", stdin=hinted).exit_code == 0
     assert right("id,lower,upper,size\na,0,2,4\nb,1,3,4\n", Path("out.csv").read_bytes())
+
+
+def test_documents(run: Any) -> None:
+    """From a file or a stream, and from one kind to the other."""
+    for source, target in (("problem.json", "layout.json"), ("problem.csv", "layout.JSON")):
+        assert run("solve", source, "-o", target).exit_code == 0
+        made = documents.load_layout(Path(target).read_bytes())
+        assert made.layout.peak == PEAK
+        assert find_violations(made.problem, made.layout) == ()
+    assert run("solve", "problem.json", "-o", "solution.csv").exit_code == 0
+    assert right(CSV, Path("solution.csv").read_bytes())
+    streams = run("solve", "-", stdin="\n " + buffers_json())
+    assert documents.load_layout(streams.stdout_bytes.strip()).layout.peak == PEAK
+    failed(run("solve", "-", stdin=buffers_json(capacity=11)), 3)
+    assert run("solve", "-", "--capacity", "12", stdin=buffers_json(capacity=11)).exit_code == 0
 
 
 def test_figures_for_scripts(run: Any) -> None:
@@ -160,11 +142,12 @@ def test_options_reach_the_layout(run: Any) -> None:
         "greedy", 1024, 16, 30.0, 1000, 7, 1, race=True, target_gap=0.005, rules=Rules(peel=False, fill=False)
     )
     assert (made.problem.capacity, made.problem.buffers[0].alignment) == (1024, 16)
-
-
-def test_target_gap_as_a_fraction(run: Any) -> None:
     assert run("solve", "problem.csv", "-o", "layout.json", "--target-gap", "0.25").exit_code == 0
     assert documents.load_layout(Path("layout.json").read_bytes()).options.target_gap == 0.25
+    for gap in ("much", "-1%", "nan", "inf", "%"):
+        result = run("solve", "problem.csv", "--target-gap", gap)
+        assert result.exit_code == 2, gap
+        assert "share of the lower bound" in " ".join(result.stderr.split()), gap
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
@@ -194,18 +177,10 @@ def test_does_not_fit(run: Any) -> None:
     assert "--capacity: " in line
     assert "12 bytes at least" in line
     assert Path("solution.csv").read_text(encoding="utf-8") == "precious"
-
-
-def test_does_not_fit_for_scripts(run: Any) -> None:
     result = run("solve", "problem.csv", "--capacity", "11", "--json")
     found = json.loads(result.stderr)
     assert (result.exit_code, found["exit"]) == (3, 3)
     assert (found["required"], found["available"], found["excess"]) == (12, 11, 1)
-
-
-def test_capacity_of_the_document(run: Any) -> None:
-    failed(run("solve", "-", stdin=buffers_json(capacity=11)), 3)
-    assert run("solve", "-", "--capacity", "12", stdin=buffers_json(capacity=11)).exit_code == 0
 
 
 BAD = {
@@ -234,38 +209,37 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("command", ["solve", "compare"])
-@pytest.mark.parametrize(("text", "words"), list(BAD.values()), ids=list(BAD))
-def test_bad_input(run: Any, command: str, text: str, words: str) -> None:
-    line = failed(run(command, "-", stdin=text), 2)
-    assert words.replace("- :", "-:") in line
+def test_bad_input(run: Any) -> None:
+    with every() as case:
+        for command in ("solve", "compare"):
+            for name, (text, words) in BAD.items():
+                with case((command, name)):
+                    assert words.replace("- :", "-:") in failed(run(command, "-", stdin=text), 2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--solver", "magic"), "--solver: Unknown solver 'magic'"),
-        (("--alignment", "3"), "--alignment: "),
-        (("--deadline", "-1"), "--deadline: "),
-        (("--plot", "map.gif"), "--plot: 'map.gif' is not a file name of a picture"),
-        (("--plot", "map"), "--plot: 'map' is not a file name"),
-        (("--seed", "-1"), "--seed: "),
-        (("--threads", "0"), "--threads: "),
-        (("--work", "-1"), "--work: "),
-        (("--target-gap", "1e308"), "--target-gap: "),
-        (("--without", "luck"), "--without: There is no rule 'luck'"),
-        (("-o", "missing/solution.csv"), "missing"),
-    ],
-)
-def test_bad_options(run: Any, arguments: tuple[str, ...], words: str) -> None:
-    assert words in failed(run("solve", "problem.csv", *arguments), 2)
-
-
-@pytest.mark.parametrize("gap", ["much", "-1%", "nan", "inf", "%"])
-def test_bad_gap(run: Any, gap: str) -> None:
-    result = run("solve", "problem.csv", "--target-gap", gap)
-    assert result.exit_code == 2
-    assert "share of the lower bound" in " ".join(result.stderr.split())
+def test_bad_options(run: Any) -> None:
+    both = (
+        ("--solver magic", "--solver: "),
+        ("--alignment 3", "--alignment: "),
+        ("--deadline -1", "--deadline: "),
+        ("--deadline nan", "--deadline: "),
+        ("--plot map.gif", "--plot: 'map.gif' is not a file name of a picture"),
+    )
+    of_solve = (
+        ("--solver magic", "--solver: Unknown solver 'magic'"),
+        ("--plot map", "--plot: 'map' is not a file name"),
+        ("--seed -1", "--seed: "),
+        ("--threads 0", "--threads: "),
+        ("--work -1", "--work: "),
+        ("--target-gap 1e308", "--target-gap: "),
+        ("--without luck", "--without: There is no rule 'luck'"),
+        ("-o missing/solution.csv", "missing"),
+    )
+    with every() as case:
+        for command, rows in (("solve", both + of_solve), ("compare", both)):
+            for arguments, words in rows:
+                with case((command, arguments)):
+                    assert words in failed(run(command, "problem.csv", *arguments.split()), 2)
 
 
 def test_rules_without() -> None:
@@ -401,12 +375,9 @@ def test_compare_for_scripts(run: Any) -> None:
     assert found["solvers"][0]["seconds"] >= 0
 
 
-def test_compare_leaves_the_capacity_out(run: Any) -> None:
+def test_compare_aligned_and_without_the_capacity(run: Any) -> None:
     result = run("compare", "-", "--json", "--solver", "greedy", stdin=buffers_json(capacity=1))
     assert json.loads(result.stdout)["solvers"][0]["peak"] == PEAK
-
-
-def test_compare_aligned(run: Any) -> None:
     result = run("compare", "problem.csv", "--json", "--solver", "greedy", "--alignment", "16")
     assert json.loads(result.stdout)["solvers"][0]["peak"] == 36
 
@@ -417,20 +388,6 @@ def test_compare_draws_the_winner(run: Any) -> None:
     drawn = Path("map.svg").read_text(encoding="utf-8")
     assert "peak 12 bytes = lower bound" in drawn
     assert "solver greedy" in drawn
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--solver", "magic"), "--solver: There is no solver 'magic'"),
-        (("--deadline", "-1"), "--deadline: "),
-        (("--deadline", "nan"), "--deadline: "),
-        (("--plot", "map.gif"), "--plot: "),
-        (("--alignment", "5"), "--alignment: "),
-    ],
-)
-def test_compare_bad_options(run: Any, arguments: tuple[str, ...], words: str) -> None:
-    assert words in failed(run("compare", "problem.csv", *arguments), 2)
 
 
 def test_a_solver_without_a_layout() -> None:
