@@ -78,7 +78,7 @@ class BudgetOfFile(DocumentModel):
 
 
 class BudgetsDocument(DocumentModel):
-    """What networks may take. `options` hold for all of them, unless one says otherwise."""
+    """Limits of networks. `options` hold for all of them, unless one says otherwise."""
 
     format: Literal["arenaplan.budgets"]
     version: Literal[1]

@@ -87,7 +87,7 @@ def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Hole, ...]:
 
 
 def _gaps_to_list(gaps: tuple[Hole, ...]) -> list[dict[str, int]]:
-    """What is held is left out where it is nothing."""
+    """The bytes that a gap still holds are left out where there are none."""
     spans = ({"start": gap.lifespan.start, "end": gap.lifespan.end} for gap in gaps)
     held = ({"low": gap.low, "high": gap.high} if gap.low < gap.high else {} for gap in gaps)
     return [span | kept for span, kept in zip(spans, held, strict=True)]

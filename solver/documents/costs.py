@@ -32,7 +32,7 @@ class CostsFields(DocumentModel):
 
 
 class CostsDocument(CostsFields):
-    """What the steps of a graph take on a device."""
+    """How long the steps of a graph take on a device."""
 
     format: Literal["arenaplan.costs"]
     version: Literal[1]

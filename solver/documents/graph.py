@@ -182,7 +182,7 @@ class OptimizerDocument(DocumentModel):
 
 
 class TrainingDocument(DocumentModel):
-    """What happens to gradients between the backward pass and the optimizer."""
+    """Rules for gradients between the backward pass and the optimizer."""
 
     clip_global_norm: float | None = Field(
         None, description="Gradients are multiplied by min(1, this / (norm of all of them + 1e-6))."

@@ -181,7 +181,7 @@ else:
 
 
 class OptionsDocument(OptionFields):
-    """What a caller may choose about a plan."""
+    """The options of a plan."""
 
     format: Literal["arenaplan.options"]
     version: Literal[1]
@@ -205,7 +205,7 @@ def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
 
 
 class LayoutOptionsDocument(LayoutOptionFields):
-    """What a caller may choose about a layout."""
+    """The options of a layout of bare buffers."""
 
     format: Literal["arenaplan.layout_options"]
     version: Literal[1]

@@ -192,7 +192,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong, with the token at fault and the path of the value that holds it."""
+    """A broken rule, with the token at fault and the path of the value that holds it."""
 
     kind: FaultKind
     token: str

@@ -76,7 +76,7 @@ _Kind = Annotated[Kind, Field(strict=False)]
 
 
 def _attribute(value: Any) -> bool | int | float | str | tuple[int | float, ...] | None:
-    """What attributes of kernels are: a plan holds those of optimizers too."""
+    """An attribute of a kernel; optimizers have some that graphs do not."""
     value = without_words(value) if isinstance(value, list) else float_of(value)
     numbers = value if isinstance(value, list) else [value] if isinstance(value, int | float) else []
     if any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers):
@@ -130,7 +130,7 @@ class FloatsOfPlan(NamedTuple):
 
 
 class KernelOfPlan(NamedTuple):
-    """What operations compute, beside their types. `constants` are the elements of integer inputs."""
+    """The computation of operations, beside their types. `constants` are the elements of integer inputs."""
 
     name: Text
     attributes: dict[Text, _Attribute]
@@ -149,14 +149,14 @@ class OperationOfPlan(NamedTuple):
 
 
 class SlotOfPlan(NamedTuple):
-    """What a kernel calls a value, and what it does to its bytes."""
+    """The name of a value in a kernel, and how the kernel accesses its bytes."""
 
     name: Text
     access: Annotated[Access, Field(strict=False)]
 
 
 class FormOfPlan(NamedTuple):
-    """What several steps have in common. One that is `due` runs in the last micro-batch of an update only."""
+    """Properties that several steps share. A step that is `due` runs in an update's last micro-batch only."""
 
     phase: Annotated[Phase, Field(strict=False)]
     part: Text
@@ -283,7 +283,7 @@ class ReplacementOfPlan(NamedTuple):
 
 
 class RecordOfPlan(NamedTuple):
-    """What a preparation or a pass did; nothing relies on it."""
+    """Facts about a preparation or a pass; nothing relies on them."""
 
     name: Text
     facts: dict[Text, bool | Int64 | Text]
@@ -455,7 +455,7 @@ def to_program(document: ProgramTables) -> Program:
 
 
 def _check_program(program: Program) -> None:
-    """What views of a plan rely on: unique labels, levels in order, aliases in order of definition."""
+    """Raises PlanError unless labels are unique, and levels and aliases in order: views of a plan need it."""
     if len(program.by_label) < len(program.values):
         i = next(i for i, v in enumerate(program.values) if program.by_label[v.label] != i)
         raise PlanError(

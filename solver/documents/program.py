@@ -55,7 +55,7 @@ class BlockDocument(DocumentModel):
 
 
 class OperationOfProgram(DocumentModel):
-    """What is in `writes` alone is written whole; what is in both lists is updated in place.
+    """A block in `writes` alone is written whole; a block in both lists is updated in place.
 
     Version 2 has `overwrites` (a block that is written may take the place of one that is read) and a
     `workspace`, in bytes.

@@ -44,7 +44,7 @@ class RemedyOfVerdict(DocumentModel):
 
 
 class VerdictDocument(DocumentModel):
-    """What is known of a capacity. Sizes are bytes; costs are nanoseconds of modelled time for one update."""
+    """Facts about a capacity. Sizes are bytes; costs are nanoseconds of modelled time for one update."""
 
     format: Literal["arenaplan.verdict"]
     version: Literal[1]

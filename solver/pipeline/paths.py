@@ -209,7 +209,7 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What plans of a graph begin with: the prepared graph, its reference program, and the target."""
+    """The start of every plan of a graph: the prepared graph, its reference program, and the target."""
 
     prepared: Prepared
     reference: Lowered
@@ -218,7 +218,7 @@ class Start:
 
 @collector_paused()
 def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | None = None) -> Start:
-    """What `plan` begins with under these options. Raises OptionsError for an option out of range."""
+    """The start of `plan` under these options. Raises OptionsError for an option out of range."""
     target = checked(options)
     planner = Planner(target, options, deadline or Deadline())
     prepared = _prepared(graph, planner, options)
@@ -238,7 +238,7 @@ def arena_bytes(program: Program, reference: Lowered, options: PlanOptions, dead
 
 @collector_paused()
 def modelled_costs(graph: TrainableGraph, options: PlanOptions) -> Costs:
-    """What `plan` takes each step to cost under these options where no costs are given, by a roofline.
+    """The cost of each step as `plan` models it under these options without costs, by a roofline.
 
     Raises OptionsError for an option out of range.
     """
@@ -262,7 +262,7 @@ def _reference(prepared: Prepared, planner: Planner, options: PlanOptions) -> Lo
 
 
 def _conversions(program: Program, options: PlanOptions) -> tuple[Record, ...]:
-    """What storage in other types costs: its conversions, and their part of the modelled iteration."""
+    """The cost of storage in other types: its conversions, and their part of the modelled iteration."""
     if options.storage is None:
         return ()
     cost = step_costs(program, options.costs)

@@ -1,4 +1,4 @@
-"""What preparations ask: the footprint of what would be planned, under the same options."""
+"""Answers for preparations: the footprint of the program that would be planned under the same options."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Applied:
 
     @property
     def least(self) -> int:
-        """What `cost` is at least in every order, as far as that is known."""
+        """A lower bound of `cost` over all orders, as far as one is known."""
         if self.nanoseconds:
             return self.compute - self.fact(Recompute.name, "extra_nanoseconds")
         return self.fact(SearchOrder.name, "every_order_nanoseconds")

@@ -15,7 +15,6 @@ from solver.plan.views import (
     Arena,
     PlannedBuffer,
     PlannedStep,
-    PlanTables,
     PlanView,
 )
 from solver.plan.violation import Violation
@@ -61,7 +60,6 @@ __all__ = [
     "Plan",
     "PlanDifference",
     "PlanOptions",
-    "PlanTables",
     "PlanView",
     "PlannedBuffer",
     "PlannedStep",

@@ -1,4 +1,4 @@
-"""What a plan may take: limits that a build holds on to, and which of them a plan breaks."""
+"""Budgets: limits that a build enforces, and those that a plan exceeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one network may take. Sizes are bytes, shares are parts of one; None where nothing is asked.
+    """The limits of one network. Sizes are bytes, shares are parts of one; None is no limit.
 
     `model` is planned with `options`, one of another tool trained as `training` says, in the words of
     `solver.importers.options`; where there is a `plan` instead, that document is judged. `baseline` is the

@@ -1,4 +1,4 @@
-"""What changed between two plans, and what costs what: the growth of the arenas, added up by operand.
+"""The differences between two plans, and their causes: the growth of the arenas, added up by operand.
 
     arenas after - arenas before  =  sum over operands (live at the peak after - live at the peak before)
                                      + what lies idle at the peak after - what lay idle before
@@ -106,7 +106,7 @@ class PlanDifference:
 
 
 def difference(old: PlanView, new: PlanView) -> PlanDifference:
-    """What changed from `old` to `new`. O(n log n) for n buffers."""
+    """The changes from `old` to `new`. O(n log n) for n buffers."""
     reports = tuple({arena.name: arena for arena in report(plan).arenas} for plan in (old, new))
     names = dict.fromkeys(name for found in reports for name in found)
     arenas = tuple(_arena(name, reports[0].get(name), reports[1].get(name)) for name in names)
@@ -160,7 +160,7 @@ def _arena(name: str, old: ArenaReport | None, new: ArenaReport | None) -> Arena
 
 
 def _changes(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[Change, ...]:
-    """What differs, the largest first, among equals in the order of names."""
+    """The differences, the largest first, among equals in the order of names."""
     names = {*old, *new}
     found = [Change(name, old.get(name, 0), new.get(name, 0)) for name in names]
     found = [change for change in found if change.growth]

@@ -216,7 +216,7 @@ def _program_tables(program: Program, offsets: Sequence[int]) -> dict[str, Any]:
 
 
 def _kernel(node: Node) -> tuple[Any, ...]:
-    """What a kernel computes, beside the types."""
+    """The computation of a kernel, beside its types."""
     return (
         node.operation.type,
         {name: word_for(value) for name, value in sorted(node.attributes.items())},

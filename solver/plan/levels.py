@@ -1,4 +1,4 @@
-"""What running steps at the same time brings and costs, from the plan alone."""
+"""The gain and the cost of steps that run at the same time, from the plan alone."""
 
 from __future__ import annotations
 

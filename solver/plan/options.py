@@ -1,4 +1,4 @@
-"""What a caller may choose about a plan."""
+"""The options of a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["PlanOptions"]
 @documented(PLAN_OPTIONS)
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What a caller may choose about a plan. None leaves the choice to the target or the planner.
+    """The options of a plan. None leaves the choice to the target or the planner.
 
     Each option belongs to the pipeline, to a preparation or to a pass (`solver.preparations`,
     `solver.passes`). Without `deadline_seconds` budgets are counted in work, and the plan is deterministic.

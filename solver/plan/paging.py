@@ -1,4 +1,4 @@
-"""What a plan moves between memories, and how long that takes, for people and scripts."""
+"""The transfers of a plan between memories, and how long they take, for people and scripts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Paging:
 
     @property
     def proof(self) -> str:
-        """What is proved of the bytes that are moved, in words."""
+        """The proof about the bytes that are moved, in words."""
         searched = f"for this order and lookahead {self.lookahead}"
         if self.moved <= self.bound:
             return f"proved to be the least {searched}"
@@ -73,7 +73,7 @@ class Paging:
 
 
 def paging(plan: PlanView) -> Paging | None:
-    """What the plan's record says of paging, with the copies; None for one memory. Linear."""
+    """The plan's record of paging, with the copies; None for one memory. Linear."""
     facts = next((record.facts for record in plan.records if record.name == "paging"), None)
     if facts is None or not plan.options.tiers:
         return None

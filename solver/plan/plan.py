@@ -12,7 +12,7 @@ from functools import cached_property
 
 from solver.layout import Certificate, Lifespan
 from solver.plan.options import PlanOptions
-from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, PlanTables
+from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep
 from solver.program import (
     Access,
     CostBound,
@@ -59,7 +59,7 @@ class Plan:
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
-        """What the layout placed, in its order: computed from program and holds."""
+        """The regions that the layout placed, in its order: computed from program and holds."""
         return regions(self.program, self.holds)
 
     @cached_property
@@ -137,21 +137,6 @@ class Plan:
             )
         )
 
-    @cached_property
-    def tables(self) -> PlanTables:
-        """The plan as people and allocators read it."""
-        return PlanTables(
-            self.graph,
-            self.graph_digest,
-            self.options,
-            self.steps,
-            self.arenas,
-            self.deterministic,
-            self.digest,
-            self.replacements,
-            self.records,
-        )
-
     @property
     def arena_bytes(self) -> int:
         """Total size of all arenas, in bytes."""
@@ -163,7 +148,7 @@ class Plan:
 
     @property
     def gap_bytes(self) -> int:
-        """What the arenas take beyond the lower bound; 0 proves that nothing smaller exists."""
+        """Bytes of the arenas beyond the lower bound; 0 proves that nothing smaller exists."""
         return self.arena_bytes - self.lower_bound
 
     @property
@@ -177,11 +162,16 @@ class Plan:
         return self.program.duration
 
     def level_ids(self) -> tuple[str, ...]:
-        """What runs on each level, by label. Linear."""
-        return self.tables.level_ids()
+        """The steps of each level: the label of a step, or several with a + between them. Linear."""
+        labels: list[list[str]] = [[] for _ in range(self.duration)]
+        for step in self.steps:
+            labels[min(step.level, len(labels) - 1)].append(step.id)
+        return tuple(map(" + ".join, labels))
 
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
-        return self.tables.buffers()
+        for arena in self.arenas:
+            for buffer in arena.buffers:
+                yield arena, buffer
 
 
 _LENGTHS = {lifetime: length for length, lifetime in enumerate(Lifetime)}

@@ -1,4 +1,4 @@
-"""What a plan runs again, and what that costs, for people and scripts."""
+"""The steps that a plan runs again, and their cost, for people and scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Recomputation:
-    """What repetitions cost, by the costs that the schedule was chosen with: nanoseconds, and products.
+    """The cost of repetitions, by the costs that the schedule was chosen with: nanoseconds, and products.
 
     `bound` are nanoseconds that every schedule within the capacity costs at least which keeps the order of
     first runs; it is as large as `extra` where the plan is proved to be the cheapest, and 0 where the
@@ -47,7 +47,7 @@ class Recomputation:
 
     @property
     def proof(self) -> str:
-        """What is proved of the cost, in words: shares are percent of the modelled time of a step."""
+        """The proof about the cost, in words: shares are percent of the modelled time of a step."""
         if self.optimal:
             known = "proved to be the least for this order"
         elif self._hundredths(self.bound):
@@ -67,7 +67,7 @@ class Recomputation:
 
 
 def recomputation(plan: PlanView) -> Recomputation | None:
-    """What the plan's record says of recomputation, with the repeated steps; None without one. Linear."""
+    """The plan's record of recomputation, with the repeated steps; None without one. Linear."""
     facts = next((record.facts for record in plan.records if record.name == "recompute"), None)
     if facts is None:
         return None

@@ -182,7 +182,7 @@ def _dominant(cell: dict[Kind, int], whole: int) -> Kind | None:
 
 
 def gradient_notes(plan: PlanView) -> tuple[str, ...]:
-    """What keeps gradients alive longer than their update would, a sentence each."""
+    """The reasons why gradients live longer than their update needs, a sentence each."""
     notes = []
     if any(step.kernel == CLIP for step in plan.steps):
         notes.append(f"All gradients live until {CLIP}: every update waits for it.")
@@ -193,7 +193,7 @@ def gradient_notes(plan: PlanView) -> tuple[str, ...]:
 
 
 def storage_note(plan: PlanView) -> str | None:
-    """What waits for the backward pass in 16 bits, in a sentence; None for plans that convert nothing."""
+    """The values that wait for the backward pass in 16 bits, in a sentence; None without conversions."""
     if plan.options.storage is None:
         return None
     stored = [
@@ -214,7 +214,7 @@ def storage_note(plan: PlanView) -> str | None:
 
 
 def order_note(plan: PlanView) -> str | None:
-    """What came of the search for another order of steps, in a sentence; None for plans without one."""
+    """The result of the search for another order of steps, in a sentence; None for plans without one."""
     facts = next((record.facts for record in plan.records if record.name == "search_order"), None)
     if facts is None:
         return None
@@ -270,7 +270,7 @@ class SharingReport:
 
 
 def sharing(plan: PlanView) -> SharingReport:
-    """What is in place. Linear."""
+    """The values that are in place. Linear."""
     shared = [(buffer, value) for _, buffer in plan.buffers() for value in buffer.aliases[1:]]
     sizes = (
         -(-TensorType(value.shape, DType(value.dtype)).nbytes // buffer.alignment) * buffer.alignment

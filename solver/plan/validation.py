@@ -1,4 +1,4 @@
-"""What a validation found: plain facts, so that documents can carry them without an executor."""
+"""The result of a validation: plain facts, so that documents can carry them without an executor."""
 
 from __future__ import annotations
 

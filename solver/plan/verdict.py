@@ -24,7 +24,7 @@ class VerdictStatus(Enum):
 
 
 class Changes(Enum):
-    """What a remedy changes of what is computed, from the least to the most.
+    """How much a remedy changes the computation, from the least to the most.
 
     `NOTHING`: every bit stays. `ROUNDING`: the same mathematics, rounded differently. `TRAINING`: something
     else is learned.
@@ -59,7 +59,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of `capacity` bytes for one network and its options; all sizes are bytes.
+    """Known facts about `capacity` bytes for one network and its options; all sizes are bytes.
 
     `peak` is what the program takes in which nothing runs again. `floor` is proved: the step `floor_step`
     needs it in every order and with any recomputation, `fixed` of it for weights, optimizer variables and

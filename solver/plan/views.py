@@ -14,7 +14,7 @@ from solver.layout import Certificate, Lifespan
 from solver.plan.options import PlanOptions
 from solver.program import Kind, Lifetime, Record, Replacement, without
 
-__all__ = ["AliasedValue", "Arena", "PlanTables", "PlanView", "PlannedBuffer", "PlannedStep"]
+__all__ = ["AliasedValue", "Arena", "PlanView", "PlannedBuffer", "PlannedStep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Arena:
 
 
 class PlanView(Protocol):
-    """What reports, pictures and exporters need of a plan, whichever version its document has."""
+    """The part of a plan that reports, pictures and exporters need."""
 
     @property
     def graph(self) -> str: ...
@@ -153,54 +153,3 @@ class PlanView(Protocol):
     def duration(self) -> int: ...
     def level_ids(self) -> tuple[str, ...]: ...
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlanTables:
-    """The tables of a plan: all that a document of version 1 holds."""
-
-    graph: str
-    graph_digest: str
-    options: PlanOptions
-    steps: tuple[PlannedStep, ...]
-    arenas: tuple[Arena, ...]
-    deterministic: bool
-    digest: str = ""
-    replacements: tuple[Replacement, ...] = ()
-    records: tuple[Record, ...] = ()
-
-    @property
-    def arena_bytes(self) -> int:
-        """Total size of all arenas, in bytes."""
-        return sum(arena.size for arena in self.arenas)
-
-    @property
-    def lower_bound(self) -> int:
-        return sum(arena.certificate.lower_bound for arena in self.arenas)
-
-    @property
-    def gap_bytes(self) -> int:
-        """What the arenas take beyond the lower bound; 0 proves that nothing smaller exists."""
-        return self.arena_bytes - self.lower_bound
-
-    @property
-    def times(self) -> tuple[int, ...]:
-        """The level of each step."""
-        return tuple(step.level for step in self.steps)
-
-    @property
-    def duration(self) -> int:
-        """Levels of one iteration."""
-        return min(max(self.times, default=-1) + 1, len(self.steps))
-
-    def level_ids(self) -> tuple[str, ...]:
-        """What runs on each level: the id of a step, or those of several with a + between them. Linear."""
-        ids: list[list[str]] = [[] for _ in range(self.duration)]
-        for level, step in zip(self.times, self.steps, strict=True):
-            ids[min(level, len(ids) - 1)].append(step.id)
-        return tuple(map(" + ".join, ids))
-
-    def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
-        for arena in self.arenas:
-            for buffer in arena.buffers:
-                yield arena, buffer

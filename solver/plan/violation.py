@@ -1,4 +1,4 @@
-"""What is wrong with a plan: one broken promise at a time."""
+"""Violations: broken promises of a plan, one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preparation is: a choice that may change bits, made before the reference program is derived."""
+"""Preparations: choices that may change bits, made before the reference program is derived."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Planner", "Preparation", "Prepared"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What derivation starts from: the graph, the bytes of scratch that one step may use, and the type that
+    """The input of derivation: the graph, the bytes of scratch that one step may use, and the type that
     activations wait in for the backward pass, None for their own.
 
     `replacements` lead from the graph that was given to this one. `complete` is false when a preparation
@@ -35,7 +35,7 @@ class Prepared:
 
 
 class Planner(Protocol):
-    """What a preparation may ask of the planner while it tries something."""
+    """Questions that a preparation may ask of the planner while it tries something."""
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -58,4 +58,4 @@ class Preparation(ABC):
 
     @abstractmethod
     def run(self, prepared: Prepared, planner: Planner) -> Prepared:
-        """What derivation starts from instead; the very object that was given where nothing changes."""
+        """The new input of derivation; the very same object where nothing changes."""

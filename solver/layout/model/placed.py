@@ -15,7 +15,7 @@ __all__ = ["LayoutOptions", "PlacedBuffers"]
 @documented(LAYOUT_OPTIONS)
 @dataclass(frozen=True, slots=True)
 class LayoutOptions:
-    """What a caller may choose about a layout. None leaves the choice to the solver.
+    """The options of a layout. None leaves the choice to the solver.
 
     Without `deadline_seconds` and `race` the layout is the same on every machine.
     """

@@ -37,7 +37,7 @@ TRIAL_WORK = 30_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Footprint:
-    """What a graph costs: the bytes that every arena needs, then those of all buffers without reuse.
+    """The cost of a graph: the bytes that every arena needs, then those of all buffers without reuse.
 
     `at_peak` names the operations that run while as many bytes as anywhere are live; it compares as equal.
     """

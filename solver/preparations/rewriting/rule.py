@@ -1,4 +1,4 @@
-"""What a rule is: it looks at one operation with its surroundings and says what may stand in its place."""
+"""Rules: a rule looks at one operation with its surroundings and proposes a replacement."""
 
 from __future__ import annotations
 

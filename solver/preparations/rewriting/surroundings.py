@@ -1,4 +1,4 @@
-"""What rules ask of a graph: who defines an operand, who reads it, what its value is."""
+"""Facts about a graph for rules: who defines an operand, who reads it, and its value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Arithmetic(Protocol):
         """The first value of a constant."""
 
     def outputs(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """What the forward kernel of the operation gives for these inputs."""
+        """The outputs of the forward kernel of the operation for these inputs."""
 
 
 class Surroundings:
@@ -92,7 +92,7 @@ class Surroundings:
         return {self._likeness(op): op for op in reversed(self.graph.operations)}
 
     def _likeness(self, operation: Operation) -> tuple[object, ...]:
-        """What two operations have to share to compute the same."""
+        """A key that two operations share only if they compute the same."""
         attributes = tuple(sorted(self.nodes[operation.id].attributes.items()))
         return operation.type, operation.inputs, len(operation.outputs), attributes
 

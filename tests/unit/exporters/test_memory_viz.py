@@ -11,17 +11,17 @@ import pytest
 
 from solver import pipeline
 from solver.exporters.memory_viz import dump_memory_viz, memory_snapshot
-from solver.plan import PlanOptions, PlanTables
+from solver.plan import Plan, PlanOptions
 from solver.plan.report import live_curve
 from tests.support.graphs import convolutional
 
 
 @pytest.fixture(params=["reference", "onert"])
-def plan(request: pytest.FixtureRequest) -> PlanTables:
-    return pipeline.plan(convolutional(1), PlanOptions(target=request.param)).tables
+def plan(request: pytest.FixtureRequest) -> Plan:
+    return pipeline.plan(convolutional(1), PlanOptions(target=request.param))
 
 
-def test_segments_add_up(plan: PlanTables) -> None:
+def test_segments_add_up(plan: Plan) -> None:
     arenas = [arena for arena in plan.arenas if arena.size]
     for arena, segment in zip(arenas, memory_snapshot(plan)["segments"], strict=True):
         at = segment["address"]
@@ -33,7 +33,7 @@ def test_segments_add_up(plan: PlanTables) -> None:
         assert segment["allocated_size"] == segment["active_size"] == used
 
 
-def test_traces_follow_the_load(plan: PlanTables) -> None:
+def test_traces_follow_the_load(plan: Plan) -> None:
     """At no time two live blocks overlap, and the sum at each level is what the plan has live."""
     for arena, trace in zip(plan.arenas, memory_snapshot(plan)["device_traces"], strict=True):
         live: dict[int, int] = {}
@@ -53,7 +53,7 @@ def test_traces_follow_the_load(plan: PlanTables) -> None:
             assert load == curve[level]
 
 
-def test_plain_data(plan: PlanTables) -> None:
+def test_plain_data(plan: Plan) -> None:
     data = dump_memory_viz(plan)
     assert pickle.loads(data) == memory_snapshot(plan)
     assert {op.name for op, _, _ in pickletools.genops(data)} & {"GLOBAL", "STACK_GLOBAL", "REDUCE"} == set()
@@ -61,7 +61,7 @@ def test_plain_data(plan: PlanTables) -> None:
 
 
 @pytest.mark.parity
-def test_pytorch_reads_it(plan: PlanTables) -> None:
+def test_pytorch_reads_it(plan: Plan) -> None:
     viz: Any = importlib.import_module("torch.cuda._memory_viz")
     snapshot = memory_snapshot(plan)
     assert f"segments: {len(snapshot['segments'])}" in viz.segsum(snapshot)

@@ -33,7 +33,7 @@ def events(plan: PlanView) -> list[dict[str, Any]]:
 def test_form(options: PlanOptions) -> None:
     opened: dict[tuple[str, str, str], int] = defaultdict(int)
     busy: dict[tuple[int, int], int] = {}
-    for event in events(pipeline.plan(convolutional(1), options).tables):
+    for event in events(pipeline.plan(convolutional(1), options)):
         assert REQUIRED[event["ph"]] <= set(event)
         if event["ph"] in "be":
             opened[event["cat"], event["id"], event["name"]] += 1 if event["ph"] == "b" else -1
@@ -45,7 +45,7 @@ def test_form(options: PlanOptions) -> None:
 
 
 def test_the_counter_is_the_load() -> None:
-    plan = pipeline.plan(chain((3, 2), 1)).tables
+    plan = pipeline.plan(chain((3, 2), 1))
     changes = {
         event["ts"]: event["args"]["bytes"]
         for event in events(plan)
@@ -60,5 +60,5 @@ def test_the_counter_is_the_load() -> None:
 
 
 def test_every_step_is_there() -> None:
-    plan = pipeline.plan(chain((3, 2), 1)).tables
+    plan = pipeline.plan(chain((3, 2), 1))
     assert [event["name"] for event in events(plan) if event["ph"] == "X"] == [s.id for s in plan.steps]

@@ -16,7 +16,7 @@ from tests.unit.plan.test_report import SMALL, A, D, W, arena, buffer, plan
 
 PLANS: tuple[PlanView, ...] = (
     *(
-        pipeline.plan(convolutional(1), options).tables
+        pipeline.plan(convolutional(1), options)
         for options in (
             PlanOptions(),
             PlanOptions(in_place=True),
@@ -100,7 +100,7 @@ def test_arenas_are_compared_by_name() -> None:
 
 @pytest.fixture(scope="module")
 def trained() -> PlanView:
-    return pipeline.plan(chain((3, 2, 1), 1, optimizer="Adam")).tables
+    return pipeline.plan(chain((3, 2, 1), 1, optimizer="Adam"))
 
 
 def test_layers(trained: PlanView) -> None:
@@ -116,9 +116,9 @@ def test_layers(trained: PlanView) -> None:
 def test_copies_belong_to_the_layer_of_what_they_copy() -> None:
     tiers = (Tier("sram", 20_000), Tier("flash", 2**20, 10**6, 10**6))
     made = pipeline.plan(chain((16,) * 7, 64, optimizer="Adam"), PlanOptions(tiers=tiers))
-    found = layers(made.tables)
-    steps = {step.id.partition(":")[0] for step in made.tables.steps if step.kernel != COPY}
-    copied = [(step.uses[0], step.defs[0]) for step in made.tables.steps if step.kernel == COPY]
+    found = layers(made)
+    steps = {step.id.partition(":")[0] for step in made.steps if step.kernel != COPY}
+    copied = [(step.uses[0], step.defs[0]) for step in made.steps if step.kernel == COPY]
     assert copied
     for source, target in copied:
         assert found[source] == found[target]

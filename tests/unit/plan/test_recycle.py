@@ -7,6 +7,7 @@ from dataclasses import replace
 from solver.pipeline import plan, plan_program
 from solver.plan import RecycledStep, recycling
 from tests.support.graphs import chain
+from tests.support.plan_views import HandMadePlan
 from tests.support.programs import program
 
 
@@ -32,18 +33,13 @@ def test_fed_and_kept_is_there_before_and_after() -> None:
 
 def test_wrong_plans_are_shown_all_the_same() -> None:
     """`show` does not judge: lifespans beyond the last step, levels beyond all sense, no steps at all."""
-    made = plan(chain((5, 4, 3))).tables
+    made = plan(chain((5, 4, 3)))
     names = sorted(b.id for _, b in made.buffers())
     late = tuple(replace(step, level=10**18) for step in made.steps)
     for steps in (made.steps[:2], late, ()):
-        found = recycling(replace(made, steps=steps))
+        found = recycling(HandMadePlan(steps, made.arenas))
         assert sorted([*found.before, *(n for s in found.steps for n in s.allocated)]) == names
         assert sorted([*found.kept, *(n for s in found.steps for n in s.freed)]) == names
-
-
-def test_a_plan_and_its_tables_are_shown_alike() -> None:
-    made = plan(chain((5, 4, 3), optimizer="Adam"))
-    assert recycling(made.tables) == recycling(made)
 
 
 def test_graphs() -> None:

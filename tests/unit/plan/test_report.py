@@ -12,7 +12,7 @@ from solver import pipeline
 from solver.accounting import roofline
 from solver.graph import TrainingRules
 from solver.layout import Lifespan, Proof, Status
-from solver.plan import AliasedValue, Arena, Certificate, PlannedBuffer, PlannedStep, PlanOptions, PlanTables
+from solver.plan import AliasedValue, Arena, Certificate, PlannedBuffer, PlannedStep, PlanOptions
 from solver.plan.report import (
     SharingReport,
     certificate_note,
@@ -26,6 +26,7 @@ from solver.plan.report import (
 )
 from solver.program import Kind, Lifetime, Record
 from tests.support.graphs import chain, convolutional
+from tests.support.plan_views import HandMadePlan
 
 A, D, G, W = Kind.ACTIVATION, Kind.DERIVATIVE, Kind.GRADIENT, Kind.PARAMETER
 
@@ -39,9 +40,9 @@ def arena(size: int, *buffers: PlannedBuffer, name: str = "arena") -> Arena:
     return Arena(name, size, Certificate(Status.OPTIMAL, Proof.MAX_LOAD, size, 0, "test"), buffers)
 
 
-def plan(steps: int, *arenas: Arena) -> PlanTables:
+def plan(steps: int, *arenas: Arena) -> HandMadePlan:
     order = tuple(PlannedStep(f"s{n}", "Test", (), (), (), n) for n in range(steps))
-    return PlanTables("test", "0" * 64, PlanOptions(), order, arenas, deterministic=True)
+    return HandMadePlan(order, arenas)
 
 
 SMALL = plan(
@@ -216,12 +217,6 @@ def test_what_keeps_gradients_alive_is_said() -> None:
     assert kept.startswith("4 gradients carry over")
 
 
-def test_a_plan_and_its_tables_have_the_same_report() -> None:
-    made = pipeline.plan(chain(), PlanOptions(parallelism=2))
-    assert report(made.tables) == report(made)
-    assert gradient_notes(made.tables) == gradient_notes(made)
-
-
 @pytest.mark.parametrize(
     ("proof", "checkable", "words"),
     [
@@ -241,7 +236,7 @@ def test_what_is_in_place() -> None:
     """Flattening keeps the bytes: the activation and its derivative, 128 bytes each."""
     assert sharing(pipeline.plan(convolutional())) == SharingReport(values=0, views=0, size=0)
     made = pipeline.plan(convolutional(), PlanOptions(in_place=True))
-    assert sharing(made) == sharing(made.tables) == SharingReport(values=2, views=2, size=256)
+    assert sharing(made) == SharingReport(values=2, views=2, size=256)
 
 
 def test_a_part_of_a_buffer_counts_with_its_own_size() -> None:

@@ -286,7 +286,7 @@ export interface OperationDocument {
 
 export type OperationOfPlan = [string, number, Array<number | null>, Array<number>];
 
-/** What is in `writes` alone is written whole; what is in both lists is updated in place. */
+/** A block in `writes` alone is written whole; a block in both lists is updated in place. */
 export interface OperationOfProgram {
   name: string;
   type?: string;
@@ -551,7 +551,7 @@ export interface TradeOffRequest {
   points?: number;
 }
 
-/** What happens to gradients between the backward pass and the optimizer. */
+/** Rules for gradients between the backward pass and the optimizer. */
 export interface TrainingDocument {
   clip_global_norm?: number | null;
   loss_scale?: number;
@@ -572,7 +572,7 @@ export interface ValidateRequest {
 
 export type ValueOfPlan = [string, number, number, number, number, number];
 
-/** What is known of a capacity. Sizes are bytes; costs are nanoseconds of modelled time for one update. */
+/** Facts about a capacity. Sizes are bytes; costs are nanoseconds of modelled time for one update. */
 export interface VerdictDocument {
   format: "arenaplan.verdict";
   version: 1;

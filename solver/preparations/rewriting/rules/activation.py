@@ -44,7 +44,7 @@ class FuseActivation(Rule):
 
 
 def _activation(around: Surroundings, operation: Operation) -> str | None:
-    """What an operator would have to call it to fuse it."""
+    """The name under which an operator would fuse it."""
     if operation.type in _SAME_NAME:
         return operation.type
     return "Relu6" if operation.type == "Clip" and _bounds(around, operation) == (0.0, 6.0) else None

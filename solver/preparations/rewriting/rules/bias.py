@@ -74,7 +74,7 @@ def _fused(around: Surroundings, inner: Operation, add: Operation, bias: str) ->
 def _as_vector(
     around: Surroundings, add: Operation, bias: str
 ) -> tuple[tuple[Operation, ...], tuple[Operand, ...]]:
-    """What makes the bias a vector: nothing, a constant, or a Reshape and its shape."""
+    """The operands that make the bias a vector: none, a constant, or a Reshape and its shape."""
     type_, value = around.graph.operands[bias].type, around.constant(bias)
     if len(type_.shape) == 1:
         return (), ()

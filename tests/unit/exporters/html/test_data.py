@@ -32,7 +32,7 @@ def column(packed: dict[str, str]) -> list[int]:
 
 @pytest.mark.parametrize("options", [PlanOptions(), PlanOptions(target="onert"), PlanOptions(in_place=True)])
 def test_the_tables_are_the_plans(options: PlanOptions) -> None:
-    made: PlanView = pipeline.plan(convolutional(1), options).tables
+    made: PlanView = pipeline.plan(convolutional(1), options)
     (found,) = data_of(dump_report(made))["plans"]
     buffers = [buffer for _, buffer in made.buffers()]
     assert column(found["buffers"]["offset"]) == [buffer.offset for buffer in buffers]
@@ -55,12 +55,12 @@ def test_the_tables_are_the_plans(options: PlanOptions) -> None:
 
 
 def test_notes_say_what_lifespans_count_and_what_is_proved_of_repetitions() -> None:
-    beside = pipeline.plan(convolutional(1), PlanOptions(parallelism=2)).tables
+    beside = pipeline.plan(convolutional(1), PlanOptions(parallelism=2))
     (found,) = data_of(dump_report(beside))["plans"]
     assert found["spaces"][0]["note"].startswith("The lower bound is what is live at level ")
     graph = chain((16,) * 7, batch=64)
     least = pipeline.plan(graph).arena_bytes - 2048
-    again = pipeline.plan(graph, PlanOptions(capacity=least, recompute=True)).tables
+    again = pipeline.plan(graph, PlanOptions(capacity=least, recompute=True))
     (found,) = data_of(dump_report(again))["plans"]
     assert found["spaces"][0]["note"].startswith("The lower bound is what is live at step ")
     assert any("again, for" in note and "proved" in note for note in found["notes"])
@@ -92,13 +92,13 @@ def test_the_policy_allows_what_is_there_and_nothing_else() -> None:
 
 
 def test_equal_plans_give_equal_bytes() -> None:
-    first, second = (pipeline.plan(chain((3, 2), 1)).tables for _ in range(2))
+    first, second = (pipeline.plan(chain((3, 2), 1)) for _ in range(2))
     assert dump_report(first) == dump_report(second)
 
 
 def test_a_change() -> None:
-    old = pipeline.plan(convolutional(1)).tables
-    new = pipeline.plan(convolutional(1), PlanOptions(in_place=True)).tables
+    old = pipeline.plan(convolutional(1))
+    new = pipeline.plan(convolutional(1), PlanOptions(in_place=True))
     data = data_of(dump_report(new, old))
     assert [one["digest"] for one in data["plans"]] == [new.digest, old.digest]
     found = difference(old, new)

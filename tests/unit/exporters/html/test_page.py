@@ -12,7 +12,7 @@ import pytest
 
 from solver import pipeline
 from solver.exporters.html import dump_report
-from solver.plan import PlanOptions, PlanTables
+from solver.plan import Plan, PlanOptions
 from tests.support.browser import Browser, Page, chromium, running_browser
 from tests.support.graphs import convolutional
 from tests.unit.plan.test_report import SMALL, A, arena, buffer, plan
@@ -29,13 +29,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def old() -> PlanTables:
-    return pipeline.plan(convolutional(1)).tables
+def old() -> Plan:
+    return pipeline.plan(convolutional(1))
 
 
 @pytest.fixture(scope="module")
-def new() -> PlanTables:
-    return pipeline.plan(convolutional(1), PlanOptions(in_place=True, alignment=1024)).tables
+def new() -> Plan:
+    return pipeline.plan(convolutional(1), PlanOptions(in_place=True, alignment=1024))
 
 
 @pytest.fixture
@@ -223,14 +223,14 @@ def test_everything_has_a_name(opened: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 768, 1920])
-def test_no_width_is_scrolled_sideways(browser: Browser, tmp_path: Path, new: PlanTables, width: int) -> None:
+def test_no_width_is_scrolled_sideways(browser: Browser, tmp_path: Path, new: Plan, width: int) -> None:
     page = shown(browser, tmp_path, dump_report(new))
     page.resize(width, 900)
     page.settle()
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
-def test_before_and_after(browser: Browser, tmp_path: Path, old: PlanTables, new: PlanTables) -> None:
+def test_before_and_after(browser: Browser, tmp_path: Path, old: Plan, new: Plan) -> None:
     page = shown(browser, tmp_path, dump_report(new, old))
     assert f"{old.arena_bytes:,} bytes before, {new.arena_bytes:,} now" in page.text("#change-lead")
     assert "in place\nno → yes" in page.text("#change-options")

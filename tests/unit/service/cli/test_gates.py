@@ -13,7 +13,7 @@ from service.cli import gates
 from service.cli.console import Exit
 from solver import documents, pipeline
 from solver.errors import OptionsError
-from solver.plan import Allowance, Plan, PlanTables
+from solver.plan import Allowance, Plan, PlanView
 from tests.support.graphs import convolutional
 from tests.support.onnx_models import perceptron
 from tests.unit.plan.test_report import A, arena, buffer, plan
@@ -42,7 +42,7 @@ def test_growth_is_allowed_or_not(tmp_path: Path, allowed: Allowance | None, cod
     assert gates.diff(NEW, OLD, Allowance(bytes=0), "text", tmp_path / "out") is Exit.OK
 
 
-def written(tmp_path: Path, form: str, old: PlanTables = OLD, new: PlanTables = NEW) -> str:
+def written(tmp_path: Path, form: str, old: PlanView = OLD, new: PlanView = NEW) -> str:
     gates.diff(old, new, Allowance(bytes=10), form, tmp_path / "out")
     return (tmp_path / "out").read_text(encoding="utf-8")
 

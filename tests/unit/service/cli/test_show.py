@@ -16,6 +16,7 @@ from solver.plan import PlanOptions
 from solver.plan.report import MemoryMap, memory_map
 from solver.program import Kind, Replacement, Tier
 from tests.support.graphs import chain, convolutional
+from tests.support.plan_views import HandMadePlan
 from tests.support.programs import program
 from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
 
@@ -83,7 +84,7 @@ def test_everything_fits(capsys: pytest.CaptureFixture[str], width: int) -> None
 def test_no_word_of_the_certificates_is_broken_in_80_columns(
     capsys: pytest.CaptureFixture[str], options: PlanOptions, stage: str
 ) -> None:
-    made = pipeline.plan(convolutional(1), options).tables
+    made = HandMadePlan.of(pipeline.plan(convolutional(1), options))
     arenas = tuple(
         replace(arena, certificate=replace(arena.certificate, solver=f"portfolio/{stage}"))
         for arena in made.arenas
@@ -153,7 +154,7 @@ def test_levels_are_shown(capsys: pytest.CaptureFixture[str], width: int) -> Non
 
 
 def test_wrong_plans_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    made = pipeline.plan(chain(), PlanOptions(parallelism=2)).tables
+    made = HandMadePlan.of(pipeline.plan(chain(), PlanOptions(parallelism=2)))
     far = tuple(replace(step, level=10**18) for step in made.steps)
     for steps in ((), made.steps[:3], far):
         wrong = replace(made, steps=steps)
