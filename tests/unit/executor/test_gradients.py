@@ -15,6 +15,7 @@ from solver.pipeline import plan
 from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
+from tests.support.sequence_graphs import GATES, classifier
 
 LEARNING_RATE = 1.0
 STEP = 1e-6
@@ -61,12 +62,6 @@ def regression() -> TrainableGraph:
     return s.graph(learning_rate=LEARNING_RATE)
 
 
-def loss_with(graph: TrainableGraph, name: str, position: int, change: float) -> float:
-    trainer = Trainer(graph, plan(graph))
-    trainer.runner.value(name).reshape(-1)[position] += change
-    return trainer.step(synthetic_batch(graph, 5, 1))
-
-
 GRAPHS = [
     *(branched(), vision("NHWC"), vision("NCHW"), regression()),
     *(make(learning_rate=LEARNING_RATE) for make in (elementwise, attention, recurrent)),
@@ -75,17 +70,31 @@ GRAPHS = [
         for mode in (0, 1)
     ),
     *(convolved(layout, learning_rate=LEARNING_RATE) for layout in ("NCHW", "NHWC")),
+    *(classifier(type_, learning_rate=LEARNING_RATE) for type_ in GATES),
+    classifier("LSTM", direction="bidirectional", layout=1, learning_rate=LEARNING_RATE),
+    classifier("GRU", direction="reverse", sequence={"linear_before_reset": 1}, learning_rate=LEARNING_RATE),
+    classifier(
+        "RNN", direction="bidirectional", sequence={"nonlinearity": "Sigmoid"}, learning_rate=LEARNING_RATE
+    ),
 ]
 
 
 @grid("graph", GRAPHS)
 def test_a_plain_sgd_step_is_minus_the_numerical_gradient(graph: TrainableGraph) -> None:
-    rng = np.random.default_rng(0)
-    trainer = Trainer(graph, plan(graph))
-    before = {name: trainer.read(name) for name in graph.trainable}
-    trainer.step(synthetic_batch(graph, 5, 1))
-    for name in graph.trainable:
-        analytic = (before[name] - trainer.read(name)).reshape(-1) / LEARNING_RATE
-        for position in rng.choice(analytic.size, min(6, analytic.size), replace=False):
-            up, down = (loss_with(graph, name, int(position), sign * STEP) for sign in (1, -1))
-            assert analytic[position] == pytest.approx((up - down) / (2 * STEP), rel=2e-5, abs=1e-8)
+    rng, batch = np.random.default_rng(0), synthetic_batch(graph, 5, 1)
+    with Trainer(graph, plan(graph)) as trainer:
+        before = {name: trainer.read(name) for name in graph.trainable}
+
+        def loss(name: str, position: int, change: float) -> float:
+            for each, value in before.items():
+                trainer.runner.value(each)[...] = value
+            trainer.runner.value(name).reshape(-1)[position] += change
+            return trainer.step(batch)
+
+        trainer.step(batch)
+        steps = {name: (value - trainer.read(name)).reshape(-1) for name, value in before.items()}
+        for name, step in steps.items():
+            for position in rng.choice(step.size, min(6, step.size), replace=False):
+                up, down = (loss(name, int(position), sign * STEP) for sign in (1, -1))
+                found = step[position] / LEARNING_RATE
+                assert found == pytest.approx((up - down) / (2 * STEP), rel=2e-5, abs=1e-8), name

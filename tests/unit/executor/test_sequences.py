@@ -17,34 +17,6 @@ from solver.training import derive
 from tests.support.graphs import Sketch
 from tests.support.sequence_graphs import GATES, classifier
 
-STEP = 1e-6
-
-GRAPHS = [
-    *(classifier(type_, learning_rate=1.0) for type_ in GATES),
-    classifier("LSTM", direction="bidirectional", layout=1, learning_rate=1.0),
-    classifier("GRU", direction="reverse", sequence={"linear_before_reset": 1}, learning_rate=1.0),
-    classifier("RNN", direction="bidirectional", sequence={"nonlinearity": "Sigmoid"}, learning_rate=1.0),
-]
-
-
-def loss_with(graph: TrainableGraph, name: str, position: int, change: float) -> float:
-    trainer = Trainer(graph, plan(graph))
-    trainer.runner.value(name).reshape(-1)[position] += change
-    return trainer.step(synthetic_batch(graph, 5, 1))
-
-
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
-def test_gradients_of_weights_that_all_steps_share(graph: TrainableGraph) -> None:
-    rng = np.random.default_rng(0)
-    trainer = Trainer(graph, plan(graph))
-    before = {name: trainer.read(name) for name in graph.trainable}
-    trainer.step(synthetic_batch(graph, 5, 1))
-    for name in graph.trainable:
-        analytic = (before[name] - trainer.read(name)).reshape(-1)
-        for position in rng.choice(analytic.size, min(3, analytic.size), replace=False):
-            up, down = (loss_with(graph, name, int(position), sign * STEP) for sign in (1, -1))
-            assert analytic[position] == pytest.approx((up - down) / (2 * STEP), rel=2e-5, abs=1e-8)
-
 
 @pytest.mark.parametrize("type_", GATES)
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
