@@ -1,9 +1,9 @@
 """``python -m solver.compile``: compiles now what would otherwise be compiled when it is first needed.
 
-That is the layout search and the search for schedules. ``--check`` compiles nothing: it tells whether what
-was compiled before loads, for this user and from where this package is installed. Use ``python -P`` where
-the working directory holds the sources of an installed package: otherwise Python takes those.
-``--in-package`` keeps compiled code inside the package, as an image needs it.
+That is the layout search and the search for schedules, in two processes. ``--check`` compiles nothing: it
+tells whether what was compiled before loads, for this user and from where this package is installed. Use
+``python -P`` where the working directory holds the sources of an installed package: otherwise Python takes
+those. ``--in-package`` keeps compiled code inside the package, as an image needs it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,46 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
-from solver.layout.ready import load_compiled
-from solver.native import PACKAGE_CACHE, only_kept
-from solver.schedules.ready import load_schedules
+import numpy as np
+
+from solver.accounting.problem import ScheduleProblem
+from solver.layout import Deadline
+from solver.native import PACKAGE_CACHE, NotKept, only_kept, runs_compiled
 
 __all__ = ["load", "main"]
 
+#: Two steps, one value: enough to call each compiled function, with arguments of the types that it is for.
+_SMALLEST: Final = ScheduleProblem(
+    steps=("write", "read"),
+    reads=((), (0,)),
+    writes=((0,), ()),
+    updates=((), ()),
+    scratch=(0, 0),
+    scratch_again=(0, 0),
+    cost=(1, 1),
+    until=(2, -1),
+    values=("value",),
+    size=(1,),
+    given=(False,),
+    kept=(False,),
+    maker=(0,),
+    together=(0,),
+    fixed=0,
+)
 
-def load() -> bool:
-    """Loads all compiled code into this process; returns False where nothing compiles (the log says why)."""
-    return all([load_compiled(), load_schedules()])
+
+def load(*, smallest_first: bool = True) -> bool:
+    """Loads all compiled code into this process, and compiles what is not on disk.
+
+    Returns False where nothing compiles (the log says why). A search that has to compile in the middle hears
+    no deadline meanwhile, so nothing compiled is called with other types than here.
+    """
+    parts = _PARTS if smallest_first else _PARTS[::-1]
+    return all(part() for part in parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,17 +59,75 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m solver.compile")
     parser.add_argument("--check", action="store_true", help="load what was compiled before, compile nothing")
     parser.add_argument("--in-package", action="store_true", help="keep compiled code inside the package")
+    parser.add_argument("--smallest-first", action="store_true", help=argparse.SUPPRESS)  # see solver.native
     options = parser.parse_args(arguments)
     if options.in_package:
         os.environ["NUMBA_CACHE_DIR"] = str(PACKAGE_CACHE)
     began = time.perf_counter()
-    with only_kept() if options.check else nullcontext():
-        if not load():
+    if options.check:
+        try:
+            with only_kept():
+                load()
+        except NotKept as error:
+            sys.stderr.write(f"{error}: run python -m solver.compile\n")
             return 1
+    elif not load(smallest_first=options.smallest_first):
+        return 1
     seconds, verb = time.perf_counter() - began, "loads" if options.check else "is compiled"
     sys.stdout.write(f"The search of {Path(__file__).parent} {verb} ({seconds:.1f} s).\n")
     return 0
 
+
+def _sweep() -> bool:
+    from solver.layout.check.sweep import disjoint, sweep
+
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    disjoint(zero, one, zero, one)
+    return runs_compiled(sweep)
+
+
+def _placing() -> bool:
+    from solver.layout.greedy.index import placing_is_compiled
+
+    return placing_is_compiled()
+
+
+def _search() -> bool:
+    from solver.layout.exact.feasibility import search_is_compiled
+
+    return search_is_compiled()
+
+
+def _repair() -> bool:
+    from solver.schedules.recompute.kernel import simulate
+    from solver.schedules.recompute.simulate import Simulator
+
+    simulator = Simulator(_SMALLEST)
+    simulator.repair(simulator.start(), 0, 1, Deadline())
+    return runs_compiled(simulate)
+
+
+def _order() -> bool:
+    from solver.schedules.order.order_kernel import walk
+    from solver.schedules.order.orders import Orders
+
+    orders = Orders(_SMALLEST, (frozenset(), frozenset({0})))
+    orders.walk((0, 1), 0, 1, target=0, hot=1, seed=0, deadline=Deadline())
+    return runs_compiled(walk)
+
+
+def _sequences() -> bool:
+    from solver.schedules.recompute.sequence_kernel import walk
+    from solver.schedules.recompute.sequences import Sequences
+
+    sequences = Sequences(_SMALLEST)
+    sequences.measure((0, 1))
+    sequences.walk((0, 1), 1, 1, seed=0, hot=1, weight=1, deadline=Deadline())
+    return runs_compiled(walk)
+
+
+#: Each loads, or compiles, kernels and returns whether they run compiled. The fastest to compile comes first.
+_PARTS: Final[tuple[Callable[[], bool], ...]] = (_sweep, _repair, _order, _sequences, _placing, _search)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -10,6 +10,7 @@ import importlib
 import json
 import logging
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -28,6 +29,7 @@ from solver.errors import ArenaplanError, CapacityError
 from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
+from solver.native import NotKept, compile_beside, only_kept
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
 from solver.schedules import SearchProgress
 
@@ -445,11 +447,15 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         channel.send("result", {}, made)
 
 
-def warm() -> Mapping[str, bool]:
-    """Spend idle time on imports, and on compiled code, that not every request needs.
+def warm() -> Mapping[str, bool] | None:
+    """Spends idle time on imports, and on compiled code, that not every request needs.
 
-    Says what there is: plans can do without either, but then take longer or are less tight.
+    Returns which of them there are: plans can do without either, but then take longer or are less tight.
+    On a new machine a process of its own compiles the searches first, and requests do not wait for it:
+    until it ends, this returns None, for the caller to ask again.
     """
+    if _still_compiling():
+        return None
     found = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
     # Documents and targets load one by one, when they are first asked for.
     for name in documents.__all__:
@@ -460,6 +466,21 @@ def warm() -> Mapping[str, bool]:
     gc.collect()
     gc.freeze()
     return found
+
+
+def _still_compiling() -> bool:
+    """Whether a process of this worker compiles the searches; begins one where they are not on disk."""
+    if not _compiling:
+        try:
+            with only_kept():
+                load_compiled()
+        except NotKept:
+            _compiling.append(compile_beside())
+    return bool(_compiling) and _compiling[0].poll() is None
+
+
+#: The process of this worker that compiles, once there is one.
+_compiling: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def _load_cp_sat() -> bool:

@@ -176,21 +176,27 @@ def _serve(tasks: ModuleType, channel: Channel, inbox: queue.SimpleQueue[Frame])
         try:
             frame = inbox.get(timeout=None if warm else IDLE_SECONDS)
         except queue.Empty:
-            warm = True
-            _warm_up(tasks, channel)
+            warm = _warm_up(tasks, channel)
         else:
             _perform(tasks.TASKS, frame, channel)
 
 
-def _warm_up(tasks: ModuleType, channel: Channel) -> None:
-    """Report what of the optional code loads here. A failure costs the time that was to be saved."""
+def _warm_up(tasks: ModuleType, channel: Channel) -> bool:
+    """Reports what of the optional code loads here; returns whether that is known by now.
+
+    A failure costs the time that was to be saved.
+    """
     try:
-        channel.send("warmed", tasks.warm())
+        report = tasks.warm()
+        if report is None:
+            return False
+        channel.send("warmed", report)
     except BrokenPipeError:
         raise
     except Exception:
         logging.getLogger(__name__).exception("warming up failed")
         channel.send("warmed", {})
+    return True
 
 
 if __name__ == "__main__":

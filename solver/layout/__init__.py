@@ -12,7 +12,6 @@ The rooms, from the bottom to the top; each knows those above it in this list al
     baselines   the planners of other systems
     portfolio   the default solver: which stage runs when
     api         the way in: preconditions, a solver, postconditions
-    ready       compiled code into this process
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from solver.layout.model.problem import (
 
 if TYPE_CHECKING:
     from solver.layout.api import SOLVERS, solve
-    from solver.layout.ready import load_compiled
 
 __all__ = [
     "MAX_BYTES",
@@ -70,7 +68,6 @@ __all__ = [
     "find_violations",
     "in_pieces",
     "live_at",
-    "load_compiled",
     "max_load",
     "pieces",
     "solve",
@@ -78,4 +75,4 @@ __all__ = [
 
 #: What loads solvers and compiled code: only when it is asked for, so that a program that needs the
 #: types alone, as a checker of plans does, loads none of them.
-__getattr__ = loaded_late(__name__, {"api": "SOLVERS solve", "ready": "load_compiled"})
+__getattr__ = loaded_late(__name__, {"api": "SOLVERS solve"})

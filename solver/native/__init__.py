@@ -9,7 +9,26 @@ Everything else decorates functions and calls them. Importing this package impor
 
 from __future__ import annotations
 
-from solver.native.jit import Kernel, addressed, compiled, inlined, only_kept, runs_compiled
+from solver.native.jit import (
+    Kernel,
+    NotKept,
+    addressed,
+    compile_beside,
+    compiled,
+    inlined,
+    only_kept,
+    runs_compiled,
+)
 from solver.native.store import PACKAGE_CACHE
 
-__all__ = ["PACKAGE_CACHE", "Kernel", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]
+__all__ = [
+    "PACKAGE_CACHE",
+    "Kernel",
+    "NotKept",
+    "addressed",
+    "compile_beside",
+    "compiled",
+    "inlined",
+    "only_kept",
+    "runs_compiled",
+]

@@ -14,9 +14,13 @@ it where they use one. So a function may have a state of fifty arrays, and calli
 from __future__ import annotations
 
 import array
+import atexit
 import hashlib
 import logging
+import os
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,10 +33,23 @@ import numpy as np
 from solver.native import store
 from solver.native.source import Kind, Source
 
-__all__ = ["Kernel", "addressed", "compiled", "inlined", "only_kept", "runs_compiled"]
+__all__ = [
+    "Kernel",
+    "NotKept",
+    "addressed",
+    "compile_beside",
+    "compiled",
+    "inlined",
+    "only_kept",
+    "runs_compiled",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Argument = TypeVar("Argument")
+
+
+class NotKept(Exception):
+    """A function is needed that was not compiled before, where nothing may be compiled."""
 
 
 class Kernel(Source):
@@ -55,6 +72,8 @@ class Kernel(Source):
                 kinds = tuple(map(_kind, arguments))
                 try:
                     self._call = _MachineCode(self, kinds, self._address(kinds))
+                except NotKept:
+                    raise
                 except Exception as error:  # noqa: BLE001 - numba, LLVM and the system fail in ways of their own
                     _warn_once(error)
                     self._call = _plain(self.function)
@@ -65,17 +84,23 @@ class Kernel(Source):
         meaning = "\0".join((self.meaning(), repr(kinds), _compiler()))
         key = hashlib.sha256(meaning.encode()).hexdigest()
         address = store.load(self.name, key)
-        if address is None:
-            if not _COMPILING:
-                raise RuntimeError(f"{self.name} was not compiled before")
-            if not store.writable():
-                raise RuntimeError("no directory can be written to keep compiled code: set NUMBA_CACHE_DIR")
-            from solver.native.emit import machine_code
-
-            store.keep(self.name, key, machine_code(self, kinds))
-            address = store.load(self.name, key)
+        if address is not None:
+            return address
+        if not _COMPILING:
+            raise NotKept(f"{self.name} was not compiled before")
+        if not store.writable():
+            raise OSError("no directory can be written to keep compiled code: set NUMBA_CACHE_DIR")
+        if self.function.__module__.startswith("solver."):
+            _announce()
+        with store.locked(self.name):
+            address = store.load(self.name, key)  # another process may have compiled it meanwhile
             if address is None:
-                raise RuntimeError(f"{self.name} was compiled and does not load")
+                from solver.native.emit import machine_code
+
+                store.keep(self.name, key, machine_code(self, kinds))
+                address = store.load(self.name, key)
+        if address is None:
+            raise OSError(f"{self.name} was compiled and does not load")
         return address
 
 
@@ -154,6 +179,30 @@ def _numbers(kind: Kind, argument: Any) -> Iterator[int]:
         yield from argument.shape
 
 
+def _announce() -> None:
+    """At the first function that this process compiles: says so, and starts a process for the others.
+
+    That process begins with the fastest to compile, and ends with this one at the latest.
+    """
+    if _BESIDE or os.environ.get(_HELPING):
+        return
+    logging.getLogger(__name__).warning("Compiling the searches, once on this machine: up to half a minute.")
+    _BESIDE.append(compile_beside("--smallest-first", **{_HELPING: "1"}))
+    atexit.register(_BESIDE[0].terminate)
+
+
+def compile_beside(*options: str, **environment: str) -> subprocess.Popen[bytes]:
+    """Starts ``python -m solver.compile`` as a process beside this one."""
+    script = f"import sys; sys.path[:] = {sys.path!r}; from solver.compile import main; sys.exit(main())"
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *options],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 @cache
 def _compiler() -> str:
     """The sources that say how code is made and called."""
@@ -171,6 +220,10 @@ def _warn_once(reason: Exception) -> None:
 #: Why nothing compiles here, once that is known.
 _WARNED: Final[list[Exception]] = []
 
+#: The process that compiles beside this one, and how it knows that it is the one.
+_BESIDE: Final[list[subprocess.Popen[bytes]]] = []
+_HELPING: Final = "SOLVER_COMPILES_BESIDE"
+
 #: One function is loaded, or compiled, at a time.
 _LOADING: Final = threading.RLock()
 
@@ -180,7 +233,7 @@ _COMPILING: Final = [True]
 
 @contextmanager
 def only_kept() -> Iterator[None]:
-    """Compiles nothing meanwhile: a function that is not on disk runs as Python, with a warning."""
+    """Compiles nothing meanwhile: a call of a function that is not on disk raises `NotKept`."""
     before = _COMPILING[:]
     _COMPILING.clear()
     try:

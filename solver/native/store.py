@@ -16,11 +16,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PACKAGE_CACHE", "SYMBOL", "function_at", "keep", "load", "writable"]
+__all__ = ["PACKAGE_CACHE", "SYMBOL", "function_at", "keep", "load", "locked", "writable"]
 
 #: The function to call, by the same name in all files.
 SYMBOL: Final = "arenaplan_kernel"
@@ -63,6 +63,20 @@ def load(name: str, key: str) -> int | None:
 def writable() -> bool:
     """Whether code can be kept: compiling without a directory for it would take a minute each time."""
     return any(_writable(directory) for directory in _directories())
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Meanwhile no other process of this machine is inside, for the function of this name."""
+    directory = next(filter(_writable, _directories()), None)
+    if directory is None or sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with Path(directory, f"{name}.lock").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def keep(name: str, key: str, code: bytes) -> None:

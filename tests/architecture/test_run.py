@@ -55,11 +55,27 @@ def run(root: Path, environment: dict[str, str], *arguments: str) -> subprocess.
     )
 
 
+def script(path: Path, body: str) -> None:
+    path.write_text(f"#!{shutil.which('bash')}\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
 def add_python(environment: dict[str, str], body: str) -> None:
     """Puts a python3 that is a shell script on the path."""
-    script = Path(environment["PATH"]) / "python3"
-    script.write_text(f"#!{shutil.which('bash')}\n{body}\n", encoding="utf-8")
-    script.chmod(0o755)
+    script(Path(environment["PATH"]) / "python3", body)
+
+
+#: Files that an environment depends on.
+RUNTIME = ("requirements/runtime.lock", "requirements/build.lock", "pyproject.toml")
+TOOLS_OF_DEVELOPERS = ("requirements/project.lock", "requirements/runtime.lock", "pyproject.toml")
+
+
+def stamp(root: Path, venv: Path, name: str, files: tuple[str, ...]) -> None:
+    """As `run` writes it after it has made an environment."""
+    text = b"".join((root / file).read_bytes() for file in files)
+    sums = subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode().strip()
+    venv.mkdir(exist_ok=True)
+    (venv / name).write_text(f"{sums} {root} {venv}\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize("arguments", [(), ("help",), ("--help",)])
@@ -103,30 +119,29 @@ def test_parity_without_an_environment(root: Path, bare: dict[str, str]) -> None
 
 def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -> None:
     """The stamp that `setup` wrote is all it reads: no interpreter is started, nothing is installed."""
-    locked = b"".join((root / name).read_bytes() for name in ("requirements/project.lock", "pyproject.toml"))
-    sums = subprocess.run(["cksum"], input=locked, capture_output=True, check=True).stdout.decode().strip()
     venv = Path(bare["ARENAPLAN_VENV"])
-    (venv / "bin").mkdir(parents=True)
+    stamp(root, venv, ".stamp", RUNTIME)
+    (venv / "bin").mkdir()
     (venv / "bin/python").symlink_to("/bin/false")
-    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n", encoding="utf-8")
     answer = run(root, bare, "setup")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
 
 
-def test_searches_are_compiled_anew_when_their_sources_are_newer(root: Path, bare: dict[str, str]) -> None:
-    """Nothing is installed for that, and once is enough."""
-    locked = b"".join((root / name).read_bytes() for name in ("requirements/project.lock", "pyproject.toml"))
-    sums = subprocess.run(["cksum"], input=locked, capture_output=True, check=True).stdout.decode().strip()
+def test_tools_come_with_the_commands_that_need_them(root: Path, bare: dict[str, str]) -> None:
+    """An environment that can serve is not one that can test: its packages are installed into it first."""
     venv = Path(bare["ARENAPLAN_VENV"])
-    (venv / "bin").mkdir(parents=True)
-    python = venv / "bin/python"
-    python.write_text(f'#!{shutil.which("bash")}\necho "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
-    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n", encoding="utf-8")
-    os.utime(venv / ".stamp", (0, 0))
-    first, second = (run(root, bare, "setup") for _ in range(2))
-    assert (first.returncode, first.stdout, first.stderr) == (0, "", "-m solver.compile\n")
-    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    stamp(root, venv, ".stamp", RUNTIME)
+    (venv / "bin").mkdir()
+    script(venv / "bin/python", 'echo "python $@"')
+    script(venv / "bin/arenaplan", 'echo "arenaplan $@"')
+    serving = run(root, bare, "serve")
+    assert (serving.returncode, serving.stdout, serving.stderr) == (0, "arenaplan serve\n", "")
+    first, second = (run(root, bare, "report") for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "requirements/project.lock" in first.stderr
+    assert "requirements/runtime.lock" not in first.stderr
+    assert "pip install" in first.stdout
+    assert (second.stdout, second.stderr) == ("python -m tests.reports.sizes\n", "")
 
 
 def test_a_command_with_packages_of_its_own_has_an_environment_beside(
@@ -134,19 +149,13 @@ def test_a_command_with_packages_of_its_own_has_an_environment_beside(
 ) -> None:
     """`docs` reads its own stamp; where it is fresh, nothing is installed and the builder starts."""
     venv = Path(bare["ARENAPLAN_VENV"])
-    locks = {
-        venv: ("requirements/project.lock", "pyproject.toml"),
-        Path(f"{venv}-docs"): ("requirements/docs.lock",),
-    }
-    for place, names in locks.items():
-        text = b"".join((root / name).read_bytes() for name in names)
-        sums = subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode().strip()
-        (place / "bin").mkdir(parents=True)
-        (place / ".stamp").write_text(f"{sums} {root} {place}\n")
+    beside = Path(f"{venv}-docs")
+    stamp(root, venv, ".stamp-tools", TOOLS_OF_DEVELOPERS)
+    stamp(root, beside, ".stamp", ("requirements/docs.lock",))
+    for place in (venv, beside):
+        (place / "bin").mkdir()
         for name in ("python", "mkdocs"):
-            script = place / "bin" / name
-            script.write_text(f'#!{shutil.which("bash")}\necho {place.name} {name} "$@"\n')
-            script.chmod(0o755)
+            script(place / "bin" / name, f'echo {place.name} {name} "$@"')
     answer = run(root, bare, "docs")
     said = f"run: the documentation is in {root}/site/index.html\n"
     assert (answer.returncode, answer.stderr) == (0, said)

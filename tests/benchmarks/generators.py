@@ -23,7 +23,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from solver.layout import Deadline, LayoutProblem, Outcome, SolveOptions, load_compiled, solve
+from solver.compile import load as load_compiled
+from solver.layout import Deadline, LayoutProblem, Outcome, SolveOptions, solve
 from tests.benchmarks.peers import SEARCHES, Rival, generated, installed, rivals
 
 __all__ = ["SOURCES", "Allowance", "run"]

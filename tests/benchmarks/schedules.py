@@ -20,13 +20,13 @@ from arenaplan.builder import adam
 from examples.gallery import GALLERY
 from examples.resnet50 import resnet50
 from solver.accounting import ScheduleProblem, floor, flops_of, order_bound, roofline, schedule_problem
+from solver.compile import load as load_compiled
 from solver.documents import load_graph
 from solver.graph import TrainableGraph
 from solver.passes import Order
 from solver.program import dependencies, loads
 from solver.schedules.order.orders import Orders
 from solver.schedules.order.search import best_order
-from solver.schedules.ready import load_schedules
 from solver.schedules.recompute.cut_costs import least_cost
 from solver.schedules.recompute.joint import order_to_repeat
 from solver.schedules.recompute.search import cheapest
@@ -88,7 +88,7 @@ def run(console: Console, part: str | None = None) -> None:
     """Print all tables, or one: `part` is its name in `TABLES`, or a network of `BUDGETS`, with one of its
     budgets behind an @ or without. All take some minutes, most of them near floors.
     """
-    load_schedules()
+    load_compiled()
     if part is None:
         _networks(console, BUDGETS)
     for name, table in TABLES.items():

@@ -28,7 +28,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from solver.layout import Deadline, LayoutProblem, Progress, SolveOptions, load_compiled, solve
+from solver.compile import load as load_compiled
+from solver.layout import Deadline, LayoutProblem, Progress, SolveOptions, solve
 from tests.benchmarks.measure import ROOT
 from tests.benchmarks.peers import MOST_SEARCHED, best_rival
 from tests.support.deep_shapes import EVERY

@@ -25,7 +25,8 @@ from examples.resnet50 import resnet50
 from solver.documents import load_graph
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph
-from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveOptions, load_compiled
+from solver.compile import load as load_compiled
+from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveOptions
 from solver.layout.portfolio import STAGES, Portfolio, Stage
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions

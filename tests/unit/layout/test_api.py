@@ -62,7 +62,6 @@ def test_public_names() -> None:
         "find_violations",
         "in_pieces",
         "live_at",
-        "load_compiled",
         "max_load",
         "pieces",
         "solve",

@@ -12,12 +12,13 @@ ROOT = Path(__file__).resolve().parents[3]
 _ASK = """
 import random, sys
 from dataclasses import fields, replace
-from solver.layout import Buffer, Lifespan, LayoutProblem, Rules, SolveOptions, load_compiled, solve
+from solver.compile import load
+from solver.layout import Buffer, Lifespan, LayoutProblem, Rules, SolveOptions, solve
 from solver.native import Kernel, runs_compiled
 from tests.support.buffers import tight_problem
 from tests.support.training_shaped import training_columns
 
-assert load_compiled()
+assert load()
 
 
 def forms():

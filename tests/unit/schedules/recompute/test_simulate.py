@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from solver.accounting import roofline, schedule_problem
+from solver.compile import load
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import loads
 from solver.schedules import rerun
-from solver.schedules.ready import load_schedules
 from solver.schedules.recompute.sequences import Sequences
 from solver.schedules.recompute.simulate import Simulator, replay
 from solver.schedules.tables import AGAIN, BRIEF, HOLD
@@ -164,4 +164,4 @@ def test_plain_python_gives_what_compiled_code_gives() -> None:
 
 
 def test_everything_that_runs_compiled_is_loaded_at_once() -> None:
-    assert load_schedules()
+    assert load()
