@@ -59,10 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m solver.compile")
     parser.add_argument("--check", action="store_true", help="load what was compiled before, compile nothing")
     parser.add_argument("--in-package", action="store_true", help="keep compiled code inside the package")
-    parser.add_argument("--smallest-first", action="store_true", help=argparse.SUPPRESS)  # see solver.native
+    parser.add_argument("--beside", action="store_true", help=argparse.SUPPRESS)  # see solver.native
     options = parser.parse_args(arguments)
     if options.in_package:
         os.environ["NUMBA_CACHE_DIR"] = str(PACKAGE_CACHE)
+    if options.beside and hasattr(os, "nice"):
+        os.nice(10)
     began = time.perf_counter()
     if options.check:
         try:
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except NotKept as error:
             sys.stderr.write(f"{error}: run python -m solver.compile\n")
             return 1
-    elif not load(smallest_first=options.smallest_first):
+    elif not load(smallest_first=options.beside):
         return 1
     seconds, verb = time.perf_counter() - began, "loads" if options.check else "is compiled"
     sys.stdout.write(f"The search of {Path(__file__).parent} {verb} ({seconds:.1f} s).\n")

@@ -90,13 +90,13 @@ class Kernel(Source):
             raise NotKept(f"{self.name} was not compiled before")
         if not store.writable():
             raise OSError("no directory can be written to keep compiled code: set NUMBA_CACHE_DIR")
+        from solver.native.emit import machine_code
+
         if self.function.__module__.startswith("solver."):
             _announce()
         with store.locked(self.name):
             address = store.load(self.name, key)  # another process may have compiled it meanwhile
             if address is None:
-                from solver.native.emit import machine_code
-
                 store.keep(self.name, key, machine_code(self, kinds))
                 address = store.load(self.name, key)
         if address is None:
@@ -187,16 +187,16 @@ def _announce() -> None:
     if _BESIDE or os.environ.get(_HELPING):
         return
     logging.getLogger(__name__).warning("Compiling the searches, once on this machine: up to half a minute.")
-    _BESIDE.append(compile_beside("--smallest-first", **{_HELPING: "1"}))
+    _BESIDE.append(compile_beside())
     atexit.register(_BESIDE[0].terminate)
 
 
-def compile_beside(*options: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Starts ``python -m solver.compile`` as a process beside this one."""
+def compile_beside() -> subprocess.Popen[bytes]:
+    """Starts a process of low priority that compiles all functions, the fastest to compile first."""
     script = f"import sys; sys.path[:] = {sys.path!r}; from solver.compile import main; sys.exit(main())"
     return subprocess.Popen(
-        [sys.executable, "-c", script, *options],
-        env={**os.environ, **environment},
+        [sys.executable, "-c", script, "--beside"],
+        env={**os.environ, _HELPING: "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -205,9 +205,8 @@ def compile_beside(*options: str, **environment: str) -> subprocess.Popen[bytes]
 
 @cache
 def _compiler() -> str:
-    """The sources that say how code is made and called."""
-    here = Path(__file__)
-    return here.read_text("utf-8") + here.with_name("emit.py").read_text("utf-8")
+    """The source that says how code is made, and what it expects in a block."""
+    return Path(__file__).with_name("emit.py").read_text("utf-8")
 
 
 def _warn_once(reason: Exception) -> None:
