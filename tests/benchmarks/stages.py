@@ -22,10 +22,10 @@ from rich.table import Table
 
 from examples.gallery import GALLERY
 from examples.resnet50 import resnet50
+from solver.compile import load as load_compiled
 from solver.documents import load_graph
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph
-from solver.compile import load as load_compiled
 from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveOptions
 from solver.layout.portfolio import STAGES, Portfolio, Stage
 from solver.pipeline import plan
