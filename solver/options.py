@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
-__all__ = ["IMPORT_OPTIONS", "LAYOUT_OPTIONS", "PLAN_OPTIONS", "Kind", "Option", "documented", "flag_of"]
+__all__ = [
+    "IMPORT_OPTIONS",
+    "LAYOUT_OPTIONS",
+    "LAYOUT_RULES",
+    "PLAN_OPTIONS",
+    "Kind",
+    "Option",
+    "documented",
+    "flag_of",
+]
 
 #: Which values an option takes. A count is a whole number between bounds, a size is bytes or text as 24MiB, a
 #: real and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off.
@@ -158,6 +167,27 @@ LAYOUT_OPTIONS: Final = _by_name(
             metavar="GAP",
         ),
         Option("rules", "rules", "Rules of the exact search, on or off."),
+    )
+)
+
+#: Rules of the exact search, each of which only saves work; in the order of `Rules`.
+LAYOUT_RULES: Final = _by_name(
+    Option(name, "switch", text, True)
+    for name, text in (
+        ("plateaus", "Branch on any local-minimum plateau, not the lowest only."),
+        ("gaps", "Force waste at once."),
+        ("symmetry", "Try identical buffers once."),
+        ("transposition", "Remember which placements were refuted."),
+        ("decomposition", "Solve parts that share no buffer one by one."),
+        ("weights", "Prefer sections that failed before."),
+        ("restarts", "Start over with other priorities."),
+        ("peel", "Set aside buffers that always fit last."),
+        ("fill", "Fail where a niche of the skyline cannot be filled."),
+        ("span", "Place a buffer at once that exactly spans a niche."),
+        ("walls", "Try buffers first that lean on a wall of a niche, in part of the runs."),
+        ("jumps", "Go back at once to a choice that a failure depends on."),
+        ("promotion", "Below an incumbent, try kinds earlier that were placed too late before."),
+        ("structure", "Place at once the buffers that a theorem places: equal sizes, chains, nests."),
     )
 )
 

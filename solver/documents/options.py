@@ -32,7 +32,7 @@ from solver.documents.read import header, read
 from solver.errors import OptionsError
 from solver.layout.model.options import Rules
 from solver.layout.model.placed import LayoutOptions
-from solver.options import LAYOUT_OPTIONS, PLAN_OPTIONS, Option
+from solver.options import LAYOUT_OPTIONS, LAYOUT_RULES, PLAN_OPTIONS, Option
 from solver.plan import PlanOptions, options_content
 from solver.program import Tier
 
@@ -112,27 +112,6 @@ def _power_of_two(value: int) -> int:
     return value
 
 
-class RulesOfLayout(DocumentModel):
-    """Rules of the exact search, each of which only saves work; see `solver.layout.Rules`."""
-
-    plateaus: bool = Field(True, description="Branch on any local-minimum plateau, not the lowest only.")
-    gaps: bool = Field(True, description="Force waste at once.")
-    symmetry: bool = Field(True, description="Try identical buffers once.")
-    transposition: bool = Field(True, description="Remember what was refuted.")
-    decomposition: bool = Field(True, description="Solve parts that share no buffer one by one.")
-    weights: bool = Field(True, description="Prefer sections that failed before.")
-    restarts: bool = Field(True, description="Start over with other priorities.")
-    peel: bool = Field(True, description="Set aside buffers that always fit last.")
-    fill: bool = Field(True, description="Fail where a niche of the skyline cannot be filled.")
-    span: bool = Field(True, description="Place at once what exactly spans a niche.")
-    walls: bool = Field(True, description="Try first what leans on a wall of a niche, in part of the runs.")
-    jumps: bool = Field(True, description="Go back at once to a choice that a failure depends on.")
-    promotion: bool = Field(True, description="Try earlier what was tried too late before.")
-    structure: bool = Field(
-        True, description="Place at once what a theorem places: equal sizes, chains, nests."
-    )
-
-
 #: The type of a field, by the kind of option.
 _TYPES: Final[Mapping[str, Any]] = {
     "word": Name,
@@ -143,7 +122,6 @@ _TYPES: Final[Mapping[str, Any]] = {
     "switch": bool,
     "tiers": JsonList[TierOfOptions],
     "costs": CostsOfOptions,
-    "rules": RulesOfLayout,
 }
 
 
@@ -151,15 +129,22 @@ def _model(name: str, about: str, options: Mapping[str, Option]) -> Any:
     """A model with a field for each option. One whose default is None may be null."""
     declared: dict[str, Any] = {}
     for option in options.values():
-        type_ = _TYPES.get(option.kind)
-        if type_ is None:
+        type_, default = _TYPES.get(option.kind), option.default
+        if option.kind == "rules":
+            type_, default = RulesOfLayout, RulesOfLayout()
+        elif type_ is None:
             type_ = Annotated[int, Field(ge=option.least, le=option.most or MAX_INTEGER)]
-        default = RulesOfLayout() if option.kind == "rules" else option.default
         if default is None and option.kind != "costs":
             type_ = type_ | None
         declared[option.name] = (type_, Field(default, description=option.help))
     return create_model(name, __base__=DocumentModel, __module__=__name__, __doc__=about, **declared)
 
+
+RulesOfLayout = _model(
+    "RulesOfLayout",
+    "Rules of the exact search, each of which only saves work; see `solver.layout.Rules`.",
+    LAYOUT_RULES,
+)
 
 if TYPE_CHECKING:
 

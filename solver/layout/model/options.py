@@ -10,6 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from solver.errors import OptionsError
 from solver.layout.model.problem import MAX_BYTES, LayoutSolver
+from solver.options import LAYOUT_RULES, documented
 
 __all__ = [
     "ENDLESS",
@@ -53,20 +54,10 @@ class Progress:
         return (self.incumbent - self.bound) / self.bound if self.bound else 0.0
 
 
+@documented(LAYOUT_RULES)
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of the exact search, each of which only saves work: none changes what is feasible.
-
-    `plateaus`: branch on any local-minimum plateau (off: the lowest). `gaps`: force waste at once.
-    `symmetry`: identical buffers once. `transposition`: remember what was refuted. `decomposition`:
-    solve parts that share no buffer one by one. `weights`: prefer sections that failed before.
-    `restarts`: start over with other priorities. `peel`: set aside buffers that always fit last.
-    `fill`: fail where a niche cannot be filled. `span`: place at once a buffer that exactly spans a niche.
-    `structure`: place at once what a theorem places: equal sizes, chains, nested lifespans.
-    `walls`: in part of the runs, try first a buffer that leans on a wall of a niche. `jumps`: go back at once
-    to a choice that a failure depends on. `promotion`: below an incumbent, try earlier the kinds that were
-    placed too late before.
-    """
+    """Rules of the exact search, each of which only saves work: none changes what is feasible."""
 
     plateaus: bool = True
     gaps: bool = True

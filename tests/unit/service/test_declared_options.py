@@ -17,11 +17,13 @@ from service.settings import Settings
 from solver.documents.schema import generate
 from solver.errors import DocumentError, OptionsError
 from solver.importers.options import import_options
-from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, PLAN_OPTIONS, Option, flag_of
+from solver.layout import Rules
+from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, LAYOUT_RULES, PLAN_OPTIONS, Option, flag_of
 from solver.plan import LayoutOptions, PlanOptions
 
 CLASSES = pytest.mark.parametrize(
-    ("kind", "options"), [(PlanOptions, PLAN_OPTIONS), (LayoutOptions, LAYOUT_OPTIONS)]
+    ("kind", "options"),
+    [(PlanOptions, PLAN_OPTIONS), (LayoutOptions, LAYOUT_OPTIONS), (Rules, LAYOUT_RULES)],
 )
 
 

@@ -24,7 +24,7 @@ export class Client extends Service {
   schema(name: string, options?: Options): Promise<Record<string, unknown>>;
 }
 
-/** What a step does to the bytes of a value. */
+/** How a step uses the bytes of a value. */
 export type Access = "read" | "write" | "update" | "scratch";
 
 export type AliasOfPlan = [number, number, number, boolean, number];
@@ -98,7 +98,7 @@ export interface CostsFields {
 
 export type DualRowOfPlan = [RowKind, number, number, number, number, number, Array<number>];
 
-/** What holds a value when an iteration begins. */
+/** Where the contents of a value come from when an iteration begins. */
 export type EntryKind = "fed" | "constant" | "carried";
 
 export type EntryOfPlan = [number, EntryKind, number];
@@ -199,7 +199,7 @@ export interface JobsDocument {
 
 export type KernelOfPlan = [string, Record<string, unknown>, Array<Array<number> | null>, Array<FloatsOfPlan>, number];
 
-/** What a value is for. Reports group by it. */
+/** The purpose of a value. Reports group by it. */
 export type Kind = "input" | "label" | "parameter" | "state" | "constant" | "activation" | "loss" | "derivative" | "partial" | "gradient" | "optimizer_variable" | "saved" | "scratch" | "result";
 
 export type LabelOfPlan = [number, string];
@@ -474,7 +474,7 @@ export interface ReportDocument {
   violations: Array<ViolationOfReport>;
 }
 
-/** What a row says; see the module. */
+/** The kinds of rows; see the module. */
 export type RowKind = "reader" | "repetition" | "held" | "budget";
 
 /** Rules of the exact search, each of which only saves work; see `solver.layout.Rules`. */
