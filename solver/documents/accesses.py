@@ -37,7 +37,7 @@ def load_accesses(data: bytes, plan: Plan) -> list[MemoryAccess]:
     PlanError for a log of another plan.
     """
     reader = _Reader(plan)
-    found: list[MemoryAccess] = []
+    accesses: list[MemoryAccess] = []
     for number, line in enumerate(io.BytesIO(data), 1):
         if not line.strip():
             continue
@@ -47,11 +47,11 @@ def load_accesses(data: bytes, plan: Plan) -> list[MemoryAccess]:
             raise _refused(number, f"is not JSON: {error}", "Write one object a line.") from None
         if not isinstance(fields, dict):
             raise _refused(number, "is not an object", "Write one object a line.")
-        if "format" in fields and not found:
+        if "format" in fields and not accesses:
             _check_header(number, fields, plan)
             continue
-        found.append(reader.access(number, fields))
-    return found
+        accesses.append(reader.access(number, fields))
+    return accesses
 
 
 def dump_accesses(accesses: Iterable[MemoryAccess], plan: Plan) -> Iterator[bytes]:
@@ -118,15 +118,15 @@ class _Reader:
         self._iteration = iteration
         return MemoryAccess(step, kind == "write", space, offset, nbytes, iteration, line)
 
-    def _step(self, line: int, given: Any) -> int:
-        if isinstance(given, str) and given in self._steps:
-            return self._steps[given]
+    def _step(self, line: int, value: Any) -> int:
+        if isinstance(value, str) and value in self._steps:
+            return self._steps[value]
         count = len(self._plan.program.steps)
-        if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < count:
-            return given
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count:
+            return value
         raise _refused(
             line,
-            f"is of step {given!r:.80}, which the plan does not have",
+            f"is of step {value!r:.80}, which the plan does not have",
             f"Name a step as `arenaplan show` does, or give its position, 0 to {count - 1}.",
         )
 

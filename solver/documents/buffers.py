@@ -107,15 +107,15 @@ def dump_buffers(problem: LayoutProblem, *, indent: int | None = None) -> bytes:
 
 def buffer_to_dict(buffer: Buffer, place: Mapping[str, Any]) -> dict[str, Any]:
     """A buffer with the fields that say where it lies; what has its default is left out."""
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "id": buffer.id,
         "size": buffer.size,
         "start": buffer.lifespan.start,
         "end": buffer.lifespan.end,
     }
     if buffer.alignment != 1:
-        found["alignment"] = buffer.alignment
-    found |= place
+        content["alignment"] = buffer.alignment
+    content |= place
     if buffer.holes:
-        found["gaps"] = _gaps_to_list(buffer.holes)
-    return found
+        content["gaps"] = _gaps_to_list(buffer.holes)
+    return content

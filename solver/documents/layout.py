@@ -107,9 +107,9 @@ def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
         )
     span = Lifespan(buffer.start, buffer.end)
     pin = buffer.offset if buffer.pinned else None
-    made = Buffer(buffer.id, buffer.size, span, buffer.alignment, pin, to_gaps(buffer.gaps))
-    check_holes(i, made)
-    return made
+    placed = Buffer(buffer.id, buffer.size, span, buffer.alignment, pin, to_gaps(buffer.gaps))
+    check_holes(i, placed)
+    return placed
 
 
 def _content(placed: PlacedBuffers) -> dict[str, Any]:

@@ -71,15 +71,15 @@ def read_tier(text: str) -> dict[str, Any]:
     name, separator, size = head.partition("=")
     if not separator or not name:
         raise ValueError(f"give {_FORM}")
-    found: dict[str, Any] = {"name": name, "bytes": read_size(size)}
+    tier: dict[str, Any] = {"name": name, "bytes": read_size(size)}
     for part in rest:
-        key, _, given = part.partition("=")
+        key, _, value = part.partition("=")
         names = ("read", "write") if key == "bandwidth" else (key,)
-        if key not in ("bandwidth", "read", "write", "latency") or any(name in found for name in names):
+        if key not in ("bandwidth", "read", "write", "latency") or any(name in tier for name in names):
             raise ValueError(f"give {_FORM}; {part!r} is not understood")
-        number = _nanoseconds(given) if key == "latency" else _rate(key, given)
-        found |= dict.fromkeys(names, number)
-    return found
+        number = _nanoseconds(value) if key == "latency" else _rate(key, value)
+        tier |= dict.fromkeys(names, number)
+    return tier
 
 
 def _rate(key: str, text: str) -> int:
@@ -93,8 +93,8 @@ def _rate(key: str, text: str) -> int:
 
 
 def _nanoseconds(text: str) -> int:
-    found = _DURATION.fullmatch(text)
-    length = Fraction(found[1]) * _NANOSECONDS[found[2]] if found else None
+    parts = _DURATION.fullmatch(text)
+    length = Fraction(parts[1]) * _NANOSECONDS[parts[2]] if parts else None
     if length is None or length.denominator != 1:
         raise ValueError("give latency= as 100us, in ns, us, ms or s")
     return int(length)

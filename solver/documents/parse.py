@@ -90,10 +90,10 @@ def _may_be_long(data: bytes) -> bool:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    value = dict(pairs)
+    if len(value) != len(pairs):
         raise _Refused
-    return found
+    return value
 
 
 def _integer(token: str) -> int:

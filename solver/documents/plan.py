@@ -375,8 +375,8 @@ def to_plan(document: PlanDocument) -> Plan:
                 remedy="Lifespans are half-open, and are not empty.",
                 path=("holds", i, 2),
             )
-    given = document.cost_bound
-    rows = tuple(DualRow(*row) for row in given.rows) if given else ()
+    bound = document.cost_bound
+    rows = tuple(DualRow(*row) for row in bound.rows) if bound else ()
     return Plan(
         graph=document.graph,
         graph_digest=document.graph_digest,
@@ -392,7 +392,7 @@ def to_plan(document: PlanDocument) -> Plan:
         records=tuple(Record(*row) for row in document.records),
         producer=document.producer,
         digest=document.digest,
-        cost_bound=None if given is None else CostBound(**{**dict(given), "rows": rows}),
+        cost_bound=None if bound is None else CostBound(**{**dict(bound), "rows": rows}),
     )
 
 
@@ -407,7 +407,7 @@ def to_program(document: ProgramTables) -> Program:
         inputs = tuple([None if k is None else types[k] for k in row.inputs])
         names = tuple([f"x{i}" if k is not None else "" for i, k in enumerate(row.inputs)])
         operation = Operation(row.id, kernel.name, names, tuple([f"y{k}" for k in range(len(row.outputs))]))
-        floats = {given.input: tuple(map(float, given.elements)) for given in kernel.floats}
+        floats = {constant.input: tuple(map(float, constant.elements)) for constant in kernel.floats}
         outputs = tuple([types[k] for k in row.outputs])
         operations.append(
             Node(

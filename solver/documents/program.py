@@ -111,16 +111,16 @@ def load_program(data: bytes | Mapping[str, Any], *, max_operations: int = MAX_O
 
 def _check_first_version(document: ProgramDocument) -> None:
     """Version 1 has none of the fields of version 2, and its readers would not see them."""
-    found: list[tuple[str | int, ...]] = [("any_order",)] if document.any_order else []
-    found += [("blocks", i, "view") for i, block in enumerate(document.blocks) if block.view is not None]
+    newer: list[tuple[str | int, ...]] = [("any_order",)] if document.any_order else []
+    newer += [("blocks", i, "view") for i, block in enumerate(document.blocks) if block.view is not None]
     for i, operation in enumerate(document.operations):
-        found += [("operations", i, "overwrites")] if operation.overwrites else []
-        found += [("operations", i, "workspace")] if operation.workspace else []
-    if found:
+        newer += [("operations", i, "overwrites")] if operation.overwrites else []
+        newer += [("operations", i, "workspace")] if operation.workspace else []
+    if newer:
         raise DocumentError(
-            f"The field {found[0][-1]!r} is of version 2 of programs, and the document says version 1.",
+            f"The field {newer[0][-1]!r} is of version 2 of programs, and the document says version 1.",
             remedy='Write "version": 2.',
-            path=found[0],
+            path=newer[0],
         )
 
 

@@ -85,26 +85,26 @@ class _Column(NamedTuple):
 @cache
 def _numbered(model: type[DocumentModel]) -> tuple[_Column, ...]:
     """The columns of a document's tables that hold positions."""
-    found = []
+    columns = []
     for name, hint in typing.get_type_hints(model, include_extras=True).items():
         for row in filter(_is_row, _parts(hint)):
             hints = typing.get_type_hints(row, include_extras=True)
             for k, field in enumerate(row._fields):
                 marks = [part.table for part in _parts(hints[field]) if isinstance(part, In)]
-                found += [_Column(name, k, table) for table in marks]
-    return tuple(found)
+                columns += [_Column(name, k, table) for table in marks]
+    return tuple(columns)
 
 
 def rows_of(owner: type) -> dict[str, type]:
     """By name: the rows that the fields of a model, of models inside, or of another row, are made of."""
-    found: dict[str, type] = {}
+    rows: dict[str, type] = {}
     for hint in typing.get_type_hints(owner, include_extras=True).values():
         for part in _parts(hint):
             if _is_row(part):
-                found |= {part.__name__: part, **rows_of(part)}
+                rows |= {part.__name__: part, **rows_of(part)}
             elif isinstance(part, type) and issubclass(part, DocumentModel) and part is not owner:
-                found |= rows_of(part)
-    return found
+                rows |= rows_of(part)
+    return rows
 
 
 def _is_row(part: Any) -> bool:

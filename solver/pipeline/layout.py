@@ -99,7 +99,7 @@ def _does_not_fit(
     if target:
         ways.append("train fewer parameters")
     capacity = room if options.tiers else options.capacity or 0
-    found = capacity - room + outcome.layout.peak if outcome.layout else None
+    peak = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
     live = [
         b
@@ -107,7 +107,7 @@ def _does_not_fit(
         if b.lifespan.start <= witness < b.lifespan.end
         and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
     ]
-    required = max(found or 0, bound)
+    required = max(peak or 0, bound)
     subject, raised = "The plan needs", f"Raise the capacity to {required:,}"
     if options.recompute:
         subject = "No schedule was found whose layout fits: the first one needs"
@@ -117,7 +117,7 @@ def _does_not_fit(
         subject = f"What is placed in tier {name!r} needs"
         raised, path = f"Give {name!r} {required:,} bytes", ("tiers", space, "bytes")
     return CapacityError(
-        CapacityError.sentence(subject, found=found, bound=bound, capacity=capacity),
+        CapacityError.sentence(subject, found=peak, bound=bound, capacity=capacity),
         remedy=f"{', '.join((raised, *ways[:-1]))}{', or ' + ways[-1] if ways else ''}.",
         required=required,
         available=capacity,

@@ -69,7 +69,7 @@ def plan(
             continue
         tried.add((prepared.replacements, prepared.scratch_budget))
         try:
-            found = _prepared_plan(prepared, planner, passes, options, deadline, watch)
+            candidate = _prepared_plan(prepared, planner, passes, options, deadline, watch)
         except CapacityError as error:
             refused = refused or error
             continue
@@ -77,9 +77,9 @@ def plan(
             if preparing is options:
                 raise
             continue  # costs that were given are those of other steps
-        if best is None or price(found[1]) < price(best[1]):
-            best = found
-        if deadline.expired or (within and not (any(found[1].program.runs) or options.tiers)):
+        if best is None or price(candidate[1]) < price(best[1]):
+            best = candidate
+        if deadline.expired or (within and not (any(candidate[1].program.runs) or options.tiers)):
             break
     if best is None:
         raise refused or InternalError("No preparation was tried.")
@@ -102,17 +102,17 @@ def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
             yield replace(options, rewrite=False, fit_scratch=False)
 
 
-def _bytes(made: Plan) -> int:
+def _bytes(plan: Plan) -> int:
     """The bytes of all arenas of a plan."""
-    return sum(made.sizes)
+    return sum(plan.sizes)
 
 
-def _nanoseconds(made: Plan) -> int:
+def _nanoseconds(plan: Plan) -> int:
     """How long an iteration of a plan is modelled to take."""
-    for record in made.records:
+    for record in plan.records:
         if record.name == Paging.name and "nanoseconds" in record.facts:
             return int(record.facts["nanoseconds"])
-    return sum(step_costs(made.program, made.options.costs))
+    return sum(step_costs(plan.program, plan.options.costs))
 
 
 def _prepared_plan(
@@ -128,12 +128,12 @@ def _prepared_plan(
     options = replace(options, scratch_budget=prepared.scratch_budget)
     with watch("derive"):
         reference = _reference(prepared, planner, options)
-    made = _planned(prepared.graph.name, reference, passes, options, deadline, watch)
+    plan = _planned(prepared.graph.name, reference, passes, options, deadline, watch)
     return reference, replace(
-        made,
+        plan,
         replacements=prepared.replacements,
-        records=(*prepared.records, *_conversions(reference.program, options), *made.records),
-        deterministic=made.deterministic and prepared.complete,
+        records=(*prepared.records, *_conversions(reference.program, options), *plan.records),
+        deterministic=plan.deterministic and prepared.complete,
     )
 
 
@@ -164,8 +164,8 @@ def plan_program(
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
     _check_permissions(program, options)
-    made = _planned(program.name, reference, _passes_of_program, options, deadline, watch)
-    return _proved(reference, made, lambda: program_digest(program), watch)
+    unproved = _planned(program.name, reference, _passes_of_program, options, deadline, watch)
+    return _proved(reference, unproved, lambda: program_digest(program), watch)
 
 
 def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
@@ -276,12 +276,12 @@ def _planned(
     name: str, reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
 ) -> Plan:
     """The plan without digests, neither proved nor saying how the reference program was prepared."""
-    made = placed(reference, passes, options, deadline, watch)
-    program, outcomes = made.applied.program, made.outcomes
+    placement = placed(reference, passes, options, deadline, watch)
+    program, outcomes = placement.applied.program, placement.outcomes
     offsets = [0] * len(program.values)
     for space, outcome in enumerate(outcomes):
         assert outcome.layout is not None
-        inside = (region for region in made.regions if region.space == space)
+        inside = (region for region in placement.regions if region.space == space)
         for region, offset in zip(inside, outcome.layout.offsets, strict=True):
             for member, shift in zip(region.members, region.offsets, strict=True):
                 offsets[member] = offset + shift
@@ -296,20 +296,20 @@ def _planned(
         certificates=tuple(
             Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
         ),
-        deterministic=made.applied.complete and all(outcome.deterministic for outcome in outcomes),
+        deterministic=placement.applied.complete and all(outcome.deterministic for outcome in outcomes),
         holds=reference.holds,
-        records=made.applied.records,
+        records=placement.applied.records,
         producer=producer(),
-        cost_bound=made.applied.bound,
+        cost_bound=placement.applied.bound,
     )
 
 
-def _proved(reference: Lowered, made: Plan, digest: Callable[[], str], watch: Stopwatch) -> Plan:
+def _proved(reference: Lowered, plan: Plan, digest: Callable[[], str], watch: Stopwatch) -> Plan:
     """The plan with its digests; `digest` is that of its graph or program."""
     with watch("prove"):
-        violations = prove(reference.program, made, reference.holds)
+        violations = prove(reference.program, plan, reference.holds)
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):
         ours = reference_digest(reference.program)
-        return with_digest(replace(made, graph_digest=digest(), reference_digest=ours))
+        return with_digest(replace(plan, graph_digest=digest(), reference_digest=ours))

@@ -107,18 +107,20 @@ def placed(
         if order in tried:
             continue
         try:
-            made = _fitting(reference, choice, options, deadline, watch)
+            candidate = _fitting(reference, choice, options, deadline, watch)
         except CapacityError as error:
             if error.proved:
                 raise
             refused = error if refused is None else min(refused, error, key=lambda each: each.excess)
             continue
-        tried.add(_first_runs(made.applied.program))
+        tried.add(_first_runs(candidate.applied.program))
         for figure in _EVERY_ORDER:  # what is proved for every order, the first search has proved
             if best is not None and (known := best.applied.fact(SearchOrder.name, figure)):
-                made = replace(made, applied=made.applied.stating(SearchOrder.name, figure, known))
-        if best is None or made.applied.cost < best.applied.cost:
-            best = made
+                candidate = replace(
+                    candidate, applied=candidate.applied.stating(SearchOrder.name, figure, known)
+                )
+        if best is None or candidate.applied.cost < best.applied.cost:
+            best = candidate
         if best.applied.cost <= best.applied.least or deadline.expired:
             break
     if best is not None:
@@ -136,8 +138,8 @@ def _orders(
     for each in passes(with_capacity(options)):
         if isinstance(each, SearchOrder):
             if options.in_place and not options.tiers:
-                found = each.for_own_bytes().apply(program, deadline, watch.searching(each.name))
-                yield _first_runs(found.program), in_order_of(passes, found)
+                searched = each.for_own_bytes().apply(program, deadline, watch.searching(each.name))
+                yield _first_runs(searched.program), in_order_of(passes, searched)
             break
         program = each.run(program)
     yield _first_runs(program), in_given_order(passes)
@@ -195,49 +197,51 @@ def _scheduled(
     if not options.recompute:
         return _applied(program, passes(options), deadline, watch)
     peak = max(loads(program)[0], default=0)
-    found: dict[int, Applied] = {}
+    by_share: dict[int, Applied] = {}
     without: dict[int, CapacityError] = {}
 
     def attempt(share: int) -> None:
         capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 1000
         try:
-            found[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline, watch)
+            by_share[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline, watch)
         except CapacityError as error:
             without[share] = error
 
     def fastest() -> int:
-        return min(found, key=lambda share: found[share].nanoseconds)
+        return min(by_share, key=lambda share: by_share[share].nanoseconds)
 
     for share in _SHARES:
         attempt(share)
         # Smaller budgets cost more steps that run again, and those of the last one took the best's time.
-        enough = share in found and found[share].compute >= found[fastest()].nanoseconds
-        if enough or (found and deadline.expired):
+        enough = share in by_share and by_share[share].compute >= by_share[fastest()].nanoseconds
+        if enough or (by_share and deadline.expired):
             break
-    if not found:
+    if not by_share:
         # What a tier lacks is told rather than that so much cannot be left to recomputation.
         of_tiers = [error for error in without.values() if error.path[:1] == ("tiers",)]
         raise min(of_tiers or without.values(), key=lambda error: error.excess)
     for _ in range(_HALVED):
         best = fastest()
         # The faster side; and where the next budget was too small, towards that.
-        beside = [max((s for s in (*found, *without) if s < best), default=best)]
-        beside += [min((s for s in (*found, *without) if s > best), default=best)]
+        beside = [max((s for s in (*by_share, *without) if s < best), default=best)]
+        beside += [min((s for s in (*by_share, *without) if s > best), default=best)]
         beside = [s for s in beside if abs(s - best) > 1]
-        if not beside or deadline.expired or found[best].nanoseconds <= found[best].compute:
+        if not beside or deadline.expired or by_share[best].nanoseconds <= by_share[best].compute:
             break
-        attempt((best + min(beside, key=lambda s: found[s].nanoseconds if s in found else 0)) // 2)
+        attempt((best + min(beside, key=lambda s: by_share[s].nanoseconds if s in by_share else 0)) // 2)
     best = fastest()
     if options.parallelism > 1:
-        return found[best]  # steps beside others cost less than the sum
-    order = _first_runs(found[best].program)
+        return by_share[best]  # steps beside others cost less than the sum
+    order = _first_runs(by_share[best].program)
     proved = [
         (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
-        for each in found.values()
+        for each in by_share.values()
         if not options.order or _first_runs(each.program) == order
     ]
     alone = sum(step_costs(program, options.costs))
-    return found[best].stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
+    return by_share[best].stating(
+        Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved)
+    )
 
 
 def _first_runs(program: Program) -> tuple[int, ...]:
@@ -248,9 +252,9 @@ def _first_runs(program: Program) -> tuple[int, ...]:
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline, watch: Stopwatch) -> Applied:
     records, complete, bound = [], True, None
     for each in passes:
-        made = each.apply(program, deadline, watch.searching(each.name))
-        bound = bound or made.bound
-        if made.facts is not None:
-            records.append(Record(each.name, made.facts))
-        program, complete = made.program, complete and made.complete
+        result = each.apply(program, deadline, watch.searching(each.name))
+        bound = bound or result.bound
+        if result.facts is not None:
+            records.append(Record(each.name, result.facts))
+        program, complete = result.program, complete and result.complete
     return Applied(program, tuple(records), complete, bound)

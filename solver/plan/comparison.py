@@ -94,8 +94,8 @@ class PlanDifference:
 
     def facts(self) -> dict[str, Any]:
         """All of it for scripts, as JSON has it; the share is null where there was nothing before."""
-        found = {"growth": self.growth, "share": self.share if self.before else None}
-        return {**found, **asdict(self)}
+        facts = {"growth": self.growth, "share": self.share if self.before else None}
+        return {**facts, **asdict(self)}
 
     @property
     def share(self) -> float:
@@ -108,19 +108,19 @@ class PlanDifference:
 def difference(old: PlanView, new: PlanView) -> PlanDifference:
     """The changes from `old` to `new`. O(n log n) for n buffers."""
     reports = tuple({arena.name: arena for arena in report(plan).arenas} for plan in (old, new))
-    names = dict.fromkeys(name for found in reports for name in found)
+    names = dict.fromkeys(name for side in reports for name in side)
     arenas = tuple(_arena(name, reports[0].get(name), reports[1].get(name)) for name in names)
     where = (layers(old), layers(new))
 
     def by(key: Callable[[AliasedValue, Mapping[str, str]], str]) -> tuple[Change, ...]:
         sums: tuple[dict[str, int], dict[str, int]] = (defaultdict(int), defaultdict(int))
-        for total, found, layer in zip(sums, reports, where, strict=True):
-            for arena in found.values():
+        for total, side, layer in zip(sums, reports, where, strict=True):
+            for arena in side.values():
                 for buffer in arena.live:
                     total[key(_holder(buffer, arena.peak_step), layer)] += buffer.size
         return _changes(*sums)
 
-    idle = [sum(arena.size - arena.live_bytes for arena in found.values()) for found in reports]
+    idle = [sum(arena.size - arena.live_bytes for arena in side.values()) for side in reports]
     return PlanDifference(
         old.arena_bytes,
         new.arena_bytes,
@@ -162,9 +162,9 @@ def _arena(name: str, old: ArenaReport | None, new: ArenaReport | None) -> Arena
 def _changes(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[Change, ...]:
     """The differences, the largest first, among equals in the order of names."""
     names = {*old, *new}
-    found = [Change(name, old.get(name, 0), new.get(name, 0)) for name in names]
-    found = [change for change in found if change.growth]
-    return tuple(sorted(found, key=lambda change: (-abs(change.growth), change.name)))
+    changes = [Change(name, old.get(name, 0), new.get(name, 0)) for name in names]
+    changes = [change for change in changes if change.growth]
+    return tuple(sorted(changes, key=lambda change: (-abs(change.growth), change.name)))
 
 
 def _options(old: PlanView, new: PlanView) -> Iterator[OptionChange]:
@@ -215,14 +215,14 @@ def layers(plan: PlanView) -> dict[str, str]:
     for step in plan.steps:
         if step.kernel == COPY and first(step.uses[0]) != first(step.defs[0]):
             source[first(step.defs[0])] = first(step.uses[0])
-    found: dict[str, str] = {}
+    layer_by_name: dict[str, str] = {}
     for step in plan.steps:
         if step.kernel == COPY:
             continue
         match = _STEP.fullmatch(step.id)
         operation = match["operation"] if match else step.id
-        layer = found.get(first(operation), operation)
+        layer = layer_by_name.get(first(operation), operation)
         for name in (*step.uses, *step.defs, *step.scratch):
-            found.setdefault(first(name), layer)
+            layer_by_name.setdefault(first(name), layer)
     touched = {name for step in plan.steps for name in (*step.uses, *step.defs, *step.scratch)}
-    return {name: found.get(first(name), first(name)) for name in touched}
+    return {name: layer_by_name.get(first(name), first(name)) for name in touched}

@@ -43,13 +43,13 @@ def level_report(plan: PlanView) -> LevelReport:
 
 def _touches(plan: PlanView) -> dict[str, list[int]]:
     """The positions of the steps that touch each value; -1 in front where it holds something at the start."""
-    found: dict[str, list[int]] = {}
+    touches: dict[str, list[int]] = {}
     for t, step in enumerate(plan.steps):
         for name in step.uses:
-            found.setdefault(name, [-1]).append(t)
+            touches.setdefault(name, [-1]).append(t)
         for name in (*step.defs, *step.scratch):
-            found.setdefault(name, []).append(t)
-    return found
+            touches.setdefault(name, []).append(t)
+    return touches
 
 
 def _one_by_one(

@@ -66,12 +66,12 @@ class Plan:
     def steps(self) -> tuple[PlannedStep, ...]:
         """The steps with labels instead of numbers."""
         program, label = self.program, [value.label for value in self.program.values]
-        found = []
+        steps_with_labels = []
         for t, step in enumerate(program.steps):
             uses = dict.fromkeys(label[b.value] for b in step.bindings if b.access.reads)
             defs = dict.fromkeys(label[b.value] for b in step.bindings if b.access.defines)
             scratch = dict.fromkeys(label[b.value] for b in step.bindings if b.access is Access.SCRATCH)
-            found.append(
+            steps_with_labels.append(
                 PlannedStep(
                     program.step_labels[t],
                     program.kernel(step),
@@ -82,7 +82,7 @@ class Plan:
                     program.runs[t],
                 )
             )
-        return tuple(found)
+        return tuple(steps_with_labels)
 
     @cached_property
     def arenas(self) -> tuple[Arena, ...]:
@@ -179,7 +179,7 @@ _LENGTHS = {lifetime: length for length, lifetime in enumerate(Lifetime)}
 
 def _lifetimes(program: Program) -> dict[int, Lifetime]:
     # A target may hold what no step of a plan touches, if the plan is wrong.
-    found = dict.fromkeys(range(len(program.values)), Lifetime.ITERATION)
+    lifetimes = dict.fromkeys(range(len(program.values)), Lifetime.ITERATION)
     for step in program.steps:
         inside = (
             Lifetime.BACKWARD_FUNCTION
@@ -188,7 +188,9 @@ def _lifetimes(program: Program) -> dict[int, Lifetime]:
         )
         for binding in step.bindings:
             scratch = binding.access is Access.SCRATCH
-            found[binding.value] = inside if scratch else Lifetime.ITERATION
-    found.update((exit_.value, Lifetime.EPOCH) for exit_ in program.exit)
-    found.update((entry.value, Lifetime.MAX) for entry in program.entry if entry.kind is not EntryKind.FED)
-    return found
+            lifetimes[binding.value] = inside if scratch else Lifetime.ITERATION
+    lifetimes.update((exit_.value, Lifetime.EPOCH) for exit_ in program.exit)
+    lifetimes.update(
+        (entry.value, Lifetime.MAX) for entry in program.entry if entry.kind is not EntryKind.FED
+    )
+    return lifetimes

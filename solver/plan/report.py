@@ -220,14 +220,14 @@ def order_note(plan: PlanView) -> str | None:
         return None
     least, before, after = (int(facts.get(name, 0)) for name in ("order_bound", "peak_before", "peak_after"))
     if after < before:
-        found = f"another one takes {before:,} live bytes down to {after:,}"
+        outcome = f"another one takes {before:,} live bytes down to {after:,}"
     elif facts.get("for_recomputation"):
-        found = f"another one, with {after:,} live bytes, lets what runs again cost less"
+        outcome = f"another one, with {after:,} live bytes, lets what runs again cost less"
     else:
-        found = f"it stays, with {after:,} live bytes"
+        outcome = f"it stays, with {after:,} live bytes"
     left = "nothing is left" if after <= least else f"{100 * (after - least) / after:.2f} % are left at most"
     where = "each step runs once" + (" and no values share bytes" if plan.options.in_place else "")
-    note = f"Order: {found}. Where {where}, no order takes less than {least:,}, so {left}."
+    note = f"Order: {outcome}. Where {where}, no order takes less than {least:,}, so {left}."
     if "every_order_nanoseconds" not in facts:
         return note
     least, step = (int(facts.get(name, 0)) for name in ("every_order_nanoseconds", "step_nanoseconds"))

@@ -29,16 +29,16 @@ class Rewrite(Preparation):
         def cost(candidate: TrainableGraph) -> Footprint:
             return Footprint(*planner.footprint(replace(prepared, graph=candidate)))
 
-        found = rewrite(prepared.graph, planner.arithmetic, cost, stop=planner.stop)
+        result = rewrite(prepared.graph, planner.arithmetic, cost, stop=planner.stop)
         facts = {
-            "replacements": len(found.applied),
-            "bound_before": found.applied[0].bytes_before if found.applied else 0,
-            "bound_after": found.applied[-1].bytes_after if found.applied else 0,
+            "replacements": len(result.applied),
+            "bound_before": result.applied[0].bytes_before if result.applied else 0,
+            "bound_after": result.applied[-1].bytes_after if result.applied else 0,
         }
         return replace(
             prepared,
-            graph=found.graph,
-            replacements=(*prepared.replacements, *found.applied),
-            complete=prepared.complete and found.complete,
+            graph=result.graph,
+            replacements=(*prepared.replacements, *result.applied),
+            complete=prepared.complete and result.complete,
             records=(*prepared.records, Record(self.name, facts)),
         )

@@ -196,11 +196,11 @@ def _window(
     return {"pads": pads}, tuple(room // step + 1 for room, step in zip(free, stride, strict=True))
 
 
-def _pads(given: Sequence[int]) -> tuple[int, int, int, int]:
+def _pads(values: Sequence[int]) -> tuple[int, int, int, int]:
     """From all sides, (vertical, horizontal) or (top, bottom, left, right) to (top, left, bottom, right)."""
-    if len(given) == 4:
-        return given[0], given[2], given[1], given[3]
-    return given[0], given[-1], given[0], given[-1]
+    if len(values) == 4:
+        return values[0], values[2], values[1], values[3]
+    return values[0], values[-1], values[0], values[-1]
 
 
 def _input(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
