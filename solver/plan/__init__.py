@@ -10,6 +10,7 @@ from solver.plan.options import PlanOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
+from solver.plan.validation import StepReport, ValidationReport, Violation
 from solver.plan.views import (
     AliasedValue,
     Arena,
@@ -17,7 +18,6 @@ from solver.plan.views import (
     PlannedStep,
     PlanView,
 )
-from solver.plan.violation import Violation
 from solver.program import Costs, Lifetime
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from solver.plan.levels import LevelReport, level_report
     from solver.plan.recycle import RecycledStep, Recycling, recycling
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
-    from solver.plan.validation import StepReport, ValidationReport
     from solver.plan.verdict import Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
 __all__ = [
@@ -99,7 +98,6 @@ __getattr__ = loaded_late(
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
         "tradeoff": "TradeOff TradeOffPoint",
-        "validation": "StepReport ValidationReport",
         "verdict": "Changes OptionValue Remedy Verdict VerdictStatus",
     },
 )

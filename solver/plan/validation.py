@@ -1,12 +1,19 @@
-"""The result of a validation: plain facts, so that documents can carry them without an executor."""
+"""Results of the proof and of a validation: plain facts, so that documents carry them without an executor."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.plan.violation import Violation
+__all__ = ["StepReport", "ValidationReport", "Violation"]
 
-__all__ = ["StepReport", "ValidationReport"]
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken promise of a plan: the `rule`, the `buffers` involved, and a sentence with the figures."""
+
+    rule: str
+    buffers: tuple[str, ...]
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solve
 no target, no search and no compiled code. The page says what a mistake in each of them could do.
 """
 
-from solver.plan.violation import Violation
+from solver.plan.validation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
 from solver.verify.cost import added_up, check_cost_bound
 from solver.verify.figures import check_figures, check_recomputation

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from solver.accounting.problem import joined, may_share
 from solver.graph.ops import lookup
-from solver.plan.violation import Violation
+from solver.plan.validation import Violation
 from solver.program import (
     CONVERT,
     OWN_KERNELS,

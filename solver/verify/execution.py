@@ -28,7 +28,7 @@ from typing import NamedTuple
 from solver.graph.ops import lookup
 from solver.graph.ops.base import OperationType, Part
 from solver.plan import Plan
-from solver.plan.violation import Violation
+from solver.plan.validation import Violation
 from solver.program import OWN_KERNELS, Access, Binding, EntryKind, Phase, Program, Step, expiring
 from solver.verify.sharing import Line, step_name
 

@@ -23,7 +23,7 @@ from solver.accounting.gaps import paging_problem
 from solver.layout import Certificate, Proof, Status
 from solver.layout.check.fast import columns, meeting
 from solver.plan import Plan
-from solver.plan.violation import Violation
+from solver.plan.validation import Violation
 from solver.program import CONVERT, Phase, Program, Region, exact, loads
 from solver.verify.sharing import step_name
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from solver.graph.ops.base import Node
 from solver.plan import Plan
-from solver.plan.violation import Violation
+from solver.plan.validation import Violation
 from solver.program import COPY, Access, EntryKind, Initial, Kind, Program, Step, Value, exact, touched
 from solver.verify.sharing import step_name
 
