@@ -1,4 +1,4 @@
-"""``./run report``: how long functions are, what is commented, tested, and split off to be used once.
+"""``./run report``: how long functions are, what is commented, tested, used once, and vaguely worded.
 
 Figures to look at, not limits: a function is as long as its thought.
 """
@@ -18,10 +18,14 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Function", "Module", "percentile", "read_module", "report"]
+__all__ = ["VAGUE_NAMES", "Function", "Module", "percentile", "read_module", "report"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("arenaplan", "clients", "service", "solver")
+#: Names of variables and parameters that do not say what they hold.
+VAGUE_NAMES = ("found", "given", "wanted", "told", "said", "made")
+#: Columns of the second table.
+WORDINGS = ("docstrings: What ...", "so many", *VAGUE_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,27 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What a file holds: lines, lines that are not empty, lines with a comment, functions."""
+    """A file: lines, those not empty, those with a comment, functions, and counts of vague wordings."""
 
     path: Path
     lines: int
     filled: int
     comments: int
     functions: tuple[Function, ...]
+    wordings: Mapping[str, int]
+
+
+def _wordings(text: str, nodes: Iterable[ast.AST]) -> Counter[str]:
+    """Docstrings that begin with "What", places of "so many", and vague names where they are bound."""
+    counts = Counter({"so many": text.count("so many")})
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            counts["docstrings: What ..."] += (ast.get_docstring(node) or "").startswith("What")
+        elif isinstance(node, ast.arg):
+            counts[node.arg] += 1
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] += 1
+    return Counter({kind: counts[kind] for kind in WORDINGS})
 
 
 def read_module(path: Path) -> Module:
@@ -70,7 +88,8 @@ def read_module(path: Path) -> Module:
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
     lines = text.splitlines()
-    return Module(path, len(lines), sum(bool(line.strip()) for line in lines), len(comments), functions)
+    filled = sum(bool(line.strip()) for line in lines)
+    return Module(path, len(lines), filled, len(comments), functions, _wordings(text, nodes))
 
 
 def percentile(values: Sequence[int], share: int) -> int:
@@ -112,6 +131,11 @@ def _row(modules: Sequence[Module], tests: Sequence[Module]) -> list[str]:
     ]
 
 
+def _worded(modules: Iterable[Module]) -> list[str]:
+    total = sum((Counter(module.wordings) for module in modules), Counter[str]())
+    return [f"{total[kind]:,}" for kind in WORDINGS]
+
+
 def _named(modules: Iterable[Module], root: Path) -> Mapping[str, Function]:
     return {f"{m.path.relative_to(root)}:{f.line} {f.name}": f for m in modules for f in m.functions}
 
@@ -133,20 +157,28 @@ def report(console: Console, root: Path = ROOT, *, top: int = 20) -> None:
         table.add_column(title, justify="left" if title == "part" else "right")
     table.add_column("private", justify="right")
     table.add_column("used once", justify="right")
+    wordings = Table(title="Vague wordings")
+    for title in ("part", *WORDINGS):
+        wordings.add_column(title, justify="left" if title == "part" else "right")
     modules: list[Module] = []
     for name, files, tests in _folders(root):
-        found = [read_module(path) for path in files]
-        modules += found
-        table.add_row(name, *_row(found, [read_module(path) for path in tests]))
+        read = [read_module(path) for path in files]
+        modules += read
+        table.add_row(name, *_row(read, [read_module(path) for path in tests]))
+        wordings.add_row(name, *_worded(read))
     testing = [read_module(path) for path in sorted((root / "tests").rglob("*.py"))]
     table.add_section()
     table.add_row("all, and all tests", *_row(modules, testing))
     table.add_row("tests", *_row(testing, []))
+    wordings.add_section()
+    wordings.add_row("all", *_worded(modules))
+    wordings.add_row("tests", *_worded(testing))
     console.print(table)
     console.print(
         "comments: lines that hold one, of the lines that are not empty. unit tests: their lines for each\n"
         "line of code. lengths: lines with docstrings. used once: private functions read in one place."
     )
+    console.print(wordings)
     functions = _named(modules, root)
     console.print(f"\nThe {top} longest functions:")
     for name in sorted(functions, key=lambda name: -functions[name].lines)[:top]:

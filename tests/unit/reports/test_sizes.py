@@ -57,3 +57,14 @@ def test_every_part_has_a_row(tmp_path: Path) -> None:
         assert f"│ {row} " in text
     assert "4 arenaplan/a.py:8 twice" in text
     assert "2 arenaplan/a.py:4 _once" in text
+
+
+def test_vague_wordings_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        '"""What it is."""\nfound = 1\n\ndef f(given):\n    """So many: so many."""\n    return given, found\n'
+    )
+    counts = read_module(path).wordings
+    assert {kind: count for kind, count in counts.items() if count} == {
+        **{"docstrings: What ...": 1, "so many": 1, "found": 1, "given": 1}
+    }
