@@ -104,7 +104,7 @@ class Runner:
                     turn()
 
     def timed(self, clock: Callable[[], int]) -> tuple[int, ...]:
-        """One iteration as `run` does it, without poison; what passed on the clock during each level."""
+        """Runs one iteration and returns the time of each level in units of `clock`. Nothing is poisoned."""
         self.iteration += 1
         steps = []
         with np.errstate(all="ignore"):

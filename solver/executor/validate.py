@@ -101,7 +101,7 @@ def _trained(
 
 
 def _residues(reference: Program, plan: Plan) -> list[int]:
-    """For each value of the reference the residue of its address in the plan, modulo the base alignment."""
+    """Address of each value of the reference in the plan, modulo the base alignment."""
     residues = [0] * len(reference.values)
     for step in reversed(plan.program.steps):
         if step.reference is not None:

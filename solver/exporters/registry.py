@@ -91,7 +91,7 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {one.name: one for one in _ALL}
 
 
 def exporter_named(name: str) -> Exporter:
-    """Raises OptionsError, which lists the names, for one that is not there."""
+    """The exporter of this name. Raises OptionsError, which lists all names."""
     if name not in EXPORTERS:
         raise OptionsError(
             f"There is no exporter {name!r:.80}.", remedy=f"Choose from {', '.join(EXPORTERS)}.", path=("to",)

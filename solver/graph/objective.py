@@ -149,7 +149,7 @@ def _check_known(names: Sequence[str], parameters: set[str]) -> None:
 def _check_trainable(
     chosen: Sequence[str], loss: str, graph: Graph, defined_by: Mapping[str, int], paths: Mapping[str, _Path]
 ) -> None:
-    """Every trainable is floating and the loss depends on it."""
+    """Checks that every trainable is floating and that the loss depends on it."""
     reached = depends_on(loss, graph.operations, defined_by)
     for name in chosen:
         operand = graph.operands[name]
@@ -175,7 +175,7 @@ def _check_derivatives(
     paths: Mapping[str, _Path],
     nodes: Mapping[str, Node],
 ) -> None:
-    """Every trainable reaches the loss by inputs that have derivatives."""
+    """Checks that every trainable reaches the loss through inputs that have derivatives."""
 
     def differentiable(operation: Operation) -> list[str]:
         positions = signature(operation.type).differentiable(nodes[operation.id])

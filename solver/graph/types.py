@@ -134,7 +134,7 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class Initializer:
-    """How a parameter, state or constant gets its first value.
+    """The first value of a parameter, state or constant.
 
     `kind` is ``values`` (raw little-endian bytes in C order: in `data`, or in `file`) or a named scheme:
     ``zeros``, ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation,
@@ -262,7 +262,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSpec:
-    """How a graph is trained.
+    """The training of a graph.
 
     `loss` names the scalar operand that training minimises. `trainable` names the parameters that the
     optimizer updates, in the order of the graph; `trained` has the same names, to ask in constant time

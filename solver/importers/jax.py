@@ -106,7 +106,7 @@ def _argument_name(step: Callable[..., Any], k: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A value under a shape: what reads it gets its elements like this."""
+    """A value seen under a shape and strides, which its readers get."""
 
     value: int
     type: TensorType
@@ -173,7 +173,7 @@ class _Program:
         return _Seen(len(self.types) - 1, self.types[-1], aval)
 
     def _known(self, x: Any) -> Any:
-        """A number or an array that is returned and that nothing computes, as a constant; others stay."""
+        """A constant for a returned number or array that no primitive computes; other values unchanged."""
         if isinstance(x, _Seen) or not np.size(x):
             return x
         import jax
@@ -384,7 +384,7 @@ def _strided(name: str, params: Mapping[str, Any], operands: Sequence[Any], resu
 
 
 def _is_view(params: Mapping[str, Any]) -> bool:
-    """A reshape may also permute, which moves elements."""
+    """Whether a reshape moves no elements, which one that also permutes does."""
     return params.get("dimensions") is None or "new_sizes" not in params
 
 
@@ -418,7 +418,7 @@ def _is_key(dtype: Any) -> bool:
 
 
 def _elements(array: Any) -> Array:
-    """An array of JAX's as NumPy has it; of a key the integers in it."""
+    """A JAX array as a NumPy array; of a random key its integers."""
     import jax
 
     return np.asarray(jax.random.key_data(array) if _is_key(getattr(array, "dtype", None)) else array)

@@ -337,7 +337,7 @@ def _joined(row: _Row, gaps: Sequence[Hole]) -> list[Hole]:
 
 
 def _gap(row: _Row, text: str, size: int) -> Hole | None:
-    """None where it keeps all bytes."""
+    """The hole that a gap's text describes, or None if it keeps all bytes."""
     match = _GAP.fullmatch(text)
     if match is None:
         row.fail("gaps", f"the gap {shown(text)} is malformed", "Write a-b or a-b@p:q, with spaces between.")
@@ -360,7 +360,7 @@ def _hint(row: _Row) -> int | None:
 
 
 def _with_line(error: ProblemError) -> ProblemError:
-    """An error about buffer n, said of its line."""
+    """The error about buffer n, reworded to name its line."""
     if error.path[:1] != ("buffers",):
         return error
     message = f"Line {int(error.path[1]) + _FIRST}: {error.message[:1].lower()}{error.message[1:]}"

@@ -116,7 +116,7 @@ class Imported:
 
     @property
     def summary(self) -> str:
-        """How many tensors are trained, and which floating ones are not. Running statistics are neither."""
+        """A sentence on tensors that are trained and floating ones that are not, but for statistics."""
         graph, constants = self.graph, self.constants
         operands = graph.operands.values()
         frozen = {
@@ -218,7 +218,7 @@ def _whole(name: str, text: Any) -> int:
 
 
 def _optimizer(text: Any, rate: Any) -> OptimizerSpec:
-    """By its name in any case; numbers behind commas, and the learning rate by itself."""
+    """The optimizer of a text ``name,key=number``; its name may be in any case."""
     name, *rest = str(text).split(",")
     known = {optimizer.lower(): optimizer for optimizer in OPTIMIZER_NAMES}
     if name.strip().lower() not in known:

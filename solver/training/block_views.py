@@ -68,7 +68,7 @@ def without_views(program: BlockProgram) -> BlockProgram:
 
 
 def _permitted(operations: Iterable[BlockOperation]) -> tuple[BlockOperation, ...]:
-    """Without permissions that views have made useless: what is updated stays where it is."""
+    """The program without permissions that views make useless: updated blocks stay where they are."""
     return tuple(
         replace(
             operation,

@@ -49,7 +49,7 @@ __all__ = [
 
 
 class BlockClass(Enum):
-    """How the program as a whole uses a block.
+    """The use of a block by the program as a whole.
 
     | class | first touch | later | SINGA's name |
     |---|---|---|---|

@@ -236,7 +236,7 @@ class _Derivation:
             self._accumulate(operation, phase, position, partial)
 
     def _define(self, operation: Operation, position: int, partials: list[tuple[int, int]]) -> Binding:
-        """Where the derivative of an input goes: to the operand itself, or to a partial."""
+        """The value that an input's derivative is written to: the operand's own, or a partial sum."""
         name = operation.inputs[position]
         if name not in self.defined:
             self.defined.add(name)
@@ -437,7 +437,7 @@ class _Answers:
 
 
 def _answers(nodes: Mapping[str, Node]) -> dict[str, _Answers]:
-    """By operation. Deep networks repeat their blocks: most operations are like one before."""
+    """The answers of operators, by operation. Deep networks repeat blocks, so most answers are shared."""
     by_operation: dict[str, _Answers] = {}
     forms: dict[tuple[object, ...], _Answers] = {}
     for name, node in nodes.items():

@@ -50,7 +50,7 @@ _Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class BlockView:
-    """Where a view lies: in the block `of`, which is not a view itself, `offset` bytes behind its beginning.
+    """The place of a view: `offset` bytes behind the beginning of the block `of`, which is no view itself.
 
     `strides` are the elements from one index to the next, for each axis, not negative; 0 repeats an element.
     None stands for those of an array in C order.

@@ -73,7 +73,7 @@ class _View:
         return [*sum_steps(source, total, self.call.scratch["partial"]), *last]
 
     def collecting(self, target: Array) -> tuple[Array, list[Step]]:
-        """Where sums of columns go, and the steps that make sums of channels of them."""
+        """The array for sums of columns, and the steps that make sums of channels of them."""
         if self.channels.lanes == 1:
             return target, []
         total = self.scratch("sums")
@@ -180,7 +180,7 @@ def _of_batch(view: _View) -> list[Step]:
 
 
 def _target(view: _View, position: int, name: str) -> Array | None:
-    """Where the sum of a channel goes: a derivative if the step computes it, scratch if dX alone takes it."""
+    """The array for sums of channels: a derivative if the step computes it, scratch if only dX needs it."""
     if view.call.dx[position] is not None:
         return view.of_channels(view.call.dx[position])
     return view.scratch(name) if view.call.dx[0] is not None else None

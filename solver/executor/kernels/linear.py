@@ -169,7 +169,7 @@ def _single_backward(call: Call, product: Product) -> Step:
 
 
 def _batch_backward(call: Call, product: Product) -> Step:
-    """One matrix of the batch after the other; those that share an operand are added up."""
+    """Derivatives of one matrix of the batch after the other; those of a shared operand are added up."""
     (dy,) = present(call.dy[0])
     dy = dy.reshape(-1, product.rows, product.columns)
     sides = list(_sides(call, product))

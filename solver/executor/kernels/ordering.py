@@ -28,7 +28,7 @@ def _forward(call: Call) -> Step:
 
 
 def _chunk(call: Call, sizes: Ranked, source: Array, target: Array) -> Step:
-    """Of elements [outer, size, inner] the places [outer, k, inner]."""
+    """A step that writes the places [outer, k, inner] of the first k elements of [outer, size, inner]."""
     count = source.shape[0] * sizes.inner
     scratch = {name: array[:count] for name, array in call.scratch.items()}
     keys, first, best, places = (scratch[name] for name in ("keys", "first", "best", "places"))

@@ -60,7 +60,7 @@ def _quantize(call: Call) -> Step:
 
 
 def _round_away(values: Array, magnitude: Array) -> None:
-    """To the nearest whole number, halves away from zero: exact, as the values come from float32."""
+    """Rounds to the nearest whole number, halves away from zero; exact, as the values come from float32."""
     np.abs(values, out=magnitude)
     np.add(magnitude, 0.5, out=magnitude)
     np.floor(magnitude, out=magnitude)

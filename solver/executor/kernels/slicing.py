@@ -15,7 +15,7 @@ __all__ = ["KERNELS"]
 
 
 def _places(call: Call, parts: tuple[Array | None, ...], whole: Array) -> list[tuple[Array | None, Array]]:
-    """Each part, there or not, with the view of the whole where it belongs."""
+    """Pairs of a part, or None, and its view of the whole."""
     axis = call.attributes["axis"] % whole.ndim
     types = call.node.inputs if call.node.operation.type == "Concat" else call.node.outputs
     sizes = tuple(type_.shape[axis] for type_ in types if type_ is not None)

@@ -63,7 +63,7 @@ class _Binary(OperationType):
         )
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
-        """A derivative depends on those inputs that it would have read by itself."""
+        """Inputs that do not reach a derivative: all but those that it would have read by itself."""
         return frozenset() if forward else _unread(self, slot)
 
 
@@ -111,7 +111,7 @@ class _Div(_Binary):
 
 
 class _Pow(_Binary):
-    """A to the power of B, which may be of integers; then it has no derivative.
+    """A to the power of B. A B of integers has no derivative.
 
     The slope in A is 0 wherever B is 0, and the slope in B is 0 wherever A is 0, infinities left out.
     It fuses no activation: the derivative of B reads Y itself.

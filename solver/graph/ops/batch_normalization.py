@@ -86,7 +86,7 @@ def channels_of(node: Node) -> Channels:
 
 
 def _rows(rows: int, channels: int) -> Channels:
-    """As many lanes as a power of two that divides the rows allows, up to a long row."""
+    """The number of lanes: the largest power of two that divides the rows, up to a long row."""
     minimum = max(1, _LONG_ROW // max(1, channels))
     lanes = max(1, min(rows & -rows, 1 << (minimum.bit_length() - 1)))
     return Channels(rows // lanes, channels, 1, lanes)
@@ -136,7 +136,7 @@ class _BatchNormalization(OperationType):
         return self._of_batch(node, derivatives) if _trains(node) else self._frozen(node, derivatives)
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
-        """In training, the old running statistics go into the new ones alone, each into its own."""
+        """Inputs that do not reach a result. In training, running statistics reach only their new values."""
         if not forward:
             frozen = slot == "dx0" and not _trains(node)
             return _IGNORED_FROZEN if frozen else _IGNORED_BACKWARD.get(slot, frozenset())
@@ -187,7 +187,7 @@ def _by_column(node: Node, *names: str) -> tuple[ScratchRequest, ...]:
 
 
 def _sums(node: Node) -> tuple[ScratchRequest, ...]:
-    """For sums in several parts, and of several lanes."""
+    """Scratch for sums in several parts and of several lanes."""
     channels, dtype = channels_of(node), node.input(0).dtype
     names = ("partial", "sums") if channels.lanes > 1 else ("partial",)
     return tuple(scratch(name, (channels.columns,), dtype) for name in names)

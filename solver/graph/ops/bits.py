@@ -13,7 +13,7 @@ __all__ = ["OPERATORS"]
 
 
 class _OfBits(NoDerivative):
-    """Of two operands of one integer type."""
+    """An operator on two operands of one integer type."""
 
     arity: ClassVar[tuple[int, int]] = (2, 2)
 

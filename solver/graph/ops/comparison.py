@@ -19,7 +19,7 @@ class _Truth(NoDerivative):
 
 
 class _Comparison(_Truth):
-    """Of two operands of one element type."""
+    """A comparison of two operands of one element type."""
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         left, right = node.input(0), node.input(1)
@@ -49,7 +49,7 @@ class _LessOrEqual(_Comparison):
 
 
 class _Logical(_Comparison):
-    """Of truth values."""
+    """An operator on truth values."""
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         if any(type_ is not None and type_.dtype is not DType.BOOL for type_ in node.inputs):

@@ -137,7 +137,7 @@ class Convolution:
         return min(self.budget, _DEPTHWISE_BYTES + fixed)
 
     def spread(self, window: Spatial) -> int:
-        """How many positions of the last axis a row of depthwise weights is repeated over.
+        """Number of positions of the last axis over which a row of depthwise weights is repeated.
 
         Channels that are innermost and few make short inner loops; where neighbouring windows start at
         neighbouring positions, several of them can share one.
@@ -145,7 +145,7 @@ class Convolution:
         return self.sums_spread(window) if window.axes[-1].stride == 1 else 1
 
     def sums_spread(self, window: Spatial) -> int:
-        """How many positions of the last axis keep sums of their own until the last chunk is added.
+        """Number of positions of the last axis that keep their own sums until the last chunk is added.
 
         One where that axis is the first as well: chunks cut it anywhere.
         """

@@ -173,7 +173,7 @@ class _Pad(_Movement):
 
 
 class _Squeeze(_Unmoved):
-    """Without the axes given, which have size 1; without axes, without all of size 1."""
+    """Removes the stated axes, which have size 1; without axes, all of size 1."""
 
     name = "Squeeze"
     arity = (1, 2)
@@ -192,7 +192,7 @@ class _Squeeze(_Unmoved):
 
 
 class _Unsqueeze(_Unmoved):
-    """With an axis of size 1 at each of the places given, counted in Y."""
+    """Inserts axes of size 1 at the stated places, counted in Y."""
 
     name = "Unsqueeze"
     arity = (1, 2)

@@ -176,7 +176,7 @@ class _LayerNormalization(_ByPosition):
 
 
 class _RMSNormalization(_ByPosition):
-    """By the root of the mean of squares, without a shift (Zhang and Sennrich, 2019), as since opset 23."""
+    """Division by the root of the mean of squares, without a shift (Zhang and Sennrich, 2019; opset 23)."""
 
     name = "RMSNormalization"
     arity = (2, 2)
@@ -209,7 +209,7 @@ class _ByChannel(Normalisation):
 
 
 class _InstanceNormalization(_ByChannel):
-    """Each channel of each example by itself (Ulyanov, Vedaldi and Lempitsky, 2016)."""
+    """Normalisation of each channel of each example by itself (Ulyanov, Vedaldi and Lempitsky, 2016)."""
 
     name = "InstanceNormalization"
     attributes: ClassVar[Mapping[str, Attribute]] = {"data_layout": _LAYOUT, "epsilon": _EPSILON}

@@ -34,7 +34,7 @@ def ranked(node: Node) -> Ranked:
 
 
 def key_type(dtype: DType) -> DType:
-    """Of the integers that stand in the order of the elements: as wide as a float, else of 64 bits."""
+    """The type of integers in the same order as the elements: as wide as a float, else of 64 bits."""
     return DType.INT32 if dtype is DType.FLOAT32 else DType.INT64
 
 

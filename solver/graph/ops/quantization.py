@@ -61,7 +61,7 @@ class _Quantisation(ForwardOnly):
     arity: ClassVar[tuple[int, int]] = (2, 3)
 
     def _check_zero_point(self, node: Node, dtype: DType) -> None:
-        """Of the type of the quantised elements; of one element, or of the shape of the scale."""
+        """Checks a zero point: the type of the elements; one element, or the shape of the scale."""
         if not node.has_input(2):
             return
         zero = node.input(2)

@@ -181,7 +181,7 @@ class _GRUCell(_Cell):
     }
 
     def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
-        """With `linear_before_reset` also what the reset gate is multiplied with."""
+        """The gates; with `linear_before_reset` also the factor of the reset gate."""
         sizes, dtype = cell(node), node.input(0).dtype
         requests = [scratch("gates", (sizes.batch, sizes.rows), dtype)]
         if node.attributes["linear_before_reset"]:

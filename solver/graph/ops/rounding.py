@@ -35,7 +35,7 @@ class _Ceil(_Rounding):
 
 
 class _Round(_Rounding):
-    """To the nearest whole number, halves to the even one."""
+    """Rounds to the nearest whole number, halves to the even one."""
 
     name = "Round"
 

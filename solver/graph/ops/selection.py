@@ -76,7 +76,7 @@ class Rows:
 
     @property
     def group(self) -> int:
-        """How many rows of dY the backward step treats at a time; 0 where one addition a row costs no more.
+        """Number of rows of dY that a backward chunk takes; 0 where one addition a row costs no more.
 
         That is so where rows are wide or few, or have an outer axis, over which one addition goes.
         """

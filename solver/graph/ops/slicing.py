@@ -31,7 +31,7 @@ class _Slicing(OperationType):
 
 
 def pieces(axis: int, sizes: tuple[int, ...]) -> tuple[Index, ...]:
-    """Where neighbouring pieces of these sizes lie along an axis."""
+    """Ranges of neighbouring pieces of these sizes along an axis."""
     ranges, start = [], 0
     for size in sizes:
         ranges.append((*[slice(None)] * axis, slice(start, start + size)))
@@ -80,7 +80,7 @@ class _Concat(_Slicing):
 
 
 class _Split(_Slicing):
-    """As many outputs as the operation names: of the sizes in `split` (input 1), else of one size.
+    """Splits X into the outputs that the operation names: of the sizes in `split` (input 1), else equal.
 
     With `num_outputs` the last one may be smaller. In older versions of ONNX `split` is an attribute.
     """
@@ -146,7 +146,7 @@ def cut(node: Node) -> Index:
 
 
 class _Slice(_Slicing):
-    """From `starts` to before `ends` (inputs 1, 2) along `axes` (3) by `steps` (4), all constants.
+    """Elements from `starts` to before `ends` (inputs 1, 2) along `axes` (3) by `steps` (4), all constants.
 
     Negative positions count from the end, those outside are cut off; negative steps go backward.
     """

@@ -49,7 +49,7 @@ class _Erf(_OfInput):
     name = "Erf"
 
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
-        """Not forward: the kernel takes the sign of X after it has written Y."""
+        """Backward only: the forward kernel reads the sign of X after it has written Y."""
         return (InPlace("dy0", "dx0"),)
 
     def forward_blocks(self, node: Node) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ _RULES: Final = TrainingRules()
 
 @dataclass(frozen=True, slots=True)
 class CircleGraph:
-    """A graph, and where its parameters lie in the file; `training` is how the file says to train it."""
+    """A graph, the places of its parameters in the file, and the training that the file asks for."""
 
     graph: TrainableGraph
     weights: Mapping[str, Weight]
@@ -246,7 +246,7 @@ def _check_known(model: Model) -> None:
 
 
 def _before(model: Model, k: int) -> str:
-    """How to train what an operator reads instead, if that depends on weights and on known operators."""
+    """Advice to train an input of the operator instead, if that depends on weights and known operators."""
     for number in model.operators[k].inputs:
         if number < 0 or model.tensors[number].type != "FLOAT32" or number in model.inputs:
             continue
@@ -272,7 +272,7 @@ def _output(model: Model, k: int) -> str:
 
 
 def cross_entropy_attributes(network: Network) -> dict[str, int | float]:
-    """How onert (0.1.0, as it was measured) takes the cross entropy of a model's output.
+    """Attributes of the cross entropy that onert takes of a model's output (0.1.0, as measured).
 
     It puts a softmax behind the model unless the last operator is one; what CIRCLE_TRAINING says of logits
     changes nothing. Probabilities below 1e-20 count as 1e-20. A sigmoid at the end, which onert does not

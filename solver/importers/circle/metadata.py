@@ -49,7 +49,7 @@ def with_metadata(data: bytes, name: str, content: bytes) -> bytes:
 
 
 def _uses(model: Any) -> Counter[int]:
-    """How many tensors and entries of metadata have each buffer."""
+    """Number of the tensors and metadata entries that use each buffer."""
     graphs = [model.Subgraphs(k) for k in range(model.SubgraphsLength())]
     tensors = (graph.Tensors(k) for graph in graphs for k in range(graph.TensorsLength()))
     entries = (model.Metadata(k) for k in range(model.MetadataLength()))

@@ -33,7 +33,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Where a parameter comes from: a tensor and a buffer of the file, and the order of its axes there.
+    """The origin of a parameter: a tensor and a buffer of the file, and the order of its axes there.
 
     The parameter's axes are the file's in the order `axes`; () where they are the same. The tensor may be of
     half precision, or sparse.
@@ -258,7 +258,7 @@ class Network(GraphRecorder):
         return self._declare(name, Role.CONSTANT, value.shape, dtype, value)
 
     def _remember(self, number: int, name: str = "") -> None:
-        """Where the values of a floating constant, or of `name`, are from, for what is said of wider ones."""
+        """Records the stored tensor behind a constant, or behind `name`, for notes on widened weights."""
         stored = self.model.tensors[self._stored_at.get(number, number)]
         if stored.data is not None:
             kind = np.dtype(stored.dtype).name if stored.dtype else stored.type

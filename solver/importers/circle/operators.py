@@ -53,7 +53,7 @@ def _windows(operator: ModelOperator) -> dict[str, str | tuple[int, ...]]:
 def _activated(
     net: Network, type_: str, inputs: list[str], attributes: Mapping[str, object], *, fuses: bool = True
 ) -> None:
-    """An operator and the activation that is fused into it, which stands behind it where `type_` has none."""
+    """Emits an operator with its fused activation, as an operator of its own where `type_` cannot fuse it."""
     activation = net.operator.word("FusedActivationFunction", "NONE")
     if fuses and activation in _FUSED:
         net.emit(type_, inputs, {**attributes, "activation": _FUSED[activation]})
@@ -195,7 +195,7 @@ def _pad(net: Network, operator: ModelOperator) -> None:
 
 
 def _mirrored(net: Network, pads: list[list[int]]) -> None:
-    """A border that repeats the edge, too: each axis taken by positions that go back and forth."""
+    """Mirrors the border with the edge repeated: positions that go back and forth gather each axis."""
     x = net.input(0)
     axes = [axis for axis, pair in enumerate(pads) if any(pair)]
     for axis in axes or [0]:
@@ -427,7 +427,7 @@ def _depth_to_space(net: Network, operator: ModelOperator) -> None:
 
 
 def _space_to_batch(net: Network, _: ModelOperator) -> None:
-    """Every b-th row and column by itself, as images of their own: what Keras makes dilations of."""
+    """Makes an image of every b-th row and column; Keras writes dilated convolutions that way."""
     blocks, pads = net.integers(1), np.array(net.integers(2)).reshape(-1, 2)
     n, *space = net.shape(0)
     space, rest = space[: len(blocks)], space[len(blocks) :]

@@ -110,7 +110,7 @@ class _Unrolled:
         return result, state
 
     def _gate(self, gate: str, x: str, output: str, cell: str) -> str:
-        """A gate, of what enters, of the output before and, through peepholes, of the cell state."""
+        """A gate: a function of the input, the previous output and, through peepholes, the cell state."""
         net, is_normalised = self.net, self.net.has_input(_NORMALISED[gate])
         bias = net.bias(_BIAS[gate])
         total = net.part(

@@ -35,7 +35,7 @@ class SparseDimension:
 
 @dataclass(frozen=True, slots=True)
 class Sparsity:
-    """How the stored elements of a tensor are laid out.
+    """The arrangement of the stored elements of a sparse tensor.
 
     `order` names the dimension of each level: those of the tensor by number, then those of the blocks, of
     which number k divides the tensor's dimension `blocks[k]`.

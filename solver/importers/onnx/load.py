@@ -74,7 +74,7 @@ def load_onnx(
 def _loaded(
     data: bytes | memoryview, options: ImportOptions, path: Path | None, name: str, *, advises: bool = True
 ) -> Imported:
-    """Without `advises`, a refusal does not try to freeze the model before a tensor."""
+    """The import proper. With `advises`, an error's remedy names a tensor to freeze the model before."""
     model, tensors = read_model(data, path)
     part = whole_or_part(model, tensors, options)
     functions = {(f.domain, f.name): f for f in model.functions}
@@ -221,7 +221,7 @@ def _graph(
 
 
 def _quantised(network: Network) -> list[str]:
-    """Constants of several elements that are dequantised."""
+    """Names of quantised weights: constants of several elements that are dequantised."""
     read = {op.inputs[0] for op in network.operations if op.type == "DequantizeLinear"}
     return [
         operand.id

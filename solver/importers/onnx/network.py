@@ -84,7 +84,7 @@ Value = Tensor | Constant | Sequence_ | Unknown
 
 
 class Network(GraphRecorder):
-    """Every name is made unique, and free of what no name may hold."""
+    """The graph that an import writes. It makes every name unique and removes characters that names lack."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -443,7 +443,7 @@ def _last_part(name: str) -> str:
 
 
 def _is_named_scalar(tensor: StoredTensor) -> bool:
-    """As modules name what they train: ``blocks.0.alpha``, ``logit_scale``; ``alpha`` if it has an axis."""
+    """Whether a scalar has the name of a parameter: ``blocks.0.alpha``; ``alpha`` only if it has an axis."""
     name = tensor.name
     is_own = ("." in name or "_" in name or tensor.shape) and not _MADE_UP.search(name)
     return bool(is_own and _SCALARS.search(name))
@@ -455,7 +455,7 @@ def _is_computed(values: Array) -> bool:
 
 
 def _is_mask(values: Array) -> bool:
-    """Infinities; or 0, and a number that hides; or zeros and ones over two axes."""
+    """Whether values are infinite; or 0 and a large negative number; or zeros and ones over two axes."""
     if not np.isfinite(values).all():
         return True
     distinct = np.unique(values)
@@ -468,12 +468,12 @@ def _is_mask(values: Array) -> bool:
 
 
 def _is_grid(values: Array) -> bool:
-    """Whole and half numbers, three or more: coordinates of anchors, strides."""
+    """Whether all values are whole or half numbers, three or more of them: coordinates, strides."""
     return bool((values * 2 == np.round(values * 2)).all()) and len(np.unique(values)) >= 3
 
 
 def _is_sinusoid(values: Array) -> bool:
-    """Rows that are sines or cosines of positions from 0 on, of a first frequency of 1."""
+    """Whether rows are sines or cosines of positions 0, 1, ..., with a first frequency of 1."""
     sizes = [size for size in values.shape if size > 1]
     if len(sizes) != 2 or np.abs(values[np.isfinite(values)]).max(initial=0) > 1.0001:
         return False

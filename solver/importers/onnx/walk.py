@@ -248,7 +248,7 @@ class Walk:
         return weight
 
     def _initializer(self, tensor: StoredTensor) -> Initializer | None:
-        """By reference where the bytes in the file are those in memory."""
+        """The first values of a weight, by reference where the bytes in the file are those in memory."""
         if not self.weights:
             return None
         if not tensor.in_place:
@@ -390,7 +390,7 @@ class Walk:
         return results
 
     def _normalisation(self, site: Site, named: int) -> Site:
-        """With its mode, and with statistics that are states of its own where it updates them."""
+        """The site of a BatchNormalization with its mode, and own states for statistics that it updates."""
         trains = bool(site.get("training_mode", 0)) if site.opset >= 14 else named > 1
         if self.batch_norm is not None:
             trains = self.batch_norm == "train"
@@ -565,7 +565,7 @@ def _number(value: Value | None) -> int:
 
 
 def _check_names(node: onnx.NodeProto) -> None:
-    """Protobuf hands out bytes for text that is not UTF-8."""
+    """Raises DocumentError for names that are not UTF-8, for which protobuf returns bytes."""
     names = (
         node.name,
         node.op_type,
@@ -599,7 +599,7 @@ def _fault(site: Site, why: str) -> GraphError:
 
 
 def _attributes(node: onnx.NodeProto, call_attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Those of a node; inside a function some stand for attributes of the call, if these are there."""
+    """The attributes of a node. Inside a function some refer to attributes of the call, if it has them."""
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
         if attribute.ref_attr_name:
@@ -611,7 +611,7 @@ def _attributes(node: onnx.NodeProto, call_attributes: Mapping[str, Any] | None)
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
-    """Numbers, texts, tuples of them, arrays, and graphs as they are."""
+    """The value of an attribute: a number, a text, a tuple of these, an array, or a graph."""
     import onnx
 
     try:

@@ -125,7 +125,7 @@ def _fields(data: memoryview, begin: int, end: int) -> Iterator[tuple[int, int, 
 
 
 def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """A number and the position behind it."""
+    """The variable-length integer at a position, and the position behind it."""
     value = 0
     for k in range(_MAX_VARINT):
         if position + k >= end:

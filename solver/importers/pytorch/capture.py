@@ -138,7 +138,7 @@ def _wrapped(framework: Any, module: Any, loss: Loss | None, count: int, keyword
 def _input_names(
     module: Any, inputs: Sequence[Any], targets: Sequence[Any], keywords: Sequence[str]
 ) -> tuple[str, ...]:
-    """Those of the parameters of ``forward``, with numbers where these do not say."""
+    """Names of the inputs: those of ``forward``'s parameters, or numbered ones, then those of the targets."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     named = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind in kinds]
     named = list(keywords) or named

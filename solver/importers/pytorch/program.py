@@ -157,7 +157,7 @@ def _check_dense(name: str, tensor: Any) -> None:
 
 
 def _shared(tensors: Mapping[str, Any]) -> dict[str, str]:
-    """Tensors whose memory another one has, too, and the name of that one."""
+    """Names of tensors that share memory, each with the name of another tensor in the same memory."""
     owners: dict[int, list[str]] = {}
     for name, tensor in tensors.items():
         if tensor.numel():
@@ -251,7 +251,7 @@ def _optimizer_state(framework: Any, optimizer: Any, names: Mapping[int, str]) -
 
 
 def _defaults(optimizer: Any) -> dict[str, Any]:
-    """Arguments that make another one of its kind, one tensor at a time."""
+    """Arguments for another optimizer of the same kind that updates one tensor at a time."""
     own = {key: value for key, value in optimizer.defaults.items() if key != "decoupled_weight_decay"}
     return own | ({"foreach": False} if "foreach" in own else {})
 

@@ -68,7 +68,7 @@ def interpolation(axis: ResizedAxis, attributes: Mapping[str, Any], dtype: np.dt
 
 
 def _coordinates(axis: ResizedAxis, mode: str) -> Array:
-    """Where on the input each output lies; positions are the centres of elements."""
+    """Position of each output on the input's axis; positions are the centres of elements."""
     y = np.arange(axis.out, dtype=np.float64)
     width = axis.scale * axis.size
     if mode == "asymmetric":

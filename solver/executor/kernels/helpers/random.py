@@ -22,7 +22,7 @@ _MASK = 2**64 - 1
 
 
 def key_of(seed: int, name: str) -> int:
-    """Where the streams of `name` under `seed` come from."""
+    """The key of all random streams of `name` under `seed`."""
     digest = hashlib.sha256(name.encode()).digest()
     return _mix(_mix(seed + _GAMMA) ^ int.from_bytes(digest[:8], "little"))
 

@@ -82,14 +82,14 @@ def _add_group(
 
 
 def _starts(index: Array) -> Array:
-    """Where runs of equal indices start."""
+    """Positions at which runs of equal indices start."""
     starts = np.flatnonzero(index[1:] != index[:-1])
     np.add(starts, 1, out=starts)
     return np.concatenate((np.zeros(1, starts.dtype), starts))
 
 
 def _rounds(starts: Array, lengths: Array) -> Iterator[Array]:
-    """Where the first index of each run stands, then the second of those that have one, and so on."""
+    """Positions of the first index of each run, then of the second of runs that have one, and so on."""
     number = 0
     while starts.size:
         yield starts + number

@@ -40,7 +40,7 @@ def _pow(site: Site) -> Value:
 
 
 def _clip(site: Site) -> Value:
-    """Bounds that are known become attributes."""
+    """Clip, with known bounds as attributes."""
     low = site.get("min", site.scalar(1)) if site.known(1) is not None or not site.has(1) else None
     high = site.get("max", site.scalar(2)) if site.known(2) is not None or not site.has(2) else None
     open_low = site.value(1) if site.has(1) and low is None else None
@@ -51,7 +51,7 @@ def _clip(site: Site) -> Value:
 
 
 def _between(site: Site) -> Value:
-    """Whole numbers within bounds."""
+    """Clip of integers, by comparisons."""
     x = site.tensor(0)
     for position, type_ in ((1, "Greater"), (2, "Less")):
         if site.has(position):
@@ -61,7 +61,7 @@ def _between(site: Site) -> Value:
 
 
 def _finite(bound: float | None) -> float | None:
-    """Exporters write the largest number where there is no bound."""
+    """The bound, or None for the largest float, which exporters write where there is no bound."""
     return None if bound is None or abs(bound) >= float(np.finfo(np.float32).max) else bound
 
 
@@ -208,7 +208,7 @@ _Lettered = tuple[Value, str]
 
 
 def _summed(site: Site, x: Value, letters: str, still_read: str) -> _Lettered:
-    """Without the axes that nothing else has."""
+    """The operand summed over the axes whose letters no later term reads."""
     axes = tuple(i for i, letter in enumerate(letters) if letter not in still_read)
     if not axes:
         return x, letters
@@ -217,13 +217,13 @@ def _summed(site: Site, x: Value, letters: str, still_read: str) -> _Lettered:
 
 
 def _implied(terms: str) -> str:
-    """Without an arrow the result has the letters that stand there once, in their order."""
+    """The result of an equation without an arrow: the letters that occur once, in alphabetical order."""
     dots = "..." if "..." in terms else ""
     return dots + "".join(sorted(c for c in set(terms) if c.isalpha() and terms.count(c) == 1))
 
 
 def _spelt_out(site: Site, letters: Sequence[str], result: str) -> tuple[list[str], str]:
-    """With letters that nothing else has in the place of dots, the last ones being those of all operands."""
+    """The terms with unused letters in place of dots; operands share the last of these letters."""
     free = [c for c in string.ascii_letters if not any(c in term for term in (*letters, result))]
     counts = [len(site.shape(i)) - len(term) + 3 if "..." in term else 0 for i, term in enumerate(letters)]
     most = max(counts)
@@ -243,7 +243,7 @@ def _permuted(site: Site, x: Value, order: Sequence[int]) -> Value:
 
 
 def _product(site: Site, left: _Lettered, right: _Lettered, still_read: str) -> _Lettered:
-    """Of two operands; letters that nothing behind the product reads are summed over."""
+    """The product of two operands, summed over letters that nothing behind it reads."""
     (a, ours), (b, theirs) = left, right
     sizes = {
         **dict(zip(ours, site.as_tensor(a).shape, strict=True)),
@@ -313,12 +313,12 @@ def _quotient(site: Site) -> Tensor:
 
 
 def _cut_off(site: Site, x: Tensor) -> Tensor:
-    """Towards zero."""
+    """Rounds towards zero."""
     return site.emit("Mul", site.emit("Sign", x), site.emit("Floor", site.emit("Abs", x)))
 
 
 def _mod(site: Site) -> Value:
-    """With the sign of the divisor, or (fmod) of the dividend."""
+    """The remainder, with the sign of the divisor or, for fmod, of the dividend."""
     quotient = _quotient(site)
     whole = _cut_off(site, quotient) if site.get("fmod", 0) else site.emit("Floor", quotient)
     multiple = site.emit("Mul", site.cast(whole, site.dtype()), site.value(1))
@@ -444,7 +444,7 @@ def _short_time_transform(site: Site) -> Value:
 
 
 def _in_floats(lowering: Lowering, operands: int = 1, wide: DType = DType.FLOAT64) -> Lowering:
-    """A lowering of floats for whole numbers too: in double precision, exact below 2^53, and back."""
+    """Extends a lowering of floats to integers, by double precision, which is exact below 2^53."""
 
     def lowered(site: Site) -> Value | Sequence[Value]:
         dtype = site.dtype()
@@ -468,7 +468,7 @@ def _plainly(site: Site) -> Value:
 
 
 def _cumulative_product(site: Site) -> Value:
-    """Each step multiplies with what stands 1, 2, 4, ... places before (Hillis and Steele, 1986)."""
+    """Running products: step k multiplies by the element 2^k places before (Hillis and Steele, 1986)."""
     x, axis = site.tensor(0), int(site.constant(1, "the axis").reshape(-1)[0]) % len(site.shape())
     size, reverse = x.shape[axis], site.get("reverse", 0)
 

@@ -17,7 +17,7 @@ __all__ = ["Lowering", "Site", "Unsupported", "sequence"]
 
 
 class Unsupported(Exception):
-    """A use of an operator that there is no translation for: what is asked for, not which operator.
+    """A use of an operator that has no translation. The text names the use and not the operator.
 
     It stays inside this package, whose callers get a GraphError that names the node.
     """
@@ -45,7 +45,7 @@ class Site:
         return position < len(self.inputs) and self.inputs[position] is not None
 
     def value(self, position: int) -> Tensor | Constant:
-        """An input that must be there, and no sequence."""
+        """An input that must be present and no sequence. Raises Unsupported."""
         value = self.inputs[position] if position < len(self.inputs) else None
         if not isinstance(value, Tensor | Constant):
             raise Unsupported(f"input {position} is {'a sequence' if value else 'missing'}")

@@ -150,7 +150,7 @@ def _pad(site: Site) -> Value:
 
 
 def _resize(site: Site) -> Value:
-    """Inputs X, roi, scales, sizes since opset 11; X and scales before, then always asymmetric."""
+    """Resize: X, roi, scales, sizes since opset 11; before, X and scales with asymmetric coordinates."""
     x, attributes = site.tensor(0), dict(site.attributes)
     if site.opset < 11 or site.op == "Upsample":
         scales = site.constant(1, "the scales") if site.has(1) else np.asarray(attributes.pop("scales"))
@@ -348,7 +348,7 @@ def _top_k(site: Site) -> Sequence[Value]:
 
 
 def _grid_sample(site: Site) -> Value:
-    """Images read at places between their pixels: by the four neighbours' weights, or the nearest one."""
+    """Samples images between their pixels: by weights of the four neighbours, or the nearest one."""
     x, grid, mode = (
         site.tensor(0),
         site.tensor(1),
@@ -466,7 +466,7 @@ def _concat_from_sequence(site: Site) -> Value:
 
 
 def _concat(site: Site) -> Value:
-    """Pieces without elements, as exporters write before the first step, are left out."""
+    """Concat without empty pieces, which exporters write before the first step."""
     pieces = [site.value(i) for i in range(len(site.inputs)) if 0 not in site.shape(i)]
     if len(pieces) == 1:
         return pieces[0]

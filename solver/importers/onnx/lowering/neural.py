@@ -18,7 +18,7 @@ _ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"]}
 
 
 def _softmax(site: Site) -> Value:
-    """Before opset 13 all axes from `axis` on are one."""
+    """Softmax. Before opset 13 it flattens all axes from `axis` on."""
     x = site.tensor(0)
     axis = site.get("axis", -1 if site.opset >= 13 else 1) % x.rank
     if site.opset >= 13 or axis == x.rank - 1:
@@ -28,7 +28,7 @@ def _softmax(site: Site) -> Value:
 
 
 def _dropout(site: Site) -> Sequence[Value]:
-    """Off without a training mode that is known to be true, as ONNX has it."""
+    """Dropout, only with a training mode that is known to be true, as ONNX defines it."""
     ratio = site.scalar(1, site.get("ratio", 0.5)) if site.opset >= 12 else site.get("ratio", 0.5)
     trains = bool(site.scalar(2, 0.0)) if site.opset >= 12 else False
     if len(site.is_read) > 1 and site.is_read[1]:
@@ -82,7 +82,7 @@ def _rms_normalization(site: Site) -> Value:
 
 
 def _group_normalization(site: Site) -> Value:
-    """A scale for each channel since opset 21, for each group before."""
+    """GroupNormalization, with a scale for each channel since opset 21 and for each group before."""
     x, groups = site.tensor(0), site.attributes["num_groups"]
     weights: list[Value] = []
     for position in (1, 2):
@@ -155,7 +155,7 @@ def _conv(site: Site) -> Value:
 
 
 def _random(site: Site) -> Value:
-    """Numbers of a shape: drawn anew in each iteration."""
+    """Random numbers of a shape, drawn in each iteration."""
     if site.op.endswith("Like"):
         shape: Sequence[int] = site.shape()
     else:

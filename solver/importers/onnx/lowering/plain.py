@@ -59,7 +59,7 @@ def _max_pool_of_any(site: Site) -> Value:
 
 
 def _reduce(site: Site) -> Value:
-    """Axes become an attribute; whole numbers are summed in double precision, exact below 2^53."""
+    """A reduction with axes as an attribute; integers are summed in double precision, exact below 2^53."""
     axes = site.axes()
     if site.get("noop_with_empty_axes", 0) and not axes:
         return site.value(0)

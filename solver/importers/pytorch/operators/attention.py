@@ -46,7 +46,7 @@ def _attention(
 
 
 def _repeated(c: Context, x: Value, count: int) -> Value:
-    """Each head `count` times in a row."""
+    """The heads, each repeated `count` times in a row."""
     *batch, heads, length, size = x.shape
     apart = c.reshape(x, (*batch, heads, 1, length, size))
     wide = c.apply("Expand", apart, c.integers("heads", (*batch, heads, count, length, size)))

@@ -17,7 +17,7 @@ def listed(sizes: int | Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def _batched(c: Context, x: Value, weight: Value) -> Value:
-    """Images without a batch are a batch of one."""
+    """The images with a batch axis, of size 1 if they have none."""
     return c.reshape(x, (1, *x.shape)) if x.rank == weight.rank - 1 else x
 
 

@@ -31,7 +31,7 @@ def _unary(type_: str, **attributes: AttributeValue) -> Handler:
 
 
 def _clip(c: Context, x: Value, low: Any = None, high: Any = None) -> Value:
-    """Bounds are numbers, or tensors that broadcast."""
+    """Clips between bounds that are numbers, or tensors that broadcast."""
     if not isinstance(low, Value) and not isinstance(high, Value) and c.result.dtype.is_floating:
         bounds = {key: float(bound) for key, bound in (("min", low), ("max", high)) if bound is not None}
         return c.apply("Clip", c.cast(x, c.result.dtype), **bounds, inclusive=1)
@@ -146,12 +146,12 @@ def _div(c: Context, a: _Operand, b: _Operand, *, rounding_mode: str | None = No
 
 
 def _truncated(c: Context, x: Value) -> Value:
-    """Towards zero."""
+    """Rounds towards zero."""
     return c.apply("Mul", c.apply("Sign", x), c.apply("Floor", c.apply("Abs", x)))
 
 
 def _remainder(rounding_mode: str) -> Handler:
-    """A less the largest multiple of B that is below it, or is nearer to zero."""
+    """A less a multiple of B: the largest one below A (floor), or the nearest one towards zero (trunc)."""
 
     def handler(c: Context, a: _Operand, b: _Operand) -> Value:
         dtype = _counting(c)
@@ -168,7 +168,7 @@ def _abs(c: Context, x: Value) -> Value:
 
 
 def _neg(c: Context, x: Value) -> Value:
-    """Whole numbers times -1."""
+    """The negative; integers are multiplied by -1."""
     return c.apply("Neg", x) if x.dtype.is_floating else c.apply("Mul", x, c.number(-1, x.dtype))
 
 
@@ -230,7 +230,7 @@ def _extreme(type_: str, c: Context, a: Value, b: _Operand) -> Value:
 
 
 def _compare(type_: str, c: Context, a: _Operand, b: _Operand) -> Value:
-    """Of one element type: where they differ, of the wider one."""
+    """A comparison; operands of different element types are cast to the wider one."""
     dtypes = [x.dtype for x in (a, b) if isinstance(x, Value)]
     fraction = any(isinstance(x, float) and not isinstance(x, bool) for x in (a, b))
     dtype = max(dtypes, key=lambda d: (d.is_floating, d.itemsize))

@@ -26,7 +26,7 @@ def _cross_entropy(
     *,
     class_axis: int | None = None,
 ) -> Value:
-    """Of classes by number or of their probabilities.
+    """The cross entropy of classes by number, or of their probabilities.
 
     Classes may have weights, and one of them may be ignored: the mean is then over the weights of what
     counts. PyTorch has the classes on axis 1, a `class_axis` says another one.
@@ -91,7 +91,7 @@ def _negative_log_likelihood(
     reduction: int = 1,
     ignore_index: int = _NONE,
 ) -> Value:
-    """Of what a LogSoftmax over the classes gives, the cross-entropy of its input; else what is picked."""
+    """The cross entropy, where X is a LogSoftmax over the classes; else minus the picked logarithms."""
     origin = c.origins.get(x.name)
     if origin is not None and origin[1][1] % x.rank == (1 if x.rank > 1 else 0):
         return _cross_entropy(c, origin[1][0], target, weight, reduction, ignore_index)

@@ -13,12 +13,12 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "ci
 
 
 def _same(c: Context, x: Value, *_: object, **__: object) -> Value:
-    """A copy, or another type, at most."""
+    """The operand itself, cast to the result's element type."""
     return c.cast(x, c.result.dtype)
 
 
 def _shaped(c: Context, x: Value, *_: object, **__: object) -> Value:
-    """PyTorch knows the shape already."""
+    """The operand in the shape that PyTorch states for the result."""
     return c.reshape(x, c.result.shape)
 
 
@@ -41,7 +41,7 @@ def _expand(c: Context, x: Value, *_: object, **__: object) -> Value:
 
 
 def _concat(c: Context, parts: Sequence[Value], axis: int = 0) -> Value:
-    """Tensors of one axis without elements are PyTorch's old way to say nothing."""
+    """The concatenation of all parts, cast to the result's element type."""
     parts = [c.cast(x, c.result.dtype) for x in parts]
     if len(parts) == 1:
         return parts[0]
@@ -87,7 +87,7 @@ def _select(c: Context, x: Value, axis: int, index: int) -> Value:
 def _pad(
     c: Context, x: Value, pads: Sequence[int], mode: str = "constant", number: float | None = None
 ) -> Value:
-    """PyTorch's list begins with the last axis, the number before and the number after it."""
+    """Pads. PyTorch's list has two numbers an axis, before and after it, and begins with the last axis."""
     befores, afters = [0] * x.rank, [0] * x.rank
     for k in range(len(pads) // 2):
         befores[-1 - k], afters[-1 - k] = pads[2 * k], pads[2 * k + 1]
@@ -105,7 +105,7 @@ def _pad(
 
 
 def _repeat(c: Context, x: Value, counts: Sequence[int]) -> Value:
-    """Each axis by itself behind a new one that is expanded: [a, b] -> [n, a, m, b]."""
+    """Repeats each axis: a new axis in front of it is expanded, [a, b] -> [n, a, m, b]."""
     shape = (1,) * (len(counts) - x.rank) + x.shape
     if all(count == 1 or size == 1 for count, size in zip(counts, shape, strict=True)):
         raised = c.reshape(x, shape)

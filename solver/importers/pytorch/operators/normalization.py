@@ -23,7 +23,7 @@ def _batch_norm(
     epsilon: float,
     *_: object,
 ) -> Value:
-    """PyTorch's momentum is the share of the new; its running variance is n / (n - 1) times ours."""
+    """Batch normalisation. PyTorch's momentum is 1 less ours, its running variance n / (n - 1) times ours."""
     type_ = TensorType((x.shape[1],), x.dtype)
     scale = scale or c.filled("scale", 1, type_)
     shift = shift or c.filled("shift", 0, type_)

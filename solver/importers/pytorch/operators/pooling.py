@@ -17,7 +17,7 @@ _Sizes = int | Sequence[int]
 
 
 def _pool(c: Context, type_: str, rank: int, x: Value, **attributes: AttributeValue) -> Value:
-    """Of images without a batch, too."""
+    """Pools images, with a batch axis or without one."""
     batched = c.reshape(x, (1, *x.shape)) if x.rank == rank + 1 else x
     y = c.apply(type_, batched, **attributes)
     return c.reshape(y, y.shape[1:]) if x.rank == rank + 1 else y

@@ -12,7 +12,7 @@ __all__ = ["HANDLERS"]
 
 
 def _uniform(c: Context, low: float = 0.0, high: float = 1.0) -> Value:
-    """Of the type of the result."""
+    """Uniform numbers of the result's shape and element type."""
     type_ = c.result
     shape = c.integers("shape", type_.shape)
     dtype = 11 if type_.dtype is DType.FLOAT64 else 1

@@ -21,7 +21,7 @@ _Axes = int | Sequence[int] | None
 
 
 def _axes(x: Value, axes: _Axes) -> list[int]:
-    """None and nothing mean all of them."""
+    """The axes in order, counted from the front; None and an empty list mean all axes."""
     numbers = [axes] if isinstance(axes, int) else list(axes or range(x.rank))
     return sorted(axis % x.rank for axis in numbers) if x.rank else []
 
@@ -51,7 +51,7 @@ def _least(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> 
 
 
 def _place(handler: Handler) -> Handler:
-    """Where the extreme stands first: the largest of what the axis still has from there on."""
+    """Index of the first extreme element, found as the one with the most elements behind it."""
 
     def place(c: Context, x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
         shape = c.result.shape
@@ -131,7 +131,7 @@ def _norm(
 
 
 def _distances(c: Context, a: Value, b: Value, order: float = 2, *_: object) -> Value:
-    """Of each row of the one to each row of the other. Distances of nothing have no derivative."""
+    """Distances between all rows of A and all rows of B. A distance of 0 has derivative 0."""
     pairs = [c.reshape(x, (*x.shape[:-2], *shape, x.shape[-1])) for x, shape in (
         (a, (a.shape[-2], 1)), (b, (1, b.shape[-2])))]  # fmt: skip
     difference = c.apply("Sub", *pairs)

@@ -13,7 +13,7 @@ __all__ = ["HANDLERS"]
 
 
 def _resize(c: Context, x: Value, scales: Sequence[float] | None, mode: str, coordinates: str) -> Value:
-    """By the factors where they are given, which need not be whole; else by the sizes that PyTorch gives."""
+    """Resizes by the factors, which need not be whole, or without them to the size that PyTorch states."""
     if scales is not None:
         factors = np.array([1, 1, *scales], np.float32)
         inputs = [x, None, c.constant(f"{c.scope}.scales", factors)]

@@ -286,7 +286,7 @@ def _median(c: Context, x: Value, axis: int | None = None, *_: object) -> Any:
 
 
 def _diagonal(c: Context, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
-    """Of two axes, at the end."""
+    """The diagonal of two axes, as the last axis."""
     first, second = first % x.rank, second % x.rank
     rest = [axis for axis in range(x.rank) if axis not in (first, second)]
     rows, columns = x.shape[first], x.shape[second]
