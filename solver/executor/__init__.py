@@ -1,10 +1,10 @@
 """Executes training programs in planned memory, and proves plans right by training."""
 
 from solver.executor.accesses import logged_accesses
+from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
 from solver.executor.measured import measured_costs
-from solver.executor.replayed import rewritten
 from solver.executor.trainer import Trainer
 from solver.executor.validate import StepReport, ValidationReport, validate
 from solver.verify import AccessFault, MemoryAccess, check_accesses

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
+from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_spaces
-from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.executor.trainer import check_plan, feed, inline_data, reference_program
 from solver.graph import TrainableGraph, graph_digest

@@ -1,4 +1,4 @@
-"""Values outside of training: constants, and operations on them, by the kernels that training runs."""
+"""Arithmetic on constants by the kernels of training, and the rewritten graph that it is checked with."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from solver.errors import PlanError
 from solver.executor.initial import initial_value
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.memory import BASE_ALIGNMENT
 from solver.graph.ops import lookup
 from solver.graph.ops.base import Node, ScratchRequest
-from solver.graph.types import Array, Operand, TensorType
+from solver.graph.types import Array, Operand, TensorType, TrainableGraph
+from solver.plan import Plan
+from solver.preparations.rewriting import replay
 
-__all__ = ["KernelArithmetic"]
+__all__ = ["KernelArithmetic", "rewritten"]
 
 
 class KernelArithmetic:
@@ -60,3 +63,17 @@ def _block(nbytes: int) -> Array:
     block = np.empty(nbytes + BASE_ALIGNMENT, np.uint8)
     start = -block.ctypes.data % BASE_ALIGNMENT
     return block[start : start + nbytes]
+
+
+def rewritten(graph: TrainableGraph, plan: Plan) -> TrainableGraph:
+    """`graph` itself where the plan replaces nothing. No record is believed: every rule looks again.
+
+    Raises PlanError where a rule does not hold, and for replacements that the options do not ask for.
+    """
+    if plan.replacements and not plan.options.rewrite:
+        raise PlanError(
+            "The plan replaces operations, and its options do not ask for that.",
+            remedy="Plan this graph again with this version.",
+            path=("replacements",),
+        )
+    return replay(graph, plan.replacements, KernelArithmetic())

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.errors import OptionsError, PlanError
+from solver.executor.arithmetic import rewritten
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from solver.executor.initial import initial_value, stored_values
 from solver.executor.memory import POISON, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
-from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph, graph_digest
 from solver.layout import Lifespan

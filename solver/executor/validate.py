@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
 from solver.executor.paging_file import PagingFile
-from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.executor.trainer import (
     check_plan,

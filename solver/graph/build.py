@@ -6,6 +6,7 @@ cycles, shapes, states, loss, trainable set. Each failure names the culprit and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from solver.errors import (
@@ -15,6 +16,7 @@ from solver.errors import (
     DuplicateNameError,
     GraphError,
     ShapeMismatchError,
+    StateError,
     TooManyOperationsError,
     TrainableError,
     UseBeforeDefError,
@@ -22,10 +24,9 @@ from solver.errors import (
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
 from solver.graph.nodes import node_with_types
 from solver.graph.objective import check_outputs, with_training
-from solver.graph.ops import SEQUENCES
+from solver.graph.ops import SEQUENCES, signature
 from solver.graph.ops.base import Node
 from solver.graph.order import topological_order
-from solver.graph.states import check_states
 from solver.graph.types import (
     DType,
     Graph,
@@ -110,7 +111,7 @@ def _verified(
     order = topological_order(operations, defined_by)
     typed, nodes = _infer(declared, operations, order)
     _check_shape_pairs(declared, typed)
-    check_states(operations, typed, nodes)
+    _check_states(operations, typed, nodes)
     check_outputs(outputs, typed)
     if any(operation.type in SEQUENCES for operation in operations):
         unrolled(operations, order, typed, max_operations)  # what the cells raise is raised here
@@ -353,3 +354,37 @@ def _check_shape_pairs(declared: Mapping[str, DeclaredOperand], typed: Mapping[s
 
 def _shown(value: DType | tuple[int, ...]) -> str:
     return value.value if isinstance(value, DType) else str(list(value))
+
+
+def _check_states(
+    operations: Sequence[Operation], typed: Mapping[str, Operand], nodes: Mapping[str, Node]
+) -> None:
+    """Checks that operations update states alone, each of which no other input of any operation names.
+
+    Another reader would see the old or the new value, as the execution order has it. States that no
+    operation updates may be read anywhere. Raises StateError at the input. Linear.
+    """
+    readers = Counter(name for operation in operations for name in operation.inputs if name)
+    for i, operation in enumerate(operations):
+        for k in sorted(signature(operation.type).updates(nodes[operation.id])):
+            name, path = operation.inputs[k], ("operations", i, "inputs", k)
+            update = f"Operation {operation.id!r} ({operation.type}) updates {name!r} in place"
+            if typed[name].role is not Role.STATE:
+                raise StateError(
+                    f"{update}, whose role is {typed[name].role.value}.",
+                    remedy="Declare it with the role state.",
+                    path=path,
+                )
+            if readers[name] > 1:
+                raise StateError(
+                    f"{update}, and {_other_reader(operations, operation, name)} it.",
+                    remedy="A state that is updated is one input of one operation: give each its own.",
+                    path=path,
+                )
+
+
+def _other_reader(operations: Sequence[Operation], updater: Operation, name: str) -> str:
+    """The other reader of a state, for a sentence."""
+    others = (op for op in operations if op is not updater and name in op.inputs)
+    other = next(others, None)
+    return "another of its inputs is" if other is None else f"operation {other.id!r} ({other.type}) reads"

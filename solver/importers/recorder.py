@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,7 +22,9 @@ from solver.graph import (
 from solver.graph.nodes import resolve
 from solver.graph.ops import signature
 
-__all__ = ["GraphRecorder"]
+__all__ = ["GraphRecorder", "product_of_slices"]
+
+_Value = TypeVar("_Value")
 
 #: Bytes from which a constant whose elements are all alike is not written out.
 _SMALLEST_FILL = 4096
@@ -134,3 +138,25 @@ def _fill(type_: TensorType, data: bytes) -> Initializer | None:
     with np.errstate(all="ignore"):
         exact = np.float64(number).astype(type_.dtype.numpy).tobytes() == element.tobytes()
     return Initializer("constant", value=number) if exact else None
+
+
+def product_of_slices(
+    x: _Value,
+    axis: int,
+    size: int,
+    cut: Callable[[_Value, int, int, int], _Value],
+    multiply: Callable[[_Value, _Value], _Value],
+) -> _Value:
+    """The product of x along an axis of `size`: its halves are multiplied until one slice is left.
+
+    `cut(x, axis, begin, end)` records a slice, `multiply(a, b)` a product. They are called 5 log2(size) times
+    at most, where one slice after the other would take `size` of each.
+    """
+    odd: list[_Value] = []
+    while size > 1:
+        half = size // 2
+        if size % 2:
+            odd.append(cut(x, axis, size - 1, size))
+        x = multiply(cut(x, axis, 0, half), cut(x, axis, half, 2 * half))
+        size = half
+    return reduce(multiply, odd, x)

@@ -7,7 +7,6 @@
     transforms.py Fourier transforms, and complex tensors as pairs
     sparse.py     sparse constants as dense ones
     roles.py      which tensors are weights, and which operators an output depends on
-    inputs.py     the sizes of inputs
     network.py    the graph so far, and what the translation of an operator asks and tells
     graph.py      the whole: a forward graph, and the loss and optimizer beside it
     load.py       the same by the choices that every importer takes

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from solver.errors import DimensionError, GraphError, OptionsError, TrainableError
 from solver.graph import FileRange, Initializer, Role, TrainableGraph
-from solver.importers.circle.frozen import freeze_note, freeze_remedy, frozen_before
 from solver.importers.circle.graph import (
     DEFAULT,
     Objective,
@@ -23,10 +23,11 @@ from solver.importers.circle.graph import (
     with_objective,
     with_output,
 )
-from solver.importers.circle.network import Network
+from solver.importers.circle.network import Network, unique_names
 from solver.importers.circle.read import TRAINING, Model, read_model
 from solver.importers.circle.recurrent import LSTM
 from solver.importers.circle.training import load_training
+from solver.importers.cuts import Step, cut_points, freeze_sentence, needed_steps, unknown_cut
 from solver.importers.options import LOSSES, Imported, ImportOptions
 from solver.importers.text import some
 from solver.importers.widened import widening_notes
@@ -35,6 +36,8 @@ __all__ = ["load_circle_model"]
 
 #: Choices that these files leave nothing to: classes are at the last axis, statistics are folded.
 _FIXED = ("class_axis", "batch_norm")
+#: Tensors that are tried before a message names none; a trial ends at the first operator that is refused.
+_TRIALS: Final = 200
 
 
 def load_circle_model(
@@ -68,7 +71,7 @@ def load_circle_model(
     batch = options.batch or (own.batch if own and own.batch > 0 else None)
     whole, model = model, with_output(model, options.output)
     if options.freeze_before:
-        model = frozen_before(model, options.freeze_before)
+        model = _frozen_before(model, options.freeze_before)
     network = _translated(model, batch, options)
     objective, chosen = _chosen(objective_of(own or DEFAULT, network), options, network)
     graph = _keeping(with_objective(network, objective, name), network, whole, options)
@@ -79,13 +82,20 @@ def load_circle_model(
     source = "the file says how" if own else "the file does not say how"
     loss = f"{objective.loss}, {objective.optimizer.type}"
     note = f"Trained with {loss}: {source}, and --loss and --optimizer choose another way."
-    frozen = (freeze_note(model, options.freeze_before),) if options.freeze_before else ()
+    frozen = (
+        f"Frozen before {', '.join(map(repr, options.freeze_before))}: {len(model.skipped):,} of"
+        f" {len(model.operators):,} operators are not imported."
+    )
     constants = {
         operand.id: operand.type.elements
         for operand in graph.operands.values()
         if operand.role is Role.CONSTANT and operand.dtype.is_floating and operand.id not in network.added
     }
-    notes = (*frozen, *(() if chosen else (note,)), *_notes(network, graph, whole, options))
+    notes = (
+        *(frozen if options.freeze_before else ()),
+        *(() if chosen else (note,)),
+        *_notes(network, graph, whole, options),
+    )
     return Imported(graph, notes, constants)
 
 
@@ -125,7 +135,7 @@ def _translated(model: Model, batch: int | None, options: ImportOptions) -> Netw
     except GraphError as error:
         refused = [k for k in error.path[1:2] if error.path[0] == "operators" and isinstance(k, int)]
         if refused or unknown(model):
-            error.remedy = f"{freeze_remedy(model, refused or unknown(model), works)}{error.remedy}"
+            error.remedy = f"{_freeze_remedy(model, refused or unknown(model), works)}{error.remedy}"
         raise
 
 
@@ -213,3 +223,57 @@ def _by_reference(graph: TrainableGraph, network: Network, data: bytes, path: Pa
         place = FileRange(str(path), offset, hashlib.sha256(stored.data).hexdigest())
         operands[name] = replace(operand, initializer=Initializer("values", file=place))
     return graph.with_graph(operands=operands)
+
+
+# ------------------------------------------------------------------------------------------ freezing
+
+
+def _frozen_before(model: Model, names: Sequence[str]) -> Model:
+    """The model with the tensors `names` as inputs. Operators that lead to them alone are skipped.
+
+    Raises GraphError for names that no operator defines or that no output depends on. Linear.
+    """
+    steps, known = _steps(model), unique_names(model)
+    number_by_name = {known[number]: number for _, writes in steps for number in writes}
+    for name in names:
+        if name not in number_by_name:
+            raise unknown_cut(name, number_by_name, "it is an input or a constant" if name in known else "")
+    cuts = [number_by_name[name] for name in names]
+    kept = needed_steps(steps, model.outputs, cuts)
+    read = {number for k in kept for number in steps[k][0]} | set(model.outputs)
+    for name, number in zip(names, cuts, strict=True):
+        if number not in read:
+            raise unknown_cut(name, number_by_name, "the loss does not depend on it")
+    inputs = (*(number for number in model.inputs if number in read), *cuts)
+    return replace(model, inputs=inputs, skipped=frozenset(range(len(steps))) - frozenset(kept))
+
+
+def _freeze_remedy(model: Model, refused: Collection[int], works: Callable[[Model], object]) -> str:
+    """The remedy that names the first tensor behind all refused operators; empty where there is none.
+
+    `works` imports a model and raises GraphError, with the number of an operator in its path where one is
+    refused.
+    """
+    steps, names, culprits = _steps(model), unique_names(model), set(refused)
+    candidates = cut_points(steps, model.outputs, culprits)
+    for _ in range(_TRIALS):
+        number = next(candidates, None)
+        if number is None:
+            return ""
+        try:
+            works(_frozen_before(model, [names[number]]))
+        except GraphError as error:
+            culprit = {k for k in error.path[1:2] if error.path[0] == "operators" and isinstance(k, int)}
+            if culprit - culprits:
+                culprits |= culprit
+                candidates = cut_points(steps, model.outputs, culprits)
+        else:
+            return freeze_sentence(names[number])
+    return ""
+
+
+def _steps(model: Model) -> list[Step[int]]:
+    return [
+        ({number for number in operator.inputs if number >= 0}, operator.outputs)
+        for operator in model.operators
+    ]

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from solver.errors import TooManyOperationsError
+from solver.errors import BatchError, DimensionError, TooManyOperationsError
 from solver.graph import MAX_OPERATIONS, AttributeValue, DType, Initializer, Operation, Role
 from solver.graph.types import Array, TensorType
 from solver.importers.circle.constants import SEVERAL, fold, fold_several
-from solver.importers.circle.inputs import file_batch, input_shapes
 from solver.importers.circle.read import Model, ModelOperator
 from solver.importers.circle.roles import MOVES, weight_tensors
 from solver.importers.recorder import GraphRecorder
@@ -102,13 +101,13 @@ class Network(GraphRecorder):
         self._parts = 0
         read = {number for k in self.needed for number in model.operators[k].inputs} | {output}
         inputs = {number: self._names[number] for number in model.inputs if number in read}
-        self.batch, shapes = input_shapes(model, inputs, batch, dims or {})
+        self.batch, shapes = _input_shapes(model, inputs, batch, dims or {})
         for number, shape in shapes.items():
             self._declare(self._names[number], Role.INPUT, shape, self._dtype(number))
 
     @property
     def file_batch(self) -> int:
-        return file_batch(self.model)
+        return _file_batch(self.model)
 
     def _dtype(self, number: int) -> DType:
         tensor = self.model.tensors[number]
@@ -502,3 +501,62 @@ def unique_names(model: Model) -> list[str]:
         taken.add(name)
         names.append(name)
     return names
+
+
+def _file_batch(model: Model) -> int:
+    """The first dimension of the first input, which stands for the batch."""
+    shape = model.tensors[model.inputs[0]].shape
+    return shape[0] if shape else 1
+
+
+def _input_shapes(
+    model: Model, names: Mapping[int, str], batch: int | None, dims: Mapping[str, int]
+) -> tuple[int | None, dict[int, tuple[int, ...]]]:
+    """The batch, and the shapes of the inputs `names`, which map numbers of tensors to names.
+
+    `dims` are sizes by place, as ``x[1]``; the first axis of an input of the file's batch is the batch.
+    Raises BatchError for two batches, and DimensionError for axes that there are not and for open ones
+    without a size: an axis is open whose size the file leaves to the caller, with a placeholder of 1.
+    """
+    shapes = {number: list(model.tensors[number].shape) for number in names}
+    places = {
+        f"{name}[{axis}]": (number, axis)
+        for number, name in names.items()
+        for axis in range(len(shapes[number]))
+    }
+    for place, size in dims.items():
+        if place not in places:
+            raise DimensionError(
+                f"The inputs have no dimension {place!r:.80}.",
+                remedy=f"They have {', '.join(places) or 'none'}.",
+                path=("dim",),
+            )
+        number, axis = places[place]
+        if axis == 0 and shapes[number][0] == _file_batch(model):
+            if batch not in (None, size):
+                raise BatchError(
+                    f"The batch is {batch}, and {place!r:.80} is {size}.",
+                    remedy="Give all inputs one batch, with --batch.",
+                    path=("dim",),
+                )
+            batch = size
+        else:
+            shapes[number][axis] = size
+    missing = [
+        place
+        for place, (number, axis) in places.items()
+        if axis and axis in model.tensors[number].open_axes and shapes[number][axis] == 1
+        and place not in dims
+    ]  # fmt: skip
+    if missing:
+        raise DimensionError(
+            f"The model leaves {'a dimension' if len(missing) == 1 else f'{len(missing)} dimensions'} open:"
+            f" {', '.join(missing)}.",
+            remedy="Give " + " ".join(f"--dim '{place}=SIZE'" for place in missing) + ".",
+            path=("dim",),
+        )
+    if batch is not None:
+        for number, shape in shapes.items():
+            if model.tensors[number].shape[:1] == (_file_batch(model),):
+                shape[0] = batch
+    return batch, {number: tuple(shape) for number, shape in shapes.items()}

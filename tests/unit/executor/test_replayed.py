@@ -9,7 +9,7 @@ import pytest
 
 from solver.errors import OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.executor.replayed import rewritten
+from solver.executor.arithmetic import rewritten
 from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions

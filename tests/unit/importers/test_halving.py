@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from solver.importers.halving import product_of_slices
+from solver.importers.recorder import product_of_slices
 from tests.support.every import grid
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]

@@ -11,9 +11,9 @@ from functools import partial, reduce
 import numpy as np
 
 from solver.graph import DType
-from solver.importers.halving import product_of_slices
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 from solver.importers.onnx.network import Constant, Tensor, Value
+from solver.importers.recorder import product_of_slices
 
 __all__ = ["LOWERINGS"]
 

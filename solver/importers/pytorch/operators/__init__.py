@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from solver.importers.pytorch.context import Handler
 from solver.importers.pytorch.operators import (
-    attention,
     convolution,
     elementwise,
     linear,
@@ -23,15 +22,14 @@ from solver.importers.pytorch.operators import (
     random,
     recurrent,
     reduction,
-    resizing,
     selection,
 )
 
 __all__ = ["HANDLERS"]
 
 _FAMILIES = (
-    *(attention, convolution, elementwise, linear, loss, movement),
-    *(normalization, pooling, random, recurrent, reduction, resizing, selection),
+    *(convolution, elementwise, linear, loss, movement),
+    *(normalization, pooling, random, recurrent, reduction, selection),
 )
 
 #: By name, as ``linear.default``.

@@ -1,9 +1,10 @@
-"""Pooling, also to a given size: by windows of one size where these give it."""
+"""Images of another size: pooling, also to a stated size, and interpolation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -124,7 +125,39 @@ def _uneven(c: Context, type_: str, x: Value, axis: int, out: int) -> Value:
     return c.apply("ReduceMax", taken, c.integers("axes", [axis + 1]), keepdims=0)
 
 
-HANDLERS: dict[str, Handler] = {}
+def _resize(c: Context, x: Value, scales: Sequence[float] | None, mode: str, coordinates: str) -> Value:
+    """Resizes by the factors, which need not be whole, or without them to the size that PyTorch states."""
+    if scales is not None:
+        factors = np.array([1, 1, *scales], np.float32)
+        inputs = [x, None, c.constant(f"{c.scope}.scales", factors)]
+    else:
+        inputs = [x, None, None, c.integers("sizes", c.result.shape)]
+    return c.apply(
+        "Resize", *inputs, mode=mode, coordinate_transformation_mode=coordinates, nearest_mode="floor"
+    )
+
+
+def _between(
+    mode: str,
+    c: Context,
+    x: Value,
+    sizes: Sequence[int] | None,
+    align_corners: bool,
+    scales: Sequence[float] | None = None,
+) -> Value:
+    return _resize(c, x, scales, mode, "align_corners" if align_corners else "pytorch_half_pixel")
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(
+        [f"upsample_nearest{n}d.vec" for n in (1, 2, 3)],
+        lambda c, x, sizes, scales=None: _resize(c, x, scales, "nearest", "asymmetric"),
+    ),
+    "upsample_linear1d.vec": partial(_between, "linear"),
+    "upsample_bilinear2d.vec": partial(_between, "linear"),
+    "upsample_trilinear3d.vec": partial(_between, "linear"),
+    "upsample_bicubic2d.vec": partial(_between, "cubic"),
+}
 for _n in (1, 2, 3):
     HANDLERS |= {
         f"max_pool{_n}d.default": _max(_n),

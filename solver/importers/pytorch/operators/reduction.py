@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from solver.graph import DType
-from solver.importers.halving import product_of_slices
 from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value
+from solver.importers.recorder import product_of_slices
 
 __all__ = ["HANDLERS"]
 
