@@ -19,16 +19,13 @@ def _negated(parts: Parts, out: Array) -> None:
     np.multiply(parts.dz, -1, out=out)  # np.negative is wrong for some strides (NumPy 2.4)
 
 
-def _times_left(parts: Parts, out: Array) -> None:
-    np.multiply(parts.dz, parts.x[0], out=out)
+def _with_operand(function: np.ufunc, position: int) -> Callable[[Parts, Array], None]:
+    """dZ multiplied with an operand, or divided by it."""
 
+    def run(parts: Parts, out: Array) -> None:
+        function(parts.dz, parts.x[position], out=out)
 
-def _times_right(parts: Parts, out: Array) -> None:
-    np.multiply(parts.dz, parts.x[1], out=out)
-
-
-def _over_right(parts: Parts, out: Array) -> None:
-    np.divide(parts.dz, parts.x[1], out=out)
+    return run
 
 
 def _quotient_right(parts: Parts, out: Array) -> None:
@@ -77,7 +74,10 @@ def _forward(function: np.ufunc) -> Callable[[Call], Step]:
 KERNELS: Mapping[str, Kernels] = {
     "Add": Kernels(_forward(np.add), broadcast_backward(same, same)),
     "Sub": Kernels(_forward(np.subtract), broadcast_backward(same, _negated)),
-    "Mul": Kernels(_forward(np.multiply), broadcast_backward(_times_right, _times_left)),
-    "Div": Kernels(_forward(np.divide), broadcast_backward(_over_right, _quotient_right)),
+    "Mul": Kernels(
+        _forward(np.multiply),
+        broadcast_backward(_with_operand(np.multiply, 1), _with_operand(np.multiply, 0)),
+    ),
+    "Div": Kernels(_forward(np.divide), broadcast_backward(_with_operand(np.divide, 1), _quotient_right)),
     "Pow": Kernels(_forward(np.power), broadcast_backward(_power_base, _power_exponent)),
 }

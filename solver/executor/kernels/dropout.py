@@ -21,14 +21,6 @@ from solver.graph.types import Array
 __all__ = ["KERNELS"]
 
 
-def _forward(call: Call) -> Step:
-    return _masked(call, *present(call.x[0], call.y[0]))
-
-
-def _backward(call: Call) -> Step:
-    return _masked(call, *present(call.dy[0], call.dx[0]))
-
-
 def _masked(call: Call, source: Array, target: Array) -> Step:
     ratio = float(call.attributes["ratio"])
     if not ratio:
@@ -56,4 +48,9 @@ def _masked(call: Call, source: Array, target: Array) -> Step:
     return run
 
 
-KERNELS: Mapping[str, Kernels] = {"Dropout": Kernels(_forward, _backward)}
+KERNELS: Mapping[str, Kernels] = {
+    "Dropout": Kernels(
+        lambda call: _masked(call, *present(call.x[0], call.y[0])),
+        lambda call: _masked(call, *present(call.dy[0], call.dx[0])),
+    )
+}

@@ -320,16 +320,12 @@ def _multiply(shape: _Rows, array: Array, incoming: Array, factor: float = 1.0) 
     return run
 
 
-def _cross_entropy_forward(call: Call) -> Step:
-    return _forward(call, _cross_entropy_losses)
-
-
-def _divergence_forward(call: Call) -> Step:
-    return _forward(call, _divergence_losses)
-
-
 KERNELS: Mapping[str, Kernels] = {
     **ELEMENTWISE_LOSSES,
-    "CategoricalCrossEntropy": Kernels(_cross_entropy_forward, _backward(_target_steps)),
-    "KLDivergence": Kernels(_divergence_forward, _backward(_divergence_target_steps)),
+    "CategoricalCrossEntropy": Kernels(
+        lambda call: _forward(call, _cross_entropy_losses), _backward(_target_steps)
+    ),
+    "KLDivergence": Kernels(
+        lambda call: _forward(call, _divergence_losses), _backward(_divergence_target_steps)
+    ),
 }

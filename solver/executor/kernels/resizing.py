@@ -16,14 +16,6 @@ from solver.graph.types import Array
 __all__ = ["KERNELS"]
 
 
-def _forward(call: Call) -> Step:
-    return _prepare(call, *present(call.x[0], call.y[0]), backward=False)
-
-
-def _backward(call: Call) -> Step:
-    return _prepare(call, *present(call.dy[0], call.dx[0]), backward=True)
-
-
 def _prepare(call: Call, source: Array, target: Array, *, backward: bool) -> Step:
     plan = passes(call.node, backward=backward)
     if not plan.axes:
@@ -98,4 +90,9 @@ def _parts(target: Array, room: int) -> Iterator[tuple[slice, slice]]:
         yield from ((slice(start, start + 1), slice(row, row + step)) for row in range(0, rows, step))
 
 
-KERNELS: Mapping[str, Kernels] = {"Resize": Kernels(_forward, _backward)}
+KERNELS: Mapping[str, Kernels] = {
+    "Resize": Kernels(
+        lambda call: _prepare(call, *present(call.x[0], call.y[0]), backward=False),
+        lambda call: _prepare(call, *present(call.dy[0], call.dx[0]), backward=True),
+    )
+}

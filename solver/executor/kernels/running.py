@@ -33,12 +33,9 @@ def _running(call: Call, source: Array, target: Array, *, backward: bool) -> Ste
     return run
 
 
-def _forward(call: Call) -> Step:
-    return _running(call, *present(call.x[0], call.y[0]), backward=False)
-
-
-def _backward(call: Call) -> Step:
-    return _running(call, *present(call.dy[0], call.dx[0]), backward=True)
-
-
-KERNELS: Mapping[str, Kernels] = {"CumSum": Kernels(_forward, _backward)}
+KERNELS: Mapping[str, Kernels] = {
+    "CumSum": Kernels(
+        lambda call: _running(call, *present(call.x[0], call.y[0]), backward=False),
+        lambda call: _running(call, *present(call.dy[0], call.dx[0]), backward=True),
+    )
+}

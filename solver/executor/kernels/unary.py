@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.base import Kernels
 from solver.executor.kernels.helpers.blocks import Step, bound, present
 from solver.executor.kernels.helpers.elementwise import Function, elementwise, fixed
 from solver.executor.kernels.helpers.erf import erf
@@ -21,14 +21,6 @@ def _plain(function: np.ufunc) -> Function:
         function(x, out=y)
 
     return run
-
-
-def _itself(y: Array, factor: Array) -> None:
-    np.copyto(factor, y)
-
-
-def _half_of_inverse(y: Array, factor: Array) -> None:
-    np.divide(0.5, y, out=factor)
 
 
 def _minus_square(y: Array, factor: Array) -> None:
@@ -47,10 +39,6 @@ def _bell(x: Array, factor: Array) -> None:
 def _minus_sine(x: Array, factor: Array) -> None:
     np.sin(x, out=factor)
     np.multiply(factor, -1, out=factor)
-
-
-def _softplus(x: Array, y: Array) -> None:
-    np.logaddexp(x, 0, out=y)
 
 
 def _logistic(x: Array, factor: Array) -> None:
@@ -81,25 +69,19 @@ def _negated(source: Array | None, target: Array | None) -> Step:
     return bound(np.multiply, read, -1, out=written)
 
 
-def _neg_forward(call: Call) -> Step:
-    return _negated(call.x[0], call.y[0])
-
-
-def _neg_backward(call: Call) -> Step:
-    return _negated(call.dy[0], call.dx[0])
-
-
 KERNELS: Mapping[str, Kernels] = {
-    "Exp": elementwise(fixed(_plain(np.exp)), fixed(_itself)),
+    "Exp": elementwise(fixed(_plain(np.exp)), fixed(lambda y, factor: np.copyto(factor, y))),
     "Log": elementwise(fixed(_plain(np.log)), fixed(_plain(np.reciprocal))),
-    "Sqrt": elementwise(fixed(_plain(np.sqrt)), fixed(_half_of_inverse)),
+    "Sqrt": elementwise(fixed(_plain(np.sqrt)), fixed(lambda y, factor: np.divide(0.5, y, out=factor))),
     "Reciprocal": elementwise(fixed(_plain(np.reciprocal)), fixed(_minus_square)),
-    "Neg": Kernels(_neg_forward, _neg_backward),
+    "Neg": Kernels(
+        lambda call: _negated(call.x[0], call.y[0]), lambda call: _negated(call.dy[0], call.dx[0])
+    ),
     "Abs": elementwise(fixed(_plain(np.abs)), fixed(_plain(np.sign))),
     "Erf": elementwise(fixed(erf), fixed(_bell)),
     "Sin": elementwise(fixed(_plain(np.sin)), fixed(_plain(np.cos))),
     "Cos": elementwise(fixed(_plain(np.cos)), fixed(_minus_sine)),
-    "Softplus": elementwise(fixed(_softplus), fixed(_logistic)),
+    "Softplus": elementwise(fixed(lambda x, y: np.logaddexp(x, 0, out=y)), fixed(_logistic)),
     "Asin": elementwise(fixed(_plain(np.arcsin)), fixed(_of_square(-1, 1, root=True))),
     "Acos": elementwise(fixed(_plain(np.arccos)), fixed(_of_square(-1, 1, root=True, negated=True))),
     "Atan": elementwise(fixed(_plain(np.arctan)), fixed(_of_square(1, 1, root=False))),

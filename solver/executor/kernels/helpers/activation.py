@@ -32,18 +32,6 @@ def activation_derivative(name: str, y: Array, dy: Array, out: Array) -> None:
     _DERIVATIVE[name](y, dy, out)
 
 
-def _none(y: Array) -> None:
-    del y
-
-
-def _relu(y: Array) -> None:
-    np.maximum(y, 0, out=y)
-
-
-def _relu6(y: Array) -> None:
-    np.clip(y, 0, _SIX, out=y)
-
-
 def _sigmoid(y: Array) -> None:
     # exp overflows to infinity for very negative y, whose reciprocal is the right answer, 0.
     with np.errstate(over="ignore"):
@@ -51,10 +39,6 @@ def _sigmoid(y: Array) -> None:
         np.exp(y, out=y)
         np.add(y, 1, out=y)
         np.reciprocal(y, out=y)
-
-
-def _tanh(y: Array) -> None:
-    np.tanh(y, out=y)
 
 
 def _none_derivative(y: Array, dy: Array, out: Array) -> None:
@@ -88,12 +72,12 @@ def _tanh_derivative(y: Array, dy: Array, out: Array) -> None:
     np.multiply(out, dy, out=out)
 
 
-_FORWARD: Mapping[str, Callable[[Array], None]] = {
-    "None": _none,
-    "Relu": _relu,
-    "Relu6": _relu6,
+_FORWARD: Mapping[str, Callable[[Array], object]] = {
+    "None": lambda y: None,
+    "Relu": lambda y: np.maximum(y, 0, out=y),
+    "Relu6": lambda y: np.clip(y, 0, _SIX, out=y),
     "Sigmoid": _sigmoid,
-    "Tanh": _tanh,
+    "Tanh": lambda y: np.tanh(y, out=y),
 }
 _DERIVATIVE: Mapping[str, Callable[[Array, Array, Array], None]] = {
     "None": _none_derivative,
