@@ -23,7 +23,7 @@ BASE_ALIGNMENT = RESIDUE
 POISON = 0xFF
 
 #: More than this is refused before NumPy tries, with a sentence instead of a MemoryError.
-_MAX_ALLOCATION = 2**47
+_MAX_ALLOCATION_BYTES = 2**47
 
 
 class Memory:
@@ -135,7 +135,7 @@ def on_their_own(program: Program, residues: Sequence[int]) -> Memory:
 
 def _allocate(size: int, residue: int, what: str) -> Array:
     """``uint8[size]`` whose address is `residue` modulo BASE_ALIGNMENT."""
-    if size > _MAX_ALLOCATION:
+    if size > _MAX_ALLOCATION_BYTES:
         raise PlanError(
             f"This machine cannot allocate the {size:,} bytes of {what}.",
             remedy="Train on a smaller batch.",

@@ -23,7 +23,7 @@ __all__ = ["PagingFile"]
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 
 #: Bytes that are written at a time where a file is filled.
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class PagingFile:
@@ -52,8 +52,8 @@ class PagingFile:
         except OSError as error:
             raise self._failed("made", error) from None
         try:
-            block = bytes([fill]) * min(size, _BLOCK)
-            for start in range(0, size, _BLOCK):
+            block = bytes([fill]) * min(size, _BLOCK_BYTES)
+            for start in range(0, size, _BLOCK_BYTES):
                 self._write(memoryview(block)[: size - start], start)
         except BaseException:
             self.close()

@@ -38,7 +38,7 @@ _TYPES: Final = {
 }
 
 #: Compilers take more, people do not.
-_LONGEST_NAME: Final = 120
+_MAX_NAME_CHARACTERS: Final = 120
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
 _PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
@@ -89,7 +89,7 @@ def c_identifiers(names: Iterable[str]) -> list[str]:
     """
     taken: set[str] = set()
     identifiers = []
-    plain = [_UNSAFE.sub("_", name).upper()[:_LONGEST_NAME] or "_" for name in names]
+    plain = [_UNSAFE.sub("_", name).upper()[:_MAX_NAME_CHARACTERS] or "_" for name in names]
     reserved = set(plain)
     counts: dict[str, int] = {}
     for name in plain:

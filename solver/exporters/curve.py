@@ -39,7 +39,7 @@ _DARK: Final = MappingProxyType(
 )  # fmt: skip
 
 #: Pixels between two figures beside points.
-_ROOM: Final = 44.0
+_LABEL_GAP_PIXELS: Final = 44.0
 
 
 def dump_curve(curve: TradeOff, *, png: bool = False) -> bytes:
@@ -123,7 +123,10 @@ def _apart(at: Sequence[Point], share: Sequence[float]) -> Iterator[tuple[Point,
     """The points whose figures do not touch, the ends of the curve first."""
     shown: list[Point] = []
     for i in (0, len(at) - 1, *range(1, len(at) - 1)):
-        if all(abs(at[i][0] - a) > _ROOM or abs(at[i][1] - b) > _ROOM / 3 for a, b in shown):
+        if all(
+            abs(at[i][0] - a) > _LABEL_GAP_PIXELS or abs(at[i][1] - b) > _LABEL_GAP_PIXELS / 3
+            for a, b in shown
+        ):
             shown.append(at[i])
             yield at[i], share[i]
 

@@ -23,7 +23,7 @@ __all__ = ["stale_reads_of_graph"]
 #: Calls that touch no bytes: they name memory, give it back, or pick one result of several.
 _SILENT: Final = frozenset({"alloc", "free", "getitem", "view"})
 #: A faulty program tends to have many faults of one cause.
-_MOST: Final = 3
+_MAX_SENTENCES: Final = 3
 
 
 def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[str]:
@@ -47,7 +47,7 @@ def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[s
             if not conditions:
                 break
         bit += 1
-    return list(sentences.values())[:_MOST]
+    return list(sentences.values())[:_MAX_SENTENCES]
 
 
 def _goes_first(bit: int, flipped: bool, condition: int) -> bool:

@@ -17,7 +17,7 @@ from solver.plan import Arena, PlannedBuffer, PlanView
 __all__ = ["dump_memory_viz", "memory_snapshot"]
 
 #: Spaces begin far apart, and none at address zero.
-_APART: Final = 1 << 44
+_SPACE_DISTANCE_BYTES: Final = 1 << 44
 
 
 def dump_memory_viz(plan: PlanView) -> bytes:
@@ -28,7 +28,7 @@ def dump_memory_viz(plan: PlanView) -> bytes:
 def memory_snapshot(plan: PlanView) -> dict[str, Any]:
     """The snapshot. O(n log n) for n buffers."""
     steps = plan.level_ids()
-    bases = [(number + 1) * _APART for number in range(len(plan.arenas))]
+    bases = [(number + 1) * _SPACE_DISTANCE_BYTES for number in range(len(plan.arenas))]
     return {
         "segments": [
             _segment(arena, number, base, plan.duration, steps)

@@ -11,7 +11,7 @@ from solver.graph.types import Operation
 __all__ = ["depends_on", "topological_order"]
 
 #: Operations of a cycle that an error prints.
-_SHOWN = 20
+_NAMED_OPERATIONS = 20
 
 
 def topological_order(operations: Sequence[Operation], defined_by: Mapping[str, int]) -> list[int]:
@@ -55,8 +55,10 @@ def _cycle(
             if name in defined_by and missing[defined_by[name]]
         )
     loop = [operations[i].id for i in (start, *reversed(walk[seen[start] + 1 :]), start)]
-    if len(loop) > _SHOWN:
-        loop[_SHOWN // 2 : -_SHOWN // 2] = [f"... {len(loop) - _SHOWN} more ..."]
+    if len(loop) > _NAMED_OPERATIONS:
+        loop[_NAMED_OPERATIONS // 2 : -_NAMED_OPERATIONS // 2] = [
+            f"... {len(loop) - _NAMED_OPERATIONS} more ..."
+        ]
     return CyclicGraphError(
         f"The operations form a cycle: {' -> '.join(loop)}.",
         remedy="A training graph is acyclic: unroll the loop.",

@@ -12,6 +12,7 @@ __all__ = ["LEAST_DYNAMIC_SCALE", "MAX_ACCUMULATE", "MAX_GROWTH", "MAX_LOSS_SCAL
 #: float32 holds gradients of loss scales up to here with room to spare.
 MAX_LOSS_SCALE = 2.0**64
 
+#: Micro-batches of one update; more would take weeks.
 MAX_ACCUMULATE = 1_000_000
 
 #: A scale that changes goes down to here: smaller ones would lose what is too small for a format.

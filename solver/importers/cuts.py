@@ -26,7 +26,7 @@ _NONSENSE: Final = (
     RecursionError,
 )
 #: Tensors that are tried before a message names none.
-_TRIALS: Final = 4
+_MAX_TRIALS: Final = 4
 
 
 def needed_steps(steps: Sequence[Step[_T]], outputs: Collection[_T], cuts: Collection[_T] = ()) -> list[int]:
@@ -73,7 +73,7 @@ def freeze_remedy(names: Iterator[str], works: Callable[[str], object]) -> str:
     failure.
     """
     without_sizes = ""
-    for _, name in zip(range(_TRIALS), names, strict=False):
+    for _, name in zip(range(_MAX_TRIALS), names, strict=False):
         try:
             works(name)
         except LossError:

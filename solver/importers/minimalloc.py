@@ -55,16 +55,17 @@ _KNOWN: Final = (*_REQUIRED, "alignment", "gaps", "hint", "offset")
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _GAP: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?", re.ASCII)
-_LONGEST_ID: Final = 1024
+#: Characters of a name, as of names in graphs.
+_MAX_ID_CHARACTERS: Final = 1024
 
 #: The number of the line behind the header; lines count from 1.
-_FIRST: Final = 2
+_FIRST_ROW_LINE: Final = 2
 
 #: Columns of plain numbers.
 _NUMBERS: Final = ("lower", "upper", "size", "alignment", "hint", "offset")
 
 #: Any number of this many digits fits 63 bits.
-_DIGITS: Final = 18
+_SAFE_DIGITS: Final = 18
 
 _Hints: TypeAlias = tuple[int | None, ...]
 
@@ -233,7 +234,7 @@ def _numbers(codes: _Codes, begins: _Integers, ends: _Integers) -> _Integers | N
     """The numbers of a column, `UNPINNED` for empty cells; None where a cell holds more than 18 digits."""
     lengths = ends - begins
     longest = int(lengths.max(initial=0))
-    if longest > _DIGITS:
+    if longest > _SAFE_DIGITS:
         return None
     numbers = np.zeros(len(lengths), np.int64)
     for k in range(longest):
@@ -248,7 +249,7 @@ def _numbers(codes: _Codes, begins: _Integers, ends: _Integers) -> _Integers | N
 def _ids(data: bytes, begins: _Integers, ends: _Integers) -> list[str] | None:
     """The names, none of which is empty, too long, or holds what cannot be seen."""
     lengths = ends - begins
-    if not len(lengths) or lengths.min() < 1 or lengths.max() > _LONGEST_ID:
+    if not len(lengths) or lengths.min() < 1 or lengths.max() > _MAX_ID_CHARACTERS:
         return None
     places = zip(begins.tolist(), ends.tolist(), strict=True)
     if data.isascii():
@@ -269,7 +270,7 @@ def _rows(text: str, header: _Header) -> Iterator[_Row]:
     lines = text.split("\n") if text else []
     for index, line in enumerate(lines):
         line = line.removesuffix("\r")
-        row = _Row(index, index + _FIRST, header, line.split(","))
+        row = _Row(index, index + _FIRST_ROW_LINE, header, line.split(","))
         if len(row.cells) != len(header.columns):
             raise DocumentError(
                 f"Line {row.number} has {len(row.cells)} cells, the header has {len(header.columns)}."
@@ -283,7 +284,7 @@ def _rows(text: str, header: _Header) -> Iterator[_Row]:
 
 def _buffer(row: _Row) -> Buffer:
     name = row.cell("id")
-    if not name or len(name) > _LONGEST_ID or first_hidden(name) is not None:
+    if not name or len(name) > _MAX_ID_CHARACTERS or first_hidden(name) is not None:
         row.fail("id", f"id is {shown(name)}", "Give 1 to 1,024 characters that can be seen.")
     size = row.natural("size")
     lifespan, gaps = _with_gaps(row, _lifespan(row), size)
@@ -363,5 +364,5 @@ def _with_line(error: ProblemError) -> ProblemError:
     """The error about buffer n, reworded to name its line."""
     if error.path[:1] != ("buffers",):
         return error
-    message = f"Line {int(error.path[1]) + _FIRST}: {error.message[:1].lower()}{error.message[1:]}"
+    message = f"Line {int(error.path[1]) + _FIRST_ROW_LINE}: {error.message[:1].lower()}{error.message[1:]}"
     return ProblemError(message, remedy=error.remedy, path=("rows", *error.path[1:]))

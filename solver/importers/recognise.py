@@ -27,9 +27,9 @@ from solver.importers.recorder import GraphRecorder
 __all__ = ["recognise"]
 
 #: Relative difference that a formula's number may have: exporters write float32, and shortened.
-_CLOSE = 2e-4
+_RELATIVE_TOLERANCE = 2e-4
 #: Products of more factors are not any of these.
-_MOST_FACTORS = 6
+_MAX_FACTORS = 6
 
 
 def recognise(network: GraphRecorder, *read: str) -> None:
@@ -115,7 +115,7 @@ class _Finder:
         factors: list[str] = []
         scale = 1.0
         open_ = [name]
-        while open_ and len(factors) <= _MOST_FACTORS:
+        while open_ and len(factors) <= _MAX_FACTORS:
             current = open_.pop()
             value = self.number(current)
             maker = self.by_output.get(current) if current == name else self.maker(current, "Mul", "Div")
@@ -291,4 +291,4 @@ def _pairs(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _close(value: object, expected: float) -> bool:
-    return isinstance(value, int | float) and abs(value - expected) <= _CLOSE * abs(expected)
+    return isinstance(value, int | float) and abs(value - expected) <= _RELATIVE_TOLERANCE * abs(expected)

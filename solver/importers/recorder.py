@@ -27,7 +27,7 @@ __all__ = ["GraphRecorder", "product_of_slices"]
 _Value = TypeVar("_Value")
 
 #: Bytes from which a constant whose elements are all alike is not written out.
-_SMALLEST_FILL = 4096
+_MIN_FILL_BYTES = 4096
 
 
 class GraphRecorder:
@@ -131,7 +131,7 @@ class GraphRecorder:
 
 def _fill(type_: TensorType, data: bytes) -> Initializer | None:
     """The one number of all elements, where it gives the very bytes back."""
-    if len(data) < _SMALLEST_FILL or data != data[: type_.dtype.itemsize] * type_.elements:
+    if len(data) < _MIN_FILL_BYTES or data != data[: type_.dtype.itemsize] * type_.elements:
         return None
     element = np.frombuffer(data, type_.dtype.numpy, 1)
     number = float(element[0])

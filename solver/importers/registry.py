@@ -17,8 +17,8 @@ from solver.importers.options import Imported, ImportOptions
 
 __all__ = ["IMPORTERS", "Importer", "find_importer", "load_model", "unknown_format"]
 
-#: As many bytes as tell formats apart.
-_HEAD: Final = 64
+#: Bytes at the beginning of a file that tell formats apart.
+_HEAD_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def find_importer(head: bytes, path: Path | None = None) -> Importer | None:
     by_suffix = next((importer for importer in IMPORTERS if suffix in importer.suffixes), None)
     if by_suffix is not None or suffix == ".json":
         return by_suffix
-    return next((importer for importer in IMPORTERS if importer.sniff(head[:_HEAD])), None)
+    return next((importer for importer in IMPORTERS if importer.sniff(head[:_HEAD_BYTES])), None)
 
 
 def load_model(

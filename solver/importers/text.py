@@ -12,7 +12,7 @@ __all__ = ["argument", "shown", "some"]
 #: Characters that a shell interprets, but for brackets, which it passes on where no file matches.
 _SHELL: Final = re.compile(r"[^\w\[\]=.,:/@%+-]")
 #: Characters of a file's text that a message repeats.
-_LONGEST: Final = 60
+_MAX_CHARACTERS: Final = 60
 
 
 def some(names: Sequence[str], most: int = 8, *, quoted: bool = False) -> str:
@@ -24,7 +24,7 @@ def some(names: Sequence[str], most: int = 8, *, quoted: bool = False) -> str:
 def shown(text: str) -> str:
     """A text in quotes, cut off if it is long."""
     quoted = repr(text)
-    return quoted if len(quoted) <= _LONGEST else f"{quoted[: _LONGEST - 3]}..."
+    return quoted if len(quoted) <= _MAX_CHARACTERS else f"{quoted[: _MAX_CHARACTERS - 3]}..."
 
 
 def argument(text: str) -> str:

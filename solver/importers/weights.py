@@ -43,14 +43,14 @@ _SAFE: Final[Mapping[str, str]] = {
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "BF16": _BFLOAT16, "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
 #: The format's own bound of its table; a larger one is damage.
-_LONGEST_TABLE: Final = 100_000_000
+_MAX_TABLE_BYTES: Final = 100_000_000
 #: Bytes in front of an array in NumPy's format, at most: NumPy's bound, and what stands before it.
-_LONGEST_HEADER: Final = 10_000 + 12
+_MAX_HEADER_BYTES: Final = 10_000 + 12
 #: The header of a file inside an archive, before its name.
-_LOCAL: Final = 30
+_LOCAL_HEADER_BYTES: Final = 30
 _ZIP: Final = b"PK\x03\x04"
 #: Axes that NumPy can have.
-_MOST_AXES: Final = 64
+_MAX_AXES: Final = 64
 #: Element types of arrays, as their headers write them: numbers and conditions of up to 64 bits.
 _ELEMENT: Final = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 #: Roles of operands that have a value before training begins.
@@ -231,7 +231,7 @@ def _mapped(path: Path) -> memoryview:
 
 
 def _sizes(shape: object) -> tuple[int, ...]:
-    if not isinstance(shape, list | tuple) or len(shape) > _MOST_AXES:
+    if not isinstance(shape, list | tuple) or len(shape) > _MAX_AXES:
         raise ValueError("a shape is not a list of sizes")
     if any(type(size) is not int or not 0 <= size < 2**63 for size in shape):
         raise ValueError(f"a shape is {str(shape)[:80]}")
@@ -240,7 +240,7 @@ def _sizes(shape: object) -> tuple[int, ...]:
 
 def _safe(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
     length = int.from_bytes(data[:8], "little")
-    if length > min(_LONGEST_TABLE, len(data) - 8):
+    if length > min(_MAX_TABLE_BYTES, len(data) - 8):
         raise ValueError(f"its table would have {length:,} bytes, and the file has {len(data):,}")
     table = json.loads(bytes(data[8 : 8 + length]).decode(), object_pairs_hook=_once)
     weights = {}
@@ -281,10 +281,10 @@ def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
             begin = -1
             if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:
                 begin = _begin(data, entry)
-                head = bytes(data[begin : begin + min(entry.file_size, _LONGEST_HEADER)])
+                head = bytes(data[begin : begin + min(entry.file_size, _MAX_HEADER_BYTES)])
             elif entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 with archive.open(entry) as stream:
-                    head = stream.read(_LONGEST_HEADER)
+                    head = stream.read(_MAX_HEADER_BYTES)
             else:
                 raise ValueError(f"{name!r:.80} is compressed as NumPy never does")
             shape, fortran, element, header = _header(head, name)
@@ -299,11 +299,13 @@ def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
 def _begin(data: memoryview, entry: zipfile.ZipInfo) -> int:
     """Where the bytes of a file begin in an archive: behind a header of its own, whose length varies."""
     local = (
-        bytes(data[entry.header_offset : entry.header_offset + _LOCAL]) if entry.header_offset >= 0 else b""
+        bytes(data[entry.header_offset : entry.header_offset + _LOCAL_HEADER_BYTES])
+        if entry.header_offset >= 0
+        else b""
     )
-    if len(local) < _LOCAL or local[:4] != _ZIP:
+    if len(local) < _LOCAL_HEADER_BYTES or local[:4] != _ZIP:
         raise ValueError(f"{entry.filename!r:.80} does not begin where the archive says")
-    begin = entry.header_offset + _LOCAL + int.from_bytes(local[26:28], "little")
+    begin = entry.header_offset + _LOCAL_HEADER_BYTES + int.from_bytes(local[26:28], "little")
     begin += int.from_bytes(local[28:30], "little")
     if begin + entry.file_size > len(data):
         raise ValueError(f"{entry.filename!r:.80} is cut off")

@@ -20,7 +20,7 @@ _NO_WEIGHTS = frozenset({"bool", "int64"})
 #: Stored types that the plan holds as they are.
 _PLANNED = frozenset({"float32", "float64"})
 #: Tensors that a note names.
-_NAMED = 3
+_NAMED_TENSORS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +75,6 @@ def widening_notes(weights: Iterable[tuple[TensorType, Origin]]) -> tuple[str, .
     subject = f"{count:,} weights are" if count > 1 else "1 weight is"
     note = (
         f"{subject} stored in {size:,} bytes ({kinds}) and planned in {planned:,} bytes as floats, because"
-        f" operators do not compute in narrower types here: {some(names, _NAMED, quoted=True)}."
+        f" operators do not compute in narrower types here: {some(names, _NAMED_TENSORS, quoted=True)}."
     )
     return (note,)

@@ -25,7 +25,7 @@ from solver.training.explicit import Block, BlockOperation, BlockProgram
 __all__ = ["without_views"]
 
 #: Pieces of one block that are followed.
-_MOST_PIECES: Final = 1 << 26
+_MAX_PIECES: Final = 1 << 26
 
 
 def without_views(program: BlockProgram) -> BlockProgram:
@@ -121,10 +121,10 @@ class _Pieces:
         ]
         self.size = math.gcd(base.type.nbytes, *numbers) or 1
         self.count = base.type.nbytes // self.size
-        if self.count > _MOST_PIECES:
+        if self.count > _MAX_PIECES:
             raise DimensionError(
                 f"The views of block {base.name!r} cut it into {self.count:,} pieces.",
-                remedy=f"At most {_MOST_PIECES:,} are followed: copy what has such strides.",
+                remedy=f"At most {_MAX_PIECES:,} are followed: copy what has such strides.",
                 path=("blocks",),
             )
 

@@ -34,10 +34,10 @@ __all__ = ["STORAGE_TYPES", "with_storage"]
 STORAGE_TYPES = (DType.FLOAT16, DType.BFLOAT16)
 
 #: Bytes that a conversion must save: less is lost to the alignment of places.
-_WORTH_IT = 64
+_MIN_SAVED_BYTES = 64
 
 #: Elements that are rounded at a time: their bits and flags stay in the first-level cache.
-_BLOCK = 4096
+_BLOCK_ELEMENTS = 4096
 
 
 def with_storage(program: Program, dtype: DType) -> Program:
@@ -112,7 +112,7 @@ def _waiting(program: Program) -> Iterator[_Wait]:
             type_.dtype is DType.FLOAT32
             and number not in kept
             and number not in changed
-            and type_.nbytes // 2 >= _WORTH_IT
+            and type_.nbytes // 2 >= _MIN_SAVED_BYTES
             and busy[first[number]] > busy[last[number] + 1]
         ):
             yield _Wait(number, last[number], first[number])
@@ -160,7 +160,7 @@ class _Narrowed:
         wide, narrow = self.values[source], self.values[target]
         bindings = [Binding("x0", source, Access.READ), Binding("y0", target, Access.WRITE)]
         if narrow.type.dtype is DType.BFLOAT16:
-            size = min(_BLOCK, narrow.type.elements)
+            size = min(_BLOCK_ELEMENTS, narrow.type.elements)
             for slot, dtype in (("bits", DType.INT32), ("nan", DType.BOOL)):
                 label = f"{name}@{part}.{slot}"
                 scratch = self._value(label, TensorType((size,), dtype), Kind.SCRATCH, wide)

@@ -42,7 +42,7 @@ _COLOURS: Final = (
 
 #: Labels inside rectangles need room for the text, and thousands of them cannot be read.
 _LABEL_SIZE, _CHARACTER = 10.0, 6.2
-_MOST_LABELS: Final = 300
+_MAX_LABELS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _roomy(names: Sequence[str], boxes: Sequence[_Box]) -> list[tuple[str, _Box]
         for name, box in zip(names, boxes, strict=True)
         if box[2] >= len(name) * _CHARACTER + 6 and box[3] >= _LABEL_SIZE + 3
     ]
-    return sorted(fitting, key=lambda item: -item[1][2] * item[1][3])[:_MOST_LABELS]
+    return sorted(fitting, key=lambda item: -item[1][2] * item[1][3])[:_MAX_LABELS]
 
 
 def _limits(scene: Scene, peak: int, lower_bound: int, offsets: _Axis) -> None:

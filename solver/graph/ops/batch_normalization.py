@@ -45,7 +45,7 @@ _IGNORED_BACKWARD: Mapping[str, frozenset[str]] = {
 _IGNORED_FROZEN = frozenset({"x0", "x3"})
 
 #: Columns of a block that are worth several rows side by side: enough for a long inner loop.
-_LONG_ROW = 1024
+_LONG_ROW_COLUMNS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def channels_of(node: Node) -> Channels:
 
 def _rows(rows: int, channels: int) -> Channels:
     """The number of lanes: the largest power of two that divides the rows, up to a long row."""
-    minimum = max(1, _LONG_ROW // max(1, channels))
+    minimum = max(1, _LONG_ROW_COLUMNS // max(1, channels))
     lanes = max(1, min(rows & -rows, 1 << (minimum.bit_length() - 1)))
     return Channels(rows // lanes, channels, 1, lanes)
 

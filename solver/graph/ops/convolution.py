@@ -35,7 +35,7 @@ X, W, B = 0, 1, 2
 
 #: A depthwise kernel passes over a chunk twice for each tap, so a chunk of the output, of the products
 #: and of the data has to stay in the second-level cache.
-_DEPTHWISE_BYTES = 512 * 1024
+_DEPTHWISE_CHUNK_BYTES = 512 * 1024
 
 #: Output positions that one product of a weight derivative sums over. BLAS is slow on longer, thin
 #: factors, and partial sums round better.
@@ -44,8 +44,8 @@ _POSITIONS_A_PRODUCT = 2048
 #: Elements that NumPy's inner loop should have at least; below, its own overhead prevails.
 _INNER_ELEMENTS = 2048
 
-#: Repeated weights, or sums, take at most 1 / this of the scratch budget.
-_SHARE_OF_WEIGHTS = 8
+#: Repeated weights, or sums, must fit this many times into the scratch budget.
+_BUDGETS_PER_WEIGHTS = 8
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Convolution:
     def filters_a_sum(self) -> int:
         """Filters of each group whose share of dW is added at a time: their sums stay in the cache."""
         row = self.groups * self.group_channels * self.window.taps * self.dtype.itemsize
-        return min(self.group_filters, max(1, self.budget // max(1, _SHARE_OF_WEIGHTS * row)))
+        return min(self.group_filters, max(1, self.budget // max(1, _BUDGETS_PER_WEIGHTS * row)))
 
     # ------------------------------------------------------------------------------------ loops
 
@@ -134,7 +134,7 @@ class Convolution:
 
     def _small_budget(self, window: Spatial) -> int:
         fixed = self.weights * self.spread(window) * self.dtype.itemsize
-        return min(self.budget, _DEPTHWISE_BYTES + fixed)
+        return min(self.budget, _DEPTHWISE_CHUNK_BYTES + fixed)
 
     def spread(self, window: Spatial) -> int:
         """Number of positions of the last axis over which a row of depthwise weights is repeated.
@@ -152,7 +152,7 @@ class Convolution:
         if window.layout == "NCHW" or self.group_filters > 1 or len(window.axes) == 1:
             return 1
         out, enough = window.axes[-1].out, -(-_INNER_ELEMENTS // max(1, window.channels))
-        affordable = self.budget // max(1, _SHARE_OF_WEIGHTS * self.weights * self.dtype.itemsize)
+        affordable = self.budget // max(1, _BUDGETS_PER_WEIGHTS * self.weights * self.dtype.itemsize)
         return next(n for n in range(max(min(enough, affordable, out), 1), 0, -1) if out % n == 0)
 
     def scatter(self) -> Staging:
@@ -215,7 +215,7 @@ class Convolution:
                 "partial": 0 if self._is_one_product(examples, rows) else sums,
             }
 
-        budget = min(self.budget, _DEPTHWISE_BYTES + 2 * sums * self.dtype.itemsize)
+        budget = min(self.budget, _DEPTHWISE_CHUNK_BYTES + 2 * sums * self.dtype.itemsize)
         return stage(window, self.filters, self.dtype.itemsize, sizes, budget)
 
 

@@ -34,7 +34,7 @@ ARG_MAX = "arg_max"
 BACKWARD_SCRATCH = ("mask", "product")
 
 #: Largest number of taps whose index fits one byte; one value of the byte means "none".
-_TAPS_IN_A_BYTE = 255
+_MAX_TAPS_IN_A_BYTE = 255
 
 _POOL_ATTRIBUTES: Mapping[str, Attribute] = {
     **WINDOW_ATTRIBUTES,
@@ -64,7 +64,7 @@ def pool_chunks(node: Node, *names: str) -> Staging:
 
 def position_dtype(window: Spatial) -> DType:
     """Element type of the saved taps."""
-    return DType.UINT8 if window.taps <= _TAPS_IN_A_BYTE else DType.INT32
+    return DType.UINT8 if window.taps <= _MAX_TAPS_IN_A_BYTE else DType.INT32
 
 
 class _Pool(OperationType):

@@ -32,7 +32,7 @@ __all__ = ["OPERATORS", "Rows", "gathered_rows"]
 #: Rows of this many elements take as long to add as the call that adds one; a few calls need no groups.
 _WIDE, _FEW = 256, 32
 #: Rows of a group: what is told apart in a group is a few arrays of as many integers, 8 KiB each.
-_GROUP = 1024
+_GROUP_ROWS = 1024
 
 
 class _Where(OperationType):
@@ -82,7 +82,7 @@ class Rows:
         """
         if self.outer > 1 or self.inner > _WIDE or self.picked < _FEW:
             return 0
-        return min(self.picked, _GROUP, BLOCK_ELEMENTS // max(1, self.inner))
+        return min(self.picked, _GROUP_ROWS, BLOCK_ELEMENTS // max(1, self.inner))
 
 
 def gathered_rows(node: Node) -> Rows:

@@ -18,7 +18,7 @@ from solver.importers.circle.read import ModelOperator
 __all__ = ["FOLDED", "SEVERAL", "fold", "fold_several", "slices"]
 
 #: More elements than these are weights, and not the sizes of something.
-_MOST: Final = 4096
+_MAX_FOLDED_ELEMENTS: Final = 4096
 
 
 def fold(operator: ModelOperator, values: Sequence[Array | None]) -> Array | None:
@@ -27,7 +27,7 @@ def fold(operator: ModelOperator, values: Sequence[Array | None]) -> Array | Non
     `values` are the inputs, None for those that are left out. Raises ValueError and IndexError for values
     that the operator cannot take.
     """
-    if operator.code not in FOLDED or sum(v.size for v in values if v is not None) > _MOST:
+    if operator.code not in FOLDED or sum(v.size for v in values if v is not None) > _MAX_FOLDED_ELEMENTS:
         return None
     return FOLDED[operator.code](operator, values)
 
@@ -89,14 +89,14 @@ def _reduce_prod(operator: ModelOperator, values: Sequence[Array | None]) -> Arr
 
 def _range(_: ModelOperator, values: Sequence[Array | None]) -> Array:
     first, last, step = (value.item() for value in _present(values))
-    if step == 0 or abs((last - first) / step) > _MOST:
+    if step == 0 or abs((last - first) / step) > _MAX_FOLDED_ELEMENTS:
         raise ValueError("has too many elements")
     return np.arange(first, last, step, dtype=_present(values)[0].dtype)
 
 
 def _filled(_: ModelOperator, values: Sequence[Array | None]) -> Array:
     sizes, value = _present(values)
-    if math.prod(sizes.ravel().tolist()) > _MOST:
+    if math.prod(sizes.ravel().tolist()) > _MAX_FOLDED_ELEMENTS:
         raise ValueError("has too many elements")
     return np.full(sizes.ravel().tolist(), value)
 

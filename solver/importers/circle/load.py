@@ -37,7 +37,7 @@ __all__ = ["load_circle_model"]
 #: Choices that these files leave nothing to: classes are at the last axis, statistics are folded.
 _FIXED = ("class_axis", "batch_norm")
 #: Tensors that are tried before a message names none; a trial ends at the first operator that is refused.
-_TRIALS: Final = 200
+_MAX_TRIALS: Final = 200
 
 
 def load_circle_model(
@@ -82,21 +82,18 @@ def load_circle_model(
     source = "the file says how" if own else "the file does not say how"
     loss = f"{objective.loss}, {objective.optimizer.type}"
     note = f"Trained with {loss}: {source}, and --loss and --optimizer choose another way."
-    frozen = (
-        f"Frozen before {', '.join(map(repr, options.freeze_before))}: {len(model.skipped):,} of"
-        f" {len(model.operators):,} operators are not imported."
-    )
+    notes = list(_notes(network, graph, whole, options))
+    if not chosen:
+        notes.insert(0, note)
+    if options.freeze_before:
+        left_out = f"{len(model.skipped):,} of {len(model.operators):,} operators are not imported."
+        notes.insert(0, f"Frozen before {', '.join(map(repr, options.freeze_before))}: {left_out}")
     constants = {
         operand.id: operand.type.elements
         for operand in graph.operands.values()
         if operand.role is Role.CONSTANT and operand.dtype.is_floating and operand.id not in network.added
     }
-    notes = (
-        *(frozen if options.freeze_before else ()),
-        *(() if chosen else (note,)),
-        *_notes(network, graph, whole, options),
-    )
-    return Imported(graph, notes, constants)
+    return Imported(graph, tuple(notes), constants)
 
 
 def _keeping(graph: TrainableGraph, network: Network, whole: Model, options: ImportOptions) -> TrainableGraph:
@@ -256,7 +253,7 @@ def _freeze_remedy(model: Model, refused: Collection[int], works: Callable[[Mode
     """
     steps, names, culprits = _steps(model), unique_names(model), set(refused)
     candidates = cut_points(steps, model.outputs, culprits)
-    for _ in range(_TRIALS):
+    for _ in range(_MAX_TRIALS):
         number = next(candidates, None)
         if number is None:
             return ""

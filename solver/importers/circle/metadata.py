@@ -11,11 +11,11 @@ from solver.importers.circle.read import circle_schema, damaged, read_subgraphs
 __all__ = ["with_metadata"]
 
 #: Largest alignment in bytes of tables and weights; the file that is kept begins on a multiple of it.
-_ALIGNMENT: Final = 64
+_ALIGNMENT_BYTES: Final = 64
 
 #: Numbers of the fields of a model that are written anew. All others but the version lead to tables.
 _VERSION, _BUFFERS, _METADATA = 0, 4, 6
-#: Newer schemas have ten fields.
+#: Number of the last field that is copied; newer schemas have ten fields.
 _LAST_FIELD: Final = 31
 
 
@@ -68,7 +68,7 @@ def _in_front(
 
     schema = circle_schema()
     builder = flatbuffers.Builder(len(data) + len(content) + 4 * len(buffers) + 1024)
-    builder.Prep(_ALIGNMENT, len(data))
+    builder.Prep(_ALIGNMENT_BYTES, len(data))
     builder.head -= len(data)
     builder.Bytes[builder.head : builder.head + len(data)] = data
     start = builder.Offset()

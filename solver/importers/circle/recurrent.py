@@ -30,7 +30,7 @@ _NORMALISED: Final[Mapping[str, int]] = {"i": 20, "f": 21, "c": 22, "o": 23}
 #: The gates in the order of the graph's LSTM.
 _ORDER: Final = "iofc"
 #: The number that the format adds to a variance.
-_EPSILON: Final = 1e-8
+_VARIANCE_EPSILON: Final = 1e-8
 
 #: Activations of the cell state.
 _ACTIVATIONS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = {
@@ -123,7 +123,9 @@ class _Unrolled:
             total = net.part("Add", [total, net.part("Mul", [cell, net.weight(_PEEPHOLE[gate])])])
         if is_normalised:
             weights = [net.weight(_NORMALISED[gate]), *bias]
-            total = net.part("LayerNormalization", [total, *weights], {"axis": -1, "epsilon": _EPSILON})
+            total = net.part(
+                "LayerNormalization", [total, *weights], {"axis": -1, "epsilon": _VARIANCE_EPSILON}
+            )
         return self._activated(total) if gate == "c" else net.part("Sigmoid", [total])
 
     def _activated(self, value: str) -> str:

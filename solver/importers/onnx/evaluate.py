@@ -25,7 +25,7 @@ __all__ = ["MOST_ELEMENTS", "can_evaluate", "evaluate"]
 #: Elements of the largest constant that is computed: 256 MiB of float32.
 MOST_ELEMENTS: Final = 2**26
 #: Axes that NumPy's arrays had before version 2.
-_MOST_AXES: Final = 32
+_MAX_AXES: Final = 32
 
 #: Operator -> function of NumPy, whose result is as large as what the operands broadcast to.
 _BROADCAST: Final[Mapping[str, Callable[..., Any]]] = {
@@ -103,7 +103,7 @@ def evaluate(site: Site) -> list[Array]:
 
 def _check_size(shape: Sequence[int]) -> None:
     elements = math.prod(map(int, shape))
-    if min(shape, default=1) < 0 or elements > MOST_ELEMENTS or len(shape) > _MOST_AXES:
+    if min(shape, default=1) < 0 or elements > MOST_ELEMENTS or len(shape) > _MAX_AXES:
         raise DocumentError(
             f"A constant of shape {[int(size) for size in shape][:8]} would have to be made.",
             remedy=f"At most {MOST_ELEMENTS:,} elements are; give smaller dimensions.",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Part", "cut_points_of", "whole_or_part"]
 
 #: ONNX's number of float32.
-_FLOAT: Final = 1
+_FLOAT32: Final = 1
 _PLACE: Final = re.compile(r"(?P<name>.*)\[(?P<axis>\d+)\]", re.DOTALL)
 
 
@@ -197,7 +197,7 @@ def _typed(
         if type_ is not None:
             element = onnx.helper.np_dtype_to_tensor_dtype(type_.dtype.numpy)
             return onnx.helper.make_tensor_value_info(name, element, type_.shape)
-    tensor.elem_type = tensor.elem_type or _FLOAT
+    tensor.elem_type = tensor.elem_type or _FLOAT32
     if not tensor.HasField("shape"):
         places = (_PLACE.fullmatch(key) for key in dims)
         axes = {int(place["axis"]) for place in places if place is not None and place["name"] == name}

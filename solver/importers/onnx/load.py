@@ -34,7 +34,7 @@ _ONNX: Final = ("", "ai.onnx")
 #: Names of layers that a model was made with.
 _BATCH_NORM: Final = re.compile(r"batch_?norm|(^|[._/])bn_?\d*([._/]|$)", re.IGNORECASE)
 #: Convolutions that make the lack of any normalisation worth a word.
-_MANY: Final = 5
+_MIN_CONVOLUTIONS: Final = 5
 _NORMALISATIONS: Final = frozenset(
     {
         *("BatchNormalization", "InstanceNormalization", "GroupNormalization"),
@@ -269,7 +269,7 @@ def _folded(model: onnx.ModelProto, walk: Walk) -> int:
     nodes = model.graph.node
     convolutions = [n for n in nodes if n.op_type == "Conv" and len(n.input) > 1]
     has_normalisation = any(n.op_type in _NORMALISATIONS for n in nodes) or any(walk.normalised.values())
-    if len(convolutions) < _MANY or has_normalisation:
+    if len(convolutions) < _MIN_CONVOLUTIONS or has_normalisation:
         return 0
     names = [*(tensor.name for tensor in model.graph.initializer), *(n.name for n in nodes)]
     renamed = all(n.input[1].startswith("onnx::Conv") for n in convolutions)

@@ -29,7 +29,7 @@ __all__ = ["Constant", "Network", "Sequence_", "Tensor", "Unknown", "Value"]
 
 _DTYPES: Final = {dtype.numpy: dtype for dtype in DType}
 #: Characters of a name; longer names of operands are shortened.
-_LONGEST_NAME: Final = 1024
+_MAX_NAME_CHARACTERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,9 @@ class Network(GraphRecorder):
     def fresh(self, preferred: str) -> str:
         """A name like `preferred` that neither an operand nor an operation has."""
         plain = (
-            "".join(c if c.isprintable() and c != "@" else "_" for c in preferred)[: _LONGEST_NAME - 12]
+            "".join(c if c.isprintable() and c != "@" else "_" for c in preferred)[
+                : _MAX_NAME_CHARACTERS - 12
+            ]
             or "value"
         )
         name = plain

@@ -17,7 +17,7 @@ __all__ = ["attach_loss", "kept_outputs"]
 #: Images have their classes at axis 1, as PyTorch has it; sequences and tables at the last one.
 _IMAGE_RANK = 4
 #: Outputs that a note names.
-_SHOWN = 4
+_NAMED_OUTPUTS = 4
 
 
 def attach_loss(
@@ -70,7 +70,7 @@ def kept_outputs(
     lost = [name for name, tensor in tensors.items() if tensor not in (loss, *kept)]
     notes = [f"Output {name!r:.80} is {tensors[name]!r:.80} here." for name in names if tensors[name] != name]
     if lost:
-        shown = some(lost, _SHOWN, quoted=True)
+        shown = some(lost, _NAMED_OUTPUTS, quoted=True)
         notes.append(f"Not kept after a step: output {shown}; --keep-outputs names what is read then.")
     return kept, notes
 

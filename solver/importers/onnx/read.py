@@ -45,9 +45,9 @@ _PLAIN: Final = frozenset({1, 2, 3, 6, 7, 9, 11})
 #: No tensor of more elements is made, and no axis may be longer.
 MAX_DIMENSION: Final = 2**63 - 1
 #: Files of opsets before this one have operators that mean something else.
-_OLDEST: Final = 7
-#: Messages within messages that are read; subgraphs of If and Loop are nested.
-_MOST_FILES: Final = 10_000
+_OLDEST_OPSET: Final = 7
+#: Data files beside a model; each stays open while the model is read.
+_MAX_FILES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +199,11 @@ def _check_model(model: onnx.ModelProto) -> None:
         raise DocumentError("The model names no opset.", remedy="Export it again with an opset.")
     newest = onnx.defs.onnx_opset_version()
     version = max(versions.values(), default=newest)  # operators of other domains are named one by one
-    if not _OLDEST <= version <= newest:
+    if not _OLDEST_OPSET <= version <= newest:
         raise DocumentError(
-            f"The model is of opset {version}; {_OLDEST} to {newest} are read here.",
+            f"The model is of opset {version}; {_OLDEST_OPSET} to {newest} are read here.",
             remedy="Export it with another opset_version, or convert it with onnx.version_converter."
-            if version < _OLDEST
+            if version < _OLDEST_OPSET
             else "Export it with an older opset_version, or install a newer onnx.",
         )
 
@@ -294,7 +294,7 @@ class _Files:
                 remedy="Save the model with its weights inside, or import it where the file is.",
             )
         path = (self.folder / location).resolve() if "\0" not in location else self.folder
-        if not location or not path.is_relative_to(self.folder) or len(self.open) > _MOST_FILES:
+        if not location or not path.is_relative_to(self.folder) or len(self.open) > _MAX_FILES:
             raise DocumentError(
                 f"The weight {name!r:.80} lies in {location!r:.80}, outside the model's folder.",
                 remedy="Keep data files in the folder of the model.",

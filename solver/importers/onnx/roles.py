@@ -100,9 +100,10 @@ _BUFFERS: Final = re.compile(
 )
 #: Last parts of names of scalars that are trained.
 _SCALARS: Final = re.compile(r"(weight|bias|gamma|beta|alpha|scale|temperature|\.[wb]_\d+)$")
-_DEPTH: Final = 32
+#: Moves and calls between a tensor and its reader that are followed; longer chains do not occur in models.
+_MAX_MOVES: Final = 32
 #: A mask adds this or less to what it hides.
-_HIDDEN: Final = -100.0
+_MASK_VALUE: Final = -100.0
 
 
 class _Source(IntEnum):
@@ -208,7 +209,7 @@ class Roles:
         if tensor.elements == 1:
             return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
         values = tensor.array()
-        if not np.isfinite(values).all() or values.max() <= _HIDDEN:
+        if not np.isfinite(values).all() or values.max() <= _MASK_VALUE:
             return Role.CONSTANT
         if _MADE_UP.search(tensor.name) or (_BUFFERS.search(last) and not _SCALARS.search(last)):
             return Role.CONSTANT
@@ -240,7 +241,7 @@ class Roles:
     def _place(self, node: onnx.NodeProto, position: int, body: Body, depth: int) -> Iterable[str]:
         op, key = node.op_type, (node.domain, node.op_type)
         nodes = self._nodes(body)
-        if depth > _DEPTH:
+        if depth > _MAX_MOVES:
             return {"other"}
         if key in self._functions:
             formal = self._functions[key].input
@@ -361,7 +362,7 @@ class _Nodes:
 
     def _functions_of(self, name: str, depth: int = 0) -> set[str]:
         functions = {node.op_type for node, _ in self.readers.get(name, ())}
-        for node, position in self.readers.get(name, ()) if depth < _DEPTH else ():
+        for node, position in self.readers.get(name, ()) if depth < _MAX_MOVES else ():
             others = (self.source(other) for k, other in enumerate(node.input) if k != position)
             is_scaled = node.op_type in _ARITHMETIC and all(s is _Source.CONSTANTS for s in others)
             if is_scaled or node.op_type in _MOVES | {"Concat"}:
@@ -375,7 +376,7 @@ class _Nodes:
 
     def _is_deviation(self, name: str, depth: int = 0) -> bool:
         maker = self.makers.get(name)
-        if maker is None or depth > _DEPTH or self.source(name) is not _Source.CONSTANTS:
+        if maker is None or depth > _MAX_MOVES or self.source(name) is not _Source.CONSTANTS:
             return False
         if maker.op_type == "Sqrt":
             return True
@@ -385,7 +386,7 @@ class _Nodes:
     def _is_quantised(self, name: str, depth: int = 0) -> bool:
         """Whether a value is the scale of a quantised tensor, or a sum of products of integers."""
         maker = self.makers.get(name)
-        if maker is not None and maker.op_type in _MOVES and depth < _DEPTH:
+        if maker is not None and maker.op_type in _MOVES and depth < _MAX_MOVES:
             return self._is_quantised(maker.input[0], depth + 1)
         return maker is not None and maker.op_type in (
             "DynamicQuantizeLinear",
@@ -396,7 +397,7 @@ class _Nodes:
     def _units(self, name: str, depth: int = 0) -> int | None:
         """The number of units of the product that a value is, if it is one with a weight of known shape."""
         maker = self.makers.get(name)
-        if maker is None or depth > _DEPTH:
+        if maker is None or depth > _MAX_MOVES:
             return None
         if maker.op_type in _KEEPS_UNITS:
             return self._units(maker.input[0], depth + 1)
@@ -417,7 +418,7 @@ class _Nodes:
         if name in self.stored:
             return self.stored[name].shape
         maker = self.makers.get(name)
-        if maker is None or depth > _DEPTH:
+        if maker is None or depth > _MAX_MOVES:
             return None
         if maker.op_type == "ConstantOfShape":
             sizes = self.stored.get(maker.input[0])
@@ -462,7 +463,7 @@ def _is_mask(values: Array) -> bool:
     if len(distinct) != 2:
         return False
     is_shape_of_mask = sum(size > 1 for size in values.shape) >= 2
-    return bool(distinct[1] == 0 and distinct[0] <= _HIDDEN) or (
+    return bool(distinct[1] == 0 and distinct[0] <= _MASK_VALUE) or (
         is_shape_of_mask and distinct.tolist() == [0.0, 1.0]
     )
 

@@ -94,15 +94,15 @@ class _Node:
 
 
 #: Rounds of a loop, each of which becomes operations of its own.
-_MOST_ROUNDS: Final = 2_000
+_MAX_ROUNDS: Final = 2_000
 #: Nodes that are walked, those of functions as often as they are called.
-_MOST_NODES: Final = 200_000
+_MAX_NODES: Final = 200_000
 #: Functions that call functions, and branches in branches.
-_DEEPEST: Final = 40
+_MAX_DEPTH: Final = 40
 #: Bytes of all constants that are computed.
-_MOST_BYTES: Final = 2**31
+_MAX_CONSTANT_BYTES: Final = 2**31
 #: Nodes that a message names for an operator.
-_NAMED: Final = 3
+_NAMED_NODES: Final = 3
 _ONNX: Final = ("", "ai.onnx")
 #: Operators that the walk itself translates.
 _BY_WALK: Final = frozenset({"If", "Loop", "Scan", "Shape", "Size"})
@@ -161,8 +161,8 @@ class Walk:
         used = names_read(nodes) | frozenset(results)
         for k, node in enumerate(nodes):
             self._nodes += 1
-            is_deep = frame.depth > _DEEPEST
-            if self._nodes > _MOST_NODES or is_deep:
+            is_deep = frame.depth > _MAX_DEPTH
+            if self._nodes > _MAX_NODES or is_deep:
                 what = "calls within calls than can be followed" if is_deep else "nodes than can be read"
                 raise TooManyOperationsError(
                     f"The model has more {what}.",
@@ -190,7 +190,7 @@ class Walk:
         """Raises UnknownOperatorError with all operators that are missing, or the first other fault."""
         if self.missing:
             shown = "; ".join(
-                f"{op} ({some(names, _NAMED)})"
+                f"{op} ({some(names, _NAMED_NODES)})"
                 for op, names in sorted(self.missing.items(), key=lambda m: -len(m[1]))
             )
             count = len(self.missing)
@@ -261,9 +261,9 @@ class Walk:
 
     def _count(self, size: int) -> None:
         self._constant_bytes += size
-        if self._constant_bytes > _MOST_BYTES:
+        if self._constant_bytes > _MAX_CONSTANT_BYTES:
             raise DocumentError(
-                f"The constants of the model exceed {_MOST_BYTES:,} bytes.",
+                f"The constants of the model exceed {_MAX_CONSTANT_BYTES:,} bytes.",
                 remedy="Give smaller dimensions, or keep large tables as weights.",
             )
 
@@ -501,7 +501,7 @@ class Walk:
             return self._lack("Loop (of rounds that are counted at run time)", at.name)
         rounds = _number(count) if condition is None or _number(condition) else 0
         columns: list[list[Value]] = [[] for _ in at.node.output[len(carried) :]]
-        if rounds > _MOST_ROUNDS or (columns and rounds < 1):
+        if rounds > _MAX_ROUNDS or (columns and rounds < 1):
             return self._lack(f"Loop (of {rounds:,} rounds)", at.name)
         for k in range(rounds):
             index, goes_on = Constant(np.asarray(k, np.int64)), Constant(np.asarray(True))
@@ -527,7 +527,7 @@ class Walk:
         backwards = attributes.get("scan_input_directions", (0,) * count)
         site = Site("Scan", at.name, 13, {}, scanned, [], self.network)
         rounds = {site.shape(i)[axis] for i, axis in enumerate(axes)}
-        if len(rounds) != 1 or max(rounds) > _MOST_ROUNDS:
+        if len(rounds) != 1 or max(rounds) > _MAX_ROUNDS:
             return self._lack(f"Scan (of {' or '.join(f'{n:,}' for n in sorted(rounds))} rounds)", at.name)
         for k in range(max(rounds)):
             parts: list[Value] = []

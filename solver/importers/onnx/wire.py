@@ -30,9 +30,9 @@ _RAW: Final = 9
 #: Field of packed values -> the element type that has their bytes: float and double.
 _PACKED: Final = {4: 1, 10: 11}
 #: Values of fewer bytes are parsed with the rest: shapes, axes, scalars.
-_SMALL: Final = 512
-#: The longest varint.
-_MAX_VARINT: Final = 10
+_MIN_CUT_BYTES: Final = 512
+#: Bytes of the longest varint, which holds 64 bits.
+_MAX_VARINT_BYTES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _graph(data: memoryview, begin: int, end: int, ranges: dict[int, Range]) -> 
         if number != _INITIALIZER or kind != _BYTES:
             kept.append(data[start:stop])
             continue
-        if stop - value > _SMALL:
+        if stop - value > _MIN_CUT_BYTES:
             tensor = _tensor(data, value, stop, count, ranges)
             size = sum(len(part) for part in tensor)
             kept += [_varint_bytes(_INITIALIZER << 3 | _BYTES), _varint_bytes(size), *tensor]
@@ -92,7 +92,7 @@ def _tensor(data: memoryview, begin: int, end: int, index: int, ranges: dict[int
     ]
     element = types[-1] if types else 0
     values = [f for f in fields if f[1] == _BYTES and (f[0] == _RAW or _PACKED.get(f[0]) == element)]
-    if len(values) != 1 or values[0][4] - values[0][3] <= _SMALL:
+    if len(values) != 1 or values[0][4] - values[0][3] <= _MIN_CUT_BYTES:
         return [data[begin:end]]
     _, _, start, value, stop = values[0]
     ranges[index] = Range(value, stop - value)
@@ -127,7 +127,7 @@ def _fields(data: memoryview, begin: int, end: int) -> Iterator[tuple[int, int, 
 def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
     """The variable-length integer at a position, and the position behind it."""
     value = 0
-    for k in range(_MAX_VARINT):
+    for k in range(_MAX_VARINT_BYTES):
         if position + k >= end:
             break
         byte = data[position + k]

@@ -21,7 +21,7 @@ __all__ = ["Missing", "Translation", "array_of", "checked_type", "refuse", "tran
 _STORAGE = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"}
 
 #: Calls of a missing operator that a message names.
-_NAMED = 3
+_NAMED_CALLS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def refuse(missing: Sequence[Missing]) -> None:
         by_operator.setdefault(f"{each.operator} ({each.reason})", []).append(each)
     rows = []
     for operator, calls in by_operator.items():
-        places = ", ".join(f"{call.node} in {call.module or 'the module'}" for call in calls[:_NAMED])
-        more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
+        places = ", ".join(f"{call.node} in {call.module or 'the module'}" for call in calls[:_NAMED_CALLS])
+        more = f" and {len(calls) - _NAMED_CALLS} more" if len(calls) > _NAMED_CALLS else ""
         rows.append(f"{operator}: {places}{more}")
     count = len(by_operator)
     raise UnknownOperatorError(

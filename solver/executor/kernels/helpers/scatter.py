@@ -5,7 +5,7 @@ Wide rows are added one after the other. Narrow ones go in groups, by sorted ind
     index   7 2 7 7 2 9        sorted    2 2 | 7 7 7 | 9        (equal ones in the order they had)
 
     round 0 adds the first row of each run, all at different places, by one addition; round 1 the second ...
-    a run of `_LONG` equal indices or more is summed up by one reduction instead
+    a run of `_MIN_RUN` equal indices or more is summed up by one reduction instead
 
 `np.add.at` adds one element at a time; `np.add.reduceat` walks down columns, which misses the cache.
 """
@@ -22,18 +22,18 @@ from solver.graph.types import Array
 __all__ = ["add_groups", "add_rows"]
 
 #: Indices that are turned into Python's integers at a time, so that they take a few KiB.
-_LISTED = 512
+_INDICES_AT_A_TIME = 512
 #: Equal indices in a group that are worth a call of their own.
-_LONG = 16
+_MIN_RUN = 16
 
 
 def add_rows(index: Array, source: Array, target: Array) -> Step:
     """A step that adds each row of `source` to row `index` of `target`, in order."""
 
     def run() -> None:
-        for start in range(0, index.size, _LISTED):
-            numbers = index[start : start + _LISTED].tolist()
-            for number, row in zip(numbers, source[start : start + _LISTED], strict=True):
+        for start in range(0, index.size, _INDICES_AT_A_TIME):
+            numbers = index[start : start + _INDICES_AT_A_TIME].tolist()
+            for number, row in zip(numbers, source[start : start + _INDICES_AT_A_TIME], strict=True):
                 into = target[number]
                 np.add(into, row, out=into)
 
@@ -71,7 +71,7 @@ def _add_group(
 ) -> None:
     starts = _starts(index)
     lengths = np.diff(starts, append=index.size)
-    is_long = lengths >= _LONG
+    is_long = lengths >= _MIN_RUN
     if is_long.any():
         for start, length in zip(starts[is_long].tolist(), lengths[is_long].tolist(), strict=True):
             run = slice(start, start + length)

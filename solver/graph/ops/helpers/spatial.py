@@ -52,7 +52,7 @@ WINDOW_ATTRIBUTES: Mapping[str, Attribute] = {
 
 #: Bytes of output a chunk writes where it needs little scratch: they stay in the second-level cache
 #: while a bias and an activation pass over them again.
-_OUTPUT_BYTES = 1024 * 1024
+_CHUNK_OUTPUT_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,9 @@ def stage(
 
     def fits(examples: int, rows: int) -> bool:
         touched = examples * rows * spatial.row
-        if touched * output * itemsize > _OUTPUT_BYTES or (positions is not None and touched > positions):
+        if touched * output * itemsize > _CHUNK_OUTPUT_BYTES or (
+            positions is not None and touched > positions
+        ):
             return False
         return sum(sizes(examples, rows).values()) * itemsize <= budget
 

@@ -18,7 +18,7 @@ from solver.importers.recorder import product_of_slices
 __all__ = ["LOWERINGS"]
 
 #: A norm is at least this, so that zeros stay zeros.
-_TINY = 1e-30
+_MIN_NORM = 1e-30
 
 
 def _pow(site: Site) -> Value:
@@ -168,7 +168,7 @@ def _lp_normalization(site: Site) -> Value:
         norm = site.emit("ReduceSum", site.emit("Abs", x), axes=(axis,), keepdims=1)
     else:
         norm = site.emit("Sqrt", site.emit("ReduceSum", site.emit("Mul", x, x), axes=(axis,), keepdims=1))
-    return site.emit("Div", x, site.emit("Clip", norm, min=_TINY))
+    return site.emit("Div", x, site.emit("Clip", norm, min=_MIN_NORM))
 
 
 def _neg(site: Site) -> Value:

@@ -27,11 +27,11 @@ from solver.importers.widened import Origin
 __all__ = ["LOWERINGS", "SCALES"]
 
 #: Whole numbers below this are exact in float32.
-_EXACT = 2**24
-#: More inputs than a quantised operator has.
-_INPUTS = 300
+_FLOAT32_EXACT_BELOW = 2**24
+#: Inputs of a quantised operator at most: those of a QLinearConcat of 99 tensors.
+_MAX_INPUTS = 300
 #: The largest distance of a quantised element from its zero point.
-_RANGE = 255
+_MAX_ZERO_DISTANCE = 255
 
 
 def _optional(site: Site, position: int) -> Value | None:
@@ -51,18 +51,18 @@ def _quantised(site: Site, x: Tensor, scale: Value, zero: Value | None, like: DT
 
 def _sums_type(site: Site, weight: int, zero: int, terms: int, bias: Value | None = None) -> DType:
     """The type in which sums of `terms` products are exact; a weight that is known bounds them closer."""
-    largest = terms * _RANGE * _RANGE
+    largest = terms * _MAX_ZERO_DISTANCE * _MAX_ZERO_DISTANCE
     values = site.known(weight)
     if values is not None and values.size:
         offsets = site.known(zero) if site.has(zero) else np.zeros((), np.int64)
         if offsets is not None:
             distance = sum(int(np.abs(each.astype(np.int64)).max()) for each in (values, offsets))
-            largest = terms * _RANGE * min(distance, _RANGE)
+            largest = terms * _MAX_ZERO_DISTANCE * min(distance, _MAX_ZERO_DISTANCE)
     if isinstance(bias, Constant):
         largest += int(np.abs(bias.array.astype(np.int64)).max(initial=0))
     elif bias is not None:
-        largest = _EXACT
-    return DType.FLOAT32 if largest < _EXACT else DType.FLOAT64
+        largest = _FLOAT32_EXACT_BELOW
+    return DType.FLOAT32 if largest < _FLOAT32_EXACT_BELOW else DType.FLOAT64
 
 
 def _whole(site: Site, position: int, zero: int, dtype: DType, axis: int = 1) -> Tensor:
@@ -169,10 +169,10 @@ def _dynamically(site: Site, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         for type_, bound in (("Greater", high), ("Less", low))
     )
     width = site.emit("Sub", high, low)
-    scale = site.emit("Div", width, site.number(_RANGE, x))
+    scale = site.emit("Div", width, site.number(_MAX_ZERO_DISTANCE, x))
     scale = site.emit("Where", site.emit("Equal", scale, zero), site.number(1, x), scale)
     start = site.emit("Round", site.emit("Div", site.emit("Neg", low), scale))
-    point = site.cast(site.emit("Clip", start, min=0.0, max=float(_RANGE)), DType.UINT8)
+    point = site.cast(site.emit("Clip", start, min=0.0, max=float(_MAX_ZERO_DISTANCE)), DType.UINT8)
     return site.emit("QuantizeLinear", x, scale, point), scale, point
 
 
@@ -291,7 +291,7 @@ LOWERINGS: Mapping[str, Lowering] = {
 
 #: Operator -> positions of scales, which are no weights.
 SCALES: Mapping[str, frozenset[int]] = {
-    **{type_: frozenset(range(_INPUTS)) for type_ in LOWERINGS if type_.startswith("Q")},
+    **{type_: frozenset(range(_MAX_INPUTS)) for type_ in LOWERINGS if type_.startswith("Q")},
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), frozenset({1})),
     "MatMulIntegerToFloat": frozenset({2, 3}),
     "DynamicQuantizeMatMul": frozenset({2}),

@@ -12,7 +12,7 @@ __all__ = ["HANDLERS", "REDUCTIONS"]
 REDUCTIONS = ("none", "mean", "sum")
 
 #: The class that PyTorch ignores where nothing is said.
-_NONE = -100
+_DEFAULT_IGNORED_CLASS = -100
 
 
 def _cross_entropy(
@@ -21,7 +21,7 @@ def _cross_entropy(
     target: Value,
     weight: Value | None = None,
     reduction: int = 1,
-    ignore_index: int = _NONE,
+    ignore_index: int = _DEFAULT_IGNORED_CLASS,
     label_smoothing: float = 0.0,
     *,
     class_axis: int | None = None,
@@ -56,7 +56,7 @@ def _counted(
     c: Context, dtype: DType, target: Value, weight: Value | None, ignore_index: int
 ) -> tuple[Value, Value]:
     """Classes that are all there, and how much each of them counts: nothing, if it is to be ignored."""
-    if ignore_index == _NONE:
+    if ignore_index == _DEFAULT_IGNORED_CLASS:
         assert weight is not None, "nothing else would have to be counted"
         return target, c.apply("Gather", weight, target, axis=0)
     ignored = c.apply("Equal", target, c.number(ignore_index, target.dtype))
@@ -89,14 +89,14 @@ def _negative_log_likelihood(
     target: Value,
     weight: Value | None = None,
     reduction: int = 1,
-    ignore_index: int = _NONE,
+    ignore_index: int = _DEFAULT_IGNORED_CLASS,
 ) -> Value:
     """The cross entropy, where X is a LogSoftmax over the classes; else minus the picked logarithms."""
     origin = c.origins.get(x.name)
     if origin is not None and origin[1][1] % x.rank == (1 if x.rank > 1 else 0):
         return _cross_entropy(c, origin[1][0], target, weight, reduction, ignore_index)
     counts: Value | None = None
-    if weight is not None or ignore_index != _NONE:
+    if weight is not None or ignore_index != _DEFAULT_IGNORED_CLASS:
         target, counts = _counted(c, x.dtype, target, weight, ignore_index)
     rows = c.last(x, 1 if x.rank > 1 else 0)
     index = c.reshape(target, (*target.shape, 1))

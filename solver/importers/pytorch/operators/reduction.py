@@ -15,7 +15,7 @@ from solver.importers.recorder import product_of_slices
 __all__ = ["HANDLERS"]
 
 #: A square of a distance is at least this, so that the slope of its root is finite.
-_TINY = 1e-30
+_MIN_SQUARED_DISTANCE = 1e-30
 
 _Axes = int | Sequence[int] | None
 
@@ -138,7 +138,7 @@ def _distances(c: Context, a: Value, b: Value, order: float = 2, *_: object) -> 
     if order != 2:
         return _norm(c, difference, order, [-1])
     squares = _reduce(c, "ReduceSum", c.apply("Mul", difference, difference), [-1], False)
-    return c.apply("Sqrt", c.apply("Clip", squares, min=_TINY))
+    return c.apply("Sqrt", c.apply("Clip", squares, min=_MIN_SQUARED_DISTANCE))
 
 
 def _log_sum_exp(c: Context, x: Value, axes: _Axes, keepdims: bool = False) -> Value:
