@@ -111,7 +111,7 @@ def _repair() -> bool:
 
 def _order() -> bool:
     from solver.schedules.order.order_kernel import walk
-    from solver.schedules.order.orders import Orders
+    from solver.schedules.order.search import Orders
 
     orders = Orders(_SMALLEST, (frozenset(), frozenset({0})))
     orders.walk((0, 1), 0, 1, target=0, hot=1, seed=0, deadline=Deadline())

@@ -7,7 +7,6 @@
     schedule     the types that these searches report in
     tables       the problem as flat arrays, for compiled code
     native       threads in which solvers of native code run
-    ready        loads the compiled code
 
 Programs come in and go out; nothing here knows a graph or a layout. What costs and bounds are is decided in
 `solver.accounting`.

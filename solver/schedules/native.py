@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from threading import Thread
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from solver.layout import Deadline
 
-__all__ = ["run_native"]
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["cp_solver", "run_native"]
 
 #: Seconds between two looks at the deadline, and how many of them a solver has to stop in.
 _TICK, _GRACE = 0.005, 4
@@ -47,3 +50,17 @@ def run_native(run: Callable[[], _Answer], stop: Callable[[], object], deadline:
         if not answer.done():
             stop()
     return answer.result() if answer.done() else None
+
+
+def cp_solver(work: float, *, seed: int = 1, linearization: int = 2) -> cp_model.CpSolver:
+    """CP-SAT with one worker and `work` seconds of its deterministic time. Imports OR-Tools."""
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.random_seed = seed
+    solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = linearization
+    solver.parameters.max_deterministic_time = work
+    # Its own handler of Ctrl-C would stay behind, and end the process with the next one.
+    solver.parameters.catch_sigint_signal = False
+    return solver

@@ -25,8 +25,7 @@ from solver.documents import load_graph
 from solver.graph import TrainableGraph
 from solver.passes import Order
 from solver.program import dependencies, loads
-from solver.schedules.order.orders import Orders
-from solver.schedules.order.search import best_order
+from solver.schedules.order.search import Orders, best_order
 from solver.schedules.recompute.cut_costs import least_cost
 from solver.schedules.recompute.joint import order_to_repeat
 from solver.schedules.recompute.search import cheapest

@@ -93,8 +93,7 @@ class Rounds:
         or as they end, in an order in which they may overlap. Then pairs of neighbours change places, as long
         as that lowers the peak. Cost: that of `best_order`, and of `_SWAPS` short searches.
         """
-        from solver.schedules.order.orders import Orders
-        from solver.schedules.order.search import best_order
+        from solver.schedules.order.search import Orders, best_order
 
         peak = Orders(problem, self.before).peak
         best, least = tuple(order), peak(order)

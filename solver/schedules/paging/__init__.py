@@ -1,7 +1,6 @@
 """What leaves for slower memory and when it is back, so that the fast memory keeps within its bytes.
 
     cover        which gaps are paged: few bytes moved; loads NumPy, so it is imported where it runs
-    model        the integer program, in CP-SAT
     homes        which slower memory holds each value; loads NumPy, too
     transfers    from the gaps to a program with copies, and the levels on which these run
 

@@ -3,7 +3,6 @@
     search       the stages of the search, and how near its answer is to the optimum
     simulate     the load and the greedy repair of a choice; kernel is their compiled part
     sequences    a walk through whole sequences; sequence_kernel is its compiled part
-    segments     plans to start from near the floor: the forward pass in segments
     moments      the few-moment relaxation, in CP-SAT: bounds on the cost, and plans to start from
     dual         multipliers that prove a bound on the cost without a solver
     cut_costs    lower bounds on the cost of repetitions that hold in every order

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.schedules.native import run_native
+from solver.schedules.native import cp_solver, run_native
 from solver.schedules.order.cuts import Cuts
 
 if TYPE_CHECKING:
@@ -283,12 +283,7 @@ class _Moments:
 
         if not self._fits:
             return CostInEveryOrder(steps=self._steps, impossible=True), 0.0
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 2
-        solver.parameters.max_deterministic_time = work
-        # Its own handler of Ctrl-C would stay behind, and end the process with the next one.
-        solver.parameters.catch_sigint_signal = False
+        solver = cp_solver(work)
         status = run_native(lambda: solver.solve(self._model), solver.stop_search, deadline)
         if status is None:
             return CostInEveryOrder(), work

@@ -18,8 +18,7 @@ from dataclasses import replace
 
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.schedules.order.orders import Orders
-from solver.schedules.order.search import Ordered, best_order
+from solver.schedules.order.search import Ordered, Orders, best_order
 from solver.schedules.recompute.search import cheapest
 from solver.schedules.recompute.sequences import Sequences
 

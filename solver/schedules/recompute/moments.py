@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
-from solver.schedules.native import run_native
+from solver.schedules.native import cp_solver, run_native
 from solver.schedules.tables import AGAIN
 
 if TYPE_CHECKING:
@@ -191,18 +191,10 @@ class Moments:
         """`work` is CP-SAT's deterministic time. When the deadline has passed it stops with what it has, or
         nothing.
         """
-        from ortools.sat.python import cp_model
-
         if self.infeasible:
             return Relaxed(0, None, infeasible=True)
-        solver = cp_model.CpSolver()
-        solver.parameters.random_seed = seed
-        solver.parameters.num_workers = 1
         # Linear relaxations lift the bound on a cost; a plain question is answered sooner without most.
-        solver.parameters.linearization_level = 1 if self._asks else 2
-        solver.parameters.max_deterministic_time = work
-        # Its own handler of Ctrl-C would stay behind, and end the process with the next one.
-        solver.parameters.catch_sigint_signal = False
+        solver = cp_solver(work, seed=seed, linearization=1 if self._asks else 2)
         answer = run_native(lambda: self._answer(solver, deadline), solver.stop_search, deadline)
         return answer or Relaxed(0, None, cut=True)
 

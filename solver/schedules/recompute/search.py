@@ -1,16 +1,27 @@
-"""What to run again so that a sequence of steps keeps a budget of bytes at the least cost.
+"""The search for steps to run again, so that a sequence keeps a budget of bytes at the least cost.
 
-    fits as it is? ──► moments ──► ... with those that were missed ──► greedy repair ──► segments, walks
+    fits as it is? ──► moments ──► ... with the moments that exceed the budget ──► repair ──► segments, walks
                           │
-      a solution is a schedule of its own cost: stop as soon as one that costs what the bound says fits
+      a solution is a schedule of known cost: stop at the first one that fits and costs what the bound says
 
-Each answer is simulated exactly; no estimate of bytes saved is ever trusted. Budgets are counted in work, so
-that the same problem has the same answer everywhere; a deadline cuts in with the best so far.
+Each answer is simulated exactly; no estimate of saved bytes is ever trusted. Budgets are counted in work, so
+that the same problem has the same answer everywhere; a deadline ends the search with the best so far.
+
+Plans in segments are starting points near the floor of bytes: only the boundaries of segments are held.
+
+    forward    a  b  c | d  e  f | g  h  i      values that cross a bar are held until the backward pass,
+               ......... ......... .........    the other values of a segment are made again for it
+
+Chen et al., *Training deep nets with sublinear memory cost*, 2016, with boundaries by bytes. On its own such
+a plan is far from the least cost; repaired, and walked from, it reaches budgets that a descent from the given
+order does not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,63 +29,109 @@ from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.schedules.recompute.moments import Moments, Relaxed, tightest
-from solver.schedules.recompute.segments import in_segments
 from solver.schedules.recompute.sequences import Sequences
 from solver.schedules.recompute.simulate import Simulator
 from solver.schedules.schedule import Schedule, ScheduleProof, SearchProgress, Teller
+from solver.schedules.tables import AGAIN
 
-__all__ = ["cheapest"]
+__all__ = ["cheapest", "in_segments"]
 
-#: Steps simulated by greedy repair from the given order, and from each solution of the relaxation: some
-#: seconds, and some tenths of one.
-_REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
-#: Turns of each walk for a step of the program, at most so many, and steps measured: about a second. Fewer
-#: turns than the last lead nowhere.
-_TURNS_A_STEP, _TURNS, _WALK_STEPS, _FEWEST_TURNS = 500, 100_000, 30_000_000, 500
+def in_segments(problem: ScheduleProblem, start: Integers, counts: Iterable[int]) -> Iterator[Integers]:
+    """For each count of segments, each with about an equal part of all bytes that can be made again,
+    the numbers of gaps. Linear in the touches once, and in the steps for each.
+    """
+    again = [v for v, maker in enumerate(problem.maker) if maker >= 0]
+    turn = max((problem.maker[v] for v in again), default=-1) + 1  # the first step behind all that may repeat
+    size = sum(problem.size[v] for v in again)
+    made = [sum(problem.size[v] for v in problem.writes[t] if problem.maker[v] >= 0) for t in range(turn)]
+    # Values that wait for the turn: the gap, the step that makes them, the last one before the turn to read.
+    waiting: list[tuple[int, int, int]] = []
+    at = 0
+    for v, row in enumerate(problem.touches):
+        if problem.maker[v] >= 0:
+            waiting += [
+                (at + k, row[0], row[k])
+                for k in range(len(row) - 1)
+                if row[k] < turn <= row[k + 1] and row[k + 1] > row[k] + 1
+            ]
+        at += len(row)
+    gaps, first, last = np.array(waiting, np.int64).reshape(-1, 3).T
+    for parts in counts:
+        boundaries, bytes_ = [], 0
+        for t in range(turn):
+            bytes_ += made[t]
+            if bytes_ > size / max(parts, 1):
+                boundaries.append(t)
+                bytes_ = 0
+        bars: Integers = np.array(boundaries, np.int64)
+        crosses = np.searchsorted(bars, first) < np.searchsorted(bars, last)
+        numbers = start.copy()
+        numbers[gaps[~crosses]] = AGAIN
+        yield numbers
 
-#: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
-#: A small problem gets less, by its steps. Writing a model down takes some, too, for each step and value at
-#: each moment. Programs so large that there are few moments get few rounds: each takes seconds.
-_ROUNDS, _ROUNDS_FEW = 32, 5
-_CP_SAT, _CP_SAT_ROUND, _CP_SAT_A_STEP, _CP_SAT_WRITTEN = 12.0, 4.0, 0.01, 4e-6
 
-#: Steps and values, times moments, of the largest model: writing one of a hundred thousand takes seconds.
-_PAIRS = 200_000
+#: Steps simulated by greedy repair: from the given order (seconds), and from a solution (tenths of a second).
+_REPAIR_STEPS, _REPAIR_AGAIN_STEPS = 300_000_000, 10_000_000
 
-#: What CP-SAT has for a model first: mostly it is near the optimum by then, and seconds from the proof.
-_CP_SAT_FIRST = 1.0
+#: Turns of each walk: for each step of the program, at most, and at least to be worth it; and the steps that
+#: one walk may measure, about a second.
+_TURNS_PER_STEP, _MAX_TURNS, _MIN_TURNS, _WALK_STEPS = 500, 100_000, 500, 30_000_000
 
-#: Moments at which least can be held, tried together at last, and CP-SAT's deterministic time for them.
-_TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
+#: Rounds of the relaxation; and of programs so large that a model has few moments, for each takes seconds.
+_MAX_ROUNDS, _MAX_ROUNDS_LARGE = 32, 5
 
-#: Walks: the share of the step's cost at which one begins, and the share of it that a budget's worth of bytes
-#: too many costs. Cheap bytes lead through what does not fit, dear ones stay near. From a solution of the
-#: relaxation, with so many steps measured; hot ones, that leave the plan that they begin with; and cold
-#: ones, so many in a chain and of such a part of the turns, each from the best of those before. The last
-#: ones lead out of hollows in which all others end: cheap bytes, a very hot one; each with cold ones behind.
-_NEAR, _NEAR_STEPS = (300, 5), 1_000_000
-_HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
-_COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
-_LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
+#: CP-SAT's deterministic seconds: for all rounds, for one round, for all rounds for each step of a small
+#: problem, and for each step and value at each moment, which stands for writing the model.
+_ROUNDS_SECONDS, _ROUND_SECONDS, _SECONDS_PER_STEP, _MODEL_SECONDS = 12.0, 4.0, 0.01, 4e-6
 
-#: Where nothing fits after these: walks in which the bytes that are left over the budget cost as much as the
-#: whole step, however few they are, and the part of its cost at which one begins. In the others few bytes
-#: cost little, and what takes off the last ones may be dear.
-_INTO = (30, 300)
+#: Steps and values, times moments, of the largest model: writing one of 100,000 takes seconds.
+_MAX_PAIRS = 200_000
 
-#: Programs of so many steps are mostly answered within about a second. Smaller ones need less than that for
-#: all budgets; what larger ones find last, near their floors, takes budgets in full. CP-SAT and repair get a
-#: part of theirs, and there is one hot walk of a part of its turns, with so many cold ones behind. Where
-#: nothing fits then, or more than a 30th of the step's cost is left to find, budgets in full follow.
-_SMALL, _SMALL_SHARE = range(60, 129), 0.12
-_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_TIMES, _SMALL_FAR = (60, 20), 0.6, 3, 30
+#: Deterministic seconds of a first solve: it mostly ends near the optimum, and seconds from the proof.
+_FIRST_SECONDS = 1.0
 
-#: The part of the step's cost that is too little to look for.
-_CLOSE = 10_000
+#: Moments at which least can be held, which are solved together at last, and the deterministic seconds.
+_TIGHTEST_MOMENTS, _TIGHTEST_SECONDS = 6, 1.0
 
-#: Numbers of segments that are tried, how many of these plans are repaired, and how many are walked from.
-_MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_WALKED = 30, 8, 2
+
+class _Walk(NamedTuple):
+    """A walk, by divisors of the cost of a step: of its first temperature, and of the cost of excess bytes,
+    as many as the budget. Cheap excess bytes lead through sequences that do not fit; dear ones avoid them.
+    """
+
+    temperature: int
+    excess: int
+
+
+#: Walks from each solution of the relaxation, and the steps that each of them measures.
+_NEAR, _NEAR_STEPS = _Walk(300, 5), 1_000_000
+
+#: Walks at a high temperature from the best plan, before and after those from plans in segments.
+_HOT, _HOT_AGAIN = (_Walk(30, 1), _Walk(60, 20)), (_Walk(300, 1), _Walk(60, 20))
+
+#: Walks at a low temperature: how many follow each other, each from the best so far, and their part of turns.
+_COLD, _COLD_WALKS, _COLD_DIVISOR = _Walk(2000, 20), 5, 2
+
+#: The last walks restart from the first plan at a high temperature, to leave local minima; each is followed
+#: by walks at a low one.
+_RESTARTS, _RESTART_COLD_WALKS = (_Walk(250, 50), _Walk(250, 50), _Walk(250, 50), _Walk(20, 5)), 2
+
+#: Walks while nothing fits: the excess of the best plan costs as much as the whole step, however small it is.
+#: Divisors of the first temperature.
+_INTO_BUDGET = (30, 300)
+
+#: Programs with this number of steps get a share of all budgets, and one hot walk with a share of its turns,
+#: followed by cold walks: mostly an answer within a second. If nothing fits then, or the gap to the bound is
+#: more than 1/30 of the step's cost, the search runs again with full budgets.
+_SMALL_STEPS, _SMALL_SHARE = range(60, 129), 0.12
+_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_WALKS, _SMALL_GAP_DIVISOR = _Walk(60, 20), 0.6, 3, 30
+
+#: A gap to the bound of at most this part of the step's cost, 1/10,000, is not worth a search.
+_CLOSE_DIVISOR = 10_000
+
+#: Numbers of segments that are tried; how many of these plans are repaired, and how many are walked from.
+_MAX_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_WALKED = 30, 8, 2
 
 
 def cheapest(
@@ -86,10 +143,10 @@ def cheapest(
     share: float = 1.0,
     tell: Teller | None = None,
 ) -> Schedule:
-    """The cheapest schedule that was found to keep `budget` bytes, with a bound; else that of the least peak.
+    """The cheapest schedule found that keeps `budget` bytes, with a bound; else that of the least peak.
 
     `before` is a schedule of the same problem to start from, `share` the part of the usual budgets of work
-    that this search may use; `tell` hears how far it is. The bound holds for all schedules that keep the
+    that this search may use; `tell` receives its progress. The bound holds for all schedules that keep the
     order of first runs. Where even the relaxation shows that none of them keeps the budget, `impossible` is
     set. Cost: some milliseconds for a program that fits, seconds for some hundred steps.
     """
@@ -111,29 +168,29 @@ class _Search:
         self.tell = tell
         self.problem, self.budget, self.deadline = problem, budget, deadline
         self.before = before
-        self.small = len(problem.steps) in _SMALL
+        self.small = len(problem.steps) in _SMALL_STEPS
         #: The part of the usual budgets that walks may use, and all others.
         self.walks, self.share = share, share * _SMALL_SHARE if self.small else share
         self.simulator, self.sequences = Simulator(problem), Sequences(problem)
         self.start = self.simulator.start()
         self.total = sum(problem.cost)
-        #: How many moments a model may have.
-        self.most_moments = max(1, _PAIRS // (len(problem.steps) + len(problem.values) + 1))
-        self.few = self.most_moments < _TIGHTEST
-        #: The best so far: the cheapest that fits, else the one with the least peak. It is what the numbers
-        #: say, unless there is a better sequence that none say.
+        #: The most moments that a model may have.
+        self.most_moments = max(1, _MAX_PAIRS // (len(problem.steps) + len(problem.values) + 1))
+        self.few = self.most_moments < _TIGHTEST_MOMENTS
+        #: The best so far: the cheapest that fits, else the least peak. `best` has its numbers of
+        #: gaps, unless it is a `sequence` that no numbers give.
         self.best, self.peak, self.extra = self.start, self.simulator.run(self.start).peak, 0
         self.sequence: tuple[int, ...] | None = None
         self.given_peak = self.peak
         self.bound = 0
         self.impossible = self.cut = False
-        #: The steps of the relaxation so far, and plans in segments once they have been looked for.
+        #: The steps of the relaxation so far, and plans in segments once they have been computed.
         self.moments: set[int] = set()
         self.segments: list[Integers] | None = None
-        self.told()
+        self.report()
 
-    def told(self) -> None:
-        """The best and the bound as they are now."""
+    def report(self) -> None:
+        """Report the best schedule and the bound to `tell`."""
         if self.tell is not None:
             bound = min(self.bound, self.extra) if self.peak <= self.budget else self.bound
             self.tell(SearchProgress(self.peak, None, self.extra, bound, self.total))
@@ -143,8 +200,8 @@ class _Search:
         return self.impossible or (self.peak <= self.budget and self.extra <= self.bound)
 
     def close(self) -> bool:
-        """Whether what may be left to find is not worth a search."""
-        near = self.extra - self.bound <= self.total // _CLOSE
+        """Whether the remaining gap to the bound is not worth a search."""
+        near = self.extra - self.bound <= self.total // _CLOSE_DIVISOR
         return self.impossible or (self.peak <= self.budget and near)
 
     def run(self) -> Schedule:
@@ -154,34 +211,34 @@ class _Search:
             self._offer_sequence(self.before.sequence)
             numbers = np.array(self.before.numbers, np.int64)
             self._offer(numbers)
-            self._offer(self._repair(numbers, _REPAIR_AGAIN))
+            self._offer(self._repair(numbers, _REPAIR_AGAIN_STEPS))
         self._look()
-        far = self.peak > self.budget or self.extra - self.bound > self.total // _SMALL_FAR
+        far = self.peak > self.budget or self.extra - self.bound > self.total // _SMALL_GAP_DIVISOR
         if self.small and far and not self.impossible:
             self.small, self.share = False, self.walks
             self._look()
         return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
 
     def _look(self) -> None:
-        """Moments, then repair where nothing fits, then walks where something is left to find."""
+        """Moments, then repair if nothing fits, then walks if a gap to the bound remains."""
         self._moments()
         if self.peak > self.budget and not self.impossible and self.few:
-            # Of very large programs few moments say little, and greedy repair gets nowhere.
+            # For very large programs few moments prove little, and greedy repair fails.
             self._segments()
         if self.peak > self.budget and not self.impossible:
-            self._offer(self._repair(self.start, _REPAIR))
-        # Of very large programs such a model takes CP-SAT as long as all walks.
+            self._offer(self._repair(self.start, _REPAIR_STEPS))
+        # For very large programs such a model takes CP-SAT as long as all walks.
         needed = not self.few or not self.bound or self.peak > self.budget
         if needed and not self.close():
-            # Near floors those moments prove most at which little else can be held.
-            moments = tightest(self.problem, self.budget, min(_TIGHTEST, self.most_moments))
+            # Near the floor, moments at which little else can be held prove the highest bounds.
+            moments = tightest(self.problem, self.budget, min(_TIGHTEST_MOMENTS, self.most_moments))
             relaxed = Moments(self.problem, self.budget, moments).solve(
-                self.share * _CP_SAT_TIGHTEST, self.deadline
+                self.share * _TIGHTEST_SECONDS, self.deadline
             )
             self.bound = max(self.bound, relaxed.bound)
             self.impossible |= relaxed.infeasible
             self.cut |= relaxed.cut
-            self.told()
+            self.report()
         if not self.close():
             self._walk()
 
@@ -189,12 +246,12 @@ class _Search:
         sequence = self._sequence()
         late = self.deadline.expired and not self.done()
         cut = self.cut or late
-        found = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
+        figures = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
         numbers = tuple(self.best.tolist())
         moments = tuple(sorted(self.moments))
         return Schedule(
             sequence,
-            *found,
+            *figures,
             impossible=self.impossible,
             complete=not cut,
             numbers=numbers,
@@ -212,53 +269,52 @@ class _Search:
         return peak <= self.budget or (peak, extra) < (self.peak, self.extra)
 
     def _offer(self, numbers: Integers) -> None:
-        found = self.simulator.run(numbers)
-        if self._better(found.peak, found.extra):
+        run = self.simulator.run(numbers)
+        if self._better(run.peak, run.extra):
             self.best, self.sequence = numbers.copy(), None
-            self.peak, self.extra = found.peak, found.extra
-            self.told()
+            self.peak, self.extra = run.peak, run.extra
+            self.report()
 
     def _offer_sequence(self, sequence: tuple[int, ...]) -> None:
         peak, extra = self.sequences.measure(sequence)
         if self._better(peak, extra):
             self.sequence, self.peak, self.extra = sequence, peak, extra
-            self.told()
+            self.report()
 
     def _repair(self, numbers: Integers, work: int) -> Integers:
         most = max(1, int(self.share * work) // max(1, len(self.problem.steps)))
         return self.simulator.repair(numbers, self.budget, most, self.deadline)
 
     def _moments(self) -> None:
-        """Solve for the fullest moment; then again with those at which the plan goes over the budget.
+        """Solve for the fullest moment; then again with the moments at which the plan exceeds the budget.
 
-        One more in each round: with few moments CP-SAT needs milliseconds, with a dozen equal ones seconds.
+        One moment more in each round: with few moments CP-SAT needs milliseconds, with a dozen alike seconds.
         """
         load = self.simulator.loads(self.start)
         moments = self.moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
         solved = set[int]()
-        left = self.share * min(_CP_SAT, _CP_SAT_A_STEP * len(self.problem.steps))
-        written = _CP_SAT_WRITTEN * (len(self.problem.steps) + len(self.problem.values))
-        for number in range(_ROUNDS_FEW if self.few else _ROUNDS):
+        left = self.share * min(_ROUNDS_SECONDS, _SECONDS_PER_STEP * len(self.problem.steps))
+        written = _MODEL_SECONDS * (len(self.problem.steps) + len(self.problem.values))
+        for number in range(_MAX_ROUNDS_LARGE if self.few else _MAX_ROUNDS):
             if self.deadline.expired:
                 return
-            # Whatever bounds the cost with some moments does so with more of them, and with less room.
+            # A bound with some moments holds with more of them, and with less room, too.
             model = Moments(self.problem, self.budget, moments, less)
             left -= written * len(moments)
-            relaxed = self._relaxed(model, max(0.1, min(left, _CP_SAT_ROUND)))
+            relaxed = self._relaxed(model, max(0.1, min(left, _ROUND_SECONDS)))
             left -= relaxed.work
             self.cut |= relaxed.cut
             if not less:
                 self.impossible = relaxed.infeasible
                 self.bound = max(self.bound, relaxed.bound)
-                self.told()
+                self.report()
             if relaxed.dropped is None:
                 if self.few and solved:
-                    self.moments = solved  # a proof at those that CP-SAT did not master would fail as well
+                    self.moments = solved  # CP-SAT did not solve these, so a proof at them would fail
                 return
             solved = set(moments)
-            # What the solution itself says costs no more than the bound, so either it is the answer, or it is
-            # over the budget somewhere.
+            # The solution costs no more than the bound: it is the answer, if it keeps the budget throughout.
             sequence = model.sequence(relaxed)
             self._offer_sequence(sequence)
             missed = self.sequences.overloads(sequence, self.budget)
@@ -267,11 +323,11 @@ class _Search:
             if not self.done():
                 numbers = model.numbers(relaxed, self.start)
                 self._offer(numbers)
-                self._offer(self._repair(numbers, _REPAIR_AGAIN))
+                self._offer(self._repair(numbers, _REPAIR_AGAIN_STEPS))
             if self.done() or left <= 0 or len(moments) == self.most_moments:
                 return
             new = [t for t in missed if t not in moments]
-            # Next to a moment mostly repetitions in front of a step are over, of which another says little.
+            # Next to a moment mostly repetitions exceed the budget, about which another moment says little.
             apart = [t for t in new if t - 1 not in moments]
             t = max(apart or new or missed, key=lambda t: (missed[t], -t), default=-1)
             if new:
@@ -283,17 +339,17 @@ class _Search:
                 return
 
     def _relaxed(self, model: Moments, work: float) -> Relaxed:
-        """Solve a model: in full only where what is found soon is not near its bound.
+        """Solve a model briefly first, and in full only if that answer is not near its bound.
 
-        The second time begins anew. Of a very large model the first would end before the linear relaxation is
-        solved, and so with nothing.
+        The second solve begins anew. For a very large model the first would end before the linear relaxation
+        is solved, with nothing.
         """
         if self.few:
             return model.solve(work, self.deadline)
-        first = model.solve(min(work, _CP_SAT_FIRST), self.deadline)
-        found = None if first.dropped is None else sum(self.problem.cost[p] for p, _ in first.repeated)
-        near = found is not None and found - first.bound <= self.total // _CLOSE
-        if near or first.infeasible or work <= _CP_SAT_FIRST or self.deadline.expired:
+        first = model.solve(min(work, _FIRST_SECONDS), self.deadline)
+        cost = None if first.dropped is None else sum(self.problem.cost[p] for p, _ in first.repeated)
+        near = cost is not None and cost - first.bound <= self.total // _CLOSE_DIVISOR
+        if near or first.infeasible or work <= _FIRST_SECONDS or self.deadline.expired:
             return first
         second = model.solve(work - first.work, self.deadline)
         answer = first if second.dropped is None and not second.infeasible else second
@@ -304,15 +360,15 @@ class _Search:
         """The most promising plans in segments, repaired: those that fit first, then by cost."""
         if self.segments is not None:
             return self.segments
-        found = []
-        for parts, numbers in enumerate(in_segments(self.problem, self.start, range(2, _MOST_SEGMENTS)), 2):
+        plans = []
+        for parts, numbers in enumerate(in_segments(self.problem, self.start, range(2, _MAX_SEGMENTS)), 2):
             run = self.simulator.run(numbers)
             if run.peak >= 0:
-                found.append((max(run.peak - self.budget, 0), run.extra, parts, numbers))
-        found.sort(key=lambda each: each[:3])
+                plans.append((max(run.peak - self.budget, 0), run.extra, parts, numbers))
+        plans.sort(key=lambda each: each[:3])
         repaired = []
-        for _, _, parts, numbers in found[:_SEGMENTS_REPAIRED]:
-            better = self._repair(numbers, _REPAIR_AGAIN)
+        for _, _, parts, numbers in plans[:_SEGMENTS_REPAIRED]:
+            better = self._repair(numbers, _REPAIR_AGAIN_STEPS)
             self._offer(better)
             run = self.simulator.run(better)
             repaired.append((run.peak > self.budget, run.extra, parts, better))
@@ -323,64 +379,62 @@ class _Search:
         return self.segments
 
     def _walk(self) -> None:
-        """Hot ones from the best plan and from segments; cold ones from the first plan, and from the best one
-        then; at last some more from the first plan.
+        """Hot walks from the best plan and from segments; cold walks from the first plan and from the best
+        plan so far; at last restarts from the first plan.
         """
         most = self._turns(_WALK_STEPS)
-        if most < _FEWEST_TURNS:
+        if most < _MIN_TURNS:
             return
         first = self._sequence()
         if self.small:
             most = int(_SMALL_TURNS * most)
             self._walk_from(first, most, 1, _SMALL_HOT)
-            self._cool_both(first, most // _COLD_PART, _SMALL_COLD_TIMES)
+            self._cool_both(first, most // _COLD_DIVISOR, _SMALL_COLD_WALKS)
             return
         segments = [self.simulator.sequence(numbers) for numbers in self._segments()[:_SEGMENTS_WALKED]]
-        turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _HOT]
+        turns: list[tuple[tuple[int, ...] | None, _Walk]] = [(None, walk) for walk in _HOT]
         turns += [(start, _HOT[0]) for start in segments]
         turns += [(None, walk) for walk in _HOT_AGAIN]
         for seed, (start, walk) in enumerate(turns):
             self._walk_from(start or self._sequence(), most, seed, walk)
-        part = most // _COLD_PART
-        self._cool_both(first, part, _COLD_TIMES)
-        for seed, walk in enumerate(_LAST):
-            found = self._walk_from(first, part, seed, walk)
-            if found is not None:
-                self._cool(found, part, _LAST_COLD)
-        for seed, hot in enumerate(_INTO):
+        part = most // _COLD_DIVISOR
+        self._cool_both(first, part, _COLD_WALKS)
+        for seed, walk in enumerate(_RESTARTS):
+            plan = self._walk_from(first, part, seed, walk)
+            if plan is not None:
+                self._cool(plan, part, _RESTART_COLD_WALKS)
+        for seed, divisor in enumerate(_INTO_BUDGET):
             if self.peak > self.budget:
                 weight = min(self.total * self.budget // (self.peak - self.budget), 2**62)
-                self._walk_at(self._sequence(), most, seed, self.total // hot, weight)
+                self._walk_at(self._sequence(), most, seed, self.total // divisor, weight)
 
     def _cool_both(self, first: tuple[int, ...], most: int, times: int) -> None:
-        """Cold walks from the first plan, and from the best one then, where that is another one."""
+        """Cold walks from the first plan, and then from the best plan if that is another one."""
         self._cool(first, most, times)
         if (best := self._sequence()) != first:
             self._cool(best, most, times)
 
     def _cool(self, best: tuple[int, ...], most: int, times: int) -> None:
-        """Cold walks, each from the best of those before."""
+        """Cold walks, each from the best plan of the walks before."""
         for seed in range(times):
-            found = self._walk_from(best, most, seed, _COLD)
-            if found is not None:
-                best = min(best, found, key=self._cost)
+            plan = self._walk_from(best, most, seed, _COLD)
+            if plan is not None:
+                best = min(best, plan, key=self._cost)
 
     def _turns(self, work: int) -> int:
-        """The turns of a walk that measures about as many steps."""
+        """The turns of a walk that measures about `work` steps."""
         steps = max(1, len(self.problem.steps))
-        return int(self.walks * min(_TURNS, _TURNS_A_STEP * steps, work // steps))
+        return int(self.walks * min(_MAX_TURNS, _TURNS_PER_STEP * steps, work // steps))
 
     def _cost(self, sequence: tuple[int, ...]) -> tuple[int, int]:
-        """How many bytes a sequence is over the budget, and what its repetitions cost."""
+        """The bytes by which a sequence exceeds the budget, and the nanoseconds of its repetitions."""
         peak, extra = self.sequences.measure(sequence)
         return max(peak - self.budget, 0), extra
 
-    def _walk_from(
-        self, start: tuple[int, ...], most: int, seed: int, walk: tuple[int, int]
-    ) -> tuple[int, ...] | None:
-        """What a walk finds from there, which is offered; None as well where little cheaper can be found."""
-        hot, weight = walk
-        return self._walk_at(start, most, seed, self.total // hot, self.total // weight)
+    def _walk_from(self, start: tuple[int, ...], most: int, seed: int, walk: _Walk) -> tuple[int, ...] | None:
+        """Walk from a plan and offer the result; None if there is none, or little to gain."""
+        temperature, excess = self.total // walk.temperature, self.total // walk.excess
+        return self._walk_at(start, most, seed, temperature, excess)
 
     def _walk_at(
         self, start: tuple[int, ...], most: int, seed: int, hot: int, weight: int
@@ -388,9 +442,9 @@ class _Search:
         """As `_walk_from`, with the temperature and the cost of bytes in nanoseconds."""
         if self.close() or self.deadline.expired:
             return None
-        found = self.sequences.walk(
+        sequence = self.sequences.walk(
             start, self.budget, most, seed=seed, hot=hot, weight=weight, deadline=self.deadline
         )
-        if found is not None:
-            self._offer_sequence(found)
-        return found
+        if sequence is not None:
+            self._offer_sequence(sequence)
+        return sequence

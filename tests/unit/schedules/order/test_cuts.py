@@ -11,8 +11,7 @@ import pytest
 from solver.accounting import ScheduleProblem, order_bound
 from solver.layout import Deadline
 from solver.schedules.order.cuts import Cuts, least_peak
-from solver.schedules.order.orders import Orders
-from solver.schedules.order.search import best_order
+from solver.schedules.order.search import Orders, best_order
 from tests.support.schedule_problems import layered, problem
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.schedules.recompute.segments import in_segments
+from solver.schedules.recompute.search import in_segments
 from solver.schedules.recompute.simulate import Simulator
 from tests.support.schedule_problems import problem
 
