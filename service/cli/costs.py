@@ -14,7 +14,7 @@ from service.cli.console import (
     reporting,
     write_document,
 )
-from service.cli.models import read_model
+from service.cli.models import ModelFile, read_model_file
 from solver import documents, pipeline
 from solver.errors import OptionsError
 from solver.executor import measured_costs
@@ -23,28 +23,29 @@ from solver.plan import Costs, PlanOptions
 
 __all__ = ["chosen", "write"]
 
-#: What `--costs` takes beside a file.
+#: Values of `--costs` beside the name of a file.
 _MEASURED, _ROOFLINE = "measured", "roofline"
 
 _NO_CHOICES: Final[Mapping[str, Any]] = {}
 
 
 def chosen(
-    given: Mapping[str, Any], document: bytes, model: Path, choices: Mapping[str, Any] = _NO_CHOICES
+    given: Mapping[str, Any], file: ModelFile, choices: Mapping[str, Any] = _NO_CHOICES
 ) -> dict[str, Any]:
-    """The fields of an options document, with the costs that its text `costs` stands for in its place.
+    """The fields of an options document, in which the costs take the place of the text `costs`.
 
     `choices` are those for models of other tools.
     """
-    found = dict(given)
-    text = found.pop("costs", _ROOFLINE)
+    options = dict(given)
+    text = options.pop("costs", _ROOFLINE)
     if text == _MEASURED:
-        graph, options = _graph(document, model, found, choices), read_options(found)
-        found["costs"] = _fields(_measured(graph, options, 5))
+        costs = _measured(_graph(file, options, choices), read_options(options), 5)
     elif text != _ROOFLINE:
         with reporting(as_json=False, document=text):
-            found["costs"] = _fields(documents.load_costs(read_document(Path(text))))
-    return found
+            costs = documents.load_costs(read_document(Path(text)))
+    else:
+        return options
+    return {**options, "costs": {"about": costs.about, "nanoseconds": dict(costs.nanoseconds)}}
 
 
 def write(
@@ -57,7 +58,7 @@ def write(
     modelled: bool,
     as_json: bool,
 ) -> None:
-    """Write what each step of `model` takes: measured here `repeats` times, or by the roofline.
+    """Write the time of each step of `model`: measured here `repeats` times, or by the roofline.
 
     `given` are fields of an options document, `choices` those for models of other tools.
     """
@@ -68,7 +69,7 @@ def write(
             remedy="Leave it out: costs are for plans that decide by them.",
             path=("target",),
         )
-    graph = _graph(read_document(model), model, given, choices)
+    graph = _graph(read_model_file(model), given, choices)
     costs = pipeline.modelled_costs(graph, options) if modelled else _measured(graph, options, repeats)
     write_document(output, documents.dump_costs(costs, indent=2) + b"\n")
     if str(output) != "-":
@@ -80,21 +81,15 @@ def write(
             print_line(f"{count:,} steps, {total / 1e6:,.3f} ms an iteration ({costs.about}).")
 
 
-def _fields(costs: Costs) -> dict[str, Any]:
-    return {"about": costs.about, "nanoseconds": dict(costs.nanoseconds)}
-
-
-def _graph(
-    document: bytes, model: Path, given: Mapping[str, Any], choices: Mapping[str, Any]
-) -> TrainableGraph:
-    found = read_model(document, model, given.get("batch"), choices)
-    if isinstance(found, BlockProgram):
+def _graph(file: ModelFile, given: Mapping[str, Any], choices: Mapping[str, Any]) -> TrainableGraph:
+    network = file.read(given.get("batch"), choices)
+    if isinstance(network, BlockProgram):
         raise OptionsError(
-            f"{found.name!r} is a program of explicit operations, which have no kernels to be timed here.",
+            f"{network.name!r} is a program of explicit operations, which have no kernels to be timed here.",
             remedy="Give a graph.",
             path=("costs",),
         )
-    return found
+    return network
 
 
 def _measured(graph: TrainableGraph, options: PlanOptions, repeats: int) -> Costs:

@@ -200,18 +200,18 @@ def check_budgets(path: Path, form: str, output: Path, server: str | None = None
 
 
 def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
+    from service.cli.models import read_model_file
     from service.cli.planning import make_plan, plan_at
 
     where = budget.model or budget.plan or ""
     try:
-        data = (folder / where).read_bytes()
         if budget.model is None:
-            plan = documents.load_plan(data)
+            plan = documents.load_plan((folder / where).read_bytes())
         elif server is None:
-            plan = make_plan(data, budget.options, folder / where, budget.training)
+            plan = make_plan(read_model_file(folder / where), budget.options, budget.training)
         else:
-            place = folder / where
-            plan = plan_at(server, data, budget.options, place, budget.training, as_json=False)
+            file = read_model_file(folder / where)
+            plan = plan_at(server, file, budget.options, budget.training, as_json=False)
         old = None
         if budget.baseline is not None:
             old = documents.load_plan((folder / budget.baseline).read_bytes())

@@ -1,10 +1,10 @@
-"""Reading what a command is given to plan: a graph or program document, or a model of another tool."""
+"""Files that commands plan: graph and program documents, and models of other tools."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,66 +15,113 @@ from solver.pipeline import TrainableGraph
 
 if TYPE_CHECKING:
     from service.cli.remote import Service
+    from solver.importers.registry import Importer
     from solver.pipeline import BlockProgram
 
-__all__ = [
-    "is_document",
-    "print_operators",
-    "read_graph",
-    "read_model",
-    "read_model_for",
-    "run_import",
-]
+__all__ = ["ModelFile", "print_operators", "read_model_file", "run_import"]
 
-_NOTHING: Final[Mapping[str, Any]] = {}
+_NO_CHOICES: Final[Mapping[str, Any]] = {}
 
 
-def is_document(data: bytes, path: Path) -> bool:
-    """Whether this is JSON of this project, and not a model of another tool."""
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """The content of a file that a command plans, and the importer that reads it: None for a document.
+
+    `choices` of its methods are those of `solver.importers.options.import_options`, and `weights` may be a
+    file of weights, the only choice that documents take. Notes of importers go to standard error.
+    """
+
+    path: Path
+    data: bytes
+    importer: Importer | None
+
+    @property
+    def document(self) -> bytes | None:
+        """The text of a document of this project; None for a model of another tool."""
+        return self.data if self.importer is None else None
+
+    @property
+    def name(self) -> str:
+        """The name of a graph that has none of its own."""
+        return "model" if str(self.path) == "-" else self.path.stem
+
+    def read(
+        self, batch: int | None, choices: Mapping[str, Any] = _NO_CHOICES
+    ) -> TrainableGraph | BlockProgram:
+        """The graph, or the program of a program document. Raises ArenaplanError."""
+        if self.importer is not None:
+            return self._imported(self.importer, batch, choices)
+        value = self.parsed()
+        if isinstance(value, dict) and value.get("format") == documents.PROGRAM_FORMAT:
+            self._check_no_choices(choices)
+            return documents.load_program(value)
+        return self._graph_of(value, batch, choices)
+
+    def graph(self, batch: int | None, choices: Mapping[str, Any] = _NO_CHOICES) -> TrainableGraph:
+        """The graph, also where the document says that it is something else. Raises ArenaplanError."""
+        if self.importer is not None:
+            return self._imported(self.importer, batch, choices)
+        return self._graph_of(self.parsed(), batch, choices)
+
+    def read_for(
+        self, service: Service, batch: int | None, choices: Mapping[str, Any] = _NO_CHOICES
+    ) -> TrainableGraph | BlockProgram:
+        """As `read`; the service imports a model whose package is not installed here."""
+        if self.importer is not None and not self.importer.installed:
+            return service.import_model(self.name, self.data, batch, choices)
+        return self.read(batch, choices)
+
+    def parsed(self) -> Any:
+        """The JSON value of a document. Raises DocumentError; for binary data, one that names the formats."""
+        if self.path.suffix.lower() != ".json":
+            from solver.importers.registry import unknown_format
+
+            if b"\0" in self.data[:1024]:
+                raise unknown_format(self.path.name)
+            try:
+                self.data[:4096].decode()
+            except UnicodeDecodeError as error:
+                if error.start < len(self.data[:4096]) - 4:  # not a character that the cut has divided
+                    raise unknown_format(self.path.name) from None
+        return documents.parse_json(self.data)
+
+    def _graph_of(self, value: Any, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
+        weights, choices = _weights_apart(choices)
+        self._check_no_choices(choices)
+        return _with_weights(documents.load_graph(value, batch=batch, folder=self.path.parent), weights)
+
+    def _imported(self, importer: Importer, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
+        from solver.importers.options import import_options
+        from solver.importers.registry import load_model
+
+        weights, choices = _weights_apart(choices)
+        if not importer.chooses:
+            self._check_no_choices(choices)
+        options = import_options(choices, batch=batch)
+        path = None if str(self.path) == "-" else self.path
+        imported = load_model(importer, self.data, options=options, path=path, name=self.name)
+        print_notes(imported.notes)
+        return _with_weights(imported.graph, weights)
+
+    def _check_no_choices(self, choices: Mapping[str, Any]) -> None:
+        for name in choices:
+            option = "output_name" if name == "output" else name
+            raise OptionsError(
+                f"{str(self.path)!r:.200} says itself how it is trained.",
+                remedy=f"Leave out --{option.replace('_', '-')}, which is for models of other tools, as"
+                " ONNX's.",
+                path=(option,),
+            )
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Read a file, or standard input. The suffix, or else the first bytes, tell a model from a document."""
+    data = read_document(path)
     if path.suffix.lower() == ".json":
-        return True  # as usual, and nothing of other tools is loaded
+        return ModelFile(path, data, None)  # the usual case, for which no importer has to be loaded
     from solver.importers.registry import find_importer
 
-    return find_importer(data, path) is None
-
-
-def read_model(
-    document: bytes, path: Path, batch: int | None, choices: Mapping[str, Any] = _NOTHING
-) -> TrainableGraph | BlockProgram:
-    """The suffix, or the first bytes, tell a model from a document; the format inside a program from a graph.
-
-    `choices` are those of `solver.importers.options.import_options`, and `weights` may be a file of weights;
-    documents take no other one. What an importer wants to be known goes to standard error.
-    """
-    if not is_document(document, path):
-        return _imported(document, path, batch, choices)
-    value = _parsed(document, path)
-    if isinstance(value, dict) and value.get("format") == documents.PROGRAM_FORMAT:
-        _check_no_choices(path, choices)
-        return documents.load_program(value)
-    return _graph_of_document(value, path, batch, choices)
-
-
-def read_graph(
-    document: bytes, path: Path, batch: int | None, choices: Mapping[str, Any] = _NOTHING
-) -> TrainableGraph:
-    """The same where only a graph will do."""
-    if not is_document(document, path):
-        return _imported(document, path, batch, choices)
-    return _graph_of_document(_parsed(document, path), path, batch, choices)
-
-
-def read_model_for(
-    service: Service, document: bytes, path: Path, batch: int | None, choices: Mapping[str, Any] = _NOTHING
-) -> TrainableGraph | BlockProgram:
-    """As `read_model`; a model whose package is not installed here is imported by the service."""
-    if not is_document(document, path):
-        from solver.importers.registry import find_importer
-
-        importer = find_importer(document, path)
-        if importer is not None and not importer.installed:
-            return service.import_model(path, document, batch, choices)
-    return read_model(document, path, batch, choices)
+    return ModelFile(path, data, find_importer(data, path))
 
 
 def run_import(
@@ -90,16 +137,16 @@ def run_import(
 
     The service at `server` imports it without the packages that its format needs here.
     """
-    data = read_document(path)
-    if is_document(data, path):
-        _parsed(data, path)
+    file = read_model_file(path)
+    if file.importer is None:
+        file.parsed()
         raise DocumentError(f"{str(path)!r:.200} is a document already.", remedy="Plan it as it is.")
     if server is None:
-        graph = _imported(data, path, batch, choices)
+        graph = file.graph(batch, choices)
     else:
         from service.cli.remote import Service
 
-        graph = Service(server, as_json=as_json).import_model(path, data, batch, choices)
+        graph = Service(server, as_json=as_json).import_model(file.name, file.data, batch, choices)
     folder = Path.cwd() if str(output) == "-" else output.resolve().parent
     write_document(output, documents.dump_graph(_from(folder, graph), indent=2) + b"\n")
     if str(output) == "-":
@@ -123,36 +170,12 @@ def print_operators(*, onnx: bool, as_json: bool) -> None:
     """Operators by family; or ONNX's that are imported, with those that ONNX itself defines by others."""
     from solver.importers.operators import onnx_operators, own_operators
 
-    found = onnx_operators() if onnx else own_operators()
+    operators = onnx_operators() if onnx else own_operators()
     if as_json:
-        print_json(found)
+        print_json(operators)
         return
-    for family, names in found.items():
+    for family, names in operators.items():
         print_line(f"{family}: {', '.join(names)}")
-
-
-def _graph_of_document(
-    value: Any, path: Path, batch: int | None, choices: Mapping[str, Any]
-) -> TrainableGraph:
-    weights, choices = _weights_apart(choices)
-    _check_no_choices(path, choices)
-    return _with_weights(documents.load_graph(value, batch=batch, folder=path.parent), weights)
-
-
-def _imported(data: bytes, path: Path, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
-    from solver.importers.options import import_options
-    from solver.importers.registry import find_importer, load_model
-
-    importer = find_importer(data, path)
-    assert importer is not None, "documents are read elsewhere"
-    weights, choices = _weights_apart(choices)
-    if not importer.chooses:
-        _check_no_choices(path, choices)
-    place = None if str(path) == "-" else path
-    name = "model" if place is None else path.stem
-    found = load_model(importer, data, options=import_options(choices, batch=batch), path=place, name=name)
-    print_notes(found.notes)
-    return _with_weights(found.graph, weights)
 
 
 def _weights_apart(choices: Mapping[str, Any]) -> tuple[Path | None, Mapping[str, Any]]:
@@ -177,32 +200,6 @@ def _with_weights(graph: TrainableGraph, weights: Path | None) -> TrainableGraph
     found = with_weights(graph, weights)
     print_notes(found.notes)
     return found.graph
-
-
-def _check_no_choices(path: Path, choices: Mapping[str, Any]) -> None:
-    for name in choices:
-        option = "output_name" if name == "output" else name
-        raise OptionsError(
-            f"{str(path)!r:.200} says itself how it is trained.",
-            remedy=f"Leave out --{option.replace('_', '-')}, which is for models of other tools, as ONNX's.",
-            path=(option,),
-        )
-
-
-def _parsed(data: bytes, path: Path) -> Any:
-    """Raises DocumentError; of what is not text at all, one that names the formats."""
-    if path.suffix.lower() == ".json":
-        return documents.parse_json(data)
-    from solver.importers.registry import unknown_format
-
-    if b"\0" in data[:1024]:
-        raise unknown_format(path.name)
-    try:
-        data[:4096].decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(data[:4096]) - 4:
-            raise unknown_format(path.name) from None
-    return documents.parse_json(data)
 
 
 def _from(folder: Path, graph: TrainableGraph) -> TrainableGraph:

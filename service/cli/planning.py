@@ -15,11 +15,10 @@ from service.cli.console import (
     heed,
     print_json,
     progress_text,
-    read_document,
     read_options,
     write_document,
 )
-from service.cli.models import is_document, read_model, read_model_for
+from service.cli.models import ModelFile, read_model_file
 from solver import documents, pipeline
 from solver.layout import Progress
 from solver.pipeline import TrainableGraph
@@ -58,23 +57,23 @@ def run(
     as_json: bool,
     server: str | None = None,
 ) -> None:
-    """Plan what `model` holds, here or by the service at `server`, write the plan, and print a summary.
+    """Plan the network in the file `model`, here or by the service at `server`; write it, print a summary.
 
     `given` are fields of an options document, checked as in one, so that every entry point has the same rules
     and messages. `choices` are those for models of other tools.
     """
-    document = read_document(model)
+    file = read_model_file(model)
     if "costs" in given:
         from service.cli import costs  # the executor, which most plans do without
 
-        given = costs.chosen(given, document, model, choices)
+        given = costs.chosen(given, file, choices)
     options = read_options(given) if given else PlanOptions()
     if server is None:
-        made = make_plan(document, options, model, choices)
+        plan = make_plan(file, options, choices)
     else:
-        made = plan_at(server, document, options, model, choices, as_json=as_json)
-    write_document(output, documents.dump_plan(made, indent=2) + b"\n")
-    print_summary(made, as_json=as_json, beside=str(output) == "-")
+        plan = plan_at(server, file, options, choices, as_json=as_json)
+    write_document(output, documents.dump_plan(plan, indent=2) + b"\n")
+    print_summary(plan, as_json=as_json, beside=str(output) == "-")
 
 
 def _errors_may_be_seen() -> bool:
@@ -83,22 +82,19 @@ def _errors_may_be_seen() -> bool:
 
 
 def make_plan(
-    document: bytes,
-    options: PlanOptions,
-    path: Path,
-    choices: Mapping[str, Any] = MappingProxyType({}),
+    file: ModelFile, options: PlanOptions, choices: Mapping[str, Any] = MappingProxyType({})
 ) -> Plan:
-    """Plan what `path` holds, with the stages shown on standard error if that is a terminal."""
+    """Plan the network of a file, with the stages shown on standard error if that is a terminal."""
     if not _errors_may_be_seen():
-        return _planner(document, options, path, choices)[1](follow=_heeding)
+        return _planner(file, options, choices)[1](follow=_heeding)
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        return _planner(document, options, path, choices)[1](follow=_heeding)
+        return _planner(file, options, choices)[1](follow=_heeding)
     with console.status("reading the document") as status:
-        name, planner = _planner(document, options, path, choices)
+        name, planner = _planner(file, options, choices)
         done = ["read"]
 
         def show(now: str = "") -> None:
@@ -129,9 +125,8 @@ def told(stage: str, found: Progress | SearchProgress | None) -> str:
 
 def plan_at(
     server: str,
-    document: bytes,
+    file: ModelFile,
     options: PlanOptions,
-    path: Path,
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
     as_json: bool,
@@ -140,16 +135,14 @@ def plan_at(
     from service.cli.remote import Service
 
     service = Service(server, as_json=as_json)
-    found = read_model_for(service, document, path, options.batch, choices)
-    text = document if is_document(document, path) else None
-    return service.plan(found, text, options)
+    return service.plan(file.read_for(service, options.batch, choices), file.document, options)
 
 
 def _planner(
-    document: bytes, options: PlanOptions, path: Path, choices: Mapping[str, Any]
+    file: ModelFile, options: PlanOptions, choices: Mapping[str, Any]
 ) -> tuple[str, Callable[..., Plan]]:
-    """What the model is called, and what plans it."""
-    model = read_model(document, path, options.batch, choices)
+    """The name of the network, and the function that plans it."""
+    model = file.read(options.batch, choices)
     if isinstance(model, TrainableGraph):
         return model.name, partial(pipeline.plan, model, options)
     return model.name, partial(pipeline.plan_program, model, options)

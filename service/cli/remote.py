@@ -172,15 +172,12 @@ class Service:
         return documents.load_report(answer.document)
 
     def import_model(
-        self, path: Path, model: bytes, batch: int | None, choices: Mapping[str, Any]
+        self, name: str, model: bytes, batch: int | None, choices: Mapping[str, Any]
     ) -> TrainableGraph:
-        """The graph of a model of another tool, which lies at `path`; prints the notes. Only jobs
-        import models.
-        """
-        name = "model" if str(path) == "-" else path.stem
-        given = {**choices, "batch": batch}
+        """The graph, called `name`, of a model of another tool; prints the notes. Only jobs import models."""
+        options = {**choices, "batch": batch}
         with self._asking(f"importing {name}") as (client, show):
-            job = client.jobs.import_model(model, **given)
+            job = client.jobs.import_model(model, **options)
             document = self._waited(job, show)
         print_notes(map(in_flags, job.notes))
         return documents.load_graph({**document, "name": name})

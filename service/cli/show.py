@@ -21,6 +21,7 @@ from service.cli.planning import (
     print_recomputation,
     summary,
 )
+from service.cli.tables import make_table
 from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
@@ -53,8 +54,6 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = " .:-=+*#@"
 #: Operands named at the worst step of each arena; --json has all of them.
 _MOST_NAMED: Final = 8
-#: Operations of a program, and replacements, that are listed one by one; --json has all of them.
-_MOST_STEPS: Final = 40
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
 
@@ -179,51 +178,33 @@ def _repetitions(found: Recomputation) -> Table:
         f"Run again: {found.peak_before:,} -> {found.peak_after:,} bytes live at once;"
         f" no order and no recomputation takes less than {found.floor:,}"
     )
-    table = Table(title=title, title_justify="left")
-    table.add_column("level", justify="right")
-    for heading in ("step", "values", "for"):
-        table.add_column(heading, overflow="fold")
-    for one in found.repetitions[:_MOST_STEPS]:
-        table.add_row(str(one.level), escape(one.step), _some(one.values), escape(one.reader or "-"))
-    rest = len(found.repetitions) - _MOST_STEPS
-    if rest > 0:
-        table.add_row("", f"{rest} more", "", "")
-    return table
+    rows = [
+        (str(one.level), escape(one.step), _some(one.values), escape(one.reader or "-"))
+        for one in found.repetitions
+    ]
+    return make_table(title, (">level", "~step", "~values", "~for"), rows)
 
 
 def _copies(found: Paging) -> Table:
     """What leaves the memory where kernels run, and what comes back."""
     sizes = ", ".join(f"{tier.used:,} of {tier.bytes:,} in {tier.name}" for tier in found.tiers)
     title = f"Paged: without it {found.peak_before:,} bytes are live at once; taken are {sizes}"
-    table = Table(title=title, title_justify="left")
-    table.add_column("level", justify="right")
-    for heading in ("step", "from", "to"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("bytes", justify="right")
-    for one in found.copies[:_MOST_STEPS]:
-        names = (escape(one.step), escape(one.from_tier), escape(one.to_tier))
-        table.add_row(str(one.level), *names, f"{one.nbytes:,}")
-    rest = len(found.copies) - _MOST_STEPS
-    if rest > 0:
-        table.add_row("", f"{rest} more", "", "", "")
-    return table
+    rows = [
+        (str(one.level), escape(one.step), escape(one.from_tier), escape(one.to_tier), f"{one.nbytes:,}")
+        for one in found.copies
+    ]
+    return make_table(title, (">level", "~step", "~from", "~to", ">bytes"), rows)
 
 
 def _replacements(plan: PlanView) -> Table:
     """What was rewritten, with the lower bounds around each group that was taken together."""
     first, last = plan.replacements[0], plan.replacements[-1]
     title = f"Rewritten: bound {first.bytes_before:,} -> {last.bytes_after:,} bytes"
-    table = Table(title=title, title_justify="left")
-    for heading in ("rule", "operations", "now"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("bound after", justify="right")
-    for one in plan.replacements[:_MOST_STEPS]:
-        names = (_some(one.operations), _some(one.into) or "-")
-        table.add_row(one.rule, *names, f"{one.bytes_after:,}")
-    rest = len(plan.replacements) - _MOST_STEPS
-    if rest > 0:
-        table.add_row(f"{rest} more", "", "", "")
-    return table
+    rows = [
+        (one.rule, _some(one.operations), _some(one.into) or "-", f"{one.bytes_after:,}")
+        for one in plan.replacements
+    ]
+    return make_table(title, ("~rule", "~operations", "~now", ">bound after"), rows)
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -249,16 +230,11 @@ def _kind_row(row: KindBytes) -> tuple[str, ...]:
 
 
 def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaReport) -> None:
-    table = Table(title=_peak_title(about, _unit(plan)), title_justify="left")
-    table.add_column("live at the peak", overflow="fold")
-    for heading in ("bytes", "offset"):
-        table.add_column(heading, justify="right")
-    for buffer in about.live[:_MOST_NAMED]:
-        table.add_row(buffer.id, f"{buffer.size:,}", f"{buffer.offset:,}")
-    rest = about.live[_MOST_NAMED:]
-    if rest:
-        table.add_row(f"{len(rest)} more", f"{sum(b.size for b in rest):,}", "")
-    console.print(table)
+    rows = [(buffer.id, f"{buffer.size:,}", f"{buffer.offset:,}") for buffer in about.live[:_MOST_NAMED]]
+    if rest := about.live[_MOST_NAMED:]:
+        rows.append((f"{len(rest)} more", f"{sum(b.size for b in rest):,}", ""))
+    title = _peak_title(about, _unit(plan))
+    console.print(make_table(title, ("~live at the peak", ">bytes", ">offset"), rows))
     lines = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
     grid = memory_map(arena, plan.duration, columns=max(console.width - 2, 1), rows=lines)
     bars = _BARS if console.encoding.startswith("utf") else _ASCII_BARS
@@ -269,15 +245,13 @@ def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaRe
 
 def _recycling(found: Recycling) -> Table:
     """What each operation takes at its first touch, and what is given back after it."""
-    table = Table(title="Allocation and recycling", title_justify="left")
-    for heading in ("operation", "allocated", "freed after it"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("live bytes", justify="right")
-    table.add_row("(before)", " ".join(found.before), "", "")
-    for step in found.steps[:_MOST_STEPS]:
-        table.add_row(step.id, " ".join(step.allocated), " ".join(step.freed), f"{step.live_bytes:,}")
-    if len(found.steps) > _MOST_STEPS:
-        table.add_row(f"{len(found.steps) - _MOST_STEPS} more", "", "", "")
+    rows = [("(before)", " ".join(found.before), "", "")]
+    rows += [
+        (step.id, " ".join(step.allocated), " ".join(step.freed), f"{step.live_bytes:,}")
+        for step in found.steps
+    ]
+    headings = ("~operation", "~allocated", "~freed after it", ">live bytes")
+    table = make_table("Allocation and recycling", headings, rows, max_rows=41)  # one is no operation
     table.add_row("(kept)", " ".join(found.kept), "", "")
     return table
 

@@ -1,10 +1,11 @@
-"""Validation for the command line: progress while it trains, then losses side by side."""
+"""Training for the command line: validation of plans, outputs for a batch, and logs of memory accesses."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -14,11 +15,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from service.cli import models
 from service.cli.console import heed, print_json, print_line, read_document, showing, write_document
+from service.cli.models import read_model_file
+from service.cli.tables import make_table
 from solver import documents, executor
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
-from solver.executor import StepReport, ValidationReport
+from solver.executor import MemoryAccess, StepReport, ValidationReport
 from solver.graph import Array, Role
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
     from service.cli.remote import SentModel
 
 __all__ = [
+    "check_log",
     "read_batch",
     "read_graph",
+    "read_log",
     "read_plan",
     "read_to_send",
+    "record_log",
     "run",
     "run_arguments",
     "write_outputs",
@@ -39,6 +44,9 @@ __all__ = [
 #: Bytes at the beginning of a document in which its format stands.
 _HEAD: Final = 4096
 
+#: Faults in a log that are printed; --json has all of them.
+_MOST_PRINTED: Final = 20
+
 
 def read_plan(path: Path) -> Plan:
     return documents.load_plan(read_document(path))
@@ -46,7 +54,7 @@ def read_plan(path: Path) -> Plan:
 
 def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
     """The graph, with the batch that the plan was made for."""
-    return models.read_graph(read_document(path), path, plan.options.batch, choices)
+    return read_model_file(path).graph(plan.options.batch, choices)
 
 
 def read_to_send(
@@ -55,16 +63,16 @@ def read_to_send(
     """The same for a service: a model goes there as it is, as its weights are needed there."""
     from service.cli.remote import SentModel
 
-    data = read_document(path)
-    if models.is_document(data, path):
-        return models.read_graph(data, path, plan.options.batch, choices)
+    file = read_model_file(path)
+    if file.importer is None:
+        return file.graph(plan.options.batch, choices)
     if choices.get("weights") not in (None, "reference", "none"):
         raise OptionsError(
             "A file of weights stays here.",
             remedy="Leave out --server; or --weights, to train from the weights in the model.",
             path=("weights",),
         )
-    return SentModel("model" if str(path) == "-" else path.stem, data, choices)
+    return SentModel(file.name, file.data, choices)
 
 
 def run(
@@ -224,13 +232,16 @@ def _print(report: ValidationReport) -> None:
 
 
 def _losses(report: ValidationReport) -> Table:
-    table = Table()
-    for heading in ("step", "loss in the arena", "reference loss", "bits"):
-        table.add_column(heading, justify="left" if heading == "bits" else "right")
-    for step in report.steps:
-        bits = "identical" if step.identical else f"{len(step.differing)} differ"
-        table.add_row(str(step.step), f"{step.loss:.9g}", f"{step.reference_loss:.9g}", bits)
-    return table
+    rows = [
+        (
+            str(step.step),
+            f"{step.loss:.9g}",
+            f"{step.reference_loss:.9g}",
+            "identical" if step.identical else f"{len(step.differing)} differ",
+        )
+        for step in report.steps
+    ]
+    return make_table(None, (">step", ">loss in the arena", ">reference loss", "bits"), rows)
 
 
 def _verdict(report: ValidationReport) -> str:
@@ -244,3 +255,36 @@ def _verdict(report: ValidationReport) -> str:
         f"Identical: loss and {report.compared} tensors agree bit for bit after each of "
         f"{len(report.steps)} steps in {report.arena_bytes:,} bytes."
     )
+
+
+# ------------------------------------------------------------------------------------ logs of accesses
+
+
+def read_log(path: Path, plan: Plan) -> list[MemoryAccess]:
+    """The accesses in a log of a runtime. Raises DocumentError."""
+    return documents.load_accesses(read_document(path), plan)
+
+
+def check_log(plan: Plan, log: Sequence[MemoryAccess], *, as_json: bool) -> bool:
+    """Print the accesses that break the plan; true if there are none."""
+    faults = executor.check_accesses(plan, log)
+    if as_json:
+        facts = [asdict(fault) | {"rule": fault.rule.value} for fault in faults]
+        print_json({"accesses": len(log), "right": not faults, "faults": facts})
+        return not faults
+    for fault in faults[:_MOST_PRINTED]:
+        again = f" ({fault.count:,} times)" if fault.count > 1 else ""
+        print_line(f"line {fault.line}: {fault.rule.value}: {fault.detail}{again}")
+    if len(faults) > _MOST_PRINTED:
+        print_line(f"{len(faults) - _MOST_PRINTED} more")
+    if faults:
+        print_line(f"Wrong are {sum(fault.count for fault in faults):,} of {len(log):,} accesses.")
+    else:
+        print_line(f"All {len(log):,} accesses are as planned.")
+    return not faults
+
+
+def record_log(graph: TrainableGraph, plan: Plan, output: Path, *, steps: int, seed: int) -> None:
+    """Train in the plan's arena, and write a log of the accesses."""
+    accesses = executor.logged_accesses(graph, plan, steps=steps, seed=seed)
+    write_document(output, b"".join(documents.dump_accesses(accesses, plan)))

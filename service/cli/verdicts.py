@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.cli.console import heed, read_document, read_options, write_document
+from service.cli.console import heed, read_options, write_document
 from service.cli.costs import chosen
-from service.cli.models import is_document, read_model, read_model_for
+from service.cli.models import read_model_file
 from service.cli.planning import told
+from service.cli.tables import make_table
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
@@ -45,7 +46,7 @@ def tradeoff(
     as_json: bool,
     server: str | None = None,
 ) -> None:
-    """Compute the curve of what `model` holds, write it to `output` if there is one, and print it.
+    """Compute the curve of the network in `model`, write it to `output` if there is one, and print it.
 
     `given` are fields of an options document, `choices` those for models of other tools. Raises OptionsError
     for an output of another kind than .svg, .png and .json, before anything is computed.
@@ -56,17 +57,16 @@ def tradeoff(
             remedy="Name a file that ends in .svg, .png or .json.",
             path=("output",),
         )
-    document = read_document(model)
-    options = read_options(chosen(given, document, model, choices))
+    file = read_model_file(model)
+    options = read_options(chosen(given, file, choices))
     if server is not None:
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(read_model_for(service, document, model, options.batch, choices))
-        text = document if is_document(document, model) else None
-        made = service.tradeoff(graph, text, options, points)
+        graph = _graph(file.read_for(service, options.batch, choices))
+        made = service.tradeoff(graph, file.document, options, points)
     else:
-        graph = _graph(read_model(document, model, options.batch, choices))
+        graph = _graph(file.read(options.batch, choices))
         with _progress(f"looking for schedules of {graph.name}") as show:
 
             def follow(stage: str, found: Progress | SearchProgress | None) -> None:
@@ -92,18 +92,17 @@ def explain(
     server: str | None = None,
 ) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
-    document = read_document(model)
-    options = read_options(chosen(given, document, model, choices))
-    text = document if is_document(document, model) else None
+    file = read_model_file(model)
+    options = read_options(chosen(given, file, choices))
     if server is not None:
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(read_model_for(service, document, model, options.batch, choices))
-        made = service.explain(graph, text, options, training=training)
+        graph = _graph(file.read_for(service, options.batch, choices))
+        made = service.explain(graph, file.document, options, training=training)
     else:
-        graph = _graph(read_model(document, model, options.batch, choices))
-        batches = None if text is None else verdict.batches_of(text, options)
+        graph = _graph(file.read(options.batch, choices))
+        batches = None if file.document is None else verdict.batches_of(file.document, options)
         with _progress(f"looking for what makes {graph.name} fit") as show:
             tried = ["the network as it is"]
 
@@ -124,13 +123,13 @@ def explain(
         _print_verdict(Console(highlight=False), made, model, given, choices, training=training)
 
 
-def _graph(found: TrainableGraph | BlockProgram) -> TrainableGraph:
-    if not isinstance(found, TrainableGraph):
+def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
+    if not isinstance(network, TrainableGraph):
         raise OptionsError(
-            f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",
+            f"{network.name!r} is a program of explicit operations, and nothing says which may run again.",
             remedy="Give a graph, or plan the program with a capacity.",
         )
-    return found
+    return network
 
 
 @contextlib.contextmanager
@@ -155,20 +154,23 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _print_curve(console: Console, curve: TradeOff) -> None:
-    table = Table(title=f"{curve.graph}: what less memory costs", title_justify="left")
-    for heading in ("peak bytes", "share", "extra time", "proved at least", "extra products", "steps again"):
-        table.add_column(heading, justify="right")
+    rows = []
     for point in curve.points:
         least = "the same" if point.optimal else _percent(point.bound, curve.step_nanoseconds)
-        table.add_row(
-            f"{point.peak:,}",
-            f"{point.peak / max(curve.present.peak, 1):.1%}",
-            _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "as it is",
-            least if 10_000 * point.bound // max(curve.step_nanoseconds, 1) or point.optimal else "-",
-            _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
-            f"{point.repeated_steps:,}",
+        rows.append(
+            (
+                f"{point.peak:,}",
+                f"{point.peak / max(curve.present.peak, 1):.1%}",
+                _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "as it is",
+                least if 10_000 * point.bound // max(curve.step_nanoseconds, 1) or point.optimal else "-",
+                _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
+                f"{point.repeated_steps:,}",
+            )
         )
-    console.print(table)
+    headings = (
+        ">peak bytes", ">share", ">extra time", ">proved at least", ">extra products", ">steps again",
+    )  # fmt: skip
+    console.print(make_table(f"{curve.graph}: what less memory costs", headings, rows))
     console.print(
         f"floor: {curve.floor:,} bytes, proved for every order and any recomputation; step"
         f" {escape(curve.floor_step)} needs them"
@@ -261,22 +263,21 @@ def _needs(made: Verdict) -> Iterator[str]:
 
 
 def _remedies(made: Verdict) -> Table:
-    table = Table(title="what makes it fit, planned and proved", title_justify="left")
-    table.add_column("measures", overflow="fold")
-    for heading in ("bytes", "time", "proved at least"):
-        table.add_column(heading, justify="right")
-    table.add_column("changes")
     words = {Changes.NOTHING: "nothing", Changes.ROUNDING: "rounding", Changes.TRAINING: "what is learned"}
+    rows = []
     for remedy in made.remedies:
         bound = "-" if remedy.bound is None else _percent(remedy.bound, made.update_nanoseconds)
-        table.add_row(
-            escape(" + ".join(remedy.names)),
-            f"{remedy.arena_bytes:,}",
-            _percent(remedy.extra, made.update_nanoseconds),
-            "the same" if remedy.bound == remedy.extra else bound,
-            words[remedy.changes],
+        rows.append(
+            (
+                escape(" + ".join(remedy.names)),
+                f"{remedy.arena_bytes:,}",
+                _percent(remedy.extra, made.update_nanoseconds),
+                "the same" if remedy.bound == remedy.extra else bound,
+                words[remedy.changes],
+            )
         )
-    return table
+    headings = ("~measures", ">bytes", ">time", ">proved at least", "changes")
+    return make_table("what makes it fit, planned and proved", headings, rows)
 
 
 def _command(remedy: Remedy, model: Path, given: Mapping[str, Any], choices: Mapping[str, Any]) -> str:

@@ -73,10 +73,11 @@ def compare(
     with reporting(as_json=as_json, document=str(problem)):
         from rich.console import Console
 
-        from service.cli import comparing
+        from service.cli import layouts
 
-        made = comparing.run(problem, solver or (), deadline, alignment, plot, Console(stderr=True))
+        console = Console(stderr=True)
+        comparison = layouts.run_comparison(problem, solver or (), deadline, alignment, plot, console)
         if as_json:
-            print_json(comparing.facts(made))
+            print_json(layouts.comparison_facts(comparison))
         else:
-            Console().print(comparing.table(made))
+            Console().print(layouts.comparison_table(comparison))

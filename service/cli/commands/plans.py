@@ -286,15 +286,15 @@ def accesses(
         raise typer.BadParameter("How a model is trained is for --record.", param_hint="LOG")
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
-        from service.cli import accesses as logs
         from service.cli import training
 
         made = training.read_plan(plan)
     right = True
     with reporting(as_json=as_json, document=str(log or record)):
         if record is not None:
-            logs.record(record, made, output, choices, steps=steps, seed=seed)
+            graph = training.read_graph(record, made, choices)
+            training.record_log(graph, made, output, steps=steps, seed=seed)
         elif log is not None:
-            right = logs.check(made, logs.read_log(log, made), as_json=as_json)
+            right = training.check_log(made, training.read_log(log, made), as_json=as_json)
     if not right:
         raise typer.Exit(Exit.WRONG)

@@ -17,9 +17,12 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
-from service.cli.comparing import Comparison, Entry, facts, table
 from service.cli.layouts import (
+    Comparison,
+    Entry,
     Source,
+    comparison_facts,
+    comparison_table,
     interruptible,
     painter,
     progress_line,
@@ -396,8 +399,8 @@ def test_a_solver_without_a_layout() -> None:
     nothing = Outcome(Status.UNKNOWN, None, 4, 0, None, "some", 1.5, deterministic=False)
     comparison = Comparison("x", one, (Entry("some", nothing),))
     assert comparison.ratio(comparison.entries[0]) is None
-    assert facts(comparison)["solvers"][0]["peak"] is None
-    assert table(comparison).row_count == 1
+    assert comparison_facts(comparison)["solvers"][0]["peak"] is None
+    assert comparison_table(comparison).row_count == 1
 
 
 def test_nothing_to_compare() -> None:

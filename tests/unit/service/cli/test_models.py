@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.console import Exit
-from service.cli.models import read_graph, read_model
+from service.cli.models import read_model_file
 from solver import documents
 from solver.pipeline import BlockProgram, TrainableGraph
 
@@ -54,18 +54,20 @@ def arenaplan(*arguments: str | Path) -> Result:
 
 
 def test_the_extension_tells(model: Path) -> None:
-    graph = read_graph(MODEL.encode(), model, 8)
+    graph = read_model_file(model).graph(8)
     assert graph.name == "small"
     assert graph.operands["image"].shape == (8, 1, 6, 6)
-    assert read_model(MODEL.encode(), model, 8) == graph
+    assert read_model_file(model).read(8) == graph
 
 
 def test_documents_are_told_by_their_format(model: Path, tmp_path: Path) -> None:
-    document = documents.dump_graph(read_graph(MODEL.encode(), model, None))
-    assert isinstance(read_model(document, tmp_path / "graph.json", None), TrainableGraph)
+    graph, other = tmp_path / "graph.json", tmp_path / "program"
+    graph.write_bytes(documents.dump_graph(read_model_file(model).graph(None)))
+    assert isinstance(read_model_file(graph).read(None), TrainableGraph)
     program = {"format": documents.PROGRAM_FORMAT, "version": 1, "name": "p"}
     program |= {"blocks": [{"name": "b", "bytes": 64}], "operations": [{"name": "o", "writes": ["b"]}]}
-    assert isinstance(read_model(json.dumps(program).encode(), Path("-"), None), BlockProgram)
+    other.write_text(json.dumps(program), encoding="utf-8")
+    assert isinstance(read_model_file(other).read(None), BlockProgram)
 
 
 @pytest.mark.parametrize("target", ["reference", "onert", "nntrainer"])
