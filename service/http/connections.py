@@ -1,6 +1,6 @@
-"""Connections: how many there are, how long a request may take to arrive, and refusals in one form.
+"""Limits on connections: their number, the time in which a request must arrive, and how they are refused.
 
-uvicorn's protocol over httptools does the talking; what is here happens before a request is admitted.
+uvicorn's protocol over httptools parses and answers; these checks come before a request is admitted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ __all__ = [
     "Admission",
     "GuardedProtocol",
     "Hosts",
-    "JoinedWrites",
     "Pace",
     "PacedFlow",
     "guarded",
@@ -37,19 +36,19 @@ __all__ = [
 
 _log = structlog.get_logger("service.access")
 
-#: Request line and headers.
+#: Most bytes of a request line and its headers.
 HEAD_BYTES: Final = 1 << 16
-#: Bodies beyond this are read in turns.
+#: Connections with bodies of more bytes than this are read in turns.
 PACED_BYTES: Final = 1 << 16
-#: Connections that go on in one turn of the event loop; each may bring 256 KiB.
+#: Connections that are resumed in one turn of the event loop; each may bring 256 KiB.
 PARTS_AT_A_TIME: Final = 4
 
 
 class Pace:
-    """Connections with large bodies go on a few at a time, in the order in which they were stopped: in each
-    turn of the event loop there is time for everything else as well.
+    """Resumes paused connections with large bodies a few at a time, in the order in which they were paused.
 
-    Whoever has been let on waits for its caller without anybody waiting for it.
+    So each turn of the event loop has time for everything else. A resumed connection does not hold back the
+    others while it waits for its client.
     """
 
     def __init__(self) -> None:
@@ -57,21 +56,21 @@ class Pace:
 
     def add(self, flow: PacedFlow) -> None:
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._let_on)
+            asyncio.get_running_loop().call_soon(self._resume_some)
         self._waiting[flow] = None
 
     def remove(self, flow: PacedFlow) -> None:
         self._waiting.pop(flow, None)
 
-    def _let_on(self) -> None:
+    def _resume_some(self) -> None:
         for _ in range(min(PARTS_AT_A_TIME, len(self._waiting))):
-            self._waiting.popitem(last=False)[0].go_on()
+            self._waiting.popitem(last=False)[0].resume_now()
         if self._waiting:
-            asyncio.get_running_loop().call_soon(self._let_on)
+            asyncio.get_running_loop().call_soon(self._resume_some)
 
 
 class PacedFlow(FlowControl):
-    """Is stopped at once, and goes on when it is its turn."""
+    """Pauses reading at once, and resumes it when `Pace` says so."""
 
     def __init__(self, transport: asyncio.Transport, pace: Pace) -> None:
         super().__init__(transport)
@@ -85,13 +84,13 @@ class PacedFlow(FlowControl):
         if self.read_paused:
             self._pace.add(self)
 
-    def go_on(self) -> None:
+    def resume_now(self) -> None:
         if not self._transport.is_closing():
             super().resume_reading()
 
 
 def holder_of(address: str) -> str:
-    """Who is behind an address: of IPv6, everybody has as many as a /64 has."""
+    """The network whose connections count together: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -102,57 +101,11 @@ def holder_of(address: str) -> str:
     return str(mapped) if mapped else str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
-class JoinedWrites(asyncio.Transport):
-    """Sends the head of an answer together with what follows at once: in one system call, and one packet.
-
-    Sending takes most of the time of a short answer. What nothing follows is sent in the next turn of the
-    event loop.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self._transport = transport
-        self._loop = asyncio.get_running_loop()
-        self._held = b""
-        self._soon: asyncio.Handle | None = None
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._soon is None:
-            self._held = bytes(data)
-            self._soon = self._loop.call_soon(self._send_held)
-        else:
-            self._soon.cancel()
-            self._soon = None
-            self._transport.writelines((self._held, data))
-
-    def _send_held(self) -> None:
-        self._soon = None
-        self._transport.write(self._held)
-
-    def close(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._send_held()
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._transport.set_protocol(protocol)
-
-
 class Hosts:
     """Names that a Host header may have, separated by commas; ``local`` for those of this machine.
 
-    A page of another site may let its own name lead here (DNS rebinding), but cannot make the browser say
-    another name. Addresses cannot be rebound: ``local`` includes all of them.
+    Against DNS rebinding: a page of another site may point its own name here, but the browser then sends that
+    name. Addresses cannot be rebound, so ``local`` includes all of them.
     """
 
     def __init__(self, names: str) -> None:
@@ -180,11 +133,11 @@ class Hosts:
 
 @dataclass(slots=True)
 class Admission:
-    """What connections may do, and those that wait for a request, the longest waiting first.
+    """The limits that all connections share, and the connections that wait for a request, oldest first.
 
-    At most `connections` of them, and `each` of one caller, to `hosts`; `header_seconds` from the first byte
-    of a request to the end of its headers, `body_seconds` from there to the end of its body. `refused` is
-    told the type of each problem that is answered here, `open` counts connections.
+    At most `connections` are open, and `each` of one holder (see `holder_of`), for `hosts`. The headers of a
+    request must arrive within `header_seconds` of its first byte, the body within `body_seconds` after them.
+    `refused` is called with the code of each problem that is answered here, `open` counts connections.
     """
 
     connections: int
@@ -216,7 +169,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # ---------------------------------------------------------------------------------- connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
-        super().connection_made(JoinedWrites(transport))
+        super().connection_made(transport)
         self.flow = self._flow = PacedFlow(transport, self._admission.pace)
         self._admission.open += 1
         self._wait()
@@ -231,7 +184,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._take_place(own, f"There are {admission.each:,} connections from this address")
 
     def _take_place(self, waiting: Iterator[GuardedProtocol], many: str) -> None:
-        """The place of the connection that waits longest; where that is this one, it is refused."""
+        """Close the connection that has waited longest; if it is this one, refuse it."""
         longest = next(waiting)
         if longest is self:
             self._refuse("overloaded", f"{many} already, all at work.", {"Retry-After": "2"})
@@ -248,7 +201,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def give_up(self) -> None:
-        """Close, as a connection that does nothing must make room."""
+        """Close an idle connection to make room for another one."""
         if self._head_bytes:
             self._refuse("request-timeout", "The headers were not complete when connections ran short.")
         else:
@@ -284,7 +237,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.parser.get_http_version() == "1.1" and names.count(b"host") != 1:
             raise httptools.HttpParserError("not exactly one Host")
         if b"transfer-encoding" in names and b"content-length" in names:
-            # What stands before this service may go by the other of the two.
+            # A proxy in front of this service may use the other of the two: request smuggling.
             raise httptools.HttpParserError("a length in two ways")
         host = next((value for name, value in self.headers if name == b"host"), b"").decode("latin-1")
         if host and not self._admission.hosts.include(host):  # no browser sends none
@@ -318,7 +271,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def _wait(self) -> None:
-        """For a request. One that has been answered may stay for as long as the server keeps connections."""
+        """Wait for a request. How long an answered connection stays open is the server's decision."""
         self._stop_waiting()
         self._head_bytes = 0
         self._admission.waiting[self] = None
@@ -372,7 +325,7 @@ class GuardedProtocol(HttpToolsProtocol):
             lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{k}: {v}" for k, v in fields.items())]
             dates = [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
             self.transport.write("\r\n".join([*lines, ""]).encode() + b"".join(dates) + b"\r\n" + body)
-        if self._at_work:  # what waits for the rest of the request learns that nobody is there
+        if self._at_work:  # wakes the application where it waits for the rest of the request
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
@@ -388,5 +341,5 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def guarded(admission: Admission) -> Any:
-    """What uvicorn makes a connection with."""
+    """The factory of connections that uvicorn calls."""
     return partial(GuardedProtocol, admission)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,6 @@ from service.http.connections import (
     PARTS_AT_A_TIME,
     Admission,
     Hosts,
-    JoinedWrites,
     Pace,
     PacedFlow,
     guarded,
@@ -275,7 +274,7 @@ async def test_large_bodies_are_read_in_turns() -> None:
         def __init__(self, number: int) -> None:
             self.number = number
 
-        def go_on(self) -> None:
+        def resume_now(self) -> None:
             went_on.append(self.number)
 
     pace, flows = Pace(), [Flow(number) for number in range(3 * PARTS_AT_A_TIME)]
@@ -291,42 +290,3 @@ async def test_large_bodies_are_read_in_turns() -> None:
     assert went_on == [0, *range(2, len(flows))]
     assert counts[0] == PARTS_AT_A_TIME
     assert len(counts) == 3
-
-
-class Sent(asyncio.Transport):
-    """A transport that remembers what each system call would send."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[bytes] = []
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.calls.append(bytes(data))
-
-    def writelines(self, data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self.calls.append(b"".join(data))
-
-    def close(self) -> None:
-        self.calls.append(b"closed")
-
-
-async def test_head_and_body_are_sent_at_once() -> None:
-    sent = Sent()
-    writes = JoinedWrites(sent)
-    for piece in (b"head ", b"body", b"head ", b"body"):
-        writes.write(piece)
-    assert sent.calls == [b"head body"] * 2
-
-
-async def test_a_head_does_not_wait_for_its_body() -> None:
-    sent = Sent()
-    writes = JoinedWrites(sent)
-    writes.write(b"head")
-    await asyncio.sleep(0)
-    assert sent.calls == [b"head"]
-    writes.write(b"one")
-    writes.write(b"two")
-    writes.write(b"three")
-    writes.close()
-    await asyncio.sleep(0)
-    assert sent.calls == [b"head", b"onetwo", b"three", b"closed"]
