@@ -19,7 +19,6 @@ from service.cli.console import Exit, fail, print_line
 from service.jobs.backend import check_storage, open_database, open_worker
 from service.jobs.health import Health
 from service.jobs.pool import WorkerPool
-from service.jobs.watched import watch_pool
 from service.logs import LogWriter, configure_logging
 from service.problems import Problem
 from service.settings import Settings
@@ -73,7 +72,7 @@ async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health:
     # Processor time is charged to the tenants of jobs here as it is where they were sent to.
     usage = Registry(store, Quotas(), chosen.audit_days)
     pool = WorkerPool("service.jobs.tasks", chosen.workers, meter=usage.meter.spend)
-    watch_pool(pool)
+    pool.watch()
     watch_log(pool.metrics, log)
     if chosen.worker_metrics_port is not None:
         pool.metrics.serve(chosen.host, chosen.worker_metrics_port)

@@ -1,6 +1,6 @@
-"""Before every route: who asks, whether they may, how much they may; and after it, what is written down.
+"""Authentication, authorisation and quotas before every route, and the audit log after it.
 
-What a route needs is said in `service.auth.policy`. No body is read before the caller is known.
+`needed_scope` says what a path needs. No body is read before the caller is known.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.auth.gate import Gate
-from service.auth.policy import needed_scope
-from service.auth.principal import Principal
+from service.auth.principal import Principal, needed_scope
 from service.auth.table import Entry
 from service.http.responses import problem_response
 from service.http.scopes import header_of, note, path_of

@@ -13,7 +13,7 @@ from service.http import handlers, openapi
 from service.http.access import Access
 from service.http.cache import PlanCaches
 from service.http.middleware import HeadAsGet, RequestContext
-from service.http.routers import exports, graphs, jobs, layout, meta, page, plan, validate, verdict
+from service.http.routers import computed, graphs, jobs, layout, meta, page, plan
 from service.http.state import State
 from service.http.users import Users
 from service.jobs.pool import WorkerPool
@@ -57,7 +57,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     )
     state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
     state.watch()
-    routers = [one.router for one in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta)]
+    routers = [one.router for one in (page, plan, computed, layout, jobs, graphs, meta)]
     for router in routers:
         app.include_router(router)
     handlers.install(app, [route for router in routers for route in router.routes])

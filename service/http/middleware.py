@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
-from collections.abc import Iterator
+import uuid
 from types import TracebackType
 from typing import Any, Final
 
@@ -100,7 +99,7 @@ class _Exchange:
                 self.request_id = str(value, "ascii")
             elif name in _TRACE_HEADERS:
                 carried[_TRACE_HEADERS[name]] = value.decode("latin-1")
-        self.request_id = self.request_id or next(_IDS)
+        self.request_id = self.request_id or uuid.uuid4().hex
         self._scope = scope
         self._send = send
         self._metrics = metrics
@@ -188,13 +187,3 @@ class _Exchange:
             client=(scope.get("client") or ("",))[0],
             **facts,
         )
-
-
-def _made_up() -> Iterator[str]:
-    """Request ids, 32 hexadecimal digits each; random bytes for a hundred of them take as long as for one."""
-    while True:
-        several = os.urandom(1600).hex()
-        yield from (several[start : start + 32] for start in range(0, len(several), 32))
-
-
-_IDS: Final = _made_up()

@@ -1,4 +1,7 @@
-"""What the OpenAPI document says beyond the routes themselves: bodies, examples, problems."""
+"""The parts of the OpenAPI document that FastAPI cannot know: bodies, examples, problems, scopes.
+
+Routes read their bodies themselves, in workers, so their decorators take the descriptions from here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Response
 from pydantic.json_schema import models_json_schema
 
-from service.auth.policy import needed_scope
+from service.auth.principal import needed_scope
 from service.http.bodies import MODEL_TYPES
 from service.http.schemas import (
     ExplainRequest,
@@ -31,34 +34,6 @@ from solver import documents, pipeline
 from solver.documents import LayoutDocument, PlanDocument, ReportDocument, TradeOffDocument, VerdictDocument
 from solver.exporters import EXPORTERS
 from solver.layout import SOLVERS
-
-__all__ = [
-    "CANCEL_ROUTE",
-    "DELETE_GRAPH_ROUTE",
-    "EVENTS_ROUTE",
-    "EXPLAIN_ROUTE",
-    "EXPORT_ROUTE",
-    "GRAPH_ROUTE",
-    "HEALTH_ROUTE",
-    "JOBS_ROUTE",
-    "JOB_ROUTE",
-    "LAYOUT_ROUTE",
-    "METRICS_ROUTE",
-    "PLAN_ROUTE",
-    "PROBLEM_ROUTE",
-    "PROGRAM_ROUTE",
-    "READY_ROUTE",
-    "RESULT_ROUTE",
-    "SCHEMA_ROUTE",
-    "STORED_LAYOUT_ROUTE",
-    "STORED_PLAN_ROUTE",
-    "STORE_GRAPH_ROUTE",
-    "SUBMIT_ROUTE",
-    "TRADEOFF_ROUTE",
-    "VALIDATE_ROUTE",
-    "example",
-    "install",
-]
 
 _REFERENCES: Final = "#/components/schemas/{model}"
 _MODELS: Final = (
@@ -137,41 +112,36 @@ _READING: Final = (
 
 _NOT_MODIFIED: Final = {"description": "What If-None-Match names is still the answer."}
 
-PLAN_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Plan a training graph",
-    "responses": {
-        200: {**_document("PlanDocument", "The plan; its digest is the entity tag."), "headers": _NOTES},
-        304: _NOT_MODIFIED,
-        **_problems(*_READING, "invalid-options", "invalid-problem", "capacity-exceeded"),
-    },
-    "openapi_extra": _body_or_model(
+
+def _route(
+    summary: str, answer: dict[str, Any], *codes: str, unchanged: bool = False, **more: Any
+) -> dict[str, Any]:
+    """The arguments of a route's decorator; `codes` are the problems that it may answer."""
+    responses = {200: answer, **({304: _NOT_MODIFIED} if unchanged else {}), **_problems(*codes)}
+    return {"summary": summary, "responses": responses, **more}
+
+
+PLAN_ROUTE: Final = _route(
+    "Plan a training graph",
+    {**_document("PlanDocument", "The plan; its digest is the entity tag."), "headers": _NOTES},
+    *_READING, "invalid-options", "invalid-problem", "capacity-exceeded",
+    unchanged=True,
+    openapi_extra=_body_or_model(
         "PlanRequest",
         {
             "tiny": {"summary": "A two-layer perceptron", "value": example("tiny")},
             "mnist": {"summary": "mnist: four convolutions, batch 32, Adam", "value": example("mnist")},
         },
     ),
-}
+)  # fmt: skip
 
-PROGRAM_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Plan explicit operations",
-    "responses": {
-        200: _document("PlanDocument", "The plan; its digest is the entity tag."),
-        304: _NOT_MODIFIED,
-        **_problems(
-            *_ANY,
-            "invalid-graph",
-            "use-before-def",
-            "duplicate-name",
-            "dangling-operand",
-            "invalid-dimension",
-            "too-many-operations",
-            "invalid-options",
-            "invalid-problem",
-            "capacity-exceeded",
-        ),
-    },
-    "openapi_extra": _body(
+PROGRAM_ROUTE: Final = _route(
+    "Plan explicit operations",
+    _document("PlanDocument", "The plan; its digest is the entity tag."),
+    *_ANY, "invalid-graph", "use-before-def", "duplicate-name", "dangling-operand", "invalid-dimension",
+    "too-many-operations", "invalid-options", "invalid-problem", "capacity-exceeded",
+    unchanged=True,
+    openapi_extra=_body(
         "ProgramRequest",
         {
             "momentum": {
@@ -184,59 +154,41 @@ PROGRAM_ROUTE: Final[dict[str, Any]] = {
             },
         },
     ),
-}
+)  # fmt: skip
 
-STORED_PLAN_ROUTE: Final[dict[str, Any]] = {
-    "summary": "A plan by its digest",
-    "responses": {
-        200: _document("PlanDocument", "The plan."),
-        304: _NOT_MODIFIED,
-        **_problems("plan-not-found"),
-    },
-}
+STORED_PLAN_ROUTE: Final = _route(
+    "A plan by its digest", _document("PlanDocument", "The plan."), "plan-not-found", unchanged=True
+)
 
-EXPORT_ROUTE: Final[dict[str, Any]] = {
-    "summary": "A plan as another file",
-    "response_class": Response,
-    "responses": {
-        200: {
-            "description": "The file.",
-            "content": {
-                media: {} for media in ("application/json", *(e.media_type for e in EXPORTERS.values()))
-            },
-        },
-        304: _NOT_MODIFIED,
-        **_problems(
-            "plan-not-found",
-            "not-found",
-            "invalid-request",
-            "invalid-options",
-            "overloaded",
-            "worker-lost",
-            "time-limit",
-        ),
+EXPORT_ROUTE: Final = _route(
+    "A plan as another file",
+    {
+        "description": "The file.",
+        "content": {media: {} for media in ("application/json", *(e.media_type for e in EXPORTERS.values()))},
     },
-}
+    "plan-not-found", "not-found", "invalid-request", "invalid-options", "overloaded", "worker-lost",
+    "time-limit",
+    unchanged=True,
+    response_class=Response,
+)  # fmt: skip
 
-TRADEOFF_ROUTE: Final[dict[str, Any]] = {
-    "summary": "What less memory costs",
-    "responses": {
-        200: {**_document("TradeOffDocument", "The curve."), "headers": _NOTES},
-        **_problems(*_READING, "invalid-options"),
-    },
-    "openapi_extra": _body_or_model(
+TRADEOFF_ROUTE: Final = _route(
+    "Costs of smaller peaks",
+    {**_document("TradeOffDocument", "The curve."), "headers": _NOTES},
+    *_READING,
+    "invalid-options",
+    openapi_extra=_body_or_model(
         "TradeOffRequest",
         {"mnist": {"summary": "mnist, six points", "value": {**example("mnist"), "points": 6}}},
     ),
-}
+)
 
-EXPLAIN_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Whether a capacity is enough, and what makes it so",
-    "responses": {
-        200: {**_document("VerdictDocument", "The verdict."), "headers": _NOTES},
-        **_problems(*_READING, "invalid-options"),
-    },
-    "openapi_extra": _body_or_model(
+EXPLAIN_ROUTE: Final = _route(
+    "Whether a capacity is enough, and what makes it so",
+    {**_document("VerdictDocument", "The verdict."), "headers": _NOTES},
+    *_READING,
+    "invalid-options",
+    openapi_extra=_body_or_model(
         "ExplainRequest",
         {
             "mnist": {
@@ -245,35 +197,35 @@ EXPLAIN_ROUTE: Final[dict[str, Any]] = {
             }
         },
     ),
-}
+)
 
-LAYOUT_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Place buffers with known lifespans",
-    "responses": {
-        200: _document("LayoutDocument", "The layout; its digest is the entity tag."),
-        304: _NOT_MODIFIED,
-        **_problems(*_ANY, "too-many-buffers", "invalid-options", "invalid-problem", "capacity-exceeded"),
-    },
-    "openapi_extra": _body(
+VALIDATE_ROUTE: Final = _route(
+    "Train in a plan and compare",
+    {**_document("ReportDocument", "The comparison, step by step."), "headers": _NOTES},
+    *_READING, "invalid-options", "invalid-plan", "plan-not-found", "validation-too-large",
+    openapi_extra=_body_or_model("ValidateRequest", {}),
+)  # fmt: skip
+
+LAYOUT_ROUTE: Final = _route(
+    "Place buffers with known lifespans",
+    _document("LayoutDocument", "The layout; its digest is the entity tag."),
+    *_ANY, "too-many-buffers", "invalid-options", "invalid-problem", "capacity-exceeded",
+    unchanged=True,
+    openapi_extra=_body(
         "LayoutRequest",
         {"buffers": {"summary": "Five buffers that just fit 12 bytes", "value": example("buffers")}},
     ),
-}
+)  # fmt: skip
 
-STORED_LAYOUT_ROUTE: Final[dict[str, Any]] = {
-    "summary": "A layout by its digest",
-    "responses": {
-        200: _document("LayoutDocument", "The layout."),
-        304: _NOT_MODIFIED,
-        **_problems("layout-not-found"),
-    },
-}
+STORED_LAYOUT_ROUTE: Final = _route(
+    "A layout by its digest", _document("LayoutDocument", "The layout."), "layout-not-found", unchanged=True
+)
 
 HEALTH_ROUTE: Final[dict[str, Any]] = {
     "summary": "Is the process up?",
     "responses": {
         200: {"description": "It is."},
-        503: {"description": "Nobody looks after the workers any more: restart the process."},
+        503: {"description": "The workers are supervised no more: restart the process."},
     },
 }
 
@@ -285,51 +237,32 @@ READY_ROUTE: Final[dict[str, Any]] = {
     },
 }
 
-METRICS_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Metrics in Prometheus's text format",
-    "response_class": Response,
-    "responses": {
-        200: {"description": "One sample a line.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **_problems("not-found"),
-    },
-}
+METRICS_ROUTE: Final = _route(
+    "Metrics in Prometheus's text format",
+    {"description": "One sample a line.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+    "not-found",
+    response_class=Response,
+)
 
-SCHEMA_ROUTE: Final[dict[str, Any]] = {
-    "summary": "A JSON Schema",
-    "responses": {
-        200: {
-            "description": "The schema.",
-            "content": {"application/schema+json": {"schema": {"type": "object"}}},
-        },
-        **_problems("not-found"),
-    },
-}
+SCHEMA_ROUTE: Final = _route(
+    "A JSON Schema",
+    {"description": "The schema.", "content": {"application/schema+json": {"schema": {"type": "object"}}}},
+    "not-found",
+)
 
-PROBLEM_ROUTE: Final[dict[str, Any]] = {
-    "summary": "What a problem type means",
-    "responses": {
-        200: {
-            "description": "Type, title, status and explanation.",
-            "content": {"application/json": {"schema": {"type": "object"}}, "text/html": {}},
-        },
-        **_problems("not-found"),
+PROBLEM_ROUTE: Final = _route(
+    "What a problem type means",
+    {
+        "description": "Type, title, status and explanation.",
+        "content": {"application/json": {"schema": {"type": "object"}}, "text/html": {}},
     },
-}
-
-VALIDATE_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Train in a plan and compare",
-    "responses": {
-        200: {**_document("ReportDocument", "What was compared, step by step."), "headers": _NOTES},
-        **_problems(*_READING, "invalid-options", "invalid-plan", "plan-not-found", "validation-too-large"),
-    },
-    "openapi_extra": _body_or_model("ValidateRequest", {}),
-}
-
+    "not-found",
+)
 
 _STORED: Final = ("jobs-off", "database-unavailable", "stopping")
 _PREFER: Final = {
     "name": "Prefer", "in": "header", "schema": {"type": "string"},
-    "description": "`respond-async, wait=N`: what is not answered within N seconds is a job (RFC 7240).",
+    "description": "`respond-async, wait=N`: if no answer comes within N seconds, a job goes on (RFC 7240).",
 }  # fmt: skip
 
 
@@ -341,19 +274,14 @@ def _job(description: str) -> dict[str, Any]:
     return {**_document("JobDocument", description), "headers": headers}
 
 
-SUBMIT_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Accept a job",
-    "status_code": 202,
-    "responses": {
-        200: _job("The job that was accepted for this Idempotency-Key, and is finished."),
-        202: _job("The job."),
-        **_problems(
-            "invalid-json", "bad-request", "invalid-request", "body-too-large", "unsupported-media-type",
-            "request-timeout", "too-many-bytes", "headers-too-large", "overloaded", "graph-not-found",
-            "webhook-refused", "idempotency-conflict", "too-many-jobs", *_STORED,
-        ),
-    },
-    "openapi_extra": _body(
+SUBMIT_ROUTE: Final = _route(
+    "Accept a job",
+    _job("The job that was accepted for this Idempotency-Key, and is finished."),
+    "invalid-json", "bad-request", "invalid-request", "body-too-large", "unsupported-media-type",
+    "request-timeout", "too-many-bytes", "headers-too-large", "overloaded", "graph-not-found",
+    "webhook-refused", "idempotency-conflict", "too-many-jobs", *_STORED,
+    status_code=202,
+    openapi_extra=_body(
         "JobRequest",
         {
             "tiny": {
@@ -362,47 +290,33 @@ SUBMIT_ROUTE: Final[dict[str, Any]] = {
             }
         },
     ),
-}  # fmt: skip
+)  # fmt: skip
+SUBMIT_ROUTE["responses"][202] = _job("The job.")
 
-JOBS_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Jobs, the newest first",
-    "responses": {
-        200: _document("JobsDocument", "A page of jobs."),
-        **_problems("invalid-request", *_STORED),
+JOBS_ROUTE: Final = _route(
+    "Jobs, the newest first", _document("JobsDocument", "A page of jobs."), "invalid-request", *_STORED
+)
+
+JOB_ROUTE: Final = _route("A job", _job("The job as it is now."), "job-not-found", *_STORED)
+
+RESULT_ROUTE: Final = _route(
+    "The result of a job",
+    {
+        "description": "The answer of the synchronous route; of an import, a graph document.",
+        "headers": _NOTES,
+        "content": {"application/json": {"schema": {"type": "object"}}},
     },
-}
+    "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *_READING, "invalid-options",
+    "storage-unavailable", "invalid-problem", "capacity-exceeded", "invalid-plan", "validation-too-large",
+    "too-many-buffers", "internal-error", *_STORED,
+    unchanged=True,
+    response_class=Response,
+)  # fmt: skip
 
-JOB_ROUTE: Final[dict[str, Any]] = {
-    "summary": "A job",
-    "responses": {200: _job("The job as it is now."), **_problems("job-not-found", *_STORED)},
-}
-
-RESULT_ROUTE: Final[dict[str, Any]] = {
-    "summary": "What a job has come to",
-    "response_class": Response,
-    "responses": {
-        200: {
-            "description": "The answer of the synchronous route; of an import, a graph document.",
-            "headers": _NOTES,
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        },
-        304: _NOT_MODIFIED,
-        **_problems(
-            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *_READING, "invalid-options",
-            "storage-unavailable", "invalid-problem", "capacity-exceeded", "invalid-plan",
-            "validation-too-large", "too-many-buffers", "internal-error", *_STORED,
-        ),
-    },
-}  # fmt: skip
-
-CANCEL_ROUTE: Final[dict[str, Any]] = {
-    "summary": "Cancel a job",
-    "responses": {
-        200: _job("The job, which has ended, now or before."),
-        202: _job("The job, which is being ended."),
-        **_problems("job-not-found", *_STORED),
-    },
-}
+CANCEL_ROUTE: Final = _route(
+    "Cancel a job", _job("The job, which has ended, now or before."), "job-not-found", *_STORED
+)
+CANCEL_ROUTE["responses"][202] = _job("The job, which is being ended.")
 
 #: One event of the stream. OpenAPI 3.1 has no word for the items of a stream: the schema is that of each.
 _EVENT: Final[dict[str, Any]] = {
@@ -421,17 +335,15 @@ _EVENT: Final[dict[str, Any]] = {
     },
 }
 
-EVENTS_ROUTE: Final[dict[str, Any]] = {
-    "summary": "News of a job",
-    "response_class": Response,
-    "responses": {
-        200: {
-            "description": "Server-sent events, each with the document of the job as its data.",
-            "content": {"text/event-stream": {"schema": _EVENT}},
-        },
-        **_problems("job-not-found", "invalid-request", *_STORED),
+EVENTS_ROUTE: Final = _route(
+    "News of a job",
+    {
+        "description": "Server-sent events, each with the document of the job as its data.",
+        "content": {"text/event-stream": {"schema": _EVENT}},
     },
-}
+    "job-not-found", "invalid-request", *_STORED,
+    response_class=Response,
+)  # fmt: skip
 
 _ANY_BYTES: Final[dict[str, Any]] = {
     "application/json": {"schema": {}},
@@ -453,15 +365,14 @@ STORE_GRAPH_ROUTE: Final[dict[str, Any]] = {
     "openapi_extra": {"requestBody": {"required": True, "content": _ANY_BYTES}},
 }  # fmt: skip
 
-GRAPH_ROUTE: Final[dict[str, Any]] = {
-    "summary": "A stored graph",
-    "response_class": Response,
-    "responses": {
-        200: {"description": "Its bytes.", "content": _ANY_BYTES},
-        304: _NOT_MODIFIED,
-        **_problems("graph-not-found", *_STORED),
-    },
-}
+GRAPH_ROUTE: Final = _route(
+    "A stored graph",
+    {"description": "Its bytes.", "content": _ANY_BYTES},
+    "graph-not-found",
+    *_STORED,
+    unchanged=True,
+    response_class=Response,
+)
 
 DELETE_GRAPH_ROUTE: Final[dict[str, Any]] = {
     "summary": "Forget a graph",
@@ -472,14 +383,14 @@ DELETE_GRAPH_ROUTE: Final[dict[str, Any]] = {
 
 
 def _validate_example() -> dict[str, Any]:
-    """The small graph with its plan, made here so that it is never out of date."""
+    """The small graph with its plan, planned here so that it is never out of date."""
     graph = example("tiny")["graph"]
     made = pipeline.plan(documents.load_graph(graph), documents.load_options({"solver": "greedy"}))
     return {"graph": graph, "plan": json.loads(documents.dump_plan(made)), "steps": 5}
 
 
 def _narrow(schemas: dict[str, Any], settings: Settings) -> None:
-    """Say of options what this service takes, where documents say no more than text or number."""
+    """Narrow options to the values that this service takes, where documents say only text or number."""
     powers = [1 << power for power in range(21)]
     alignment = {"anyOf": [{"type": "integer", "enum": powers}, {"type": "null"}]}
     seconds = {"type": "number", "minimum": 0, "maximum": settings.deadline_max_seconds}
@@ -506,7 +417,7 @@ def _narrow(schemas: dict[str, Any], settings: Settings) -> None:
             schemas[model]["properties"][name].update(more)
 
 
-#: What stands in the place of a name in braces, by the path up to it.
+#: Descriptions of the parameters in paths, by the path up to each.
 _PLACES: Final = {
     "/v1/plans/{digest}": "Digest of a plan: its `digest`, and the entity tag of the answer that had it.",
     "/v1/plans/{digest}/{format}": f"One of {', '.join(EXPORTERS)}, or difference.",
@@ -540,7 +451,7 @@ def _drop_foreign_errors(document: dict[str, Any]) -> None:
 
 
 def _may_respond_later(document: dict[str, Any]) -> None:
-    """Every route that computes takes a preference for a job."""
+    """Describe the header with which every route that computes can be turned into a job."""
     for path in ("plan", "v1/plan", "v1/program", "v1/layout", "v1/tradeoff", "v1/explain", "v1/validate"):
         route = document["paths"][f"/{path}"]["post"]
         route["parameters"] = [*route.get("parameters", []), _PREFER]
@@ -548,7 +459,7 @@ def _may_respond_later(document: dict[str, Any]) -> None:
 
 
 def _secure(document: dict[str, Any], settings: Settings) -> None:
-    """Say what each operation needs, and how it refuses: as `service.http.access` does."""
+    """Describe the scope that each operation needs, and the refusals of `service.http.access`."""
     document["components"]["securitySchemes"] = {
         "bearer": {
             "type": "http",

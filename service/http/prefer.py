@@ -9,7 +9,7 @@ from typing import Final
 from fastapi import Request, Response
 
 from service.auth.principal import principal_of
-from service.http.job_responses import answer_response, job_response
+from service.http.responses import answer_response, job_response
 from service.http.scopes import note
 from service.http.state import state_of
 from service.jobs.model import NewJob, State

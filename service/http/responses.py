@@ -1,18 +1,26 @@
-"""Responses: plans and layouts with their entity tags, and problems."""
+"""Responses: plans and layouts with their entity tags, jobs and their answers, and problems."""
 
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from typing import Final
 
 from fastapi import Request, Response
 
 from service.http.scopes import header_of
+from service.jobs.model import Answer, Job, job_document
 from service.jobs.notes import notes_headers
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["CACHE_CONTROL", "content_response", "instance_of", "matches_tag", "problem_response"]
+__all__ = [
+    "CACHE_CONTROL",
+    "answer_response",
+    "content_response",
+    "instance_of",
+    "job_response",
+    "matches_tag",
+    "problem_response",
+]
 
 #: Caches may keep a plan, yet must ask before they use it: the service may know it no longer.
 CACHE_CONTROL: Final = "no-cache"
@@ -27,43 +35,39 @@ def content_response(
     there, `hit` that it was not computed; `notes` are those on the model of this request, which another model
     with the same answer may lack.
     """
-    location = f"{request.scope.get('root_path', '')}/v1/{name}" if kept else None
     digest = name.rpartition("/")[2]
-    condition = header_of(request.scope, b"if-none-match")
-    if condition is not None and matches_tag(condition, digest):
-        return Response(status_code=304, headers=_headers(digest, location, hit, notes))
-    return _Prepared(body, _prepared(digest, location, hit, notes, len(body)))
-
-
-def _headers(digest: str, location: str | None, hit: bool, notes: str) -> dict[str, str]:
     headers = {"ETag": f'"{digest}"', "Cache-Control": CACHE_CONTROL, "X-Cache": "hit" if hit else "miss"}
     headers |= notes_headers({"notes": notes})
-    return headers if location is None else {**headers, "Content-Location": location}
-
-
-@lru_cache(maxsize=1024)
-def _prepared(
-    digest: str, location: str | None, hit: bool, notes: str, size: int
-) -> tuple[tuple[bytes, bytes], ...]:
-    """Headers as they are sent: making them takes longer than all else of an answer that is kept."""
-    headers = {**_headers(digest, location, hit, notes), "Content-Length": str(size)}
-    return tuple(Response(media_type="application/json", headers=headers).raw_headers)
-
-
-class _Prepared(Response):
-    """A response whose headers are ready."""
-
-    def __init__(self, body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> None:
-        self.status_code = 200
-        self.body = body
-        self.raw_headers = [*headers]
-        self.background = None
+    if kept:
+        headers["Content-Location"] = f"{request.scope.get('root_path', '')}/v1/{name}"
+    if matches_tag(header_of(request.scope, b"if-none-match") or "", digest):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
 
 
 def matches_tag(condition: str, digest: str) -> bool:
     """RFC 9110, 13.1.2: weak comparison against a list of entity tags, or ``*``."""
     tags = {tag.strip().removeprefix("W/") for tag in condition.split(",")}
     return f'"{digest}"' in tags or "*" in tags
+
+
+def job_response(request: Request, job: Job, status: int = 200, **headers: str) -> Response:
+    """The document, with where it is; and with when to ask again, as long as the job is not finished."""
+    document = job_document(job, request.scope.get("root_path", ""))
+    headers = {"Cache-Control": "no-store", "Location": document["links"]["self"], **headers}
+    if not job.state.final:
+        headers["Retry-After"] = "1"
+    body = json.dumps(document, ensure_ascii=False).encode()
+    return Response(body, status, headers, "application/json")
+
+
+def answer_response(request: Request, answer: Answer, *, hit: bool = True) -> Response:
+    """200 with the bytes of the answer; where it has a digest, that is its entity tag."""
+    name = answer.facts.get("name")
+    if name is None:
+        return Response(answer.body, headers=notes_headers(answer.facts), media_type="application/json")
+    notes = answer.facts.get("notes", "")
+    return content_response(request, name, answer.body, kept=answer.facts["kept"], hit=hit, notes=notes)
 
 
 def problem_response(problem: Problem, request_id: str) -> Response:

@@ -31,17 +31,19 @@ __all__ = [
 ]
 
 
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
 class PlanRequestOptions(OptionFields):
-    """What may be chosen about a plan; everything may be left out."""
+    """Options of a plan; all may be left out."""
 
     format: Literal["arenaplan.options"] = "arenaplan.options"
     version: Literal[1] = 1
 
 
-class PlanRequest(BaseModel):
-    """What to plan, and how."""
-
-    model_config = ConfigDict(extra="forbid")
+class PlanRequest(_Strict):
+    """A graph to plan, and options."""
 
     graph: GraphDocument
     options: Annotated[
@@ -49,19 +51,15 @@ class PlanRequest(BaseModel):
     ] = None
 
 
-class ProgramRequest(BaseModel):
-    """What to plan, and how; options that only graphs have stay out."""
-
-    model_config = ConfigDict(extra="forbid")
+class ProgramRequest(_Strict):
+    """A program to plan, and options, without those that only graphs have."""
 
     program: ProgramDocument
     options: Annotated[PlanRequestOptions | None, Field(description="Defaults if left out.")] = None
 
 
-class TradeOffRequest(BaseModel):
-    """What to compute a curve of, and how."""
-
-    model_config = ConfigDict(extra="forbid")
+class TradeOffRequest(_Strict):
+    """The graph of a curve, and options."""
 
     graph: GraphDocument
     options: Annotated[
@@ -71,10 +69,8 @@ class TradeOffRequest(BaseModel):
     points: Annotated[int, Field(ge=2, le=100, description="Budgets to search within.")] = 10
 
 
-class ExplainRequest(BaseModel):
-    """Which network, and in which capacity, which is among the options."""
-
-    model_config = ConfigDict(extra="forbid")
+class ExplainRequest(_Strict):
+    """A network, and among the options the capacity that it is to fit."""
 
     graph: GraphDocument
     options: PlanRequestOptions
@@ -84,16 +80,14 @@ class ExplainRequest(BaseModel):
 
 
 class LayoutRequestOptions(LayoutOptionFields):
-    """What may be chosen about a layout; everything may be left out."""
+    """Options of a layout; all may be left out."""
 
     format: Literal["arenaplan.layout_options"] = "arenaplan.layout_options"
     version: Literal[1] = 1
 
 
-class LayoutRequest(BaseModel):
-    """The buffers to place, and how."""
-
-    model_config = ConfigDict(extra="forbid")
+class LayoutRequest(_Strict):
+    """The buffers to place, and options."""
 
     problem: BuffersDocument
     options: Annotated[
@@ -101,10 +95,8 @@ class LayoutRequest(BaseModel):
     ] = None
 
 
-class ValidateRequest(BaseModel):
-    """What to train, and the plan to train it in."""
-
-    model_config = ConfigDict(extra="forbid")
+class ValidateRequest(_Strict):
+    """A graph to train, and the plan to train it in."""
 
     graph: GraphDocument
     plan: PlanDocument
@@ -112,18 +104,14 @@ class ValidateRequest(BaseModel):
     seed: Annotated[int, Field(ge=0, description="Seed of the random batches.")] = 0
 
 
-class Webhook(BaseModel):
-    """What is called once a job is finished: a POST of its document, signed as Standard Webhooks says."""
-
-    model_config = ConfigDict(extra="forbid")
+class Webhook(_Strict):
+    """An address that gets the document of a finished job by POST, signed as Standard Webhooks says."""
 
     url: Annotated[str, Field(description="An http or https address.", max_length=2000)]
 
 
-class JobRequest(BaseModel):
-    """Work that outlives the request. What `request` must be is said by the synchronous route of the task."""
-
-    model_config = ConfigDict(extra="forbid")
+class JobRequest(_Strict):
+    """Work that outlives the request. The synchronous route of the task describes `request`."""
 
     task: Literal["plan", "program", "layout", "tradeoff", "explain", "validate", "import"]
     request: Annotated[

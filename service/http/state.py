@@ -18,7 +18,6 @@ from service.jobs.pool import DEFAULT_TENANT, WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
-from service.jobs.watched import watch_pool
 from service.settings import Settings
 from service.telemetry.metrics import Metrics, Reading
 
@@ -61,7 +60,7 @@ class State:
     def watch(self) -> None:
         """Read all this whenever metrics are scraped."""
         chosen, pool, cache, intake = self.settings, self.pool, self.cache, self.intake
-        watch_pool(pool)
+        pool.watch()
 
         def bodies() -> Mapping[str, float]:
             return {"memory": intake.in_memory, "disk": intake.on_disk}

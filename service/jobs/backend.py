@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from service.jobs.blobs import Blobs, Graphs, Results
-from service.jobs.documents import job_document
 from service.jobs.embedded import EmbeddedEngine
 from service.jobs.engine import JobEngine
 from service.jobs.limits import job_limits
-from service.jobs.model import Job, State
+from service.jobs.model import Job, State, job_document
 from service.jobs.pool import WorkerPool
 from service.jobs.runner import Runner
 from service.jobs.table import JobTable

@@ -6,10 +6,13 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Answer", "Job", "NewJob", "State", "new_id"]
+from service.problems import Problem
+
+__all__ = ["Answer", "Job", "NewJob", "State", "job_document", "new_id"]
 
 
 class State(StrEnum):
@@ -87,3 +90,27 @@ def new_id(now: float | None = None) -> str:
     """32 hexadecimal digits, of which the first twelve are the time in milliseconds and the rest random."""
     moment = time.time() if now is None else now
     return f"{int(moment * 1000):012x}{secrets.token_hex(10)}"
+
+
+def _moment(seconds: float | None) -> str | None:
+    """A time as RFC 3339 writes it, in UTC, with milliseconds."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def job_document(job: Job, root: str = "") -> dict[str, Any]:
+    """The document that callers get of a job; links are paths below `root`."""
+    here = f"{root}/v1/jobs/{job.id}"
+    return {
+        "id": job.id,
+        "task": job.task,
+        "state": str(job.state),
+        "created": _moment(job.created),
+        "started": _moment(job.started),
+        "finished": _moment(job.finished),
+        "attempts": job.attempts,
+        "progress": None if job.progress is None else dict(job.progress),
+        "error": None if job.error is None else Problem(**job.error).document(),
+        "links": {"self": here, "result": f"{here}/result", "events": f"{here}/events"},
+    }

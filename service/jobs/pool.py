@@ -29,7 +29,7 @@ from service.jobs.resources import cpu_seconds, oom_kills
 from service.jobs.spool import Spool, pieces
 from service.problems import Problem, out_of_memory
 from service.telemetry import tracing
-from service.telemetry.metrics import Metrics
+from service.telemetry.metrics import Metrics, Reading, memory_and_files
 from service.telemetry.work import Work
 
 __all__ = ["DEFAULT_TENANT", "SMALL_BYTES", "Worker", "WorkerPool"]
@@ -327,6 +327,31 @@ class WorkerPool:
     def waiting(self) -> int:
         """Callers that wait for a worker."""
         return len(self._queue)
+
+    def watch(self) -> None:
+        """Read this pool whenever its metrics are scraped. Call it once."""
+
+        def workers() -> Mapping[str, float]:
+            return {"idle": max(self.idle, 0), "busy": self.alive - max(self.idle, 0)}
+
+        def resident() -> Mapping[str, float]:
+            together, largest, _ = memory_and_files(self.pids)
+            return {"all": together, "largest": largest}
+
+        self.metrics.watch(
+            Reading("arenaplan_workers", "Live workers by what they do.", workers, "state"),
+            Reading("arenaplan_workers_wanted", "Workers that there should be.", lambda: self.size),
+            Reading("arenaplan_queue_waiting", "Tasks that wait for a worker.", lambda: self.waiting),
+            Reading(
+                "arenaplan_workers_resident_bytes",
+                "Memory of all workers, and of the largest.",
+                resident,
+                "of",
+            ),
+            Reading(
+                "arenaplan_workers_open_fds", "Their open files.", lambda: memory_and_files(self.pids)[2]
+            ),
+        )
 
     def start(self) -> None:
         """Start all processes and return; `alive` counts those that are ready."""

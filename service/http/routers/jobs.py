@@ -14,7 +14,6 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from service.auth.principal import principal_of
 from service.http.bodies import MODEL_TYPES, read_json_body
-from service.http.job_responses import answer_response, job_response
 from service.http.openapi import (
     CANCEL_ROUTE,
     EVENTS_ROUTE,
@@ -23,10 +22,10 @@ from service.http.openapi import (
     RESULT_ROUTE,
     SUBMIT_ROUTE,
 )
+from service.http.responses import answer_response, job_response
 from service.http.scopes import is_head, note
 from service.http.state import State, state_of
-from service.jobs.documents import job_document
-from service.jobs.model import Job, NewJob
+from service.jobs.model import Job, NewJob, job_document
 from service.jobs.model import State as JobState
 from service.jobs.orders import read_order
 from service.jobs.spool import Spool, pieces

@@ -22,8 +22,7 @@ from structlog.testing import capture_logs
 
 from service.auth import table
 from service.auth.keys import Key, new_key
-from service.auth.policy import needed_scope
-from service.auth.principal import ALL_SCOPES
+from service.auth.principal import ALL_SCOPES, needed_scope
 from service.auth.table import Tenant
 from service.http.app import create_app
 from service.http.openapi import example

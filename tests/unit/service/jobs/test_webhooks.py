@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 from sqlalchemy import select, update
 
-from service.jobs.documents import job_document
-from service.jobs.model import Job
+from service.jobs.model import Job, job_document
 from service.jobs.table import JobTable
 from service.jobs.webhooks import Webhooks, check_url, signature
 from service.problems import Problem

@@ -1,15 +1,16 @@
-"""Answers that are computed each time they are asked for: of documents, and of models of other tools."""
+"""Answers that are computed each time: curves, verdicts and validations, of documents and of models."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 
 from service.auth.principal import principal_of
 from service.http.bodies import is_model, read_json_body, read_model_body
 from service.http.content_addressed import ContentAddressed
 from service.http.disconnect import GONE, unless_disconnected
+from service.http.openapi import EXPLAIN_ROUTE, TRADEOFF_ROUTE, VALIDATE_ROUTE
 from service.http.prefer import respond_later, seconds_to_wait
 from service.http.scopes import note
 from service.http.state import state_of
@@ -18,14 +19,55 @@ from service.jobs.protocol import Limits, run_task
 from service.jobs.requests import model_work
 from service.problems import Problem
 
-__all__ = ["answer"]
+__all__ = ["router"]
+
+router = APIRouter(tags=["plans"])
 
 _PLANS: Final = ContentAddressed("plan", "plans")
 #: What the log says of an answer.
 _FACTS: Final = ("points", "verdict", "complete", "identical")
 
 
-async def answer(request: Request, task: str, limits: Limits) -> Response:
+@router.post("/v1/tradeoff", **TRADEOFF_ROUTE)
+async def tradeoff(request: Request) -> Response:
+    """What smaller peaks cost in modelled time, with the proved bound beside each cost, down to the floor.
+
+    Points stand in the order of falling peaks; the first is the program in which nothing runs again. The
+    same request gets the same curve, unless wall time cut it short: then `complete` is false.
+
+    The body may be a model of another tool, as for `/v1/plan`; `points` stands in the query then.
+    """
+    return await _answer(request, "tradeoff", state_of(request).search_limits)
+
+
+@router.post("/v1/explain", **EXPLAIN_ROUTE)
+async def explain(request: Request) -> Response:
+    """Whether the capacity among the options is enough: impossible, open, or a plan; and what makes it fit.
+
+    A verdict is an answer, so the status is 200 whatever it says. Each remedy has been planned, and its plan
+    proved; its `options` are whole, the capacity included, and repeat it with its `graph_fields`. With
+    `training` also measures are tried that change what is learned.
+
+    The body may be a model of another tool, as for `/v1/plan`; `capacity` and `training` stand in the query
+    then.
+    """
+    return await _answer(request, "explain", state_of(request).search_limits)
+
+
+@router.post("/v1/validate", **VALIDATE_ROUTE)
+async def validate(request: Request) -> Response:
+    """Train some steps inside the planned arena, beside a reference run without any sharing.
+
+    The report tells for each step both losses and whether every tensor agrees bit for bit. A plan
+    that breaks a rule is named in `violations`; a report is an answer, so the status is 200 either way.
+
+    The body may be a model of another tool, as for `/v1/plan`. The query has how it is trained, `steps` and
+    `seed`, and as `plan` the digest of a plan that this service keeps. Training begins with its own weights.
+    """
+    return await _answer(request, "validate", Limits(state_of(request).settings.validate_max_seconds))
+
+
+async def _answer(request: Request, task: str, limits: Limits) -> Response:
     """What a worker has to say of a document, or of a model with its choices in the query.
 
     The query names a plan by its digest, which is among those that are kept here.
