@@ -1,4 +1,4 @@
-"""Planning in one call, whatever the model is given as."""
+"""Planning in one call, from every form of a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from arenaplan.builder import Model
-from service.cli.models import read_model
+from service.cli.models import read_model_file
 from solver import documents
 from solver.errors import DocumentError, OptionsError
 from solver.pipeline import BlockProgram, TrainableGraph, plan_program
@@ -20,7 +20,7 @@ __all__ = ["HasGraph", "HasProgram", "Loaded", "Plannable", "load", "plan"]
 
 @runtime_checkable
 class HasGraph(Protocol):
-    """What holds a graph: a model of a `Tape`, or what `arenaplan.torch.graph` captured."""
+    """An object with a graph: a model of a `Tape`, or what `arenaplan.torch.graph` captured."""
 
     @property
     def graph(self) -> TrainableGraph: ...
@@ -28,43 +28,39 @@ class HasGraph(Protocol):
 
 @runtime_checkable
 class HasProgram(Protocol):
-    """What holds an explicit program: a step that `arenaplan.torch.program` traced."""
+    """An object with an explicit program: a step that `arenaplan.torch.program` traced."""
 
     @property
     def program(self) -> BlockProgram: ...
 
 
-#: A file, a document as JSON text or as its parsed value, or what those become.
+#: A file, a document as JSON text or as its parsed value, or the graph or program that is read from those.
 Plannable = (
     str | os.PathLike[str] | bytes | Mapping[str, Any] | TrainableGraph | BlockProgram | HasGraph | HasProgram
 )
 
-#: What a file holds.
+#: The contents of a file.
 Loaded = TrainableGraph | BlockProgram | Plan
 
 _PLAN = "arenaplan.plan"
 
 
 def load(path: str | os.PathLike[str], *, batch: int | None = None) -> Loaded:
-    """The graph, explicit program or plan that a file holds; other formats by their suffix, as `plan` of the
-    command line reads them.
+    """The graph, explicit program or plan of a file; other formats by their suffix, as `plan` of the command
+    line reads them.
 
     `batch` takes the place of a graph's own. Files of weights that a graph names are looked for from the
     folder of its document. Raises OSError where the file cannot be read, ArenaplanError with the place of the
     mistake. Cost: linear in the file.
     """
-    data = Path(path).read_bytes()
-    return _read(data, Path(path), batch)
-
-
-def _read(data: bytes, path: Path, batch: int | None) -> Loaded:
-    if path.suffix.lower() in ("", ".json"):
-        return _of_document(documents.parse_json(data), batch, path.parent)
-    return read_model(data, path, batch)
+    place = Path(path)
+    if place.suffix.lower() in ("", ".json"):
+        return _of_document(documents.parse_json(place.read_bytes()), batch, place.parent)
+    return read_model_file(place).read(batch)
 
 
 def _of_document(value: object, batch: int | None, folder: Path | None = None) -> Loaded:
-    """What a parsed document describes, by the format that it names; its files are found from `folder`."""
+    """The contents of a parsed document, by the format that it names; its files are found from `folder`."""
     if not isinstance(value, Mapping):
         return documents.load_graph(cast("Mapping[str, Any]", value), batch=batch)  # which says what is wrong
     match value.get("format"):
@@ -93,7 +89,7 @@ def plan(model: Plannable, options: PlanOptions | None = None, **choices: Any) -
 
 
 def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgram:
-    found: Loaded
+    loaded: Loaded
     match model:
         case BlockProgram():
             return model
@@ -108,11 +104,11 @@ def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgr
         case TrainableGraph():
             return model
         case bytes():
-            found = _of_document(documents.parse_json(model), batch)
+            loaded = _of_document(documents.parse_json(model), batch)
         case Mapping():
-            found = _of_document(model, batch)
+            loaded = _of_document(model, batch)
         case str() | os.PathLike():
-            found = load(model, batch=batch)
+            loaded = load(model, batch=batch)
         case HasGraph():
             return model.graph
         case HasProgram():
@@ -121,10 +117,10 @@ def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgr
             raise TypeError(
                 f"cannot plan {type(model).__name__}: give a path, a document, a graph or a program"
             )
-    if isinstance(found, Plan):
+    if isinstance(loaded, Plan):
         raise DocumentError(
             "The document is a plan already.",
             remedy="Give the graph or the program that it is for.",
             path=("format",),
         )
-    return found
+    return loaded

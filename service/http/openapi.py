@@ -117,7 +117,9 @@ def _route(
     summary: str, answer: dict[str, Any], *codes: str, unchanged: bool = False, **more: Any
 ) -> dict[str, Any]:
     """The arguments of a route's decorator; `codes` are the problems that it may answer."""
-    responses = {200: answer, **({304: _NOT_MODIFIED} if unchanged else {}), **_problems(*codes)}
+    responses: dict[int | str, dict[str, Any]] = {200: answer, **_problems(*codes)}
+    if unchanged:
+        responses[304] = _NOT_MODIFIED
     return {"summary": summary, "responses": responses, **more}
 
 

@@ -8,9 +8,9 @@ export class Client extends Service {
   exportedPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
   tradeoff(body: TradeOffRequest | Blob | ArrayBuffer, options?: Options): Promise<TradeOffDocument | JobDocument>;
   explain(body: ExplainRequest | Blob | ArrayBuffer, options?: Options): Promise<VerdictDocument | JobDocument>;
+  validate(body: ValidateRequest | Blob | ArrayBuffer, options?: Options): Promise<ReportDocument | JobDocument>;
   layout(body: LayoutRequest, options?: Options): Promise<LayoutDocument | JobDocument>;
   storedLayout(digest: string, options?: Options): Promise<LayoutDocument>;
-  validate(body: ValidateRequest | Blob | ArrayBuffer, options?: Options): Promise<ReportDocument | JobDocument>;
   submit(body: JobRequest, options?: Options): Promise<JobDocument>;
   jobs(options?: Options<{ state?: State | null; limit?: number; after?: string | null }>): Promise<JobsDocument>;
   job(id: string, options?: Options): Promise<JobDocument>;
@@ -105,7 +105,7 @@ export type EntryOfPlan = [number, EntryKind, number];
 
 export type ExitOfPlan = [number, number];
 
-/** Which network, and in which capacity, which is among the options. */
+/** A network, and among the options the capacity that it is to fit. */
 export interface ExplainRequest {
   graph: GraphDocument;
   options: PlanRequestOptions;
@@ -182,7 +182,7 @@ export interface JobLinks {
   events: string;
 }
 
-/** Work that outlives the request. What `request` must be is said by the synchronous route of the task. */
+/** Work that outlives the request. The synchronous route of the task describes `request`. */
 export interface JobRequest {
   task: "plan" | "program" | "layout" | "tradeoff" | "explain" | "validate" | "import";
   request?: Record<string, unknown> | null;
@@ -231,13 +231,13 @@ export interface LayoutOptionFields {
   rules?: RulesOfLayout;
 }
 
-/** The buffers to place, and how. */
+/** The buffers to place, and options. */
 export interface LayoutRequest {
   problem: BuffersDocument;
   options?: LayoutRequestOptions | null;
 }
 
-/** What may be chosen about a layout; everything may be left out. */
+/** Options of a layout; all may be left out. */
 export interface LayoutRequestOptions {
   solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
   capacity?: number | string | null;
@@ -359,13 +359,13 @@ export interface PlanDocument {
   cost_bound?: CostBoundOfPlan | null;
 }
 
-/** What to plan, and how. */
+/** A graph to plan, and options. */
 export interface PlanRequest {
   graph: GraphDocument;
   options?: PlanRequestOptions | null;
 }
 
-/** What may be chosen about a plan; everything may be left out. */
+/** Options of a plan; all may be left out. */
 export interface PlanRequestOptions {
   target?: "nntrainer" | "onert" | "program" | "reference" | "singa" | "singa-relu";
   solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
@@ -426,7 +426,7 @@ export interface ProgramDocument {
   operations: Array<OperationOfProgram>;
 }
 
-/** What to plan, and how; options that only graphs have stay out. */
+/** A program to plan, and options, without those that only graphs have. */
 export interface ProgramRequest {
   program: ProgramDocument;
   options?: PlanRequestOptions | null;
@@ -544,7 +544,7 @@ export interface TradeOffDocument {
   points: Array<PointOfTradeOff>;
 }
 
-/** What to compute a curve of, and how. */
+/** The graph of a curve, and options. */
 export interface TradeOffRequest {
   graph: GraphDocument;
   options?: PlanRequestOptions | null;
@@ -562,7 +562,7 @@ export interface TrainingDocument {
 
 export type TypeOfPlan = [Array<number>, "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | "float16" | "bfloat16"];
 
-/** What to train, and the plan to train it in. */
+/** A graph to train, and the plan to train it in. */
 export interface ValidateRequest {
   graph: GraphDocument;
   plan: PlanDocument;
@@ -612,7 +612,7 @@ export interface ViolationOfReport {
   detail: string;
 }
 
-/** What is called once a job is finished: a POST of its document, signed as Standard Webhooks says. */
+/** An address that gets the document of a finished job by POST, signed as Standard Webhooks says. */
 export interface Webhook {
   url: string;
 }

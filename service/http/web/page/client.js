@@ -23,7 +23,7 @@ export class Client extends Service {
     return this.ask("GET", `/v1/plans/${encodeURIComponent(digest)}/${encodeURIComponent(format)}`, undefined, options);
   }
 
-  /** What less memory costs: POST /v1/tradeoff */
+  /** Costs of smaller peaks: POST /v1/tradeoff */
   tradeoff(body, options = {}) {
     return this.ask("POST", `/v1/tradeoff`, body, options);
   }
@@ -31,6 +31,11 @@ export class Client extends Service {
   /** Whether a capacity is enough, and what makes it so: POST /v1/explain */
   explain(body, options = {}) {
     return this.ask("POST", `/v1/explain`, body, options);
+  }
+
+  /** Train in a plan and compare: POST /v1/validate */
+  validate(body, options = {}) {
+    return this.ask("POST", `/v1/validate`, body, options);
   }
 
   /** Place buffers with known lifespans: POST /v1/layout */
@@ -41,11 +46,6 @@ export class Client extends Service {
   /** A layout by its digest: GET /v1/layouts/{digest} */
   storedLayout(digest, options = {}) {
     return this.ask("GET", `/v1/layouts/${encodeURIComponent(digest)}`, undefined, options);
-  }
-
-  /** Train in a plan and compare: POST /v1/validate */
-  validate(body, options = {}) {
-    return this.ask("POST", `/v1/validate`, body, options);
   }
 
   /** Accept a job: POST /v1/jobs */
@@ -68,7 +68,7 @@ export class Client extends Service {
     return this.ask("DELETE", `/v1/jobs/${encodeURIComponent(id)}`, undefined, options);
   }
 
-  /** What a job has come to: GET /v1/jobs/{id}/result */
+  /** The result of a job: GET /v1/jobs/{id}/result */
   result(id, options = {}) {
     return this.ask("GET", `/v1/jobs/${encodeURIComponent(id)}/result`, undefined, options);
   }
