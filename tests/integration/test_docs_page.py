@@ -46,5 +46,6 @@ def test_examples_run_as_the_page_sends_them(http: httpx.Client) -> None:
             answer = http.post(path, json=example["value"])
             good = {code for code in methods["post"]["responses"] if code.startswith("2")}
             assert str(answer.status_code) in good, (path, answer.text)
+            assert answer.json().get("identical", True), (path, answer.text)
             ran += 1
     assert ran > 8
