@@ -21,6 +21,7 @@ from clients import Client, JobCancelled
 from service.cli.commands import app
 from service.cli.console import Exit
 from tests.integration.test_cli import read_terminal
+from tests.support.every import every
 from tests.support.onnx_models import model_of, node
 from tests.support.server import PATIENCE, ROOT, Server, die_with_parent, running_server
 
@@ -64,32 +65,35 @@ def outcome(arguments: str, *more: str) -> tuple[int, str, str, list[bytes]]:
     return done.exit_code, done.stdout, done.stderr, [path.read_bytes() for path in Path().glob("out.*")]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        ("plan graph.json -o out.json", Exit.OK),
-        ("plan graph.json --in-place --json -o out.json", Exit.OK),
-        ("plan graph.json --capacity 200", Exit.TOO_LARGE),
-        ("plan graph.json --capacity 200 --json", Exit.TOO_LARGE),
-        ("plan graph.json --target nobody", Exit.USAGE),
-        ("plan graph.json --loss mse", Exit.USAGE),
-        ("plan wrong.json --json", Exit.USAGE),
-        ("plan half.json", Exit.USAGE),
-        ("plan missing.json", Exit.USAGE),
-        (f"plan {EXAMPLES}/programs/momentum.json -o out.json", Exit.OK),
-        ("solve p.csv -o out.csv", Exit.OK),
-        ("solve p.csv --json -o out.json", Exit.OK),
-        ("solve p.csv --capacity 700", Exit.TOO_LARGE),
-        ("tradeoff graph.json --points 2 -o out.json", Exit.OK),
-        ("explain graph.json --capacity 200 --json", Exit.OK),
-        ("budget check kept.toml --format junit -o out.xml", Exit.OK),
-        ("budget check broken.toml --json", Exit.USAGE),
-    ],
+#: Commands and their exit codes.
+COMMANDS = (
+    ("plan graph.json -o out.json", Exit.OK),
+    ("plan graph.json --in-place --json -o out.json", Exit.OK),
+    ("plan graph.json --capacity 200", Exit.TOO_LARGE),
+    ("plan graph.json --capacity 200 --json", Exit.TOO_LARGE),
+    ("plan graph.json --target nobody", Exit.USAGE),
+    ("plan graph.json --loss mse", Exit.USAGE),
+    ("plan wrong.json --json", Exit.USAGE),
+    ("plan half.json", Exit.USAGE),
+    ("plan missing.json", Exit.USAGE),
+    (f"plan {EXAMPLES}/programs/momentum.json -o out.json", Exit.OK),
+    ("solve p.csv -o out.csv", Exit.OK),
+    ("solve p.csv --json -o out.json", Exit.OK),
+    ("solve p.csv --capacity 700", Exit.TOO_LARGE),
+    ("tradeoff graph.json --points 2 -o out.json", Exit.OK),
+    ("explain graph.json --capacity 200 --json", Exit.OK),
+    ("budget check kept.toml --format junit -o out.xml", Exit.OK),
+    ("budget check broken.toml --json", Exit.USAGE),
 )
-def test_as_if_done_here(url: str, arguments: str, code: Exit) -> None:
-    here = outcome(arguments)
-    assert here[0] == code
-    assert outcome(arguments, "--server", url) == here
+
+
+def test_as_if_done_here(url: str) -> None:
+    with every() as case:
+        for arguments, code in COMMANDS:
+            with case(arguments):
+                here = outcome(arguments)
+                assert here[0] == code
+                assert outcome(arguments, "--server", url) == here
 
 
 def test_validate(url: str) -> None:
@@ -237,17 +241,14 @@ def test_a_job_that_takes_too_long(slow: dict[str, Any], monkeypatch: pytest.Mon
         assert "'soon', not a number" in run(*arguments, server.url).stderr
 
 
-@pytest.mark.parametrize("as_json", [(), ("--json",)])
-def test_what_only_a_service_says(url: str, as_json: tuple[str, ...]) -> None:
+def test_what_only_a_service_says(url: str) -> None:
     unknown = "0" * 64
-    done = run("show", unknown, "--server", url, *as_json)
+    done = run("show", unknown, "--server", url)
     assert done.exit_code == Exit.USAGE
-    if as_json:
-        said = json.loads(done.stderr)
-        assert (said["exit"], said["type"]) == (2, "/problems/plan-not-found")
-    else:
-        assert done.stderr.startswith(f"arenaplan: {url}: No plan '{unknown}' is kept here.")
-        assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"arenaplan: {url}: No plan '{unknown}' is kept here.")
+    assert done.stderr.count("\n") == 1
+    said = json.loads(run("show", unknown, "--server", url, "--json").stderr)
+    assert (said["exit"], said["type"]) == (2, "/problems/plan-not-found")
 
 
 @pytest.mark.parametrize("server", ["nowhere", "http://[::1", "ftp://host"])

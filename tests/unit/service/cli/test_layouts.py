@@ -184,6 +184,14 @@ def test_does_not_fit(run: Any) -> None:
     found = json.loads(result.stderr)
     assert (result.exit_code, found["exit"]) == (3, 3)
     assert (found["required"], found["available"], found["excess"]) == (12, 11, 1)
+    for text, said in (
+        (
+            "id,lower,upper,size\na,0,2,4\nb,3,4,900\n",
+            "Buffer 'b' (row 2) alone has 900 bytes; the capacity is 3.",
+        ),
+        (buffers_json(), "Buffer 'b1' (row 1) alone has 4 bytes; the capacity is 3."),
+    ):
+        assert said in failed(run("solve", "-", "--capacity", "3", stdin=text), 3)
 
 
 BAD = {
@@ -193,6 +201,7 @@ BAD = {
     "a fraction": (CSV + "b6,0,9,4.5\n", "-#/rows/5/size: Line 7: size is '4.5'"),
     "a negative number": (CSV + "b6,-1,9,4\n", "-#/rows/5/lower: Line 7: lower is -1"),
     "an empty lifespan": (CSV + "b6,9,9,4\n", "-#/rows/5/upper: Line 7: the lifespan [9, 9) is empty"),
+    "an end before the start": (CSV + "b6,4,2,4\n", "-#/rows/5/upper: Line 7: the lifespan [4, 2) is empty"),
     "an id twice": (CSV + "b1,0,9,4\n", "-#/rows/5/id: Line 7: buffer 'b1' has the id of another"),
     "a gap": ("id,lower,upper,size,gaps\na,0,9,4,5-3\n", "-#/rows/0/gaps: Line 2: the gap '5-3' is empty"),
     "pins in conflict": (
@@ -205,11 +214,20 @@ BAD = {
     ),
     "no JSON": ("{", "-: The document is not JSON"),
     "another document": ('{"format": "arenaplan.graph", "version": 1}', "-#/format: The format is"),
-    "a bad buffer": (
-        buffers_json(buffers=[{"id": "a", "size": -1, "start": 0, "end": 1}]),
-        "-#/buffers/0/size: ",
-    ),
-}
+    **{
+        f"a document with {changes}": (
+            buffers_json(buffers=[
+                {"id": "a", "size": 8, "start": 0, "end": 4, "offset": 0},
+                {"id": "b", "size": 8, "start": 0, "end": 4, **changes},
+            ]),
+            f"-#/buffers/1/{field}: ",
+        )
+        for field, changes in (
+            ("size", {"size": -1}), ("size", {"size": 4.5}), ("end", {"start": 4, "end": 2}),
+            ("id", {"id": "a"}), ("offset", {"offset": 4}), ("offset", {"offset": 24, "alignment": 16}),
+        )
+    },
+}  # fmt: skip
 
 
 def test_bad_input(run: Any) -> None:

@@ -16,14 +16,6 @@ ROOT = Path(__file__).resolve().parents[4]
 PATIENCE = 120
 
 
-def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["arenaplan", "--version"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("arenaplan ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "threads"),
     [
@@ -110,26 +102,3 @@ def test_planning_and_showing_load_what_they_need(tmp_path: Path) -> None:
         assert "21,613,184 bytes" in ran.stdout
         loaded = set(ran.stdout.splitlines()[-1].split())
         assert unwanted & loaded == set()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        ("plan missing.json", 2, "missing.json: No such file or directory."),
-        ("plan p.csv --target none", 2, "p.csv: The document is not JSON"),
-        ("plan p.csv --batch 0", 2, "--batch: "),
-        ("show p.csv", 2, "p.csv: The document is not JSON"),
-        ("solve p.csv --capacity 3", 3, "the capacity is 3"),
-        ("solve missing.csv", 2, "missing.csv: No such file or directory."),
-        ("solve bad.csv", 2, "Line 2: "),
-        ("solve p.csv --alignment 3", 2, "--alignment: Alignment 3 is not a power of two."),
-    ],
-)
-def test_errors_have_their_exit_codes_and_one_line(
-    tmp_path: Path, arguments: str, code: int, words: str
-) -> None:
-    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,4\n", encoding="utf-8")
-    (tmp_path / "bad.csv").write_text("id,lower,upper,size\na,0,0,4\n", encoding="utf-8")
-    ran = run(tmp_path, *arguments.split())
-    assert (ran.returncode, ran.stderr.count("\n")) == (code, 1), ran.stderr
-    assert words in ran.stderr
