@@ -135,17 +135,44 @@ class _Addressed:
         self.numbers = tuple(_numbers(self.kind, arrays))
 
 
+class _PlainArray:
+    """An array for functions that run as Python: its numbers are Python's, so that none overflows."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, place: Any) -> Any:
+        part = self.array[place]
+        return _PlainArray(part) if isinstance(part, np.ndarray) else part.item()
+
+    def __setitem__(self, place: Any, number: Any) -> None:
+        self.array[place] = number
+
+
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as Python. 64-bit hashes overflow on purpose, as they do in machine code."""
 
     def called(*arguments: Any) -> Any:
         with np.errstate(over="ignore"):
-            return function(*(one.arrays if isinstance(one, _Addressed) else one for one in arguments))
+            return function(*map(_as_plain, arguments))
 
     return called
 
 
+def _as_plain(argument: Any) -> Any:
+    if isinstance(argument, _Addressed):
+        argument = argument.arrays
+    if isinstance(argument, tuple):
+        return type(argument)(*map(_as_plain, argument))
+    return _PlainArray(argument) if isinstance(argument, np.ndarray) else argument
+
+
 def _kind(argument: Any) -> Kind:
+    if isinstance(argument, _PlainArray):
+        argument = argument.array
     if isinstance(argument, np.ndarray):
         return _array_kind(argument.dtype, argument.ndim)
     if isinstance(argument, _Addressed):
@@ -163,6 +190,8 @@ def _array_kind(of: np.dtype[Any], dimensions: int) -> Kind:
 
 def _numbers(kind: Kind, argument: Any) -> Iterator[int]:
     """The numbers of an argument in a block: itself, or address and shape of each array."""
+    if isinstance(argument, _PlainArray):
+        argument = argument.array
     if isinstance(kind, tuple):
         for (_, of), one in zip(kind, argument, strict=True):
             yield from _numbers(of, one)

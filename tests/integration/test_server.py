@@ -182,6 +182,9 @@ def test_without_optional_packages(tmp_path: Path, tiny: Graph, monkeypatch: pyt
         broken = tmp_path / package / "__init__.py"
         broken.write_text(f"raise ImportError('{package} is not here')\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "nothing compiled before"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     buffers = example("buffers")["problem"]
     with running_server(workers=1) as server, server.client() as http:
         event = server.wait_for(lambda event: event["event"] == "worker warmed up")

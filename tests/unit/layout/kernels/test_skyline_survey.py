@@ -10,25 +10,26 @@ import pytest
 
 from solver.layout import LayoutProblem, Rules, solve
 from solver.layout.exact.feasibility import search_is_compiled
+from solver.layout.kernels.priorities import ORDERS
+from solver.layout.kernels.skyline_kernel import race
 from solver.layout.kernels.skyline_state import (
     CAPACITY,
     COUNT,
     FIRST,
+    FULLS,
     HEAD,
     LAST,
-    LEANING,
-    LIMIT,
     NEXT,
-    NODES,
     NONE,
     ONE,
+    PAUSED,
     PICK,
     RULES,
-    SECTION_RULE,
+    RUNS,
     SOLE,
     SPAN,
     TWO,
-    UNKNOWN,
+    UNTIL,
     WORK_LIMIT,
     SearchState,
     allocate,
@@ -49,14 +50,12 @@ def told(s: SearchState, left: int) -> tuple[float, ...]:
 
 
 def fresh_state(instance: Instance, capacity: int, rules: int, seed: int) -> SearchState:
-    """A search for a layout of this height, with the section rule and the regard that the seed gives."""
+    """A search for a layout of this height; `RUNS` has the seed, from which the way to choose follows."""
     by_start = instance.subset(np.argsort(instance.start, kind="stable"))
     limit = (capacity + by_start.size - by_start.exact) // by_start.unit
     never = np.array([0, 2**62])
     made = allocate(by_start, by_start.unit, limit, 10, 20 * len(by_start) + 1000, never, seed)
-    made.counters[[CAPACITY, RULES, SECTION_RULE, LEANING]] = int(limit.max()), rules, seed % 3, seed // 3 % 3
-    made.counters[WORK_LIMIT] = 2**62
-    made.rank[:] = np.random.default_rng(seed).permutation(len(by_start))
+    made.counters[[CAPACITY, RULES, WORK_LIMIT, RUNS]] = int(limit.max()), rules, 2**62, seed
     return made
 
 
@@ -98,15 +97,16 @@ def assert_hashes_are_true(s: SearchState) -> None:
 
 def stop_and_look(s: SearchState, every: int, most: int) -> int:
     """Runs to node after node, each time from the start, as a search that is stopped does not go on."""
-    from solver.layout.kernels.skyline_kernel import run
-
-    fresh = 0
+    fresh, run = 0, int(s.counters[RUNS])
+    rng = np.random.default_rng(run)
+    ranks = np.stack([rng.permutation(len(s.rank)) for _ in range(ORDERS)]).astype(np.int16)
     for nodes in range(every, most, every):
-        s.counters[NODES], s.counters[LIMIT] = 0, nodes
-        if run(s) != UNKNOWN:
+        s.counters[[RUNS, UNTIL, FULLS]] = run, run + 1, 0
+        if race(s, ranks, nodes, 1.0) != PAUSED or s.counters[FULLS]:
             break
         assert_hashes_are_true(s)
         fresh += assert_kept_is_true(s)
+    s.counters[RUNS] = run
     return fresh
 
 

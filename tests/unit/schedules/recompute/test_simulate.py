@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -150,8 +151,11 @@ print([simulator.run(repaired), walked])
 """
 
 
-def test_plain_python_gives_what_compiled_code_gives() -> None:
-    done = subprocess.run([sys.executable, "-c", PLAIN], cwd=ROOT, capture_output=True, text=True, check=True)
+def test_plain_python_gives_what_compiled_code_gives(tmp_path: Path) -> None:
+    empty = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": "", "NUMBA_CACHE_DIR": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN], cwd=ROOT, env=empty, capture_output=True, text=True, check=True
+    )
     found = layered(20, 2)
     simulator = Simulator(found)
     budget = simulator.run(simulator.start()).peak * 9 // 10
