@@ -6,7 +6,8 @@ only reads; what an operator says that a result ignores has no influence on it; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,11 +22,9 @@ from tests.support.operator_steps import Case, OperatorStep, steps_of
 FILLS = ((0x00, 0x00), (0x5A, 0x3C), (0xFF, 0x00))
 
 
-def steps(type_: str) -> Iterator[tuple[Case, OperatorStep]]:
-    for case in CASES:
-        if case.type == type_:
-            for step in steps_of(case):
-                yield case, step
+@cache
+def steps(type_: str) -> Sequence[tuple[Case, OperatorStep]]:
+    return [(case, step) for case in CASES if case.type == type_ for step in steps_of(case)]
 
 
 def other_values(value: Array) -> Iterator[Array]:
@@ -93,8 +92,8 @@ def test_copies_are_copies_in_memory_of_their_own_and_all_in_one(type_: str) -> 
 def test_who_copies() -> None:
     found = {
         (step.kind.name, copy.source, copy.target)
-        for case in CASES
-        for step in steps_of(case)
+        for type_ in OPERATOR_NAMES
+        for _, step in steps(type_)
         for copy in step.kind.copies(step.node, step.forward)
     }
     unmoved = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
@@ -135,8 +134,8 @@ def test_parts_are_what_a_result_is_put_together_from(type_: str) -> None:
 def test_who_is_put_together_from_parts() -> None:
     found = {
         (step.kind.name, step.forward)
-        for case in CASES
-        for step in steps_of(case)
+        for type_ in OPERATOR_NAMES
+        for _, step in steps(type_)
         if any(positions(step, target) for target in step.writes)
     }
     both = {(type_, forward) for type_ in ("Concat", "Split") for forward in (False, True)}
