@@ -52,6 +52,11 @@ def placed(values: Array) -> Array:
     return array
 
 
+def normal(*shape: int, dtype: str = "float64", seed: int = 9) -> Array:
+    """The same numbers each time, from the normal distribution."""
+    return np.asarray(np.random.default_rng((seed, *shape)).standard_normal(shape), dtype)
+
+
 class OneOperation:
     """`type` applied to `values` (``None`` for an input left out); integer inputs are constants."""
 

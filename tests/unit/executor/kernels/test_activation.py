@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import assert_onnx
 
 CLIPS: list[dict[str, Any]] = [
@@ -19,10 +18,6 @@ CLIPS: list[dict[str, Any]] = [
     {"min": -0.5, "max": 0.25},
     {"min": 0.0, "max": 6.0},
 ]
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [

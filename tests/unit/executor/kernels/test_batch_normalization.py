@@ -9,7 +9,7 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import onnx_reference
 
 TYPE = "BatchNormalization"
@@ -37,10 +37,6 @@ BLOCKS: list[tuple[tuple[int, ...], str]] = [
     ((5, 71, 300), "NHWC"),
     ((40_000, 2), "NCHW"),
 ]
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((11, *shape)).standard_normal(shape), dtype)
 
 
 def values(shape: tuple[int, ...], layout: str = "NCHW", dtype: str = "float64") -> list[Array]:

@@ -10,7 +10,7 @@ import pytest
 from solver.graph.types import Array
 from tests.support.activations import PLAIN_ACTIVATIONS
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import assert_onnx
 
 MATMUL_SHAPES = [
@@ -30,10 +30,6 @@ MATMUL_SHAPES = [
 ]
 TRANSPOSED = [(0, 0), (0, 1), (1, 0), (1, 1)]
 BIASES = [None, (), (1,), (5,), (1, 5), (4, 1), (4, 5), (1, 1)]
-
-
-def normal(*shape: int, dtype: str = "float64", seed: int = 0) -> Array:
-    return np.asarray(np.random.default_rng((seed, *shape)).standard_normal(shape), dtype)
 
 
 def gemm_values(trans_a: int, trans_b: int, bias: tuple[int, ...] | None) -> list[Array | None]:

@@ -12,7 +12,7 @@ import pytest
 from solver.graph.ops.base import BackwardNeeds
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import assert_onnx
 
 CASES: list[tuple[str, list[Array | None], dict[str, Any]]] = [
@@ -46,10 +46,6 @@ CASES: list[tuple[str, list[Array | None], dict[str, Any]]] = [
     ("Cast", [], {"to": 7}),
     ("Cast", [], {"to": 11}),
 ]
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 @grid(("type_", "more", "attributes"), CASES)

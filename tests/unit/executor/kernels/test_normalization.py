@@ -9,7 +9,7 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import assert_onnx
 
 LAYER, INSTANCE, GROUP = "LayerNormalization", "InstanceNormalization", "GroupNormalization"
@@ -26,10 +26,6 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     (GROUP, (2, 4, 3), (4,), {"num_groups": 1, "epsilon": 0.01}),
     (GROUP, (2, 6, 3), (6,), {"num_groups": 6}),
 ]
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 def values(shape: tuple[int, ...], parameters: tuple[int, ...], dtype: str = "float64") -> list[Array]:

@@ -11,14 +11,10 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 
 B, D, H = 3, 4, 2
 GATES = {"LSTMCell": 4, "GRUCell": 3, "RNNCell": 1}
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 def operands(

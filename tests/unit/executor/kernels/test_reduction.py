@@ -8,18 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import assert_onnx
 
 PLAIN: dict[str, Callable[..., Any]] = {"ReduceMean": np.mean, "ReduceSum": np.sum, "ReduceMax": np.max}
 NAMES = list(PLAIN)
 AXES: list[tuple[int, ...]] = [(0,), (1,), (-1,), (0, 2), (1, 2), (0, 1, 2), (-3,)]
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 @grid("type_", NAMES)

@@ -11,15 +11,11 @@ from solver.executor.kernels.helpers.interpolation import interpolation
 from solver.graph.ops.resizing import ResizedAxis
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import assert_onnx
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 def sized(x: Array, sizes: tuple[int, ...], **attributes: Any) -> OneOperation:

@@ -10,12 +10,8 @@ import pytest
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation, placed
+from tests.support.one_operation import OneOperation, normal, placed
 from tests.support.onnx_reference import assert_onnx, onnx_reference
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 def coins(*shape: int) -> Array:

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from solver.graph.types import Array
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import assert_onnx
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 @pytest.mark.parametrize("axis", [-3, -1, 0, 1, 2])

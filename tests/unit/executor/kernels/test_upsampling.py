@@ -9,7 +9,7 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.every import grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.onnx_reference import onnx_reference
 
 TYPE = "ConvTranspose"
@@ -26,10 +26,6 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 1, 3, 3), (1, 1, 2, 2), {"strides": (3, 3)}),
     ((1, 1, 2, 2, 2), (1, 2, 2, 2, 2), {}),
 ]
-
-
-def normal(*shape: int, dtype: str = "float64") -> Array:
-    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
 
 
 def values(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> list[Array]:
