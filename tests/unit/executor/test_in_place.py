@@ -12,55 +12,15 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_spaces, on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed
-from solver.graph import DType, Initializer, TrainableGraph, TrainingRules
+from solver.graph import Initializer, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.program import Alias, Program
-from tests.support.every import grid
-from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
+from tests.support.graphs import Sketch, convolutional, residual
 from tests.support.one_operation import allocated
-from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.proofs import violations
 
 IN_PLACE = PlanOptions(in_place=True)
-
-GRAPHS = {
-    "chain": chain((7, 6, 5), optimizer="SGD", momentum=0.9),
-    "residual": residual(),
-    "convolutional": convolutional(),
-    "convolutional-nchw": convolutional(layout="NCHW"),
-    "elementwise": elementwise(DType.FLOAT32),
-    "attention": attention(DType.FLOAT32),
-    "recurrent": recurrent(DType.FLOAT32),
-    "normalised": convolved("NCHW", DType.FLOAT32),
-    "batch-normalised": batch_normalised(),
-    "batch-frozen": batch_normalised(mode=0),
-}
-
-
-@grid("parallelism", [1, 2])
-@grid("name", GRAPHS)
-def test_training_in_place_is_bit_identical(name: str, parallelism: int) -> None:
-    graph = GRAPHS[name]
-    made = plan(graph, PlanOptions(in_place=True, parallelism=parallelism))
-    report = validate(graph, made, steps=4)
-    assert report.identical
-    assert len({step.loss for step in report.steps}) > 1
-    assert made.lower_bound <= plan(graph, PlanOptions(parallelism=parallelism)).lower_bound
-
-
-@grid("name", ["residual", "batch-normalised"])
-@grid("accumulate", [1, 3])
-@grid("clip", [None, 1.0])
-def test_clipping_and_micro_batches(name: str, accumulate: int, clip: float | None) -> None:
-    """Gradients that wait for the norm, or carry over, stand in the way of nothing."""
-    rules = TrainingRules(clip_global_norm=clip, accumulate=accumulate, loss_scale=64.0)
-    graph = GRAPHS[name].with_spec(rules=rules)
-    made = plan(graph, IN_PLACE)
-    assert validate(graph, made, steps=4).identical
-    assert made.lower_bound <= plan(graph).lower_bound
-    singa = plan(graph, PlanOptions(target="singa", in_place=True))
-    assert not violations(graph, singa)
 
 
 def test_values_that_share_are_bound_to_the_same_bytes() -> None:

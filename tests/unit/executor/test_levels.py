@@ -16,69 +16,23 @@ from solver.executor.kernels import Call, kernels_for
 from solver.executor.memory import in_spaces
 from solver.executor.run import Runner
 from solver.executor.trainer import feed
-from solver.graph import DType, TrainableGraph, TrainingRules
+from solver.graph import DType
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
-from tests.support.branching import heads, inception
-from tests.support.every import grid
-from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
+from tests.support.graphs import chain, convolutional, residual
 from tests.support.one_operation import allocated
-from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
+from tests.support.operator_graphs import attention
 from tests.support.programs import program
 from tests.support.proofs import moved, offset_of, violations
-
-
-def dropped() -> TrainableGraph:
-    """Two branches that drop elements: what is dropped must not depend on which comes first."""
-    s = Sketch("dropped")
-    x = s.input("x", 4, 6)
-    sides = []
-    for k in range(2):
-        h = s.op("Gemm", [x, s.parameter(f"w{k}", 6, 6)], f"h{k}")
-        sides.append(s.op("Dropout", [h], f"d{k}", ratio=0.5, seed=k))
-    s.op("Add", sides, "y")
-    s.op("MeanSquaredError", ["y", s.label("t", 4, 6)], "loss")
-    return s.graph()
-
-
-GRAPHS = {
-    "chain": chain((7, 6, 5), optimizer="SGD", momentum=0.9, nesterov=True),
-    "residual": residual(),
-    "convolutional": convolutional(),
-    "last-layer": chain((6, 5, 4, 3), trainable=1),
-    "elementwise": elementwise(DType.FLOAT32, optimizer="Adagrad"),
-    "attention": attention(DType.FLOAT32, optimizer="RMSProp", centered=True, momentum=0.5),
-    "recurrent": recurrent(DType.FLOAT32, optimizer="RMSProp"),
-    "normalised": convolved("NCHW", DType.FLOAT32, optimizer="Adam"),
-    "statistics": batch_normalised(),
-    "rules": residual(
-        training=TrainingRules(clip_global_norm=0.1, loss_scale=8.0, accumulate=2, skip_non_finite=True)
-    ),
-    "inception": inception(batch=2, side=6, width=2),
-    "heads": heads(batch=2, length=3, width=4, count=2),
-    "dropout": dropped(),
-}
 
 
 def threads() -> int:
     return sum(thread.name.startswith("arenaplan-level") for thread in threading.enumerate())
 
 
-@grid("name", GRAPHS)
-@grid("parallelism", [2, 4])
-def test_training_on_levels_is_bit_identical(name: str, parallelism: int) -> None:
-    graph = GRAPHS[name]
-    made = plan(graph, PlanOptions(parallelism=parallelism))
-    assert made.duration < len(made.steps)
-    report = validate(graph, made, steps=4)
-    assert report.identical
-    assert len({s.loss for s in report.steps}) > 1
-    assert threads() == 0
-
-
 def test_the_reference_run_takes_one_step_after_the_other() -> None:
     """The losses are those of a plan without levels, not only those of the same levels elsewhere."""
-    graph = GRAPHS["attention"]
+    graph = attention(DType.FLOAT32, optimizer="RMSProp", centered=True, momentum=0.5)
     losses = {
         tuple(s.loss for s in validate(graph, plan(graph, PlanOptions(parallelism=k)), steps=3).steps)
         for k in (1, 2, 3)

@@ -8,21 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import DType, Operation, TrainableGraph
+from solver.executor import Trainer, synthetic_batch
+from solver.graph import Operation, TrainableGraph
 from solver.graph.types import Array
 from solver.pipeline import plan
 from solver.program import Kind, Phase
 from solver.training import derive
 from tests.support.graphs import Sketch
 from tests.support.sequence_graphs import GATES, classifier
-
-
-@pytest.mark.parametrize("type_", GATES)
-@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-def test_training_in_the_arena_is_bit_identical(type_: str, direction: str) -> None:
-    graph = classifier(type_, DType.FLOAT32, direction=direction, optimizer="Adam")
-    assert validate(graph, plan(graph), steps=3).identical
 
 
 def test_nothing_is_computed_for_a_state_that_is_given() -> None:
