@@ -9,8 +9,8 @@
     unchecked    the claims of a plan document that no check can work out again
 
 Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.accounting`,
-`solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, and the helpers `solver.canonical`,
-`solver.errors`, `solver.late`, `solver.names` and `solver.options`, directly or through one another: no
+`solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, `solver.options`, and the helpers
+`solver.canonical`, `solver.errors`, `solver.late` and `solver.names`, directly or through one another: no
 pass, no target, no search and no compiled code. The page says what a mistake in each of them could do.
 """
 
