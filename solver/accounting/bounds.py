@@ -1,8 +1,8 @@
 """Bounds on the peak that hold for every order of the steps, without recomputation and with any.
 
-While a step runs, these bytes are there at the same time: what is fixed, what the step touches, its scratch,
-and what must be made before it and is read behind it. What can be made again need not wait there, so the
-floor leaves it out, and the order bound does not.
+While a step runs, these bytes are live at the same time: fixed values, the values that the step touches, its
+scratch, and values that must be made before it and are read after it. A value that can be made again need not
+wait, so the floor leaves it out; the order bound counts it.
 
 Both are sums that anyone can add up at their step.
 """
@@ -50,7 +50,7 @@ def shareable(program: Program) -> list[int]:
     for value, root in enumerate(joined(len(program.values), pairs)):
         members.setdefault(root, []).append(value)
     alive = lives(program)
-    found = np.zeros(program.duration, np.int64)
+    saved = np.zeros(program.duration, np.int64)
     for values in members.values():
         if len(values) == 1:
             continue
@@ -60,10 +60,10 @@ def shareable(program: Program) -> list[int]:
                 span = slice(alive[value].start, alive[value].end)
                 alignment = program.spaces[program.values[value].space].alignment
                 size = -(-program.values[value].type.nbytes // alignment) * alignment
-                found[span] += size
+                saved[span] += size
                 np.maximum(largest[span], size, out=largest[span])
-        found -= largest
-    return [int(each) for each in found]
+        saved -= largest
+    return [int(each) for each in saved]
 
 
 def _bound(problem: ScheduleProblem, *, again: bool) -> PeakBound:
@@ -99,25 +99,25 @@ def _there(problem: ScheduleProblem, *, again: bool) -> list[int]:
     updates a value in place reads it and makes it. With `again`, what can be made again does not wait.
     """
     steps, values = len(problem.steps), len(problem.values)
-    made = [(*problem.writes[t], *problem.updates[t]) for t in range(steps)]
+    defined = [(*problem.writes[t], *problem.updates[t]) for t in range(steps)]
     makers: list[list[int]] = [[] for _ in range(values)]
     before = [0] * steps
     for t in range(steps):
         for v in problem.reads[t]:
             for m in makers[v]:
                 before[t] |= before[m] | 1 << m
-        for v in made[t]:
+        for v in defined[t]:
             makers[v].append(t)
     readers: list[list[int]] = [[] for _ in range(values)]
     behind = [0] * steps
     for t in range(steps - 1, -1, -1):
-        for v in made[t]:
+        for v in defined[t]:
             for r in readers[v]:
                 behind[t] |= behind[r] | 1 << r
         for v in problem.reads[t]:
             readers[v].append(t)
     always = (1 << steps) - 1
-    found = [0] * values
+    present = [0] * values
     for v in range(values):
         if not again or problem.maker[v] < 0:
             since = until = always
@@ -129,8 +129,8 @@ def _there(problem: ScheduleProblem, *, again: bool) -> list[int]:
                 until = 0
                 for r in readers[v]:
                     until |= before[r]
-            found[v] = since & until
+            present[v] = since & until
     for t in range(steps):
         for v in (*problem.reads[t], *problem.writes[t]):
-            found[v] |= 1 << t
-    return found
+            present[v] |= 1 << t
+    return present

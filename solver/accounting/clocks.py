@@ -41,7 +41,7 @@ def channel_of(program: Program, step: Step) -> tuple[int, int]:
 
 
 def traffic(program: Program) -> Traffic:
-    """What the copies of a program move. Linear."""
+    """The bytes that the copies of a program move. Linear."""
     into, out, written = 0, 0, [0] * len(program.spaces)
     for step in program.steps:
         if is_copy(program, step):
@@ -54,21 +54,21 @@ def traffic(program: Program) -> Traffic:
     return Traffic(into, out, tuple(written))
 
 
-def level_costs(program: Program, given: Costs | None = None) -> list[int]:
-    """Nanoseconds of the steps on each level, without copies: as given, else by the roofline. Linear."""
-    found = [0] * program.duration
-    for step, cost in zip(program.steps, step_costs(program, given), strict=True):
+def level_costs(program: Program, measured: Costs | None = None) -> list[int]:
+    """Nanoseconds of the steps on each level, without copies: by `measured` costs, else by the roofline."""
+    nanoseconds = [0] * program.duration
+    for step, cost in zip(program.steps, step_costs(program, measured), strict=True):
         if not is_copy(program, step):
-            found[step.level] = max(found[step.level], cost)
-    return found
+            nanoseconds[step.level] = max(nanoseconds[step.level], cost)
+    return nanoseconds
 
 
-def elapsed(program: Program, tiers: Sequence[Tier], given: Costs | None = None) -> int:
+def elapsed(program: Program, tiers: Sequence[Tier], measured: Costs | None = None) -> int:
     """Nanoseconds of one iteration with its copies; one transfer at a time on a channel.
 
     Tier k is the memory of space k. O(n log n) for n steps.
     """
-    costs = level_costs(program, given)
+    costs = level_costs(program, measured)
     copies: dict[int, list[Step]] = {}
     for step in program.steps:
         if is_copy(program, step):
@@ -118,6 +118,6 @@ def least_elapsed(
     for k, (budget, _) in enumerate(budgets):
         if budget > fast.bytes or k + 1 == len(budgets):
             busy = int(max(0, since - fast.bytes - spared) * 1_000_000_000 / together)
-            found = max(compute + max(nanoseconds for _, nanoseconds in budgets[k:]), busy)
-            best, since = found if best is None else min(best, found), budget
+            needed = max(compute + max(nanoseconds for _, nanoseconds in budgets[k:]), busy)
+            best, since = needed if best is None else min(best, needed), budget
     return best or compute

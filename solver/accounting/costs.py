@@ -1,10 +1,10 @@
-"""What each step costs: a deterministic roofline in whole nanoseconds, so that sums are exact everywhere.
+"""The cost of each step: a deterministic roofline in whole nanoseconds, so that sums are exact everywhere.
 
     seconds of a step  =  products / 30 GFLOP/s  +  bytes touched / 4 GB/s  +  2 us
 
 The figures are those of the project's own kernels on one core of a server. A schedule is chosen by the
-ratios between steps, which other machines share more or less; where they do not, costs that were measured
-there take their place (`solver.program.Costs`).
+ratios between steps, which are similar on other machines; if they are not, costs measured there take the
+place of the roofline (`solver.program.Costs`).
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ def _forward_flops(node: Node) -> int:
 
 def roofline(program: Program) -> tuple[int, ...]:
     """Nanoseconds of each step; what it updates is read and written. Linear in the bindings."""
-    found = []
+    nanoseconds = []
     for step in program.steps:
         touched = sum(
             (b.access.reads + b.access.defines) * program.values[b.value].type.nbytes for b in step.bindings
         )
         products = -(-flops_of(program, step) // _FLOPS_A_NANOSECOND)
-        found.append(products - (-touched // _BYTES_A_NANOSECOND) + _NANOSECONDS_A_STEP)
-    return tuple(found)
+        nanoseconds.append(products - (-touched // _BYTES_A_NANOSECOND) + _NANOSECONDS_A_STEP)
+    return tuple(nanoseconds)
 
 
 def step_costs(program: Program, costs: Costs | None = None) -> tuple[int, ...]:
-    """Nanoseconds of each step: as given, else by the roofline. Raises what `given_costs` raises. Linear."""
+    """Nanoseconds of each step: by `costs`, else by the roofline. Raises as `given_costs` does. Linear."""
     return roofline(program) if costs is None else given_costs(program, costs)

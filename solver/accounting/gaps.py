@@ -63,10 +63,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class PagingProblem:
-    """What may leave, and what is there in any case. All sizes are bytes.
+    """The gaps of a program, and the bytes that are in fast memory in any case. All sizes are bytes.
 
-    `fixed` has for each level what is touched, scratch, and all that cannot leave. `moved` has the bytes that
-    come in at the end of each gap if it is taken, `contents` those of each thing that may have to go out.
+    `fixed` has for each level the touched values, scratch, and all values that cannot leave. `moved` has the
+    bytes that come in at the end of each gap if it is taken, `contents` those of each version that may have
+    to go out.
     """
 
     ahead: int
@@ -89,11 +90,11 @@ class PagingProblem:
                 for span in gap.free:
                     change[span.start] += gap.size
                     change[span.end] -= gap.size
-        found, now = [], 0
+        bytes_by_level, now = [], 0
         for level, fixed in enumerate(self.fixed):
             now += change[level]
-            found.append(fixed + now)
-        return found
+            bytes_by_level.append(fixed + now)
+        return bytes_by_level
 
     def cost(self, taken: frozenset[int]) -> tuple[int, int]:
         """Bytes that come in and that go out in one iteration."""
@@ -204,15 +205,15 @@ class _Collected:
             return known[version], level
 
         last, final = touched[-1], self.levels
-        wanted: list[tuple[GapKind, int, int]] = []
+        candidates: list[tuple[GapKind, int, int]] = []
         if entry is EntryKind.FED and touched[0]:
-            wanted.append((GapKind.HEAD, -1, touched[0]))
-        wanted += [(GapKind.MIDDLE, a, b) for a, b in pairwise(touched)]
+            candidates.append((GapKind.HEAD, -1, touched[0]))
+        candidates += [(GapKind.MIDDLE, a, b) for a, b in pairwise(touched)]
         if carried:
-            wanted.append((GapKind.CYCLIC, last, touched[0]))
+            candidates.append((GapKind.CYCLIC, last, touched[0]))
         elif is_result and last + 1 < final:
-            wanted.append((GapKind.TAIL, last, final))
-        for kind, start, end in wanted:
+            candidates.append((GapKind.TAIL, last, final))
+        for kind, start, end in candidates:
             number, write = contents(start)
             out = None if number is None else self._out(start, write)
             behind = start + 1 if out is None else max(start, out[1]) + 1

@@ -60,11 +60,11 @@ class ScheduleProblem:
     @property
     def touches(self) -> tuple[tuple[int, ...], ...]:
         """For each value the steps that read or define it, in order."""
-        found: list[list[int]] = [[] for _ in self.values]
+        steps_by_value: list[list[int]] = [[] for _ in self.values]
         for t in range(len(self.steps)):
             for v in dict.fromkeys((*self.reads[t], *self.writes[t])):
-                found[v].append(t)
-        return tuple(map(tuple, found))
+                steps_by_value[v].append(t)
+        return tuple(map(tuple, steps_by_value))
 
     @property
     def spans(self) -> tuple[list[int], list[int]]:

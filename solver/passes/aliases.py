@@ -108,7 +108,7 @@ def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ran
 
 
 def _parts(program: Program, step: Step) -> Sequence[Part]:
-    """What a step cuts out of a value, or puts together from several."""
+    """The parts that a step cuts out of a value, or puts together to one."""
     node = program.operations[step.operation]
     if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
         return ()

@@ -1,4 +1,4 @@
-"""What a pass is: a change of the program that must not change any result, so that every plan is proved."""
+"""The contract of a pass: it changes the program and no result, so every plan can be proved."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["Applied", "Facts", "Pass", "Tell", "silent"]
 
 Facts: TypeAlias = Mapping[str, int | str | bool]
 
-#: Hears of a search: None at its beginning.
+#: Receives the progress of a search; None when the search begins.
 Tell: TypeAlias = Callable[[SearchProgress | None], None]
 
 
 def silent(_progress: SearchProgress | None) -> None:
-    """Where no caller wants to hear of a search."""
+    """Ignores the progress of a search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a pass made of a program, and what the plan records of it, None where nothing changed.
+    """The program after a pass, and the facts that the plan records; no facts if nothing changed.
 
-    `complete` is false where wall time ended a search. `bound` is what is proved of the cost of repetitions.
+    `complete` is false if wall time ended a search. `bound` is the proved bound on the cost of repetitions.
     """
 
     program: Program
@@ -51,15 +51,15 @@ class Pass(ABC):
 
     @abstractmethod
     def run(self, program: Program) -> Program:
-        """The changed program; the very object that was given where nothing changes."""
+        """The changed program; the same object if nothing changes."""
 
     def facts(self, before: Program, after: Program) -> Facts:
-        """What the pass did, for the plan's records."""
+        """The facts that the plan records of the pass."""
         return {}
 
     def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
-        """Run, and say what changed. A pass that searches stops at the deadline with the best so far; it
-        tells None where its search begins, and then how far that is.
+        """Run, and return the facts as well. A pass that searches stops at the deadline with the best so far;
+        it calls `tell` with None when its search begins, and then with its progress.
         """
         changed = self.run(program)
         return Applied(changed, None if changed is program else self.facts(program, changed))

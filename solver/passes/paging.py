@@ -152,7 +152,7 @@ class Paging(Pass):
         return _Paged(made, ahead, took, bound, baseline, complete)
 
     def _relaxed(self, program: Program, ahead: int) -> PagingProblem:
-        """What has to leave, whatever is moved and, with `in_place`, whatever shares bytes."""
+        """The problem that every way of paging solves; with `in_place` every way of sharing bytes as well."""
         problem = paging_problem(program, ahead, relaxed=True)
         if not self.in_place:
             return problem
@@ -196,22 +196,22 @@ class Paging(Pass):
     def _no_room(
         self, program: Program, tried: Sequence[tuple[PagingProblem, frozenset[int]]]
     ) -> CapacityError:
-        """What is away finds no place in the slower tiers: the one that lacks the fewest bytes is named."""
+        """The error if paged values do not fit the slower tiers. It names the tier that lacks least."""
         from solver.schedules.paging.homes import shortage
 
-        found = min((shortage(*each, self.tiers) for each in tried), key=lambda each: each.missing)
-        tier, value = self.tiers[found.tier], program.values[found.value]
+        least = min((shortage(*each, self.tiers) for each in tried), key=lambda each: each.missing)
+        tier, value = self.tiers[least.tier], program.values[least.value]
         rounded = value.type.nbytes + -value.type.nbytes % program.spaces[0].alignment
-        live = [(program.values[v].label, program.values[v].type.nbytes) for v in found.there]
+        live = [(program.values[v].label, program.values[v].type.nbytes) for v in least.there]
         return CapacityError(
             f"No slower tier has room for {value.label!r} ({rounded:,} bytes) while it is paged out:"
-            f" {tier.name!r} would hold {tier.bytes + found.missing:,} at once, and has {tier.bytes:,}.",
-            remedy=f"Give {tier.name!r} {found.missing:,} bytes more, which is enough for what leaves,"
+            f" {tier.name!r} would hold {tier.bytes + least.missing:,} at once, and has {tier.bytes:,}.",
+            remedy=f"Give {tier.name!r} {least.missing:,} bytes more, which is enough for what leaves,"
             f" or raise {self.tiers[0].name!r}, so that less does.",
-            required=tier.bytes + found.missing,
+            required=tier.bytes + least.missing,
             available=tier.bytes,
             live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),
-            path=("tiers", found.tier, "bytes"),
+            path=("tiers", least.tier, "bytes"),
         )
 
 

@@ -1,11 +1,11 @@
-"""The pass `recompute`: what is dropped and made again, so that the program keeps a capacity.
+"""The pass `recompute`: values are dropped and made again, so that the program keeps a capacity.
 
     conv1 ──► x ──► conv2 ──► ... ──► conv2's gradient reads x          x waits through the whole forward pass
     conv1 ──► x ──► conv2 ──► ... conv1 ──► x@again1 ──► conv2's gradient     x waits no longer
 
-Which steps run again, and when, is searched for (`solver.schedules`): at the least cost, by a roofline or by
-costs that were given, with a proved bound on that cost beside it. A repeated step is the same kernel with the
-same attributes on the same contents, so it writes the same bits; the proof holds that against every plan.
+`solver.schedules` searches for the steps that run again, and when, at the least cost, by a roofline or by
+measured costs, with a proved bound on that cost. A repeated step is the same kernel with the same attributes
+on the same contents, so it writes the same bits; the proof checks this in every plan.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from solver.schedules import Schedule, rerun
 
 __all__ = ["Recompute", "without_advice"]
 
-#: Where values are defined in place, budgets are tried that are smaller by this part at least.
+#: If values are defined in place, each next budget is smaller by 1/50 at least.
 _STEP = 50
 
-#: How often fewer bytes than the least that were found are asked for where values are defined in place.
+#: If values are defined in place: how many budgets below the least peak found are tried.
 _FEWER = 4
 
-#: Full steps at which a bound is tried where the search's own ones leave a gap.
+#: Full steps at which a bound is tried if the moments of the search leave a gap.
 _MOMENTS = 12
 
-#: The share of the usual work where several budgets are tried, as paging can do the rest.
+#: The share of the usual work for each budget if paging can save the remaining bytes.
 _SHARE = 0.2
 
 
@@ -118,8 +118,8 @@ class Recompute(Pass):
     def _within(
         self, program: Program, problem: ScheduleProblem, capacity: int, deadline: Deadline, tell: Tell
     ) -> _Reached:
-        """What keeps so many bytes, if that is found. Budgets are those without aliases: what these save,
-        recomputation need not; at first as much as they save in the program as it is.
+        """The schedule found for a capacity, which may exceed it. Budgets count bytes without aliases: bytes
+        that aliases save need no recomputation. At first these are the bytes saved in the program as it is.
         """
         from solver.schedules.recompute.search import (
             cheapest,  # numba and OR-Tools, only where they are needed
@@ -202,7 +202,7 @@ class Recompute(Pass):
     def _proved(
         self, program: Program, problem: ScheduleProblem, found: Schedule, deadline: Deadline
     ) -> CostBound | None:
-        """What multipliers prove of the cost: at the steps where it was searched for, and, where these do not
+        """The bound on the cost that multipliers prove: at the moments of the search, and, if these do not
         prove that the schedule is the cheapest, at a dozen full steps besides.
         """
         if not found.extra or self.capacity is None:

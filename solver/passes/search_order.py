@@ -4,11 +4,11 @@
     a ──► d (large) ──► e (small)          a b c d e f    one after the other
     c, e ──► f
 
-First comes a bound that holds for every order. Most training steps meet it as they are, or nearly: then
-nothing is searched, and the record says so. Where steps may run again to keep a capacity, the best order is
-not that of the lowest peak but the one in which recomputation costs least. A bound on that cost, for every
-order, comes first as well: mostly the given order costs hardly more, and no other one is looked for.
-Otherwise an order is looked for in which less has to run again, even if its peak is the same.
+A bound that holds for every order is computed first. Most training steps meet it in their present order, or
+nearly: then nothing is searched, and the record says so. If steps may run again to keep a capacity, the best
+order is not that of the lowest peak but the one in which recomputation costs least. A bound on that cost, for
+every order, is computed first as well: mostly the present order costs hardly more, and no other is searched
+for. Otherwise the search is for an order in which less has to run again, even if its peak is the same.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from solver.schedules.order.rounds import Rounds
 
 __all__ = ["SearchOrder", "in_given_order", "in_order_of"]
 
-#: Orders differ where another one lowers the peak by this part of it. Most training steps have less to gain,
-#: and which of their orders recomputation prefers, bytes alone do not tell.
+#: Another order counts as better if its peak is lower by 1/100 at least. Most training steps gain less, and
+#: bytes alone do not tell which of their orders is best for recomputation.
 _DIFFER = 100
 
-#: The part of the time that is left for what comes behind the bound on the cost of recomputation.
+#: The share of the remaining time that is kept for the search after the bound on the cost of recomputation.
 _AFTER_BOUND = 0.8
 
-#: Where recomputation in the given order costs no more than this part of the step beyond what it costs in
-#: every order, no other one is looked for.
+#: No other order is searched for if recomputation in the present one costs at most 1/1,000 of the step more
+#: than the bound for every order.
 _NEAR = 1_000
 
-#: Steps of the largest program of which an order is looked for whose peak is no lower: of larger ones a round
-#: of that takes seconds.
+#: The most steps of a program for which an order with the same peak and a lower cost of recomputation is
+#: searched for: in larger programs one round of that search takes seconds.
 _LARGEST = 3_000
 
 
@@ -137,15 +137,15 @@ class SearchOrder(Pass):
         load: Sequence[int],
         deadline: Deadline,
     ) -> dict[str, int]:
-        """What repetitions that keep the capacity cost at least in every order, where something is proved."""
+        """A proved lower bound on the cost of repetitions that keep the capacity in any order, if any."""
         if not self.recompute or self.capacity is None or self.tiers or max(load) <= self.capacity:
             return {}
         from solver.schedules.recompute.cut_costs import least_cost  # OR-Tools, only where it is needed
 
         cost = step_costs(program, self.costs)
         problem = schedule_problem(program, cost, in_place=self._shares)
-        found = least_cost(problem, before, self.capacity, load, deadline.leaving(_AFTER_BOUND))
-        return {"every_order_nanoseconds": found.bound, "step_nanoseconds": sum(cost)} if found.bound else {}
+        least = least_cost(problem, before, self.capacity, load, deadline.leaving(_AFTER_BOUND))
+        return {"every_order_nanoseconds": least.bound, "step_nanoseconds": sum(cost)} if least.bound else {}
 
     def for_own_bytes(self) -> SearchOrder:
         """The pass that chooses the order as if every value had bytes of its own, though some will not."""
@@ -171,7 +171,7 @@ class _OwnBytes(SearchOrder):
 
 @dataclass(frozen=True, slots=True)
 class _Found(Pass):
-    """Instead of `SearchOrder`: what it came to before."""
+    """Takes the place of `SearchOrder`, with the result of an earlier run."""
 
     name: ClassVar[str] = SearchOrder.name
     requires: ClassVar[frozenset[str]] = SearchOrder.requires
@@ -187,7 +187,7 @@ class _Found(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _KeptOrder(Pass):
-    """Instead of `SearchOrder`: every step stays where it is, and the record says so."""
+    """Takes the place of `SearchOrder`: every step stays where it is, and the record says so."""
 
     name: ClassVar[str] = SearchOrder.name
     requires: ClassVar[frozenset[str]] = SearchOrder.requires
@@ -216,7 +216,7 @@ def in_given_order(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_O
 def in_order_of(
     passes: Callable[[_Options], Sequence[Pass]], applied: Applied
 ) -> Callable[[_Options], Sequence[Pass]]:
-    """The same passes, with what a search for an order came to instead of that search."""
+    """The same passes, with the result of an earlier search for an order instead of that search."""
     return lambda options: [_Found(applied) if isinstance(p, SearchOrder) else p for p in passes(options)]
 
 
@@ -240,7 +240,7 @@ def _given(
     deadline: Deadline,
     rounds: Rounds | None,
 ) -> dict[str, int]:
-    """What is known of the order that steps have: the bound for all orders, and the peak, which stays."""
+    """The facts about the present order of steps: the bound for all orders, and the peak, which stays."""
     if rounds is not None:
         problem, before = rounds.problem, rounds.before
     load = loads(program)[0]

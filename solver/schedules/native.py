@@ -1,7 +1,7 @@
-"""Runs solvers of native code in a thread of their own: while they work they notice no interrupt.
+"""Solvers of native code run in threads of their own, because they notice no interrupt while they work.
 
-An interrupt ends the wait for one at once, and a deadline does a little later: a solver that is told to stop
-mostly stops within milliseconds, but only after tenths of a second while it prepares. Then it is left alone,
+An interrupt ends the wait for a solver at once, a deadline a little later: a solver that is asked to stop
+mostly stops within milliseconds, but while it prepares only after tenths of a second. Then it is left alone,
 and ends in its thread.
 """
 
@@ -26,7 +26,7 @@ _Answer = TypeVar("_Answer")
 
 
 def run_native(run: Callable[[], _Answer], stop: Callable[[], object], deadline: Deadline) -> _Answer | None:
-    """What `run` answers, or raises; None where the deadline has passed and it has not ended though told to.
+    """The result of `run`, or its exception; None if the deadline has passed and `run` does not stop.
 
     `stop` may be called from another thread, several times, and before `run` has begun.
     """

@@ -1,4 +1,4 @@
-"""What a search for a schedule answers."""
+"""The answer of a search for a schedule, and its progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Schedule", "ScheduleProof", "SearchProgress", "Teller"]
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """How far a search for a schedule is; None is what it does not have.
+    """The progress of a search for a schedule; a figure that it does not have is None.
 
     The best so far has a peak of `peak_bytes`, of which `bound_bytes` are proved to be necessary; what runs
     again costs `extra_nanoseconds`, of which `bound_nanoseconds` are proved; `step_nanoseconds` are those of
@@ -26,7 +26,7 @@ class SearchProgress:
     moved_bytes: int | None = None
 
 
-#: Is told of each better schedule, and of each better bound.
+#: Receives each better schedule, and each better bound.
 Teller = Callable[[SearchProgress], None]
 
 
@@ -50,7 +50,7 @@ class Schedule:
     bytes that keeps the order of first runs. `proof` tells where the bound comes from, None for the bound 0
     that needs none. `impossible`: no schedule that keeps the order of first runs keeps the budget, which the
     relaxation shows. `complete` is false where wall time ended the search. `numbers` are those of the gaps:
-    what another search of the same problem may start from. `moments` are the steps of the relaxation.
+    another search of the same problem may start from them. `moments` are the steps of the relaxation.
     """
 
     sequence: tuple[int, ...]

@@ -61,7 +61,7 @@ TARGETS: Mapping[str, Target] = _Targets()
 
 
 def __getattr__(name: str) -> Any:
-    """What targets with programs of their own are described by."""
+    """The classes by which targets with programs of their own are described."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.requests"), name)

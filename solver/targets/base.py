@@ -1,4 +1,4 @@
-"""What a target is: the runtime whose memory is planned."""
+"""The contract of a target: the runtime whose memory is planned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Capabilities", "Lowered", "Target", "TargetOptions", "aligned"]
 
 
 class TargetOptions(Protocol):
-    """What a target may look at of the options of a plan; sizes are bytes."""
+    """The options of a plan that a target may read; sizes are bytes."""
 
     @property
     def alignment(self) -> int | None: ...
@@ -36,7 +36,7 @@ class TargetOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be asked of a target. `trains`: the executor of this project can run its plans.
+    """The abilities of a target. `trains`: the executor of this project can run its plans.
 
     `update`: gradients may be applied at another time. `sub_ranges`: in place also parts of values.
     `recompute`: its steps may run several times. `order`: they may run in another order.

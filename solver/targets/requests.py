@@ -1,4 +1,4 @@
-"""What a runtime with an order of its own asks for: steps, and buffers with lifespans, grouped into pools."""
+"""The requests of a runtime with its own order: steps, and buffers with lifespans, grouped into pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a capacity comes to: the trade-off between memory and time, and a verdict with what would make it fit.
+"""The trade-off between memory and time, and the verdict on a capacity with measures that make a network fit.
 
     subject      one graph under given options, scheduled for many budgets
     curve        peak against modelled time: `tradeoff`

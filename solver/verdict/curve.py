@@ -38,14 +38,14 @@ def tradeoff(
     observe: Callable[[TradeOffPoint], None] | None = None,
     follow: Follower | None = None,
 ) -> TradeOff:
-    """What smaller peaks cost in modelled time, down to the smallest that was found.
+    """The cost of smaller peaks in modelled time, down to the smallest peak found.
 
     As many searches as `points`, and one more where the memory ends; only schedules are kept that no other
     one beats in both respects, so there may be fewer points. `options.capacity` is left aside; `observe` is
-    told what each search found, `follow` how far it is. `options.deadline_seconds` cuts in, with the points
-    so far. Without it the same arguments give the same curve. Raises OptionsError for a number of points out
-    of range, for options that no plan takes, for tiers, and for a target that does not recompute. Cost: a
-    second for some hundred steps, more near floors.
+    called with the result of each search, `follow` with its progress. `options.deadline_seconds` ends the
+    search with the points so far; without it the same arguments give the same curve. Raises OptionsError for
+    a number of points out of range, for options that no plan takes, for tiers, and for a target that does not
+    recompute. Cost: a second for some hundred steps, more near floors.
     """
     options = options or PlanOptions()
     if not 2 <= points <= MOST_POINTS:
@@ -80,7 +80,7 @@ def tradeoff(
 
 
 class _Curve:
-    """What was found so far."""
+    """The points of the curve so far."""
 
     def __init__(self, subject: Subject, observe: Callable[[TradeOffPoint], None] | None) -> None:
         self._subject, self._observe = subject, observe

@@ -36,8 +36,8 @@ _WORTH_IT = 200
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What bounds alone say: no schedule takes less than `floor` bytes, at `floor_step`; the program in which
-    nothing runs again takes `peak`.
+    """Bounds alone: no schedule takes less than `floor` bytes, at `floor_step`; the program in which nothing
+    runs again takes `peak`.
     """
 
     floor: int
@@ -63,11 +63,11 @@ def explain(
     observe: Callable[[tuple[str, ...]], None] | None = None,
     follow: Follower | None = None,
 ) -> Verdict:
-    """What is known of `options.capacity` for this graph, with recomputation and without.
+    """The verdict on `options.capacity` for this graph, with recomputation and without.
 
-    Measures that change what is learned are tried where `training` asks for them; micro-batches need
-    `batches` (see `batches_of`). `observe` is told which measures are tried, and none where the smallest
-    capacity is looked for at last, `follow` how far each plan and each search is. Without
+    Measures that change the training are tried if `training` is set; micro-batches need `batches` (see
+    `batches_of`). `observe` is called with the measures that are tried, and with none when the search for the
+    smallest capacity begins; `follow` with the progress of each plan and each search. Without
     `options.deadline_seconds` the same arguments give the same verdict; the deadline cuts in, with what is
     known by then. Raises OptionsError without a capacity, for options that no plan takes, for tiers, and for
     a target that does not recompute. Cost: some tens of plans; near floors some seconds for each hundred
@@ -135,8 +135,8 @@ def _named(problem: ScheduleProblem, values: Iterable[int]) -> tuple[tuple[str, 
 
 
 def _rank(remedy: Remedy) -> tuple[bool, int, int, int, int]:
-    """What changes the training comes last; before that decide the time, what changes, and how much it
-    takes.
+    """The sort key of a remedy: those that change the training come last; then time, the kind of change, and
+    bytes decide.
     """
     order = list(Changes).index(remedy.changes)
     slower = max(remedy.extra, 0)

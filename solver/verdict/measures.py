@@ -1,4 +1,4 @@
-"""What could make a network fit a capacity: one row a measure, each with its settings from the mildest on.
+"""Measures that could make a network fit a capacity: one row each, with its settings from the mildest on.
 
 A setting changes a request: options of the plan, or how the graph is trained. So settings of different
 measures combine by applying one after the other. A new measure is a function that lists its settings, and a

@@ -107,7 +107,7 @@ class Subject:
         return sum(self.problem.cost)
 
     def update_nanoseconds(self, iterations: int) -> int:
-        """The modelled time of one update that takes so many iterations."""
+        """The modelled time of one update, in nanoseconds, if it takes `iterations` iterations."""
         steps = zip(self.program.steps, self.problem.cost, strict=True)
         return sum(cost if step.due else cost * iterations for step, cost in steps)
 

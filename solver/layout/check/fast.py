@@ -106,7 +106,7 @@ def columns(rows: Sequence[tuple[int, int, int, int, int]]) -> Rectangles:
 
 
 def rectangles(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Rectangles:
-    """What the buffers hold at these offsets; rows without bytes are left out. Linear."""
+    """The rectangles that the buffers hold at these offsets; rows without bytes are left out. Linear."""
     if any(b.holes for b in buffers):
         rows = [
             (start, end, offset + low, offset + high, i)

@@ -80,7 +80,7 @@ class Cuts:
         self.arcs = len(room)
 
     def bytes_at(self, t: int, deadline: Deadline) -> int:
-        """At least so many bytes are live while step t runs, in every order; 0 where the deadline has passed.
+        """The bytes that are live while step t runs, at least, in every order; 0 if the deadline has passed.
 
         Cost: that of a maximum flow, half a microsecond an arc, and up to 20 where there are many.
         """

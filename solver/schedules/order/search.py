@@ -73,7 +73,7 @@ class Orders:
         seed: int,
         deadline: Deadline,
     ) -> tuple[int, ...]:
-        """What is least over the last cut of `most` turns from `start` on: see `order_kernel.walk`.
+        """The order of `most` turns from `start` on that exceeds the last cut least: `order_kernel.walk`.
 
         A turn takes about a microsecond. The deadline cuts in.
         """

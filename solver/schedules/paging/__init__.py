@@ -1,4 +1,4 @@
-"""What leaves for slower memory and when it is back, so that the fast memory keeps within its bytes.
+"""Which values leave for slower memory, and when they are back, so that fast memory keeps within its bytes.
 
     cover        which gaps are paged: few bytes moved; loads NumPy, so it is imported where it runs
     homes        which slower memory holds each value; loads NumPy, too

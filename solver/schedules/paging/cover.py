@@ -223,7 +223,7 @@ def greedy(
 
 
 def _held(problem: PagingProblem) -> list[int]:
-    """What each gap takes of slower memory if it is paged: bytes times levels."""
+    """The slower memory that each gap takes if it is paged: bytes times levels."""
     found = []
     for gap in problem.gaps:
         throughout = gap.kind is not GapKind.MIDDLE or gap.contents is None

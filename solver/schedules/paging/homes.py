@@ -4,7 +4,7 @@ levels       0  1  2  3  4  5
 tier b0      ████████░░░░░░████       the first tier with room on all levels of a value's time away
 tier b1      ░░░░░░░░███████░░░       takes it
 x away             [--------)         no room in b0, none in b1: the refusal names x, and a tier
-                                      with which all have a place if it has so many bytes more
+                                      that needs some bytes more, so that all have a place
 """
 
 from __future__ import annotations

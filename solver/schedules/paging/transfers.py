@@ -53,7 +53,7 @@ __all__ = ["Timetable", "Transfer", "in_tiers", "slow_lives", "timetable", "with
 class Transfer:
     """A transfer that may run on the levels `first` to `last`, or behind `last` if these are none.
 
-    It takes so many `nanoseconds` on its `channel`. `leaves`: it goes out of the fast memory.
+    It takes `nanoseconds` on its `channel`. `leaves`: it goes out of the fast memory.
     """
 
     first: int

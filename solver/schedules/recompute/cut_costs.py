@@ -1,4 +1,4 @@
-"""What keeping a budget costs at least in every order of the steps: moments for which the order is open.
+"""A lower bound on the cost of keeping a budget, in every order of the steps: moments with an open order.
 
 The few-moment relaxation (`moments`) knows what has run at a moment, for the order is given. Here it decides
 about that, too: the steps that have run when step t first does are any closed set with t in it, and without
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CostInEveryOrder", "least_cost"]
 
-#: Deterministic time that CP-SAT has for all models of one moment, of each larger number, and for a model:
-#: a second or two, each.
+#: CP-SAT's deterministic seconds for all models of one moment, for all of each larger number, and for one
+#: model.
 _WORK, _WORK_SEVERAL, _WORK_MODEL = 2.0, 1.0, 0.4
 
-#: Steps that are tried as a moment: the fullest ones by their cut; and as another one beside those that
-#: prove most so far: the fullest one of so many stretches of the steps. Moments of a model at most.
+#: Steps that are tried as a single moment, the fullest by their cut; stretches of the steps of which the
+#: fullest step is tried as one more moment; and the most moments of a model.
 _TRIED, _STRETCHES, _MOMENTS = 12, 12, 3
 
-#: Steps of the largest program, of which several moments are tried, and cuts that are looked at.
+#: The most steps of a program, and of one for which several moments are tried; and the most cuts.
 _STEPS, _STEPS_SEVERAL, _CUTS = 3_000, 1_200, 200
 
 #: A literal of the model, or what is known of it.
@@ -94,7 +94,7 @@ def least_cost(
     best = CostInEveryOrder()
 
     def dearest(several: Iterable[tuple[int, ...]], left: float) -> CostInEveryOrder:
-        """What proves most, of `best` and these moments, as far as the work that is left goes."""
+        """The highest of `best` and the bounds that these moments prove, until the work is used up."""
         found = best
         for steps in several:
             if left <= 0 or found.impossible or deadline.expired:
@@ -182,7 +182,7 @@ class _Moments:
         )
 
     def _repetitions(self, i: int) -> dict[int, cp_model.IntVar]:
-        """What may run again behind moment i: what has run, and was not ended by a step that has."""
+        """The steps that may run again after moment i: they have run, and their inputs are unchanged."""
         done, found = self._done[i], dict[int, "cp_model.IntVar"]()
         for p, until in enumerate(self._problem.until):
             ended = done[until] if 0 <= until < len(done) else False
@@ -194,7 +194,7 @@ class _Moments:
         return found
 
     def _waiting(self, i: int) -> dict[int, cp_model.IntVar]:
-        """What may be held at moment i."""
+        """The values that may be held at moment i."""
         problem, step, found = self._problem, self._steps[i], dict[int, "cp_model.IntVar"]()
         touched = {*problem.reads[step], *problem.writes[step]}
         for v in range(len(problem.values)):
@@ -255,7 +255,7 @@ class _Moments:
         return True if self._problem.given[v] else self._done[i][self._writers[v][0]]
 
     def _need(self, i: int) -> None:
-        """What is read behind moment i is held there, or made again; so is what the next moment holds."""
+        """A value that is read after moment i, or held at the next one, is held at moment i or made again."""
         problem, never, held_there, made = self._problem, False, self._held[i], self._made[i]
         following = self._done[i + 1] if i + 1 < len(self._steps) else None
         for v, held in held_there.items():
@@ -278,7 +278,7 @@ class _Moments:
                     self._clause((made_again, False), (held_there[u], True), (source, True))
 
     def solve(self, work: float, deadline: Deadline) -> tuple[CostInEveryOrder, float]:
-        """What CP-SAT proves in its deterministic time, and how much of that it took."""
+        """The bound that CP-SAT proves in its deterministic time, and how much of that time it took."""
         from ortools.sat.python import cp_model
 
         if not self._fits:

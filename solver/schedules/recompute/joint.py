@@ -1,4 +1,4 @@
-"""An order of the steps for what will run again: both are looked for together, where the order alone ends.
+"""An order of the steps together with the steps that will run again, where the order alone does not suffice.
 
     order with least over the budget ──► a sequence that keeps it, with repetitions ──┐
                                                                                       ▼
@@ -24,21 +24,21 @@ from solver.schedules.recompute.sequences import Sequences
 
 __all__ = ["order_to_repeat"]
 
-#: Rounds at most, and steps in all of them: some ten seconds. After so many that found nothing cheaper the
-#: first sequence is the beginning again.
+#: The most rounds, and the most steps in all of them, about ten seconds. After 40 rounds without a cheaper
+#: sequence the search restarts from the first one.
 _ROUNDS, _STEPS, _IDLE = 120, 40_000, 40
 
-#: Turns of a round: of the walk through orders, for a step of the program and at most; and of that through
-#: sequences, at most and for so many steps measured.
+#: Turns of a round: of the walk through orders, for each step of the program and at most; of the walk through
+#: sequences, at most; and the steps that this walk may measure.
 _TURNS_A_STEP, _TURNS, _SEQUENCE_TURNS, _SEQUENCE_STEPS = 120, 30_000, 3_000, 2_000_000
 
-#: The part of the peak that a round's walk through orders may be worse by at first: one of these.
+#: By this part of the peak, 1/16 to 1/800, a round's walk through orders may be worse at first.
 _HOT = (16, 200, 50, 800)
 
 #: How many repetitions a round leaves out; 0 for all.
 _LEAVE_OUT = (1, 1, 2, 3, 0)
 
-#: How walks through sequences begin, and what bytes over the budget cost in them: see `recompute`.
+#: The divisors of walks through sequences: first temperature, cost of excess bytes (`search._Walk`).
 _SEQUENCE_HOT, _SEQUENCE_WEIGHT = 300, 5
 
 #: The share of the usual budgets for the first sequence, and the most steps of a program whose first order
@@ -60,8 +60,8 @@ def order_to_repeat(
 
     It is that of `best_order` where no other one is cheaper, or where nothing is over the budget; `before`
     and `bound` are as there. The search ends at repetitions of `least` nanoseconds, which no order goes
-    below. With `near` it begins with the given order, and ends there if its repetitions cost so many more
-    than `least` at most. Cost: that of `best_order`, and some seconds.
+    below. With `near` it begins with the given order, and ends there if its repetitions cost at
+    most `near` nanoseconds more than `least`. Cost: that of `best_order`, and some seconds.
     """
     deadline = deadline or Deadline()
     if near is None:

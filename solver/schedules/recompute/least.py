@@ -1,13 +1,13 @@
-"""The schedule of the least peak that some short searches find, each beginning with what the last one left.
+"""The schedule of the least peak that some short searches find, each starting from the best so far.
 
     floor ├──────────┼─────┼───────────┼──────────────────────┤ peak as it is
                      │     │           1 found, with less
                      2 not found       │
-                           3 found ... and so on between what was found and what was not
+                           3 found ... and so on, between the last found and the last not found
 
-A search that begins with a schedule of nearly as few bytes finds what one that begins with the program as it
-is does not. Which budgets are tried depends on the problem alone: a request for what was found last tries the
-same budgets, and finds it again.
+A search that starts from a schedule of nearly as few bytes finds schedules that a search from the program as
+it is does not. The budgets depend on the problem alone, so a later request for the least peak tries the same
+budgets and finds the same schedule.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["SHARE", "Reached", "least_peak"]
 #: three ordinary ones do.
 _SOLVES, SHARE = 10, 0.2
 
-#: Where the smallest peak is known to this part of the peak, looking further is not worth another search.
+#: No further search if the smallest peak is known to 1/1000.
 _CLOSE = 1000
 
 
@@ -49,9 +49,9 @@ def least_peak(
     *,
     enough: int = 0,
 ) -> _Reached:
-    """What has the least peak, the cheapest of equals, by about ten calls of `search`.
+    """The candidate with the least peak, the cheapest of equals, by about ten calls of `search`.
 
-    That takes a budget in bytes, a schedule to begin with, and a share of the usual work. `start` is the
+    `search` takes a budget in bytes, a schedule to start from, and a share of the usual work. `start` is the
     program as it is; `low` bytes are too few. It ends at a peak of `enough` bytes.
     """
     best, high = start, start.schedule.peak

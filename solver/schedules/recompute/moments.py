@@ -41,8 +41,8 @@ __all__ = ["Moments", "Relaxed", "fullest", "tightest"]
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """What CP-SAT found: a lower bound in nanoseconds, the values that are not held at each moment, the steps
-    that run again behind each, and whether wall time cut the search. `infeasible`: no schedule keeps the
+    """The answer of CP-SAT: a lower bound in nanoseconds, the values that are not held at each moment, the
+    steps that run again after each, and whether wall time cut the search. `infeasible`: no schedule keeps the
     budget. `work` is the deterministic time that it took.
     """
 
@@ -61,7 +61,7 @@ def fullest(load: Sequence[int], budget: int, most: int) -> tuple[int, ...]:
 
 
 def _stretches(steps: Sequence[int], most: int) -> list[Sequence[int]]:
-    """Steps in `most` parts of about the same length, in order; fewer where there are not so many."""
+    """Steps in `most` parts of about the same length, in order; in fewer parts if there are fewer steps."""
     count = min(most, len(steps))
     return [steps[i * len(steps) // count : (i + 1) * len(steps) // count] for i in range(count)]
 
@@ -163,7 +163,7 @@ class Moments:
         end = len(problem.steps) - 1 if last else self.moments[i + 1]
 
         def sources(v: int) -> list[cp_model.IntVar] | None:
-            """What may have put a value there; None where it is there anyway."""
+            """The variables of which one puts a value there; None if it is there anyway."""
             if v in self._sure[i] or self._first[v] > moment:
                 return None
             found = (self._held.get((v, i)), self._made.get((problem.maker[v], i)))

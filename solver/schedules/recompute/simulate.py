@@ -21,9 +21,9 @@ _SLICE = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the numbers of the gaps come to: peak in bytes, cost of the repetitions in nanoseconds.
+    """The result of a simulation: peak in bytes, cost of the repetitions in nanoseconds.
 
-    A peak of -1: they give no legal sequence.
+    A peak of -1: the numbers of the gaps give no legal sequence.
     """
 
     peak: int

@@ -62,7 +62,7 @@ class LayerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What flows between two layers: buffers of the value and of its derivative.
+    """The connection of two layers: buffers of the value and of its derivative.
 
     `derivative` is None where no derivative exists: behind an input, and behind the loss. `is_kept`
     where the derivative of the layer that defined the value is a function of it.

@@ -1,4 +1,4 @@
-"""What nntrainer can train, and what its layers keep beside inputs, outputs and weights."""
+"""The layers that nntrainer can train, and the tensors they keep beside inputs, outputs and weights."""
 
 from __future__ import annotations
 

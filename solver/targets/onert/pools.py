@@ -258,7 +258,7 @@ class _Iteration:
         self.requests[pool].setdefault(buffer, _Request(kind, lifetime, type_))
 
     def _request_unreleased(self) -> None:
-        """What `BUMP` allocates although no step needs it."""
+        """The buffers that `BUMP` allocates although no step needs them."""
         if self.management is not Management.BUMP:
             return
         variable = [operand.id for operand in self._variable() if operand.id != self.graph.loss]

@@ -1,4 +1,4 @@
-"""What onert's training layers read in the backward pass, and the extra tensors that they ask for.
+"""The operands that onert's training layers read in the backward pass, and the extra tensors they ask for.
 
 onert is the training runtime of Samsung ONE; the rules are those of release 0.1.0, and of the draft
 that hands extra tensors to the memory planner. Sizes are bytes of the layer's own operands.

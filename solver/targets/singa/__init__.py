@@ -21,7 +21,7 @@ __all__ = ["ALIGNMENT", "Sharing", "Singa", "SingaRelu", "singa_program", "unfus
 
 @dataclass(frozen=True, slots=True)
 class _InPlace(Pass):
-    """What SINGA defines in place at a level of sharing."""
+    """The pairs that SINGA defines in place at a level of sharing."""
 
     name: ClassVar[str] = "aliases"
     level: Sharing

@@ -52,7 +52,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, AttributeValue]]] = {
 
 
 class Sharing(IntEnum):
-    """What is defined in the memory of other blocks: each level has what the ones before it have.
+    """The values that are defined in the memory of other blocks; each level includes the levels before it.
 
     SINGA itself does no more than hand derivatives on. `RELU` lets Relu overwrite its input; `ALL` adds every
     operator that can, and the derivatives.
