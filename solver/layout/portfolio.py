@@ -33,7 +33,7 @@ from solver.layout.greedy.placement import GOOD_GAP, MANY, greedy_portfolio, pla
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import USUAL, Progress, SolveOptions
-from solver.layout.model.pieces import without_holes
+from solver.layout.model.pieces import has_holes, without_holes
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.structures.recognise import structured
 
@@ -65,6 +65,9 @@ CP_SAT_START: Final = 1.5
 LOCAL_SEARCH_WORK: Final = 60_000
 LOCAL_SEARCH_WORK_PER_BUFFER: Final = 400
 
+#: Seconds a buffer before the deadline at which pieces of buffers with holes are no longer made ready.
+PIECES_SECONDS: Final = 3e-6
+
 #: Buffers from which memory that a stage has freed goes back to the system, a fraction of a millisecond.
 TIDY_BUFFERS: Final = 3_000
 
@@ -90,7 +93,7 @@ class _Run:
     """State of one call: the problem, the best layout so far, and the stage that produced it.
 
     `goal` is the peak that is enough (0: as low as possible), `proved` a lower bound that a search has shown;
-    in bytes.
+    in bytes. The instance has no pieces before a stage needs them.
     """
 
     problem: LayoutProblem
@@ -101,6 +104,7 @@ class _Run:
     goal: int
     capacity: int
     proved: int
+    has_holes: bool
     layout: Layout = field(default_factory=lambda: Layout((), MAX_BYTES + 1))
     stage: str = ""
     search: CapacitySearch | None = None
@@ -126,10 +130,6 @@ class _Run:
         return len(self.instance)
 
     @property
-    def has_holes(self) -> bool:
-        return self.instance.pieces is not None
-
-    @property
     def lower_bound(self) -> int:
         return max(self.bound, self.proved)
 
@@ -140,6 +140,8 @@ class _Run:
 
     @property
     def finished(self) -> bool:
+        if self.has_holes and self.watch.deadline.remaining <= PIECES_SECONDS * self.buffers:
+            self.watch.cut = True
         return self.layout.peak <= self.enough or 0 < self.goal < self.lower_bound or self.watch()
 
     @property
@@ -250,6 +252,7 @@ def _whole(run: _Run) -> None:
         check_problem(whole)
     except ProblemError:  # pins that only holes keep apart
         return
+    run.instance = run.instance.whole()  # its pieces are made again, if they are needed
     incumbent = run.layout if is_sound(replace(whole, capacity=None), run.layout) else None
     exact = tuple(stage for stage in STAGES if stage.run is not _cp_sat)
     solver = Portfolio(replace(run.watch.options, progress=None), exact)
@@ -330,14 +333,16 @@ class Portfolio:
         bound, watch = max_load(problem), Watch(deadline, self.options)
         goal = problem.capacity or 0 if self.options.fit else 0
         capacity = MAX_BYTES if problem.capacity is None else problem.capacity
-        instance, top = Instance.of(problem), pinned_top(problem)
-        run = _Run(problem, instance, bound.bytes, watch, began, goal, capacity, top)
+        instance, top = Instance.of_whole(problem), pinned_top(problem)
+        run = _Run(problem, instance, bound.bytes, watch, began, goal, capacity, top, has_holes(problem))
         run.tidy()
         _first(run)
         if incumbent is not None:
             run.take("incumbent", incumbent)
         for stage in self.stages:
             if (not run.finished or not run.stage) and stage.applies(run):
+                if run.has_holes and run.instance.pieces is None:
+                    run.instance = run.instance.with_pieces(problem)
                 run.tidy()
                 stage.run(run)
         run.search = None  # it refers to the run

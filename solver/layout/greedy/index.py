@@ -16,13 +16,13 @@ from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import MAX_BYTES
 from solver.native import runs_compiled
 
-__all__ = ["LOADED_FROM", "place_compiled", "placing_is_compiled"]
+__all__ = ["place_compiled", "placing_is_compiled"]
 
-#: Buffers from which the index takes less time than NumPy calls for each; buffers from which a single pass
-#: does even if compiled code has to be loaded first; and pieces of buffers with holes.
+#: Pieces from which compiled code takes less time than NumPy calls for each buffer: all orders together if it
+#: has to be loaded first, or a single pass; and any pass once it is loaded.
 COMPILED_FROM: Final = 256
-LOADED_FROM: Final = 3000
-PIECES_FROM: Final = 128
+COMPILED_ONCE_FROM: Final = 3000
+LOADED_FROM: Final = 16
 
 #: Placements between looks at the clock.
 LOOK: Final = 250
@@ -34,11 +34,23 @@ STRIPS: Final = 16
 
 
 def place_compiled(
-    instance: Instance, order: Integers, limit: int, *, best_fit: bool, late: Callable[[], bool]
+    instance: Instance,
+    order: Integers,
+    limit: int,
+    *,
+    best_fit: bool,
+    late: Callable[[], bool],
+    once: bool = False,
 ) -> tuple[Integers, int] | None:
-    """What `placement.place` answers; None where NumPy takes less time, or nothing compiles here."""
-    few = len(instance) < COMPILED_FROM if instance.pieces is None else len(instance.pieces) < PIECES_FROM
-    if few or not placing_is_compiled():
+    """What `placement.place` answers; None where NumPy takes less time, or nothing compiles here.
+
+    `once`: no other pass follows.
+    """
+    pieces = len(instance) if instance.pieces is None else len(instance.pieces)
+    least = COMPILED_ONCE_FROM if once else COMPILED_FROM
+    if placing_is_compiled.cache_info().currsize:
+        least = LOADED_FROM
+    if pieces < least or not placing_is_compiled():
         return None
     free = order[instance.offset[order] == FREE] if instance.pinned else order
     placing = _Index(instance) if instance.pieces is None else _Lists(instance)
@@ -145,8 +157,12 @@ class _Lists:
         self._head = np.full(int(end.max()) // self._width + 1, pieces_kernel.NONE)
         stretches = int(((end - 1) // self._width - start // self._width).sum()) + len(owner)
         self._entries = np.empty((stretches, 2), np.int32)
-        met = np.sort(start).searchsorted(end, side="left") - np.sort(end).searchsorted(start, side="right")
-        met = np.concatenate(([0], np.cumsum(met)))
+        # Pieces that each buffer meets at most; steps are ranks, which fit 32 bits.
+        start, end = start.astype(np.int32), end.astype(np.int32)
+        met = np.zeros(len(owner) + 1, np.int64)
+        met[1:] = np.sort(start).searchsorted(end, side="left")
+        met[1:] -= np.sort(end).searchsorted(start, side="right")
+        np.cumsum(met, out=met)
         self._scratch = np.empty((2, int(np.diff(met[self._first]).max())), np.int64)
         self._counts = np.zeros(1, np.int64)
 

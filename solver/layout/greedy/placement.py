@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
-from solver.layout.greedy.index import LOADED_FROM, place_compiled
+from solver.layout.greedy.index import place_compiled
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
@@ -76,15 +76,17 @@ def place(
     *,
     best_fit: bool = False,
     late: Callable[[], bool] = lambda: False,
+    once: bool = False,
 ) -> tuple[Integers, int]:
     """Offsets (`FREE` where not placed), and how far into the order placing got within `limit` bytes.
 
     Each buffer goes to the lowest free place, or (`best_fit`) to the one that leaves the least room. Pinned
     buffers are placed before all others. It ends early once `late`, which is asked every few milliseconds.
+    Compiled code is loaded where that pays, for which a single pass (`once`) has to be of more buffers.
     A placement costs some NumPy calls over all that is placed; compiled, where there are many buffers, about
     O(log n), and O(buffers that are met) with holes.
     """
-    compiled = place_compiled(instance, order, limit, best_fit=best_fit, late=late)
+    compiled = place_compiled(instance, order, limit, best_fit=best_fit, late=late, once=once)
     if compiled is not None:
         return compiled
     return place_in_numpy(instance, order, limit, best_fit=best_fit, late=late)
@@ -158,9 +160,7 @@ def place_first(instance: Instance, deadline: Deadline) -> Integers:
         return deadline.remaining <= reserve and time.perf_counter() > until
 
     order = in_order(-instance.size, instance.start - instance.end)
-    # A single pass is not worth loading compiled code for some hundreds.
-    one_pass = place if len(instance) >= LOADED_FROM else place_in_numpy
-    offsets, placed = one_pass(whole, order, late=late)
+    offsets, placed = place(whole, order, late=late, once=True)
     return offsets if placed == len(order) else in_classes(replace(whole, offset=offsets))
 
 

@@ -70,19 +70,24 @@ class Instance:
     @classmethod
     def of(cls, problem: LayoutProblem) -> Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
-        buffers, held = problem.buffers, _pieces(problem) if has_holes(problem) else None
+        return cls.of_whole(problem).with_pieces(problem)
+
+    @classmethod
+    def of_whole(cls, problem: LayoutProblem) -> Instance:
+        """As if there were no holes: a layout of this is one with them."""
+        buffers = problem.buffers
         columns = Columns.of(problem) if len(buffers) >= _FROM else None
         if columns is not None:
             start, end, sections = _sections(columns.start, columns.end)
             padding = -columns.size % columns.alignment.min()
             size = columns.size + padding if padding.any() else columns.size
-            return cls(start, end, size, columns.size, columns.alignment, columns.pin, sections, held)
+            return cls(start, end, size, columns.size, columns.alignment, columns.pin, sections)
         start, end, sections = _sections(*_steps(problem))
         exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)
         alignment = np.array([buffer.alignment for buffer in buffers], dtype=np.int64)
         padding = -exact % alignment.min() if buffers else exact
         offset = np.array([FREE if b.offset is None else b.offset for b in buffers], dtype=np.int64)
-        return cls(start, end, exact + padding, exact, alignment, offset, sections, held)
+        return cls(start, end, exact + padding, exact, alignment, offset, sections)
 
     def __len__(self) -> int:
         return len(self.size)
@@ -146,8 +151,12 @@ class Instance:
         )
 
     def whole(self) -> Instance:
-        """The same buffers without holes: a layout of these is one with them."""
+        """The same buffers without holes."""
         return replace(self, pieces=None)
+
+    def with_pieces(self, problem: LayoutProblem) -> Instance:
+        """With the pieces of the problem's holes, if it has any: 40 bytes each."""
+        return replace(self, pieces=_pieces(problem)) if has_holes(problem) else self
 
     def degree(self) -> Integers:
         """How many buffers each one conflicts with."""

@@ -24,7 +24,7 @@ def compiled(
     """Of any number of buffers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "COMPILED_FROM", 0)
-        patch.setattr(module, "PIECES_FROM", 0)
+        patch.setattr(module, "LOADED_FROM", 0)
         placed = module.place_compiled(Instance.of(p), order, limit, best_fit=best_fit, late=lambda: False)
     assert placed is not None
     return placed
