@@ -1,8 +1,8 @@
 """The default solver: the cheapest argument first, and a valid layout whatever happens.
 
     max-load bound -> structure, first fit by size -> a few orders -> probe of the bound
-                   -> short coarse questions -> all orders -> long coarse questions -> capacity search
-                   -> CP-SAT
+                   -> short coarse questions -> all orders -> long coarse questions
+                   -> capacity search, or with holes local search -> CP-SAT
                    ^ the bound is met, or proved to be out of reach: done
 
 The stages are a table, `STAGES`: a name, which problems a stage is for, and how it runs. Each begins with the
@@ -20,12 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from solver.errors import ProblemError
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
-from solver.layout.check import check_problem, is_sound
 from solver.layout.exact.capacity_search import CapacitySearch, negligible
-from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
+from solver.layout.exact.coarse import LONG_QUESTIONS, SHORT_QUESTIONS, Question, search_coarsely
 from solver.layout.exact.cp_sat import SEED, refine
 from solver.layout.exact.feasibility import Watch
 from solver.layout.greedy.local_search import improve
@@ -33,7 +31,7 @@ from solver.layout.greedy.placement import GOOD_GAP, MANY, greedy_portfolio, pla
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import USUAL, Progress, SolveOptions
-from solver.layout.model.pieces import has_holes, without_holes
+from solver.layout.model.pieces import has_holes
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.structures.recognise import structured
 
@@ -61,31 +59,15 @@ CP_SAT_WORK_WITH_HOLES: Final = 0.1
 #: Seconds before the deadline at which CP-SAT is no longer started: loading it takes that long.
 CP_SAT_START: Final = 1.5
 
-#: Placements of local search among orders with holes: about half a second. Not more for each buffer.
+#: Passes of local search with holes, and placements at most: about half a second.
+LOCAL_SEARCH_PASSES: Final = 400
 LOCAL_SEARCH_WORK: Final = 60_000
-LOCAL_SEARCH_WORK_PER_BUFFER: Final = 400
 
 #: Seconds a buffer before the deadline at which pieces of buffers with holes are no longer made ready.
 PIECES_SECONDS: Final = 3e-6
 
 #: Buffers from which memory that a stage has freed goes back to the system, a fraction of a millisecond.
 TIDY_BUFFERS: Final = 3_000
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Asks the exact search about the problem made coarse, for a capacity of (1 + gap) times the bound.
-
-    `work` is counted as by `FeasibilitySearch`.
-    """
-
-    grain: Grain
-    gap: float
-    work: int
-
-
-SHORT_QUESTIONS: Final = (Question(MIDDLE, 0.0, 2_000_000), Question(ROUGH, GOOD_GAP, 2_000_000))
-LONG_QUESTIONS: Final = (Question(FINE, 0.0, 5_000_000), Question(MIDDLE, 0.0, 10_000_000))
 
 
 @dataclass(slots=True)
@@ -96,7 +78,6 @@ class _Run:
     in bytes. The instance has no pieces before a stage needs them.
     """
 
-    problem: LayoutProblem
     instance: Instance
     bound: int
     watch: Watch
@@ -151,31 +132,14 @@ class _Run:
         return usual and negligible(self.layout.peak, self.lower_bound)
 
     @property
-    def exceeds_good_gap(self) -> bool:
-        return self.layout.peak - self.bound > self.bound * GOOD_GAP
+    def gap_is_good(self) -> bool:
+        return self.layout.peak - self.bound <= self.bound * GOOD_GAP
 
     @property
-    def offsets_are_sums(self) -> bool:
-        """Whether nothing is pinned, and sums of sizes keep all alignments."""
-        return not (self.has_holes or self.instance.pinned or self.instance.misaligning)
-
-    @property
-    def coarsened(self) -> bool:
-        return PROBE_BUFFERS < self.buffers <= COARSE_BUFFERS and self.offsets_are_sums
-
-    @property
-    def capacities(self) -> CapacitySearch:
-        """One search for all questions, which learns from each."""
-        if self.search is None:
-            self.search = CapacitySearch(
-                self.instance,
-                self.layout,
-                self.bound,
-                self.watch,
-                lambda layout, proved: self.take("capacity-search", layout, proved=proved),
-                self.capacity,
-            )
-        return self.search
+    def can_be_coarse(self) -> bool:
+        """Whether there are many buffers, none has a pin or holes, and sums of sizes keep all alignments."""
+        loose = not (self.has_holes or self.instance.pinned or self.instance.misaligning)
+        return PROBE_BUFFERS < self.buffers <= COARSE_BUFFERS and loose
 
 
 def _first(run: _Run) -> None:
@@ -199,10 +163,6 @@ def _theorems(run: _Run) -> None:
             run.take(name, layout_of(run.instance, offsets))
 
 
-def _a_few_orders(run: _Run) -> None:
-    _orders(run, run.bound, A_FEW_ORDERS)
-
-
 def _all_orders(run: _Run) -> None:
     """With many buffers until the gap is good, unless there is nothing but a deadline to end the search."""
     many = run.buffers >= MANY and run.watch.options.work is not None
@@ -216,21 +176,23 @@ def _orders(run: _Run, enough: int, attempts: int | None = None) -> None:
 
 
 def _probe(run: _Run) -> None:
-    run.capacities.offer(run.layout)
-    run.capacities.probe(run.goal)
+    _capacities(run).probe(run.goal)
 
 
 def _capacity_search(run: _Run) -> None:
-    run.capacities.offer(run.layout)
-    run.capacities.tighten(run.goal)
+    _capacities(run).tighten(run.goal)
 
 
-def _short_questions(run: _Run) -> None:
-    _coarsely(run, SHORT_QUESTIONS)
+def _capacities(run: _Run) -> CapacitySearch:
+    """One search for all questions, which learns from each."""
+    if run.search is None:
 
+        def listen(layout: Layout, proved: int) -> None:
+            run.take("capacity-search", layout, proved=proved)
 
-def _long_questions(run: _Run) -> None:
-    _coarsely(run, LONG_QUESTIONS)
+        run.search = CapacitySearch(run.instance, run.layout, run.bound, run.watch, listen, run.capacity)
+    run.search.offer(run.layout)
+    return run.search
 
 
 def _coarsely(run: _Run, questions: tuple[Question, ...]) -> None:
@@ -245,27 +207,9 @@ def _coarsely(run: _Run, questions: tuple[Question, ...]) -> None:
             run.take("coarse", layout)
 
 
-def _whole(run: _Run) -> None:
-    """The portfolio without holes, whose bounds do not hold with them."""
-    whole = without_holes(run.problem)
-    try:
-        check_problem(whole)
-    except ProblemError:  # pins that only holes keep apart
-        return
-    run.instance = run.instance.whole()  # its pieces are made again, if they are needed
-    incumbent = run.layout if is_sound(replace(whole, capacity=None), run.layout) else None
-    exact = tuple(stage for stage in STAGES if stage.run is not _cp_sat)
-    solver = Portfolio(replace(run.watch.options, progress=None), exact)
-    outcome = solver.solve(whole, run.watch.deadline, incumbent)
-    if outcome.layout is not None:
-        stage = outcome.solver.removeprefix(f"{solver.name}/")
-        run.take(stage, outcome.layout, cut=not outcome.deterministic)
-
-
 def _local_search(run: _Run) -> None:
-    work = min(LOCAL_SEARCH_WORK, LOCAL_SEARCH_WORK_PER_BUFFER * run.buffers)
-    seed, deadline = run.watch.options.seed, run.watch.deadline
-    improved = improve(run.instance, run.layout, run.enough, work, deadline, seed)
+    work, seed = min(LOCAL_SEARCH_WORK, LOCAL_SEARCH_PASSES * run.buffers), run.watch.options.seed
+    improved = improve(run.instance, run.layout, run.enough, work, run.watch.deadline, seed)
     run.take("search", improved.layout, cut=improved.cut)
 
 
@@ -274,10 +218,8 @@ def _cp_sat(run: _Run) -> None:
         run.watch.cut = True
         return
     work = CP_SAT_WORK_WITH_HOLES if run.has_holes else CP_SAT_WORK
-    seed, enough = (SEED + run.watch.options.seed, run.enough) if run.has_holes else (SEED, 0)
-    refined = refine(
-        run.instance, run.layout, run.lower_bound, run.watch.deadline, work, seed=seed, enough=enough
-    )
+    seed, deadline = SEED + run.watch.options.seed, run.watch.deadline
+    refined = refine(run.instance, run.layout, run.lower_bound, deadline, work, seed, run.enough)
     run.take("cp-sat", refined.layout, proved=refined.proved, cut=refined.cut)
 
 
@@ -295,20 +237,19 @@ STAGES: Final = (
     Stage(
         "a few orders",
         lambda run: not (run.goal or run.has_holes) and run.buffers <= A_FEW_ORDERS_BUFFERS,
-        _a_few_orders,
+        lambda run: _orders(run, run.bound, A_FEW_ORDERS),
     ),
     Stage("probe", lambda run: not run.has_holes and run.buffers <= PROBE_BUFFERS, _probe),
     Stage(
         "short coarse questions",
-        lambda run: run.coarsened and (run.buffers <= SEARCH_BUFFERS or not run.exceeds_good_gap),
-        _short_questions,
+        lambda run: run.can_be_coarse and (run.buffers <= SEARCH_BUFFERS or run.gap_is_good),
+        lambda run: _coarsely(run, SHORT_QUESTIONS),
     ),
     Stage("all orders", lambda run: not run.gap_is_negligible, _all_orders),
-    Stage("long coarse questions", lambda run: run.coarsened, _long_questions),
+    Stage("long coarse questions", lambda run: run.can_be_coarse, lambda run: _coarsely(run, LONG_QUESTIONS)),
     Stage(
         "capacity search", lambda run: not run.has_holes and run.buffers <= SEARCH_BUFFERS, _capacity_search
     ),
-    Stage("without holes", lambda run: run.has_holes, _whole),
     Stage("local search", lambda run: run.has_holes, _local_search),
     Stage("CP-SAT", lambda run: run.buffers <= CP_SAT_BUFFERS, _cp_sat),
 )
@@ -334,7 +275,7 @@ class Portfolio:
         goal = problem.capacity or 0 if self.options.fit else 0
         capacity = MAX_BYTES if problem.capacity is None else problem.capacity
         instance, top = Instance.of_whole(problem), pinned_top(problem)
-        run = _Run(problem, instance, bound.bytes, watch, began, goal, capacity, top, has_holes(problem))
+        run = _Run(instance, bound.bytes, watch, began, goal, capacity, top, has_holes(problem))
         run.tidy()
         _first(run)
         if incumbent is not None:

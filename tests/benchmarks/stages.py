@@ -36,6 +36,7 @@ from tests.benchmarks.measure import ROOT
 from tests.benchmarks.peers import generated, installed
 from tests.support.buffers import DATA, read_csv
 from tests.support.deep_graphs import DEEP
+from tests.support.shapes import SHAPES
 from tests.support.training_shaped import training_columns
 
 __all__ = ["Instance", "instances", "run"]
@@ -46,8 +47,14 @@ PEAK_LOSS: Final = 0.001
 TIME_LOSS: Final = 0.2
 NOISE_SECONDS: Final = 0.02
 
-#: Fractions of the arena that paging and recomputation leave.
-LESS_MEMORY: Final = 0.75
+#: Fractions of the arena that paging and recomputation leave, and the models that do so in the default set.
+LESS_MEMORY: Final = 0.8
+SQUEEZED: Final = ("autoencoder", "lenet5", "transformer")
+
+#: What the how-to guide of paging plans: a batch of 10 in 200 MB, with flash behind it.
+GUIDE: Final = PlanOptions(
+    batch=10, tiers=(Tier("ram", 200_000_000), Tier("flash", 2**30, 45_000_000, 24_000_000))
+)
 
 #: Processor seconds for a problem of OmniMalloc's generators, and where MiniMalloc's capacity is asked for.
 GENERATOR_SECONDS: Final = 1.0
@@ -192,9 +199,11 @@ def _makers(*, full: bool) -> Iterator[tuple[str, Callable[[], Iterator[Instance
         for variant, options in VARIANTS.items():
             if full or not options.order:
                 yield f"{model}{variant}", partial(_planned, model, options)
-        if full or model in ("lenet5", "resnet18", "transformer"):
+        if full or model in SQUEEZED:
             yield f"{model}, recomputed", partial(_squeezed, model, paged=False)
             yield f"{model}, paged", partial(_squeezed, model, paged=True)
+    yield "mobilenet_v2 of batch 10 in 200 MB", partial(_planned, "mobilenet_v2", GUIDE)
+    yield "40 buffers with gaps", partial(_gaps, 40)
     for name in DEEP:
         for operations in (1_000, 10_000):
             yield (
@@ -215,7 +224,7 @@ def _read(name: str, alignment: int = 1, capacity: int | None = None) -> Iterato
 
 
 def _planned(model: str, options: PlanOptions) -> Iterator[Instance]:
-    yield from _of(plan(_graph(model), options))
+    yield from _of(plan(_graph(model, options.batch), options))
 
 
 def _squeezed(model: str, *, paged: bool) -> Iterator[Instance]:
@@ -230,6 +239,10 @@ def _squeezed(model: str, *, paged: bool) -> Iterator[Instance]:
         return
 
 
+def _gaps(buffers: int) -> Iterator[Instance]:
+    yield Instance("", SHAPES["gaps"](buffers, 1))
+
+
 def _training_shaped(buffers: int) -> Iterator[Instance]:
     yield Instance("", training_columns(0, buffers=buffers).problem())
 
@@ -240,7 +253,7 @@ def _generated(source: str, buffers: int) -> Iterator[Instance]:
         yield Instance("", problem, GENERATOR_SECONDS)
 
 
-def _graph(model: str) -> TrainableGraph:
+def _graph(model: str, batch: int | None = None) -> TrainableGraph:
     kind, _, operations = model.rpartition(" ")
     if kind in DEEP:
         return load_graph(json.dumps(DEEP[kind](int(operations))).encode())
@@ -248,7 +261,7 @@ def _graph(model: str) -> TrainableGraph:
         return load_graph(resnet50().document)
     if model in GALLERY:
         return load_graph(GALLERY[model].model().document)
-    return load_graph((ROOT / f"examples/{model}.json").read_bytes())
+    return load_graph((ROOT / f"examples/{model}.json").read_bytes(), batch=batch)
 
 
 def _of(made: Plan) -> Iterator[Instance]:

@@ -25,13 +25,25 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
-from solver.layout.greedy.placement import place
+from solver.layout.greedy.placement import GOOD_GAP, place
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Indices, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
 from solver.layout.model.sorting import in_order
 
-__all__ = ["FINE", "MIDDLE", "ROUGH", "SEARCHED", "Coarse", "Grain", "coarsen", "search_coarsely"]
+__all__ = [
+    "FINE",
+    "LONG_QUESTIONS",
+    "MIDDLE",
+    "ROUGH",
+    "SEARCHED",
+    "SHORT_QUESTIONS",
+    "Coarse",
+    "Grain",
+    "Question",
+    "coarsen",
+    "search_coarsely",
+]
 
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -60,6 +72,23 @@ class Grain:
 ROUGH: Final = Grain(contended=200, easy=10)
 MIDDLE: Final = Grain(contended=100, easy=10)
 FINE: Final = Grain(contended=50, easy=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Asks the exact search about the problem made coarse, for a capacity of (1 + gap) times the bound.
+
+    `work` is counted as by `FeasibilitySearch`.
+    """
+
+    grain: Grain
+    gap: float
+    work: int
+
+
+#: Different ones fail on different problems. A short question takes less time than an order.
+SHORT_QUESTIONS: Final = (Question(MIDDLE, 0.0, 2_000_000), Question(ROUGH, GOOD_GAP, 2_000_000))
+LONG_QUESTIONS: Final = (Question(FINE, 0.0, 5_000_000), Question(MIDDLE, 0.0, 10_000_000))
 
 
 @dataclass(frozen=True, slots=True)

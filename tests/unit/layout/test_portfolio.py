@@ -24,7 +24,7 @@ from solver.layout import portfolio as module
 from solver.layout.bounds.max_load import LowerBound
 from solver.layout.bounds.settle import settle
 from solver.layout.check import is_sound
-from solver.layout.exact.coarse import Grain, search_coarsely
+from solver.layout.exact.coarse import LONG_QUESTIONS, SHORT_QUESTIONS, Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
 from solver.layout.greedy.placement import GOOD_GAP, GreedyResult, greedy_portfolio
 from solver.layout.model.columns import UNPINNED, Columns
@@ -141,7 +141,7 @@ def test_coarse_questions_heed_the_work(monkeypatch: pytest.MonkeyPatch) -> None
     asked = _asked(monkeypatch)
     solve(training_shaped(1, buffers=5000), options=SolveOptions(work=1000))
     assert {work for _, work in asked} == {1000}
-    assert len(asked) == len(module.SHORT_QUESTIONS) + len(module.LONG_QUESTIONS)
+    assert len(asked) == len(SHORT_QUESTIONS) + len(LONG_QUESTIONS)
 
 
 def test_coarse_questions_need_offsets_that_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_coarse_questions_grant_a_part_of_the_bound_on_top_of_it(monkeypatch: py
     asked = _asked(monkeypatch)
     p = training_shaped(1, buffers=5000)
     solve(p, options=SolveOptions(work=1000))
-    questions, bound = (*module.SHORT_QUESTIONS, *module.LONG_QUESTIONS), max_load(p).bytes
+    questions, bound = (*SHORT_QUESTIONS, *LONG_QUESTIONS), max_load(p).bytes
     assert [capacity for capacity, _ in asked] == [bound + int(bound * each.gap) for each in questions]
 
 
