@@ -11,7 +11,14 @@ from solver.program.costs import (
     given_costs,
     transfer_nanoseconds,
 )
-from solver.program.dependencies import dependencies, followers, in_order, touched
+from solver.program.dependencies import (
+    UseDefChain,
+    dependencies,
+    followers,
+    in_order,
+    touched,
+    use_def_chains,
+)
 from solver.program.digest import PIECE, exact, reference_digest
 from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
@@ -40,7 +47,18 @@ from solver.program.ir import (
     anonymous,
     numbered,
 )
-from solver.program.lives import Region, alias_sets, expiring, held_lives, lent, lives, regions, without
+from solver.program.lives import (
+    Region,
+    alias_sets,
+    conflict_pairs,
+    conflict_sets,
+    expiring,
+    held_lives,
+    lent,
+    lives,
+    regions,
+    without,
+)
 from solver.program.records import CostBound, DualRow, Record, Replacement, RowKind
 
 __all__ = [
@@ -77,12 +95,15 @@ __all__ = [
     "Space",
     "Step",
     "Tier",
+    "UseDefChain",
     "Value",
     "alias_sets",
     "anonymous",
     "check_costs",
     "check_program",
     "check_tiers",
+    "conflict_pairs",
+    "conflict_sets",
     "dependencies",
     "exact",
     "expiring",
@@ -100,5 +121,6 @@ __all__ = [
     "regions",
     "touched",
     "transfer_nanoseconds",
+    "use_def_chains",
     "without",
 ]

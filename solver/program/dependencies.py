@@ -1,4 +1,4 @@
-"""How the steps of a program touch its values: as columns of numbers, and as dependencies between steps."""
+"""How steps touch values: as columns of numbers, as use-def chains, and as dependencies between steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from solver.program.ir import Access, Program
 
-__all__ = ["Touched", "dependencies", "followers", "in_order", "touched"]
+__all__ = [
+    "Touched",
+    "UseDefChain",
+    "dependencies",
+    "followers",
+    "in_order",
+    "touched",
+    "use_def_chains",
+]
 
 _Flags = npt.NDArray[np.bool_]
 
@@ -72,6 +80,31 @@ def _made(program: Program) -> Touched:
 
 
 K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class UseDefChain:
+    """Positions of the steps that define a value and of those that use it, in execution order.
+
+    A step that updates it stands in both, and so does the step of a scratch value. The chains are those of
+    Samsung ONE's TrainableGraph, with the accumulations that it leaves implicit made explicit.
+    """
+
+    value: int
+    defs: tuple[int, ...]
+    uses: tuple[int, ...]
+
+
+def use_def_chains(program: Program) -> tuple[UseDefChain, ...]:
+    """The chain of each value, by number. Linear in the bindings. Checks nothing."""
+    defs: list[list[int]] = [[] for _ in program.values]
+    uses: list[list[int]] = [[] for _ in program.values]
+    for t, step in enumerate(program.steps):
+        for value in dict.fromkeys(b.value for b in step.bindings if b.access.writes):
+            defs[value].append(t)
+        for value in dict.fromkeys(b.value for b in step.bindings if b.access is not Access.WRITE):
+            uses[value].append(t)
+    return tuple(UseDefChain(i, tuple(defs[i]), tuple(uses[i])) for i in range(len(program.values)))
 
 
 def dependencies(touches: Iterable[tuple[Iterable[K], Iterable[K]]]) -> tuple[frozenset[int], ...]:

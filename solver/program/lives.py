@@ -15,8 +15,10 @@ bytes from its last touch to the copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import heapq
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,7 +26,20 @@ from solver.layout import Lifespan
 from solver.program.dependencies import touched
 from solver.program.ir import COPY, Access, EntryKind, Program
 
-__all__ = ["Region", "alias_sets", "expiring", "held_lives", "lent", "lives", "regions", "without"]
+__all__ = [
+    "Region",
+    "alias_sets",
+    "conflict_pairs",
+    "conflict_sets",
+    "expiring",
+    "held_lives",
+    "lent",
+    "lives",
+    "regions",
+    "without",
+]
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +239,26 @@ def _regions(
             -(-nbytes // alignment) * alignment,
             Lifespan(min(span.start for span in of), max(span.end for span in of)),
         )
+
+
+def conflict_pairs(lifespans: Mapping[K, Lifespan]) -> Iterator[tuple[K, K]]:
+    """Every pair with overlapping lifespans, once, by a sweep over starts.
+
+    O(n log n + output): each interval meets exactly those still live when it starts.
+    """
+    live: list[tuple[int, int, K]] = []
+    for order, (key, span) in enumerate(sorted(lifespans.items(), key=lambda item: item[1].start)):
+        while live and live[0][0] <= span.start:
+            heapq.heappop(live)
+        for _, _, other in live:
+            yield other, key
+        heapq.heappush(live, (span.end, order, key))
+
+
+def conflict_sets(lifespans: Mapping[K, Lifespan]) -> dict[K, frozenset[K]]:
+    """The conflict set of each key: all others whose lifespan overlaps its own."""
+    sets: dict[K, set[K]] = {key: set() for key in lifespans}
+    for a, b in conflict_pairs(lifespans):
+        sets[a].add(b)
+        sets[b].add(a)
+    return {key: frozenset(others) for key, others in sets.items()}
