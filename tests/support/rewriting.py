@@ -15,7 +15,9 @@ from solver.preparations.rewriting import RULES, Footprint, Rewriting, rewrite
 from solver.program import loads, regions
 from solver.training import derive
 
-__all__ = ["everywhere", "footprint", "gradients", "only", "outputs", "same_training", "types", "weight"]
+__all__ = [
+    "everywhere", "footprint", "gradients", "only", "outputs", "same_after", "same_training", "types", "weight",
+]  # fmt: skip
 
 
 def footprint(graph: TrainableGraph) -> Footprint:
@@ -48,6 +50,15 @@ def only(graph: TrainableGraph, name: str) -> TrainableGraph:
     found = everywhere(graph, name).graph
     assert (found.loss, found.outputs, found.trainable) == (graph.loss, graph.outputs, graph.trainable)
     assert {*found.trainable, *found.outputs, found.loss} <= set(found.operands)
+    return found
+
+
+def same_after(
+    graph: TrainableGraph, name: str, *, bitwise: bool = False, rtol: float = 1e-5
+) -> TrainableGraph:
+    """Rewritten by one rule alone, after which it trains alike."""
+    found = only(graph, name)
+    same_training(graph, found, bitwise=bitwise, rtol=rtol)
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from solver.graph import DType, Initializer, Role, TrainableGraph
 from tests.support.every import grid
 from tests.support.graphs import Sketch
-from tests.support.rewriting import everywhere, only, outputs, same_training, types
+from tests.support.rewriting import everywhere, only, outputs, same_after, types
 
 RULE = "fuse-activation"
 
@@ -48,12 +48,10 @@ def convolved(
 @grid("group", [1, 4])
 @grid("activation", FUSED)
 def test_a_convolution_takes_it(activation: str, group: int, layout: str) -> None:
-    before = convolved(activation, layout, group=group)
-    after = only(before, RULE)
+    after = same_after(convolved(activation, layout, group=group), RULE)
     assert types(after) == ["Conv", "GlobalAveragePool", "Flatten", "CategoricalCrossEntropy"]
     conv = after.operations[0]
     assert (conv.id, conv.outputs, conv.attributes["activation"]) == ("conv", ("y",), FUSED[activation])
-    same_training(before, after)
 
 
 @pytest.mark.parametrize("activation", ["Relu", "Clip"])
@@ -69,10 +67,8 @@ def test_every_operator_that_can_takes_it(type_: str) -> None:
     a, b = s.input("a", 4, 4), s.parameter("b", 4, 4, initializer=Initializer("uniform", scale=2.0, seed=3))
     h = s.op("Tanh", [s.op(type_, [a, b], "h", "inner")], "y")
     s.op("MeanSquaredError", [h, s.label("t", 4, 4)], "loss")
-    before = s.graph()
-    after = only(before, RULE)
+    after = same_after(s.graph(), RULE, rtol=1e-12)
     assert types(after) == [type_, "MeanSquaredError"]
-    same_training(before, after, rtol=1e-12)
 
 
 def clip(low: float | None, high: float | None, *, role: Role = Role.CONSTANT) -> TrainableGraph:
@@ -89,11 +85,9 @@ def clip(low: float | None, high: float | None, *, role: Role = Role.CONSTANT) -
 
 
 def test_bounds_may_be_constant_inputs() -> None:
-    before = clip(0.0, 6.0)
-    after = only(before, RULE)
+    after = same_after(clip(0.0, 6.0), RULE, bitwise=True)
     assert after.operations[0].attributes == {"activation": "Relu6"}
     assert set(after.operands) == {"x", "w", "y", "t", "loss"}
-    same_training(before, after, bitwise=True)
 
 
 # ------------------------------------------------------------------------ where it must not happen

@@ -11,7 +11,7 @@ from solver.graph import DType, TrainableGraph
 from tests.support.every import grid
 from tests.support.graphs import Sketch
 from tests.support.rewritable import constant
-from tests.support.rewriting import everywhere, only, outputs, same_training, types
+from tests.support.rewriting import everywhere, only, outputs, same_after, types
 
 RULE = "fuse-bias"
 
@@ -46,57 +46,47 @@ def images(
 @grid("type_", ["MatMul", "Gemm"])
 @grid("bias", [(5,), (1, 5)])
 def test_a_product_becomes_a_gemm(type_: str, bias: tuple[int, ...], swapped: bool) -> None:
-    before = matrices(type_, bias, swapped=swapped)
-    after = only(before, RULE)
+    after = same_after(matrices(type_, bias, swapped=swapped), RULE, rtol=1e-12)
     assert types(after) == ["Gemm", "Mul", "ReduceMean"]
     gemm = after.operations[0]
     assert (gemm.id, gemm.inputs, gemm.outputs) == ("product", ("x", "w", "b"), ("y",))
     assert set(after.operands) == {"x", "w", "b", "y", "squared", "loss"}
-    same_training(before, after, rtol=1e-12)
 
 
 def test_attributes_of_a_gemm_survive_but_for_beta() -> None:
     s = Sketch("gemm", DType.FLOAT64)
     inputs = [s.input("x", 4, 3), s.parameter("w", 5, 4)]
     h = s.op("Gemm", inputs, "h", "product", transA=1, transB=1, alpha=2.0, beta=0.5)
-    before = finished(s, s.op("Add", [h, s.parameter("b", 5)], "y"))
-    after = only(before, RULE)
+    after = same_after(finished(s, s.op("Add", [h, s.parameter("b", 5)], "y")), RULE, rtol=1e-12)
     assert after.operations[0].attributes == {"transA": 1, "transB": 1, "alpha": 2.0}
-    same_training(before, after, rtol=1e-12)
 
 
 def test_an_activation_of_the_sum_stays() -> None:
     s = Sketch("activated", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "h", "product")
     before = finished(s, s.op("Add", [h, s.parameter("b", 5)], "y", activation="Tanh"))
-    after = only(before, RULE)
+    after = same_after(before, RULE, rtol=1e-12)
     assert after.operations[0].attributes["activation"] == "Tanh"
-    same_training(before, after, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bias", [(3, 1, 1), (1, 3, 1, 1)], ids=lambda shape: "x".join(map(str, shape)))
 def test_under_nchw_the_bias_is_reshaped_and_stays_the_parameter(bias: tuple[int, ...]) -> None:
     before = images(bias)
-    after = only(before, RULE)
+    after = same_after(before, RULE, rtol=1e-12)
     assert types(after) == ["Reshape", "Conv", "Mul", "ReduceMean"]
     assert after.operands["b"] == before.operands["b"]
     assert after.operations[0].inputs[0] == "b"
-    same_training(before, after, rtol=1e-12)
 
 
 def test_under_nhwc_a_vector_is_taken_as_it_is() -> None:
-    before = images((3,), "NHWC")
-    after = only(before, RULE)
+    after = same_after(images((3,), "NHWC"), RULE, rtol=1e-12)
     assert types(after) == ["Conv", "Mul", "ReduceMean"]
     assert after.operations[0].inputs == ("x", "w", "b")
-    same_training(before, after, rtol=1e-12)
 
 
 def test_a_row_of_channels_is_reshaped_under_nhwc() -> None:
-    before = images((1, 1, 3), "NHWC")
-    after = only(before, RULE)
+    after = same_after(images((1, 1, 3), "NHWC"), RULE, rtol=1e-12)
     assert types(after)[:2] == ["Reshape", "Conv"]
-    same_training(before, after, rtol=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -107,10 +97,8 @@ def test_transposed_convolutions_take_a_bias_too(layout: str) -> None:
     w = s.parameter("w", 2, *((3, 2, 2) if nchw else (2, 2, 3)))
     h = s.op("ConvTranspose", [x, w], "h", strides=(2, 2), data_layout=layout)
     b = s.parameter("b", *((3, 1, 1) if nchw else (3,)))
-    before = finished(s, s.op("Add", [h, b], "y"))
-    after = only(before, RULE)
+    after = same_after(finished(s, s.op("Add", [h, b], "y")), RULE, rtol=1e-12)
     assert "Add" not in types(after)
-    same_training(before, after, rtol=1e-12)
 
 
 def test_a_tied_bias_collects_all_its_derivatives() -> None:
@@ -118,20 +106,16 @@ def test_a_tied_bias_collects_all_its_derivatives() -> None:
     x, w, b = s.input("x", 3, 4), s.parameter("w", 4, 4), s.parameter("b", 4)
     h = s.op("Add", [s.op("MatMul", [x, w], "a"), b], "c")
     h = s.op("Add", [s.op("MatMul", [h, w], "d"), b], "e")
-    before = finished(s, s.op("Mul", [h, b], "y"))
-    after = only(before, RULE)
+    after = same_after(finished(s, s.op("Mul", [h, b], "y")), RULE, rtol=1e-12)
     assert types(after) == ["Gemm", "Gemm", "Mul", "Mul", "ReduceMean"]
-    same_training(before, after, rtol=1e-12)
 
 
 def test_a_frozen_bias_and_a_frozen_weight_stay_frozen() -> None:
     s = Sketch("frozen", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 3, 4), s.parameter("w", 4, 5, trainable=False)], "h")
     h = s.op("Add", [h, s.parameter("b", 5, trainable=False)], "y")
-    before = finished(s, s.op("MatMul", [h, s.parameter("v", 5, 2)], "z"))
-    after = only(before, RULE)
+    after = same_after(finished(s, s.op("MatMul", [h, s.parameter("v", 5, 2)], "z")), RULE, bitwise=True)
     assert (after.trainable, types(after)[0]) == (("v",), "Gemm")
-    same_training(before, after, bitwise=True)
 
 
 # ------------------------------------------------------------------------ where it must not happen
@@ -202,10 +186,9 @@ def test_new_names_give_way_to_those_of_the_graph() -> None:
     x = s.input("sum.bias", 2, 2, 4, 4)
     h = s.op("Conv", [x, s.parameter("w", 3, 2, 1, 1)], "h", "sum.bias")
     before = finished(s, s.op("Add", [h, s.parameter("b", 3, 1, 1)], "y", "sum"))
-    after = only(before, RULE)
+    after = same_after(before, RULE, rtol=1e-12)
     assert len({op.id for op in after.operations}) == len(after.operations)
     assert after.operands["sum.bias"] == before.operands["sum.bias"]
-    same_training(before, after, rtol=1e-12)
 
 
 def test_forward_values_are_the_same_bits() -> None:

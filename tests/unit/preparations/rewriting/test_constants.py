@@ -14,7 +14,7 @@ from solver.graph import DType, Initializer, Operation, Role, TrainableGraph
 from solver.graph.nodes import graph_nodes
 from tests.support.graphs import Sketch
 from tests.support.rewritable import constant
-from tests.support.rewriting import everywhere, only, same_training, types
+from tests.support.rewriting import everywhere, same_after, types
 
 RULE = "fold-constants"
 
@@ -39,14 +39,13 @@ def inverse_deviation(s: Sketch) -> str:
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64])
 def test_a_chain_of_constants_becomes_one(dtype: DType) -> None:
     before = scaled(inverse_deviation, dtype)
-    after = only(before, RULE)
+    after = same_after(before, RULE, bitwise=True)
     assert types(after) == ["MatMul", "Mul", "MeanSquaredError"]
     assert set(after.operands) == {"x", "w", "h", "factor", "y", "t", "loss"}
     factor = after.operands["factor"]
     assert factor.role is Role.CONSTANT
     expected = 1 / np.sqrt(initial_value(before.operands["variance"]) + dtype.numpy.type(1e-5))
     np.testing.assert_allclose(initial_value(factor), expected, rtol=1e-6)
-    same_training(before, after, bitwise=True)
 
 
 def test_several_outputs_become_several_constants() -> None:
@@ -57,10 +56,8 @@ def test_several_outputs_become_several_constants() -> None:
         )
         return s.op("Sub", list(outputs), "difference")
 
-    before = scaled(halves)
-    after = only(before, RULE)
+    after = same_after(scaled(halves), RULE, bitwise=True)
     assert types(after) == ["MatMul", "Mul", "MeanSquaredError"]
-    same_training(before, after, bitwise=True)
 
 
 def test_shapes_and_products_fold() -> None:
@@ -68,20 +65,16 @@ def test_shapes_and_products_fold() -> None:
         a = s.op("Reshape", [constant(s, "a", 12), s.integers("shape", 4, 3)], "matrix")
         return s.op("MatMul", [a, constant(s, "b", 3, 6)], "product")
 
-    before = scaled(product)
-    after = only(before, RULE)
+    after = same_after(scaled(product), RULE, bitwise=True)
     assert types(after) == ["MatMul", "Mul", "MeanSquaredError"]
-    same_training(before, after, bitwise=True)
 
 
 def test_a_folded_normalisation_finds_its_saved_statistics_a_place() -> None:
     def normal(s: Sketch) -> str:
         return s.op("LayerNormalization", [constant(s, "c", 4, 6), constant(s, "g", 6)], "n")
 
-    before = scaled(normal)
-    after = only(before, RULE)
+    after = same_after(scaled(normal), RULE, bitwise=True)
     assert "LayerNormalization" not in types(after)
-    same_training(before, after, bitwise=True)
 
 
 def test_integers_fold_into_conditions() -> None:
@@ -89,10 +82,8 @@ def test_integers_fold_into_conditions() -> None:
         condition = s.op("Greater", [constant(s, "c", 6), constant(s, "d", 6)], "condition")
         return s.op("Where", [condition, constant(s, "e", 6), constant(s, "f", 6)], "chosen")
 
-    before = scaled(chosen)
-    after = only(before, RULE)
+    after = same_after(scaled(chosen), RULE, bitwise=True)
     assert types(after) == ["MatMul", "Mul", "MeanSquaredError"]
-    same_training(before, after, bitwise=True)
 
 
 # ------------------------------------------------------------------------ where it must not happen
@@ -169,7 +160,5 @@ def test_quantised_weights_stay_as_small_as_they_are_stored(dtype: DType, folds:
         scale = s.add("scale", Role.CONSTANT, (), initializer=Initializer("constant", value=0.25))
         return s.op("DequantizeLinear", [stored, scale], "factor")
 
-    before = scaled(dequantised)
-    after = only(before, RULE)
+    after = same_after(scaled(dequantised), RULE, bitwise=True)
     assert ("DequantizeLinear" in types(after)) is not folds
-    same_training(before, after, bitwise=True)

@@ -13,7 +13,7 @@ from solver.graph import DType, Initializer, Operation, Role, TrainableGraph
 from solver.graph.ops import FAMILIES
 from solver.preparations.rewriting.surroundings import RANDOM
 from tests.support.graphs import Sketch
-from tests.support.rewriting import everywhere, only, same_training, types
+from tests.support.rewriting import everywhere, same_after, same_training, types
 
 RULE = "merge-duplicates"
 
@@ -43,12 +43,10 @@ def _chains(s: Sketch, h: str, v: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("make", "left"), [(_of_one_operand, 5), (_of_two, 5), (_chains, 6)])
 def test_one_is_left(make: Callable[[Sketch, str, str], tuple[str, str]], left: int) -> None:
-    before = twice(make)
-    after = only(before, RULE)
+    after = same_after(twice(make), RULE, rtol=1e-12)
     assert len(after.operations) == left
     (product,) = (op for op in after.operations if op.id == "y.op")
     assert product.inputs == ("a", "a")
-    same_training(before, after, rtol=1e-12)
 
 
 def test_three_become_one_at_once() -> None:
@@ -70,10 +68,8 @@ def test_all_outputs_are_taken_over() -> None:
         left = s.op("Concat", ["a", "d"], "left", axis=1)
         return left, s.op("Concat", ["c", "b"], "right", axis=1)
 
-    before = twice(split)
-    after = only(before, RULE)
+    after = same_after(twice(split), RULE, rtol=1e-12)
     assert types(after) == ["MatMul", "Split", "Concat", "Mul", "MatMul", "MeanSquaredError"]
-    same_training(before, after, rtol=1e-12)
 
 
 def test_the_first_may_be_an_output_and_the_second_may_not() -> None:

@@ -16,7 +16,7 @@ from solver.pipeline import plan
 from solver.plan import PlanOptions
 from tests.support.every import grid
 from tests.support.graphs import Sketch
-from tests.support.rewriting import everywhere, footprint, only, outputs, same_training, types
+from tests.support.rewriting import everywhere, footprint, only, outputs, same_after, same_training, types
 
 RULE = "pool-first"
 
@@ -62,23 +62,21 @@ def pooled(
 @grid("activation", ["Relu", "Clip"])
 def test_an_activation_by_itself_changes_places(activation: str, layout: str, window: str) -> None:
     before = pooled(activation, layout, window)
-    after = only(before, RULE)
+    after = same_after(before, RULE, bitwise=True)
     assert types(after)[:3] == ["Conv", "MaxPool", activation]
     assert [op.id for op in after.operations[:3]] == ["conv", "pool", "bend"]
     assert after.operations[2].attributes == before.operations[1].attributes
     assert outputs(before)["p"].tobytes() == outputs(after)["p"].tobytes()
-    same_training(before, after, bitwise=True)
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("activation", ["Relu", "Relu6"])
 def test_a_fused_one_comes_out(activation: str, layout: str) -> None:
     before = pooled(activation, layout, fused=True)
-    after = only(before, RULE)
+    after = same_after(before, RULE, rtol=1e-12)
     assert types(after)[:3] == ["Conv", "MaxPool", {"Relu": "Relu", "Relu6": "Clip"}[activation]]
     assert [op.id for op in after.operations[:3]] == ["conv", "pool", "conv.activation"]
     assert outputs(before)["p"].tobytes() == outputs(after)["p"].tobytes()
-    same_training(before, after, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bounds", [(-0.1, 0.1), (0.0, 0.2), (-1.0, 0.0), (5.0, 6.0)])
@@ -93,10 +91,8 @@ def test_bounds_that_are_inputs_go_along() -> None:
     low = s.add("low", Role.CONSTANT, (), initializer=Initializer("constant", value=-0.25))
     h = s.op("MaxPool", [s.op("Clip", [h, low], "a")], "p", kernel_shape=(2, 2))
     s.op("ReduceMean", [s.op("Mul", [h, h], "q")], "loss", keepdims=0)
-    before = s.graph()
-    after = only(before, RULE)
+    after = same_after(s.graph(), RULE, bitwise=True)
     assert after.operations[2].inputs == ("p.op.linear", "low")
-    same_training(before, after, bitwise=True)
 
 
 @pytest.mark.parametrize("activation", ["Relu", "Clip"])

@@ -9,7 +9,7 @@ import pytest
 
 from solver.graph import DType, TrainableGraph
 from tests.support.graphs import Sketch
-from tests.support.rewriting import everywhere, footprint, only, same_training, types
+from tests.support.rewriting import everywhere, footprint, only, same_after, same_training, types
 
 RULE = "fuse-transpose"
 
@@ -38,19 +38,16 @@ def product(
 @pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)])
 @pytest.mark.parametrize("type_", ["MatMul", "Gemm"])
 def test_it_becomes_a_flag(type_: str, turned: tuple[bool, bool]) -> None:
-    before = product(type_, turned)
-    after = only(before, RULE)
+    after = same_after(product(type_, turned), RULE, rtol=1e-12)
     gemm = after.operations[0]
     assert (gemm.id, gemm.type, gemm.inputs) == ("product", "Gemm", ("a", "b"))
     assert dict(gemm.attributes) == {f: 1 for f, t in zip(("transA", "transB"), turned, strict=True) if t}
-    same_training(before, after, rtol=1e-12)
 
 
 def test_turned_twice_is_not_turned() -> None:
     before = product("Gemm", (False, True), transB=1, alpha=0.5, activation="Tanh")
-    after = only(before, RULE)
+    after = same_after(before, RULE, rtol=1e-12)
     assert dict(after.operations[0].attributes) == {"alpha": 0.5, "activation": "Tanh"}
-    same_training(before, after, rtol=1e-12)
 
 
 def test_a_bias_stays_where_it_is() -> None:
@@ -58,10 +55,8 @@ def test_a_bias_stays_where_it_is() -> None:
     w = s.op("Transpose", [s.parameter("w", 5, 4)], "w.turned", perm=(1, 0))
     h = s.op("Gemm", [s.input("x", 3, 4), w, s.parameter("b", 5)], "h")
     s.op("MeanSquaredError", [h, s.label("t", 3, 5)], "loss")
-    before = s.graph()
-    after = only(before, RULE)
+    after = same_after(s.graph(), RULE, rtol=1e-12)
     assert after.operations[0].inputs == ("x", "w", "b")
-    same_training(before, after, rtol=1e-12)
 
 
 def test_an_exported_layer_becomes_one_operation() -> None:

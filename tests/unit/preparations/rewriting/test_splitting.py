@@ -16,7 +16,7 @@ from solver.plan import PlanOptions
 from solver.preparations.rewriting import RULES, Footprint, rewrite
 from tests.support.every import grid
 from tests.support.graphs import Sketch, chain, convolutional, residual
-from tests.support.rewriting import everywhere, footprint, only, outputs, same_training, types
+from tests.support.rewriting import everywhere, footprint, outputs, same_after, same_training, types
 
 RULE = "split-activation"
 
@@ -34,22 +34,20 @@ def fused(type_: str, activation: str) -> TrainableGraph:
 @grid("activation", ["Relu", "Relu6", "Sigmoid", "Tanh"])
 def test_it_comes_apart_and_back(type_: str, activation: str) -> None:
     before = fused(type_, activation)
-    after = only(before, RULE)
+    after = same_after(before, RULE, rtol=1e-12)
     name = "Clip" if activation == "Relu6" else activation
     assert types(after) == [type_, name, "MeanSquaredError"]
     inner, outer = after.operations[:2]
     assert (inner.id, outer.id, outer.outputs) == ("inner", "inner.activation", ("y",))
-    same_training(before, after, rtol=1e-12)
     assert everywhere(after, "fuse-activation").graph == before
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_forward_values_are_the_same_bits(layout: str) -> None:
     before = convolutional(layout=layout)
-    after = only(before, RULE)
+    after = same_after(before, RULE)
     assert {"Relu", "Clip"} <= set(types(after))
     assert outputs(before)["f"].tobytes() == outputs(after)["f"].tobytes()
-    same_training(before, after)
 
 
 def test_without_an_activation_nothing_comes_apart() -> None:
@@ -63,10 +61,8 @@ def test_names_give_way() -> None:
     h = s.op("Gemm", [x, w], "y", "inner", activation="Relu")
     h = s.op("Gemm", [h, w], "z", "inner.activation", activation="Relu")
     s.op("MeanSquaredError", [h, s.label("t", 4, 4)], "loss")
-    before = s.graph()
-    after = only(before, RULE)
+    after = same_after(s.graph(), RULE, rtol=1e-12)
     assert len({op.id for op in after.operations}) == len(after.operations) == 5
-    same_training(before, after, rtol=1e-12)
 
 
 def test_it_lowers_the_bound_or_does_not_happen() -> None:
