@@ -16,7 +16,8 @@ from solver.program import loads, regions
 from solver.training import derive
 
 __all__ = [
-    "everywhere", "footprint", "gradients", "only", "outputs", "same_after", "same_training", "types", "weight",
+    "everywhere", "footprint", "gradients", "only", "outputs", "same_after", "same_training", "types",
+    "weight",
 ]  # fmt: skip
 
 
