@@ -12,7 +12,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tests.support.circle_models import circle
-from tests.support.onnx_models import model_of, node
+from tests.support.onnx_models import model_of, node, nodes_of
 
 __all__ = ["damaged_bytes", "damaged_circle", "damaged_model", "whole_models"]
 
@@ -150,9 +150,7 @@ def whole_models() -> Sequence[onnx.ModelProto]:
             node("BatchNormalization", ["h", "s", "t", "m", "v"], ["n", "m2", "v2"], training_mode=1),
             node("MaxPool", ["n"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
             node("Resize", ["p", "", "scales"], ["r"], mode="linear"),
-            node("Pad", ["r", "pads"], ["q"]),
-            node("GlobalAveragePool", ["q"], ["g"]),
-            node("Flatten", ["g"], ["f"]),
+            *nodes_of("Pad r pads q, GlobalAveragePool q g, Flatten g f"),
             node("Gemm", ["f", "fc.weight", "fc.bias"], ["y"], transB=1),
         ],
         {"x": (2, 3, 8, 8)},
@@ -171,20 +169,15 @@ def whole_models() -> Sequence[onnx.ModelProto]:
     )
     attention = model_of(
         [
-            node("Shape", ["x"], ["shape"]),
-            node("Gather", ["shape", "one"], ["length"]),
-            node("Range", ["zero", "length", "one"], ["places"]),
-            node("Gather", ["pos.weight", "places"], ["p"]),
-            node("Add", ["x", "p"], ["h"]),
-            node("MatMul", ["h", "qkv.weight"], ["qkv"]),
+            *nodes_of(
+                "Shape x shape, Gather shape one length, Range zero length one places, "
+                "Gather pos.weight places p, Add x p h, MatMul h qkv.weight qkv"
+            ),
             node("Split", ["qkv"], ["q", "k", "v"], axis=-1, num_outputs=3),
             node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
-            node("MatMul", ["q", "kt"], ["scores"]),
-            node("Softmax", ["scores"], ["weights"]),
-            node("MatMul", ["weights", "v"], ["a"]),
+            *nodes_of("MatMul q kt scores, Softmax scores weights, MatMul weights v a"),
             node("Concat", ["a", "x"], ["c"], axis=1),
-            node("Slice", ["c", "ones", "threes", "ones"], ["d"]),
-            node("Expand", ["d", "wide"], ["y"]),
+            *nodes_of("Slice c ones threes ones d, Expand d wide y"),
         ],
         {"x": (2, 4, 6)},
         {
@@ -201,8 +194,7 @@ def whole_models() -> Sequence[onnx.ModelProto]:
         [
             node("LSTM", ["x", "lstm.w", "lstm.r", "lstm.b"], ["h", "", ""], direction="bidirectional"),
             node("SplitToSequence", ["h", "two"], ["pieces"], axis=0),
-            node("SequenceAt", ["pieces", "first"], ["piece"]),
-            node("Tile", ["piece", "repeats"], ["y"]),
+            *nodes_of("SequenceAt pieces first piece, Tile piece repeats y"),
         ],
         {"x": (4, 2, 3)},
         {

@@ -14,9 +14,15 @@ from solver.graph.types import Array
 from solver.importers.onnx import load_onnx
 from solver.importers.options import Imported, ImportOptions
 
-__all__ = ["imported", "model_of", "node", "perceptron", "shape_of", "types_of"]
+__all__ = ["imported", "model_of", "node", "nodes_of", "perceptron", "shape_of", "types_of"]
 
 node = helper.make_node
+
+
+def nodes_of(text: str) -> list[onnx.NodeProto]:
+    """Nodes without attributes, each of one output, its inputs before it: ``"MatMul x w h, Relu h y"``."""
+    return [node(type_, inputs, [output]) for type_, *inputs, output in map(str.split, text.split(","))]
+
 
 #: Element types of inputs by NumPy's names.
 _ELEMENTS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64}
@@ -48,11 +54,7 @@ def model_of(
 
 def perceptron() -> onnx.ModelProto:
     """Two layers of 16, 32 and 4 numbers; its first dimension, n, is left open."""
-    nodes = [
-        node("Gemm", ["x", "w", "b"], ["h"]),
-        node("Relu", ["h"], ["r"]),
-        node("Gemm", ["r", "v"], ["y"]),
-    ]
+    nodes = nodes_of("Gemm x w b h, Relu h r, Gemm r v y")
     rng, sizes = np.random.default_rng(0), {"w": (16, 32), "b": (32,), "v": (32, 4)}
     weights = {name: rng.random(size, np.float32) for name, size in sizes.items()}
     return model_of(nodes, {"x": ("n", 16)}, weights)

@@ -13,7 +13,7 @@ from solver.graph import TrainableGraph
 from solver.importers.onnx import load_onnx
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
-from tests.support.onnx_models import model_of, node
+from tests.support.onnx_models import model_of, node, nodes_of
 
 
 def imported(model: onnx.ModelProto, **options: int) -> TrainableGraph:
@@ -36,8 +36,7 @@ PARTS = {
     ],
     "an empty shape": [
         GEMM,
-        node("Shape", ["h"], ["whole"]),
-        node("Slice", ["whole", "two", "two"], ["rest"]),
+        *nodes_of("Shape h whole, Slice whole two two rest"),
         node("Concat", ["whole", "rest"], ["shape"], axis=0),
         node("Reshape", ["h", "shape"], ["y"]),
     ],

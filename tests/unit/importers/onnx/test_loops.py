@@ -14,7 +14,7 @@ from solver.errors import DocumentError, GraphError, UnknownOperatorError
 from solver.executor import Trainer, validate
 from solver.graph.types import Array
 from solver.pipeline import plan
-from tests.support.onnx_models import imported, model_of, node, types_of
+from tests.support.onnx_models import imported, model_of, node, nodes_of, types_of
 
 RNG = np.random.default_rng(2)
 WEIGHTS = {
@@ -28,11 +28,7 @@ FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 def loop(rounds: Any, *, until: str | None = None) -> onnx.ModelProto:
     """h = tanh(h W) in each round, and the head on the sum of all of them."""
-    nodes = [
-        node("MatMul", ["h_in", "step.weight"], ["m"]),
-        node("Tanh", ["m"], ["h_out"]),
-        node("Identity", ["h_out"], ["seen"]),
-    ]
+    nodes = nodes_of("MatMul h_in step.weight m, Tanh m h_out, Identity h_out seen")
     nodes.append(node("Less", ["i", until], ["c_out"]) if until else node("Identity", ["c"], ["c_out"]))
     body = helper.make_graph(
         nodes,
@@ -43,8 +39,7 @@ def loop(rounds: Any, *, until: str | None = None) -> onnx.ModelProto:
     outer = [
         node("Loop", ["rounds", "true", "x"], ["last", "all"], body=body),
         node("ReduceSum", ["all", "axes"], ["s"], keepdims=0),
-        node("Add", ["s", "last"], ["t"]),
-        node("MatMul", ["t", "head.weight"], ["y"]),
+        *nodes_of("Add s last t, MatMul t head.weight y"),
     ]
     weights = {**WEIGHTS, "rounds": np.asarray(rounds), "axes": np.array([0]), "most": np.asarray(1)}
     return model_of(outer, {"x": (2, 4)}, weights)
@@ -52,11 +47,7 @@ def loop(rounds: Any, *, until: str | None = None) -> onnx.ModelProto:
 
 def scan(**attributes: Any) -> onnx.ModelProto:
     """A running state over the rows of x, which are scanned along its second axis."""
-    nodes = [
-        node("MatMul", ["h_in", "step.weight"], ["m"]),
-        node("Add", ["m", "row"], ["h_out"]),
-        node("Tanh", ["h_out"], ["seen"]),
-    ]
+    nodes = nodes_of("MatMul h_in step.weight m, Add m row h_out, Tanh h_out seen")
     body = helper.make_graph(
         nodes,
         "body",

@@ -32,7 +32,7 @@ from solver.importers.options import ImportOptions
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from tests.support.every import grid
-from tests.support.onnx_models import imported, model_of, node, shape_of, types_of
+from tests.support.onnx_models import imported, model_of, node, nodes_of, shape_of, types_of
 
 RNG = np.random.default_rng(4)
 
@@ -47,7 +47,7 @@ def roles(graph: TrainableGraph) -> dict[str, str]:
 
 def dense(**more: Any) -> onnx.ModelProto:
     """x W + b."""
-    nodes = [node("MatMul", ["x", "fc.weight"], ["h"]), node("Add", ["h", "fc.bias"], ["y"])]
+    nodes = nodes_of("MatMul x fc.weight h, Add h fc.bias y")
     return model_of(nodes, {"x": (4, 3)}, {"fc.weight": floats(3, 5), "fc.bias": floats(5)}, **more)
 
 
@@ -74,7 +74,7 @@ def test_uses_are_looked_up_through_moves() -> None:
 
 
 def test_a_caller_may_train_what_looks_like_a_constant() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", "onnx::s"], ["y"])]
+    nodes = nodes_of("MatMul x w h, Mul h onnx::s y")
     model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "onnx::s": floats(4)})
     assert imported(model, trainable=("onnx::s",)).graph.trainable == ("onnx::s",)
 
@@ -139,11 +139,7 @@ def test_the_batch_that_a_model_has_may_be_asked_for() -> None:
 
 
 def test_a_batch_is_that_of_all_inputs_that_have_the_first_ones() -> None:
-    nodes = [
-        node("MatMul", ["x", "w"], ["h"]),
-        node("Add", ["h", "z"], ["g"]),
-        node("Add", ["g", "s"], ["y"]),
-    ]
+    nodes = nodes_of("MatMul x w h, Add h z g, Add g s y")
     inputs = {"x": (2, 3), "z": (2, 4), "s": (1, 4)}
     graph = imported(model_of(nodes, inputs, {"w": floats(3, 4)}), batch=6).graph
     assert [shape_of(graph, name) for name in inputs] == [(6, 3), (6, 4), (1, 4)]
@@ -226,7 +222,7 @@ def test_lengths_of_sequences_that_are_all_whole_leave_nothing_behind() -> None:
 
 
 def test_one_number_fills_an_input_and_a_list_has_its_shape() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", "s"], ["y"])]
+    nodes = nodes_of("MatMul x w h, Mul h s y")
     model = model_of(nodes, {"x": ("n", 3), "s": ("n", 4)}, {"w": floats(3, 4)})
     for value, data in ((0.5, [[0.5] * 4] * 2), ([[1, 2, 3, 4], [5, 6, 7, 8]], [[1, 2, 3, 4], [5, 6, 7, 8]])):
         graph = imported(model, inputs={"s": value}, batch=2).graph
@@ -255,10 +251,10 @@ def test_shape_arithmetic_comes_to_constants() -> None:
     """As exporters flatten: the shape is taken apart, multiplied, and put together again."""
     one = numpy_helper.from_array(np.array([1]))
     nodes = [
-        node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"]),
+        *nodes_of("Shape x s, Gather s zero n"),
         node("Constant", [], ["one"], value=one), node("Mul", ["n", "one"], ["m"]),
         node("Concat", ["m", "rest"], ["shape"], axis=0),
-        node("Reshape", ["x", "shape"], ["flat"]), node("MatMul", ["flat", "w"], ["y"]),
+        *nodes_of("Reshape x shape flat, MatMul flat w y"),
     ]  # fmt: skip
     weights = {"zero": np.array([0]), "rest": np.array([-1]), "w": floats(6, 4)}
     graph = imported(model_of(nodes, {"x": ("n", 2, 3)}, weights), batch=5).graph
@@ -266,7 +262,7 @@ def test_shape_arithmetic_comes_to_constants() -> None:
 
 
 def test_constants_that_would_be_huge_are_not_made() -> None:
-    nodes = [node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"], ["y"])]
+    nodes = nodes_of("ConstantOfShape s c, Add x c y")
     with pytest.raises(DocumentError, match="would have to be made"):
         imported(model_of(nodes, {"x": (1,)}, {"s": np.array([2**40])}))
 
@@ -299,14 +295,14 @@ def test_classes_of_images_are_at_axis_1_and_may_be_elsewhere() -> None:
 
 
 def test_a_last_softmax_is_part_of_the_loss() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Softmax", ["h"], ["y"])]
+    nodes = nodes_of("MatMul x w h, Softmax h y")
     found = imported(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}), loss="cross-entropy")
     assert types_of(found.graph) == ["MatMul", "CategoricalCrossEntropy"]
     assert "taken as logits" in found.notes[0]
 
 
 def test_a_loss_inside_the_model_is_taken() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("SoftmaxCrossEntropyLoss", ["h", "t"], ["loss"])]
+    nodes = nodes_of("MatMul x w h, SoftmaxCrossEntropyLoss h t loss")
     inputs: Any = {"x": (2, 3), "t": ("int64", (2,))}
     model = model_of(nodes, inputs, {"w": floats(3, 4)}, outputs=("h", "loss"))
     found = imported(model, loss=None)
@@ -332,7 +328,7 @@ def test_two_losses_have_to_be_chosen_from() -> None:
 
 
 def test_inputs_without_influence_are_left_out() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["y"]), node("Relu", ["z"], ["u"])]
+    nodes = nodes_of("MatMul x w y, Relu z u")
     found = imported(model_of(nodes, {"x": (2, 3), "z": (9,)}, {"w": floats(3, 4)}))
     assert "z" not in found.graph.operands
     assert "The loss does not depend on input 'z': left out." in found.notes
@@ -343,11 +339,7 @@ def test_inputs_without_influence_are_left_out() -> None:
 
 def with_three_outputs() -> onnx.ModelProto:
     """A prediction, the product that it is made of, and one beside it that the loss does not need."""
-    nodes = [
-        node("MatMul", ["x", "w"], ["h"]),
-        node("Add", ["h", "b"], ["y"]),
-        node("Tanh", ["h"], ["beside"]),
-    ]
+    nodes = nodes_of("MatMul x w h, Add h b y, Tanh h beside")
     weights = {"w": floats(3, 4), "b": floats(4)}
     return model_of(nodes, {"x": (2, 3)}, weights, outputs=("y", "h", "beside"))
 
@@ -510,8 +502,7 @@ def test_a_known_condition_chooses_a_branch(condition: bool, chosen: str) -> Non
 def test_sequences_exist_in_the_importer_alone() -> None:
     nodes = [
         node("SplitToSequence", ["x", "two"], ["s"], axis=1),
-        node("SequenceAt", ["s", "one"], ["h"]),
-        node("MatMul", ["h", "w"], ["y"]),
+        *nodes_of("SequenceAt s one h, MatMul h w y"),
     ]
     weights = {"two": np.asarray(2), "one": np.asarray(1), "w": floats(2, 4)}
     graph = imported(model_of(nodes, {"x": (3, 4)}, weights)).graph
@@ -529,7 +520,7 @@ def test_random_numbers_are_drawn_anew_and_repeat() -> None:
     nodes = [
         node("MatMul", ["x", "w"], ["h"]),
         node("RandomNormalLike", ["h"], ["n"], scale=0.5, mean=1.0),
-        node("Bernoulli", ["p"], ["b"]), node("Mul", ["h", "b"], ["g"]), node("Add", ["g", "n"], ["y"]),
+        *nodes_of("Bernoulli p b, Mul h b g, Add g n y"),
     ]  # fmt: skip
     weights = {"w": floats(3, 4), "p": np.full((2, 4), 0.5, np.float32)}
     graph = imported(model_of(nodes, {"x": (2, 3)}, weights)).graph
@@ -552,111 +543,62 @@ def after_product(nodes: list[onnx.NodeProto], **constants: Any) -> TrainableGra
 
 LAYERS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], dict[str, Any]]] = {
     "Gelu": (
-        [
-            node("Div", ["x", "s"], ["a"]),
-            node("Erf", ["a"], ["b"]),
-            node("Add", ["b", "one"], ["c"]),
-            node("Mul", ["x", "c"], ["d"]),
-            node("Mul", ["d", "half"], ["y"]),
-        ],
+        nodes_of("Div x s a, Erf a b, Add b one c, Mul x c d, Mul d half y"),
         {"s": 2**0.5, "one": 1, "half": 0.5},
         {},
     ),
     "Gelu by tanh": (
-        [
-            node("Pow", ["x", "three"], ["p"]),
-            node("Mul", ["p", "k"], ["q"]),
-            node("Add", ["x", "q"], ["r"]),
-            node("Mul", ["r", "s"], ["t"]),
-            node("Tanh", ["t"], ["u"]),
-            node("Add", ["u", "one"], ["v"]),
-            node("Mul", ["x", "half"], ["w"]),
-            node("Mul", ["w", "v"], ["y"]),
-        ],
+        nodes_of(
+            "Pow x three p, Mul p k q, Add x q r, Mul r s t, Tanh t u, Add u one v, Mul x half w, Mul w v y"
+        ),
         {"three": 3, "k": 0.044715, "s": (2 / np.pi) ** 0.5, "one": 1, "half": 0.5},
         {"approximate": "tanh"},
     ),
-    "Swish": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])], {}, {}),
+    "Swish": (nodes_of("Sigmoid x s, Mul s x y"), {}, {}),
     "Swish of a multiple": (
-        [node("Mul", ["x", "c"], ["z"]), node("Sigmoid", ["z"], ["s"]), node("Mul", ["x", "s"], ["y"])],
+        nodes_of("Mul x c z, Sigmoid z s, Mul x s y"),
         {"c": 1.75},
         {"alpha": 1.75},
     ),
     "HardSwish": ([node("HardSigmoid", ["x"], ["s"], alpha=1 / 6), node("Mul", ["x", "s"], ["y"])], {}, {}),
     "HardSwish by bounds": (
-        [
-            node("Add", ["x", "three"], ["a"]),
-            node("Clip", ["a", "zero", "six"], ["b"]),
-            node("Mul", ["x", "b"], ["c"]),
-            node("Div", ["c", "six"], ["y"]),
-        ],
+        nodes_of("Add x three a, Clip a zero six b, Mul x b c, Div c six y"),
         {"three": 3, "zero": 0, "six": 6},
         {},
     ),
     "LayerNormalization": (
-        [
-            node("ReduceMean", ["x", "last"], ["m"]),
-            node("Sub", ["x", "m"], ["d"]),
-            node("Pow", ["d", "two"], ["q"]),
-            node("ReduceMean", ["q", "last"], ["v"]),
-            node("Add", ["v", "e"], ["w"]),
-            node("Sqrt", ["w"], ["r"]),
-            node("Div", ["d", "r"], ["o"]),
-            node("Mul", ["o", "ln.weight"], ["k"]),
-            node("Add", ["k", "ln.bias"], ["y"]),
-        ],
+        nodes_of(
+            "ReduceMean x last m, Sub x m d, Pow d two q, ReduceMean q last v, Add v e w, Sqrt w r, "
+            "Div d r o, Mul o ln.weight k, Add k ln.bias y"
+        ),
         {"two": 2, "e": 0.5, "last": np.array([-1]), "ln__weight": floats(8), "ln__bias": floats(8)},
         {"axis": 1, "epsilon": 0.5},
     ),
     "LayerNormalization, no shift": (
-        [
-            node("ReduceMean", ["x", "last"], ["m"]),
-            node("Sub", ["x", "m"], ["d"]),
-            node("Mul", ["d", "d"], ["q"]),
-            node("ReduceMean", ["q", "last"], ["v"]),
-            node("Add", ["v", "e"], ["w"]),
-            node("Sqrt", ["w"], ["r"]),
-            node("Div", ["d", "r"], ["o"]),
-            node("Mul", ["o", "ln.weight"], ["y"]),
-        ],
+        nodes_of(
+            "ReduceMean x last m, Sub x m d, Mul d d q, ReduceMean q last v, Add v e w, Sqrt w r, "
+            "Div d r o, Mul o ln.weight y"
+        ),
         {"e": 0.5, "last": np.array([-1]), "ln__weight": floats(8)},
         {"axis": 1, "epsilon": 0.5},
     ),
     "RMSNormalization": (
-        [
-            node("Pow", ["x", "two"], ["q"]),
-            node("ReduceMean", ["q", "last"], ["v"]),
-            node("Add", ["v", "e"], ["w"]),
-            node("Sqrt", ["w"], ["r"]),
-            node("Reciprocal", ["r"], ["i"]),
-            node("Mul", ["x", "i"], ["o"]),
-            node("Mul", ["n.weight", "o"], ["y"]),
-        ],
+        nodes_of(
+            "Pow x two q, ReduceMean q last v, Add v e w, Sqrt w r, Reciprocal r i, Mul x i o, "
+            "Mul n.weight o y"
+        ),
         {"two": 2, "e": 0.5, "last": np.array([-1]), "n__weight": floats(8)},
         {"axis": 1, "epsilon": 0.5},
     ),
     "RMSNormalization, one divided": (
-        [
-            node("Mul", ["x", "x"], ["q"]),
-            node("ReduceMean", ["q", "last"], ["v"]),
-            node("Add", ["e", "v"], ["w"]),
-            node("Sqrt", ["w"], ["r"]),
-            node("Div", ["one", "r"], ["i"]),
-            node("Mul", ["i", "x"], ["o"]),
-            node("Mul", ["o", "n.weight"], ["y"]),
-        ],
+        nodes_of(
+            "Mul x x q, ReduceMean q last v, Add e v w, Sqrt w r, Div one r i, Mul i x o, Mul o n.weight y"
+        ),
         {"one": 1, "e": 0.5, "last": np.array([-1]), "n__weight": floats(8)},
         {"axis": 1, "epsilon": 0.5},
     ),
     "RMSNormalization, divided": (
-        [
-            node("Mul", ["x", "x"], ["q"]),
-            node("ReduceMean", ["q", "last"], ["v"]),
-            node("Add", ["v", "e"], ["w"]),
-            node("Sqrt", ["w"], ["r"]),
-            node("Div", ["x", "r"], ["o"]),
-            node("Mul", ["o", "n.weight"], ["y"]),
-        ],
+        nodes_of("Mul x x q, ReduceMean q last v, Add v e w, Sqrt w r, Div x r o, Mul o n.weight y"),
         {"e": 0.5, "last": np.array([-1]), "n__weight": floats(8)},
         {"axis": 1, "epsilon": 0.5},
     ),
@@ -752,11 +694,7 @@ OF_INTEGERS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "whole numbers": (
         [
-            node("Mul", ["i", "seven"], ["m"]),
-            node("Mod", ["m", "three"], ["r"]),
-            node("Div", ["m", "three"], ["q"]),
-            node("Add", ["r", "q"], ["s"]),
-            node("Clip", ["s", "one", "three"], ["c"]),
+            *nodes_of("Mul i seven m, Mod m three r, Div m three q, Add r q s, Clip s one three c"),
             node("GatherElements", ["w", "c"], ["y"], axis=1),
         ],
         {"seven": np.array(7), "three": np.array(3), "one": np.array(1)},
@@ -833,9 +771,7 @@ def test_a_weight_that_is_stored_once_with_a_statistic_is_trained_and_the_statis
 ) -> None:
     """As PyTorch exports a normalisation that is new: its bias equals its mean, its weight its variance."""
     nodes = [
-        node("Identity", ["bn.weight"], ["variance"]),
-        node("Identity", ["bn.bias"], ["mean"]),
-        node("MatMul", ["x", "w"], ["h"]),
+        *nodes_of("Identity bn.weight variance, Identity bn.bias mean, MatMul x w h"),
         node("BatchNormalization", ["h", "bn.weight", "bn.bias", "mean", "variance"], ["y", "a", "b"],
              training_mode=training),
     ]  # fmt: skip
@@ -968,10 +904,7 @@ def two_paths() -> onnx.ModelProto:
     nodes = [
         node("Relu", ["x"], ["a"]),
         strange("a", "b"),
-        node("Mul", ["b", "x"], ["sum"]),
-        node("Relu", ["sum"], ["h"]),
-        node("MatMul", ["h", "first.weight"], ["m"]),
-        node("MatMul", ["m", "head.weight"], ["y"]),
+        *nodes_of("Mul b x sum, Relu sum h, MatMul h first.weight m, MatMul m head.weight y"),
     ]
     made = model_of(
         nodes,
@@ -998,7 +931,7 @@ def test_remedies_with_names_that_a_shell_takes_apart_are_quoted() -> None:
 
 
 def test_the_refusal_names_a_tensor_whose_sizes_the_caller_has_to_say() -> None:
-    nodes = [strange("x", "h"), node("MatMul", ["h", "w"], ["y"]), node("Add", ["y", "b"], ["z"])]
+    nodes = [strange("x", "h"), *nodes_of("MatMul h w y, Add y b z")]
     model = model_of(
         nodes, {"x": (2, 3)}, {"w": floats(4, 5), "b": floats(5)}, outputs=("z",), domains=["com.example"]
     )
@@ -1021,7 +954,7 @@ def test_what_follows_a_tensor_is_the_same_network() -> None:
 
 
 def test_training_behind_a_tensor_is_training_of_the_whole_with_the_rest_frozen() -> None:
-    prefix = [node("MatMul", ["x", "body.weight"], ["a"]), node("Tanh", ["a"], ["h"])]
+    prefix = nodes_of("MatMul x body.weight a, Tanh a h")
     model = headed(*prefix, **{"body.weight": floats(3, 3)})
     whole = imported(model, trainable=("head.weight",)).graph
     part = imported(model, freeze_before=("h",)).graph
@@ -1081,8 +1014,7 @@ def test_several_tensors_and_one_output_of_several() -> None:
     nodes = [
         node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2),
         strange("a", "c"),
-        node("Add", ["c", "b"], ["h"]),
-        node("MatMul", ["h", "head.weight"], ["y"]),
+        *nodes_of("Add c b h, MatMul h head.weight y"),
     ]
     model = model_of(nodes, {"x": (4, 3)}, {"head.weight": floats(3, 5)}, domains=["com.example"])
     dims = {"c[0]": 2, "c[1]": 3}
@@ -1100,7 +1032,7 @@ def test_a_hostile_model_that_is_refused_is_not_inferred_without_end() -> None:
         [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)],
     )  # fmt: skip
     nodes = [node("f", ["x"], ["a"], domain="local"), node("ConstantOfShape", ["s"], ["c"])]
-    nodes += [node("Add", ["a", "c"], ["h"]), node("MatMul", ["h", "head.weight"], ["y"])]
+    nodes += nodes_of("Add a c h, MatMul h head.weight y")
     weights = {"s": np.array([2**40]), "head.weight": floats(3, 5)}
     model = model_of(nodes, {"x": (4, 3)}, weights, functions=[again], domains=["local"])
     with pytest.raises((GraphError, DocumentError)):

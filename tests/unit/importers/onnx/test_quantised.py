@@ -18,7 +18,7 @@ from solver.importers.onnx import load_onnx
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
 from solver.program import EntryKind
-from tests.support.onnx_models import imported, model_of, node, types_of
+from tests.support.onnx_models import imported, model_of, node, nodes_of, types_of
 
 RNG = np.random.default_rng(8)
 
@@ -41,16 +41,14 @@ ACTIVATION = {"a_scale": np.float32(0.05), "a_zero": np.asarray(3, np.uint8)}
 def qdq() -> onnx.ModelProto:
     """Scales of channels, a bias in int32, and activations of uint8."""
     nodes = [
-        node("QuantizeLinear", ["x", "a_scale", "a_zero"], ["xq"]),
-        node("DequantizeLinear", ["xq", "a_scale", "a_zero"], ["xd"]),
+        *nodes_of("QuantizeLinear x a_scale a_zero xq, DequantizeLinear xq a_scale a_zero xd"),
         node("DequantizeLinear", ["conv.weight", "w_scale", "w_zero"], ["wd"], axis=0),
         node("DequantizeLinear", ["conv.bias", "b_scale", "b_zero"], ["bd"], axis=0),
         node("Conv", ["xd", "wd", "bd"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
-        node("Relu", ["c"], ["r"]),
-        node("QuantizeLinear", ["r", "y_scale", "a_zero"], ["rq"]),
-        node("DequantizeLinear", ["rq", "y_scale", "a_zero"], ["rd"]),
-        node("Flatten", ["rd"], ["f"]),
-        node("MatMul", ["f", "head.weight"], ["y"]),
+        *nodes_of(
+            "Relu c r, QuantizeLinear r y_scale a_zero rq, DequantizeLinear rq y_scale a_zero rd, "
+            "Flatten rd f, MatMul f head.weight y"
+        ),
     ]
     weights = {
         **ACTIVATION, **head(), "conv.weight": int8(2, 3, 3, 3), "w_scale": scale(2),
@@ -69,13 +67,11 @@ def qoperators() -> onnx.ModelProto:
             ["xq", "a_scale", "a_zero", "conv.weight", "w_scale", "w_zero", "y_scale", "a_zero", "conv.bias"],
             ["cq"], strides=[2, 2], pads=[1, 1, 1, 1],
         ),
-        node("Reshape", ["cq", "flat"], ["fq"]),
-        node(
-            "QLinearMatMul",
-            ["fq", "y_scale", "a_zero", "fc", "f_scale", "f_zero", "m_scale", "a_zero"], ["mq"],
-        ),
-        node("DequantizeLinear", ["mq", "m_scale", "a_zero"], ["m"]),
-        node("MatMul", ["m", "head.weight"], ["y"]),
+        *nodes_of(
+"Reshape cq flat fq, "
+"QLinearMatMul fq y_scale a_zero fc f_scale f_zero m_scale a_zero mq, "
+"DequantizeLinear mq m_scale a_zero m, MatMul m head.weight y"
+),
     ]  # fmt: skip
     weights = {
         **ACTIVATION, **head(), "conv.weight": int8(2, 3, 3, 3), "w_scale": scale(2), "w_zero": int8(2),
@@ -92,9 +88,7 @@ def dynamic() -> onnx.ModelProto:
         node("DynamicQuantizeLinear", ["x"], ["xq", "x_scale", "x_zero"]),
         node("MatMulInteger", ["xq", "fc", "x_zero", "f_zero"], ["sums"]),
         node("Cast", ["sums"], ["floats"], to=TensorProto.FLOAT),
-        node("Mul", ["x_scale", "f_scale"], ["both"]),
-        node("Mul", ["floats", "both"], ["m"]),
-        node("MatMul", ["m", "head.weight"], ["y"]),
+        *nodes_of("Mul x_scale f_scale both, Mul floats both m, MatMul m head.weight y"),
     ]
     weights = {**head(), "fc": int8(16, 32), "f_scale": np.float32(0.01), "f_zero": int8(32)}
     return model_of(nodes, {"x": (2, 16)}, weights, opset=21)
@@ -147,13 +141,10 @@ def test_a_part_behind_the_trunk() -> None:
 
 def through() -> onnx.ModelProto:
     """A trained product on both sides of a quantisation, and around it."""
-    nodes = [
-        node("MatMul", ["x", "body.weight"], ["b"]),
-        node("QuantizeLinear", ["b", "a_scale", "a_zero"], ["q"]),
-        node("DequantizeLinear", ["q", "a_scale", "a_zero"], ["d"]),
-        node("Add", ["d", "b"], ["s"]),
-        node("MatMul", ["s", "head.weight"], ["y"]),
-    ]
+    nodes = nodes_of(
+        "MatMul x body.weight b, QuantizeLinear b a_scale a_zero q, "
+        "DequantizeLinear q a_scale a_zero d, Add d b s, MatMul s head.weight y"
+    )
     return model_of(
         nodes, {"x": (2, 4)}, {**ACTIVATION, **head(), "body.weight": RNG.random((4, 32), np.float32)}
     )
@@ -182,15 +173,12 @@ PAIRS: dict[str, tuple[list[onnx.NodeProto], list[onnx.NodeProto]]] = {
         [node("QLinearAdd", ["q", "s", "z", "q", "t", "z", "u", "z"], ["r"], domain="com.microsoft")],
         [
             *both_as_floats(),
-            node("Add", ["l", "m"], ["n"]), node("QuantizeLinear", ["n", "u", "z"], ["r"]),
+            *nodes_of("Add l m n, QuantizeLinear n u z r"),
         ],
     ),
     "QLinearSigmoid": (
         [node("QLinearSigmoid", ["q", "s", "z", "u", "z"], ["r"], domain="com.microsoft")],
-        [
-            node("DequantizeLinear", ["q", "s", "z"], ["l"]), node("Sigmoid", ["l"], ["n"]),
-            node("QuantizeLinear", ["n", "u", "z"], ["r"]),
-        ],
+        nodes_of("DequantizeLinear q s z l, Sigmoid l n, QuantizeLinear n u z r"),
     ),
     "QLinearConcat": (
         [
@@ -199,20 +187,16 @@ PAIRS: dict[str, tuple[list[onnx.NodeProto], list[onnx.NodeProto]]] = {
         ],
         [
             *both_as_floats(),
-            node("Concat", ["l", "m"], ["n"], axis=1), node("QuantizeLinear", ["n", "u", "z"], ["w"]),
-            node("Slice", ["w", "from", "to", "one"], ["r"]),
+            node("Concat", ["l", "m"], ["n"], axis=1),
+            *nodes_of("QuantizeLinear n u z w, Slice w from to one r"),
         ],
     ),
     "QGemm": (
         [node("QGemm", [*"qszkt", "kz", *"cuz"], ["r"], domain="com.microsoft", transB=1)],
         [
-            node("Transpose", ["k"], ["kt"]),
-            node("MatMulInteger", ["q", "kt", "z", "kz"], ["i"]),
-            node("Add", ["i", "c"], ["j"]),
+            *nodes_of("Transpose k kt, MatMulInteger q kt z kz i, Add i c j"),
             node("Cast", ["j"], ["f"], to=1),
-            node("Mul", ["s", "t"], ["st"]),
-            node("Div", ["u", "st"], ["v"]),
-            node("QuantizeLinear", ["f", "v", "z"], ["r"]),
+            *nodes_of("Mul s t st, Div u st v, QuantizeLinear f v z r"),
         ],
     ),
 }  # fmt: skip
@@ -228,10 +212,7 @@ def test_operators_of_onnx_runtime_are_those_of_onnx_put_together(operator: str)
     }  # fmt: skip
     losses = []
     for nodes, domains in zip(PAIRS[operator], (["com.microsoft"], []), strict=True):
-        behind = [
-            node("DequantizeLinear", ["r", "u", "z"], ["d"]),
-            node("MatMul", ["d", "head.weight"], ["y"]),
-        ]
+        behind = nodes_of("DequantizeLinear r u z d, MatMul d head.weight y")
         first = node("QuantizeLinear", ["x", "s", "z"], ["q"])
         model = model_of([first, *nodes, *behind], {"x": (2, 32)}, weights, domains=domains)
         graph = load_onnx(model.SerializeToString(), options=ImportOptions(loss="mse")).graph
@@ -268,11 +249,7 @@ class TestBytesOfBoth:
 
     def test_half_precision(self) -> None:
         """Trained ones and constants alike; those of float32 are not counted."""
-        nodes = [
-            node("MatMul", ["x", "w"], ["h"]),
-            node("Mul", ["h", "table"], ["t"]),
-            node("MatMul", ["t", "v"], ["y"]),
-        ]
+        nodes = nodes_of("MatMul x w h, Mul h table t, MatMul t v y")
         weights = {
             "w": RNG.standard_normal((8, 64)).astype(np.float16),
             "table": RNG.standard_normal((4, 64)).astype(np.float16),
@@ -287,8 +264,7 @@ class TestBytesOfBoth:
         """A table of int8 that the model itself casts."""
         nodes = [
             node("Cast", ["table"], ["wide"], to=TensorProto.FLOAT),
-            node("Add", ["x", "wide"], ["h"]),
-            node("MatMul", ["h", "w"], ["y"]),
+            *nodes_of("Add x wide h, MatMul h w y"),
         ]
         weights = {"table": int8(4, 8), "w": np.ones((8, 2), np.float32)}
         note = self.note(model_of(nodes, {"x": (4, 8)}, weights))
@@ -378,12 +354,10 @@ def test_quantised_weights_are_not_trained() -> None:
         TrainableError, match=r"'conv\.weight' is quantised, and quantised weights are not trained"
     ):
         imported(qdq(), trainable=("conv.weight",))
-    nodes = [
-        node("QuantizeLinear", ["x", "a_scale", "a_zero"], ["xq"]),
-        node("DequantizeLinear", ["xq", "a_scale", "a_zero"], ["xd"]),
-        node("DequantizeLinear", ["fc", "f_scale"], ["w"]),
-        node("MatMul", ["xd", "w"], ["y"]),
-    ]
+    nodes = nodes_of(
+        "QuantizeLinear x a_scale a_zero xq, DequantizeLinear xq a_scale a_zero xd, "
+        "DequantizeLinear fc f_scale w, MatMul xd w y"
+    )
     weights = {**ACTIVATION, "fc": int8(4, 3), "f_scale": np.float32(0.01)}
     with pytest.raises(TrainableError, match=r"quantised \(fc\), and quantised weights are not trained"):
         imported(model_of(nodes, {"x": (2, 4)}, weights))
@@ -396,14 +370,13 @@ def test_weights_before_a_range_that_is_measured_are_not_trained_through_it() ->
         node("DynamicQuantizeLinear", ["b"], ["q", "q_scale", "q_zero"]),
         node("MatMulInteger", ["q", "fc", "q_zero"], ["i"]),
         node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
-        node("Mul", ["f", "q_scale"], ["m"]),
-        node("MatMul", ["m", "head.weight"], ["y"]),
+        *nodes_of("Mul f q_scale m, MatMul m head.weight y"),
     ]
     weights = {**head(), "body.weight": RNG.random((4, 32), np.float32), "fc": int8(32, 32)}
     found = imported(model_of(nodes, {"x": (2, 4)}, weights))
     assert found.graph.trainable == ("head.weight",)
     assert "The loss has no derivative with respect to body.weight: not trained." in found.notes
-    around = [*nodes[:-1], node("Add", ["m", "b"], ["s"]), node("MatMul", ["s", "head.weight"], ["y"])]
+    around = [*nodes[:-1], *nodes_of("Add m b s, MatMul s head.weight y")]
     with pytest.raises(TrainableError, match="quantised weights and values are not trained") as caught:
         imported(model_of(around, {"x": (2, 4)}, weights))
     assert "--trainable head.weight " in caught.value.remedy

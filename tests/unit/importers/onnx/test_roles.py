@@ -17,7 +17,7 @@ from solver.importers.options import Imported, ImportOptions
 from solver.importers.registry import find_importer, load_model
 from solver.pipeline import plan
 from tests.support.every import grid
-from tests.support.onnx_models import imported, model_of, node
+from tests.support.onnx_models import imported, model_of, node, nodes_of
 
 RNG = np.random.default_rng(11)
 #: Names that exporters make up, and names under which modules keep buffers.
@@ -63,23 +63,23 @@ PLACES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], tuple[int, ...]]]
     "ConvTranspose": ([node("ConvTranspose", ["x", "w"], ["y"])], (1, 3, 4, 4), (3, 2, 3, 3)),
     "PRelu": ([node("PRelu", ["x", "w"], ["y"])], (2, 3), (3,)),
     "a slope of one": ([node("PRelu", ["x", "w"], ["y"])], (2, 3), (1,)),
-    "transposed": ([node("Transpose", ["w"], ["t"]), node("MatMul", ["x", "t"], ["y"])], (2, 3), (4, 3)),
+    "transposed": (nodes_of("Transpose w t, MatMul x t y"), (2, 3), (4, 3)),
     "cast": ([node("Cast", ["w"], ["t"], to=1), node("MatMul", ["x", "t"], ["y"])], (2, 3), (3, 4)),
-    "passed on": ([node("Identity", ["w"], ["t"]), node("MatMul", ["x", "t"], ["y"])], (2, 3), (3, 4)),
+    "passed on": (nodes_of("Identity w t, MatMul x t y"), (2, 3), (3, 4)),
     "with an axis": (
-        [node("Unsqueeze", ["w", "axis"], ["t"]), node("MatMul", ["x", "t"], ["y"])],
+        nodes_of("Unsqueeze w axis t, MatMul x t y"),
         (2, 2, 3),
         (3, 4),
     ),
-    "scaled": ([node("Mul", ["w", "half"], ["t"]), node("MatMul", ["x", "t"], ["y"])], (2, 3), (3, 4)),
-    "bias": ([node("MatMul", ["x", "v"], ["h"]), node("Add", ["h", "w"], ["y"])], (2, 3), (4,)),
+    "scaled": (nodes_of("Mul w half t, MatMul x t y"), (2, 3), (3, 4)),
+    "bias": (nodes_of("MatMul x v h, Add h w y"), (2, 3), (4,)),
     "layer scale": (
-        [node("MatMul", ["x", "v"], ["h"]), node("Tanh", ["h"], ["t"]), node("Mul", ["t", "w"], ["y"])],
+        nodes_of("MatMul x v h, Tanh h t, Mul t w y"),
         (2, 3),
         (4,),
     ),
     "positions": (
-        [node("MatMul", ["x", "v"], ["h"]), node("Add", ["w", "h"], ["y"])],
+        nodes_of("MatMul x v h, Add w h y"),
         (2, 5, 3),
         (1, 5, 4),
     ),
@@ -130,7 +130,7 @@ def test_a_bias_is_as_long_as_the_units_of_its_product(kind: str, units: int) ->
     product = {
         "MatMul": [node("MatMul", ["x", "w"], ["h"])],
         "Gemm": [node("Gemm", ["x", "w"], ["h"])],
-        "transposed": [node("Transpose", ["w"], ["t"]), node("MatMul", ["x", "t"], ["h"])],
+        "transposed": nodes_of("Transpose w t, MatMul x t h"),
         "Conv": [node("Conv", ["x", "w"], ["h"])],
     }[kind]
     weight = {"Conv": (units, 3, 1, 1), "transposed": (units, 3)}.get(kind, (3, units))
@@ -146,7 +146,7 @@ def test_a_bias_is_as_long_as_the_units_of_its_product(kind: str, units: int) ->
 
 def test_a_number_that_is_added_to_several_units_is_no_bias() -> None:
     """Exporters write the 3 of a hard swish as a tensor of one element."""
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Add", ["h", "three"], ["y"])]
+    nodes = nodes_of("MatMul x w h, Add h three y")
     model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "three": np.array([3], np.float32)})
     assert trained(model) == {"w"}
 
@@ -166,8 +166,7 @@ def test_a_filled_scale_is_trained_and_added_zeros_are_not(value: float, is_trai
     filled = helper.make_tensor("value", TensorProto.FLOAT, [1], [value])
     nodes = [
         node("ConstantOfShape", ["s"], ["c"], value=filled),
-        node("Unsqueeze", ["c", "axis"], ["u"]),
-        node("Tanh", ["h"], ["t"]),
+        *nodes_of("Unsqueeze c axis u, Tanh h t"),
         node("Mul" if value else "Add", ["t", "u"], ["y"]),
     ]
     graph = after_product(nodes, (2,), s=np.array([4]), axis=np.array([0]))
@@ -208,12 +207,7 @@ def test_a_weight_that_is_kept_on_one_side_of_a_bound_is_trained(operator: str) 
 
 
 def test_a_filled_state_of_the_size_of_the_batch_is_no_weight() -> None:
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("ConstantOfShape", ["s"], ["zeros"]),
-        node("Add", ["x", "zeros"], ["h"]),
-        node("MatMul", ["h", "w"], ["y"]),
-    ]
+    nodes = nodes_of("Shape x s, ConstantOfShape s zeros, Add x zeros h, MatMul h w y")
     assert trained(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)})) == {"w"}
 
 
@@ -282,19 +276,17 @@ def test_tables_that_a_program_computed_are_constants(op: str, values: Array) ->
 
 
 def test_a_table_of_positions_that_was_learned_is_trained() -> None:
-    nodes = [node("Gather", ["table", "ids"], ["p"]), node("Add", ["h", "p"], ["y"])]
+    nodes = nodes_of("Gather table ids p, Add h p y")
     for table, names in ((floats(8, 4), {"w", "table"}), (sinusoids(8, 4), {"w"})):
         graph = after_product(nodes, (2, 5), table=table, ids=np.arange(5))
         assert set(graph.trainable) == names
 
 
 def test_frequencies_of_sines_and_cosines_are_constants() -> None:
-    nodes = [
-        node("MatMul", ["p", "frequencies"], ["a"]),
-        node("Sin", ["a"], ["s"]), node("Cos", ["a"], ["c"]),
-        node("Mul", ["h", "s"], ["hs"]), node("Mul", ["h", "c"], ["hc"]), node("Add", ["hs", "hc"], ["y"]),
-        node("MatMul", ["x", "w"], ["h"]),
-    ]  # fmt: skip
+    nodes = nodes_of(
+"MatMul p frequencies a, Sin a s, Cos a c, Mul h s hs, Mul h c hc, Add hs hc y, "
+"MatMul x w h"
+)  # fmt: skip
     inputs = {"x": (5, 3), "p": (5, 1)}
     model = model_of(
         [nodes[0], nodes[-1], *nodes[1:-1]], inputs, {"w": floats(3, 4), "frequencies": floats(1, 4)}
@@ -306,8 +298,8 @@ def test_frequencies_may_be_scaled() -> None:
     """As Fourier features have it, whose matrix is drawn once."""
     turn = np.array(6.28, np.float32)
     nodes = [
-        node("MatMul", ["x", "drawn"], ["a"]), node("Mul", ["a", "turn"], ["b"]),
-        node("Sin", ["b"], ["s"]), node("Cos", ["b"], ["c"]), node("Concat", ["s", "c"], ["f"], axis=1),
+        *nodes_of("MatMul x drawn a, Mul a turn b, Sin b s, Cos b c"),
+        node("Concat", ["s", "c"], ["f"], axis=1),
         node("MatMul", ["f", "w"], ["y"]),
     ]  # fmt: skip
     assert trained(
@@ -316,28 +308,21 @@ def test_frequencies_may_be_scaled() -> None:
 
 
 def test_sines_alone_leave_weights_what_they_are() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Sin", ["h"], ["y"])]
+    nodes = nodes_of("MatMul x w h, Sin h y")
     assert trained(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)})) == {"w"}
 
 
 def test_what_inputs_are_normalised_by_is_constant() -> None:
-    nodes = [
-        node("Sub", ["x", "mean"], ["a"]),
-        node("Div", ["a", "deviation"], ["b"]),
-        node("Mul", ["b", "more"], ["c"]),
-        node("Conv", ["c", "w", "b0"], ["y"]),
-    ]
+    nodes = nodes_of("Sub x mean a, Div a deviation b, Mul b more c, Conv c w b0 y")
     weights = {"w": floats(2, 3, 1, 1), "b0": floats(2)}
     channels = {name: np.abs(floats(1, 3, 1, 1)) + 1 for name in ("mean", "deviation", "more")}
     assert trained(model_of(nodes, {"x": (1, 3, 4, 4)}, {**weights, **channels})) == {"w", "b0"}
 
 
 def test_statistics_of_a_normalisation_that_is_written_out_are_constants() -> None:
-    nodes = [
-        node("Sub", ["h", "mean"], ["a"]),
-        node("Add", ["variance", "epsilon"], ["v"]), node("Sqrt", ["v"], ["d"]),
-        node("Div", ["a", "d"], ["b"]), node("Mul", ["b", "gamma"], ["c"]), node("Add", ["c", "beta"], ["y"]),
-    ]  # fmt: skip
+    nodes = nodes_of(
+"Sub h mean a, Add variance epsilon v, Sqrt v d, Div a d b, Mul b gamma c, Add c beta y"
+)  # fmt: skip
     vectors = {"mean": floats(4), "variance": np.abs(floats(4)), "gamma": floats(4), "beta": floats(4)}
     graph = after_product(nodes, (2,), epsilon=np.array(1e-5, np.float32), **vectors)
     assert set(graph.trainable) == {"w", "gamma", "beta"}
@@ -386,9 +371,7 @@ def test_names_count_only_where_a_weight_may_stand_or_not(name: str, role: str) 
 
 def masked() -> onnx.ModelProto:
     nodes = [
-        node("MatMul", ["x", "fc.weight"], ["h"]),
-        node("Add", ["h", "mask"], ["m"]),
-        node("Mul", ["m", "half"], ["n"]),
+        *nodes_of("MatMul x fc.weight h, Add h mask m, Mul m half n"),
         constant("grid", (np.arange(20).reshape(5, 4) + 0.5).astype(np.float32)),
         node("Add", ["n", "grid"], ["y"]),
     ]
@@ -420,11 +403,7 @@ def test_patterns_reach_every_floating_tensor(patterns: tuple[str, ...], names: 
     ],
 )
 def test_what_is_frozen_is_not_trained(options: dict[str, Any], names: set[str]) -> None:
-    nodes = [
-        node("Gemm", ["x", "a.weight", "a.bias"], ["h"]),
-        node("Relu", ["h"], ["r"]),
-        node("Gemm", ["r", "b.weight", "b.bias"], ["y"]),
-    ]
+    nodes = nodes_of("Gemm x a.weight a.bias h, Relu h r, Gemm r b.weight b.bias y")
     weights = {"a.weight": floats(3, 4), "a.bias": floats(4), "b.weight": floats(4, 2), "b.bias": floats(2)}
     model = model_of(nodes, {"x": (2, 3)}, weights)
     found = summarised(model, **options)
@@ -445,11 +424,7 @@ def test_a_pattern_does_not_reach_what_an_operator_has_to_know() -> None:
 
 
 def test_a_pattern_leaves_out_what_has_no_derivative() -> None:
-    nodes = [
-        node("MatMul", ["x", "w"], ["h"]),
-        node("Greater", ["h", "bound"], ["g"]),
-        node("Where", ["g", "h", "z"], ["y"]),
-    ]
+    nodes = nodes_of("MatMul x w h, Greater h bound g, Where g h z y")
     model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "bound": floats(4), "z": 0.0})
     found = imported(model, trainable=("*",))
     assert found.graph.trainable == ("w",)
@@ -473,7 +448,7 @@ def test_the_last_note_says_what_is_trained_and_what_is_not() -> None:
 
 
 def test_weights_that_the_loss_does_not_depend_on_are_among_those_not_trained() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["y"]), node("MatMul", ["x", "v"], ["z"])]
+    nodes = nodes_of("MatMul x w y, MatMul x v z")
     model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "v": floats(3, 4)}, outputs=("y", "z"))
     assert summarised(model).notes[-1] == "1 tensor trained, 1 floating tensor not trained: v."
     assert summarised(model, output="z").notes[-1] == "1 tensor trained, 1 floating tensor not trained: w."
