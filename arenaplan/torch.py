@@ -49,7 +49,7 @@ class Captured:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the caller should know about the capture, a sentence each; `graph` warns of them."""
+        """Notes on the capture, a sentence each; `graph` warns of them."""
         return self.imported.notes
 
     def plan(self, options: PlanOptions | None = None) -> Plan:

@@ -1,4 +1,4 @@
-"""What the calls send to the service, and how its answers are read. Nothing here uses the network."""
+"""Requests to the service, and reading of its answers. Nothing here uses the network."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class LogWriter:
         """Returns at once: see `drain`."""
 
     def drain(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Whether all that was written has reached the stream, within so many seconds."""
+        """Wait until all lines have reached the stream; False if that takes more than `seconds`."""
         return self._empty.wait(seconds)
 
     def _run(self) -> None:

@@ -325,7 +325,7 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     def facts(self) -> dict[str, Any]:
-        """What has to cross a process border; `Problem(**facts)` is the problem again."""
+        """The problem as plain values for another process, where `Problem(**facts)` restores it."""
         return {
             "code": self.kind.code,
             "detail": self.detail,

@@ -142,7 +142,7 @@ class Settings(BaseSettings):
         "database.",
     )
     result_bytes: Size = Field(
-        default=1024 * 1024, description="Results of at least so many bytes are kept at `result_url`."
+        default=1024 * 1024, description="Results of at least this size are kept at `result_url`."
     )
     job_limit: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="Most jobs that are not finished; more are answered 429."

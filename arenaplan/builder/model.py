@@ -1,4 +1,4 @@
-"""What was recorded, ready to be planned, validated and trained."""
+"""Recorded networks, ready to be planned, validated and trained."""
 
 from __future__ import annotations
 

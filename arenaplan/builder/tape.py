@@ -248,7 +248,7 @@ class Tape:
         outputs: Sequence[Tensor] = (),
         training: Document | None = None,
     ) -> Model:
-        """What was recorded as a model that can be planned and trained. Raises GraphError."""
+        """The recorded network as a model that can be planned and trained. Raises GraphError."""
         return Model.of(
             self.document(loss, optimizer, trainable=trainable, outputs=outputs, training=training)
         )

@@ -1,1 +1,1 @@
-"""Who sends a request, and what they may do."""
+"""Authentication, scopes and quotas of callers."""

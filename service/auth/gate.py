@@ -27,7 +27,7 @@ class Gate:
     verifier: Verifier | None
 
     async def recognise(self, authorization: str | None) -> Principal:
-        """Who sent this header. Raises `Problem`, mostly ``unauthorized`` or ``forbidden``."""
+        """The principal that sent this header. Raises `Problem`, mostly ``unauthorized`` or ``forbidden``."""
         if authorization is None:
             raise _unauthorized("The request has no Authorization header.", _CHALLENGE)
         scheme, _, token = authorization.strip().partition(" ")

@@ -45,7 +45,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What only its owner ever sees: `text` is to be sent, `id` and `digest` are to be stored."""
+    """A key as only its owner sees it: `text` is to be sent, `id` and `digest` are to be stored."""
 
     id: str
     digest: bytes

@@ -34,7 +34,7 @@ ANONYMOUS: Final = Principal("default", "anonymous", ALL_SCOPES)
 
 
 def principal_of(request: Request) -> Principal:
-    """Whoever was recognised for this request."""
+    """The principal of this request, as the gate has recognised it."""
     principal: Principal = request.scope.get("state", {}).get("principal", ANONYMOUS)
     return principal
 

@@ -33,7 +33,7 @@ class Quotas:
 
 @dataclass(slots=True)
 class _Account:
-    """What a tenant has taken in this minute, which began with its first request, and in this hour.
+    """The usage of a tenant in this minute, which began with its first request, and in this hour.
 
     `known_cpu` is what the database had last of all processes for this hour, `fresh_cpu` and `fresh_requests`
     what it has not yet heard of; `late_cpu` of that is of the hour before.
@@ -132,7 +132,7 @@ class Meter:
             account.fresh_cpu += cpu
 
     def learn(self, hour: int, cpu_of: dict[str, float]) -> None:
-        """What the database has of all processes for an hour."""
+        """Take over the usage of an hour by all processes, from the database."""
         for tenant, cpu in cpu_of.items():
             account = self._account(tenant)
             if account.hour == hour:

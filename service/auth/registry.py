@@ -1,4 +1,4 @@
-"""What this process knows of keys and tenants, and what the database has yet to hear of their use.
+"""Keys and tenants as this process knows them, and their use that is not in the database yet.
 
 Requests are judged by a copy in memory that is read again every few seconds, so that none of them waits for
 the database: a key that is revoked, or a quota that is changed, counts after `SYNC_SECONDS`. On the same
@@ -88,7 +88,7 @@ class Registry:
         return self._copy.tenants.get(name) or Tenant(name)
 
     def quotas_of(self, tenant: str) -> Quotas:
-        """What applies to a tenant now."""
+        """The present settings of a tenant."""
         known = self._copy.tenants.get(tenant)
         return self.usual if known is None else known.quotas_over(self.usual)
 

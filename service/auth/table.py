@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """What is said of a tenant that differs from the settings: `quotas` by the names of `Quotas`."""
+    """The settings of one tenant that differ from the common ones: `quotas` by the names of `Quotas`."""
 
     name: str
     disabled: bool = False
@@ -51,7 +51,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a tenant has taken."""
+    """The usage of a tenant."""
 
     tenant: str
     requests: int
@@ -167,7 +167,7 @@ def cpu_seconds_in(connection: Connection, hour: int) -> dict[str, float]:
 
 
 def usage_since(connection: Connection, hour: int) -> list[Usage]:
-    """What tenants have taken since an hour, by name; and what is stored for them now."""
+    """The usage of tenants since an hour, by name; and the bytes that are stored for them now."""
     table, blobs = schema.usage, schema.blobs
     spent = {
         tenant: (int(requests), float(cpu))
@@ -186,7 +186,7 @@ def usage_since(connection: Connection, hour: int) -> list[Usage]:
 
 
 def stored_bytes(connection: Connection, tenant: str) -> int:
-    """What is stored for a tenant: its graphs, and requests and results of its jobs. One query."""
+    """The bytes stored for a tenant: its graphs, and requests and results of its jobs. One query."""
     blobs, jobs, graphs = schema.blobs, schema.jobs, schema.graphs
     named = union(
         select(graphs.c.digest).where(graphs.c.tenant == tenant),

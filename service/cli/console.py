@@ -55,7 +55,7 @@ MOST_NAMED: Final = 3
 
 
 class Exit(IntEnum):
-    """What the exit code of every command means. Other signals than Ctrl-C's have codes of their own."""
+    """The exit codes of all commands. Other signals than Ctrl-C's have codes of their own."""
 
     OK = 0
     WRONG = 1
@@ -83,7 +83,7 @@ def note_end(number: int) -> None:
 
 
 def heed() -> None:
-    """Raise KeyboardInterrupt once more: modules in C may swallow that of a handler while they are loaded."""
+    """Raise KeyboardInterrupt once more: C modules that are being loaded may swallow the one of a handler."""
     if _raised[0]:
         raise KeyboardInterrupt
 
@@ -122,7 +122,7 @@ def _replace_closed() -> None:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Names keep apart: their characters become escapes, as ``\\u4e2d``."""
+    """Write symbols in ASCII; characters of names become escapes, as ``\\u4e2d``, and stay different."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(_ASCII)
@@ -137,7 +137,7 @@ def _json_text(value: Mapping[str, Any], stream: TextIO, indent: int | None = No
 
 
 def print_line(line: str, *, to_errors: bool = False) -> None:
-    """On standard output, or standard error; seen at once."""
+    """Print a line on standard output, or standard error, at once."""
     stream = sys.stderr if to_errors else sys.stdout
     # Where errors cannot be said, the exit code still does.
     with contextlib.suppress(OSError) if to_errors else contextlib.nullcontext():
@@ -222,19 +222,19 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
 
 
 def is_closed_pipe(end: BaseException) -> bool:
-    """Whether this is because the reader of standard output has seen enough; libraries make exits of that."""
+    """Whether standard output was closed by its reader, which libraries may turn into an exit."""
     return isinstance(end, BrokenPipeError) or (
         isinstance(end, SystemExit) and end.code == 1 and isinstance(end.__context__, BrokenPipeError)
     )
 
 
 def drop_output() -> None:
-    """What is still buffered must not fail at the end."""
+    """Discard buffered output, so that writing it at the end cannot fail."""
     _drop(sys.stdout)
 
 
 def drop_unwritable() -> None:
-    """Where a stream cannot take what is still buffered, Python would end with a code of its own, 120."""
+    """Discard buffered output that a stream cannot take; Python would end with exit code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -249,7 +249,7 @@ def _drop(stream: TextIO) -> None:
 
 @contextlib.contextmanager
 def showing() -> Iterator[None]:
-    """What is shown here may find its reader gone. That changes no verdict, so the command goes on."""
+    """Ignore a closed pipe while something is shown: that changes no verdict, so the command goes on."""
     try:
         yield
         sys.stdout.flush()
@@ -280,7 +280,7 @@ def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
 
 
 def _largest(error: ArenaplanError) -> str:
-    """What to look at first when an arena does not fit."""
+    """The largest operands at the peak of an arena that does not fit."""
     if not isinstance(error, CapacityError) or not error.live_at_peak:
         return ""
     named = ", ".join(f"{name} ({size:,})" for name, size in error.live_at_peak[:MOST_NAMED])
@@ -288,7 +288,7 @@ def _largest(error: ArenaplanError) -> str:
 
 
 def _place(error: ArenaplanError, document: str) -> str:
-    """Where the culprit is: an option of the command line, or a place in a document."""
+    """The place of the mistake: an option of the command line, or a place in a document."""
     # Tiers on the command line are read as those of an options document; no other document begins with them.
     if isinstance(error, OptionsError | CapacityError) or error.path[:1] == ("tiers",):
         name = str(error.path[0]) if error.path else ""

@@ -30,13 +30,13 @@ _NO_CHOICES: Final[Mapping[str, Any]] = {}
 
 
 def chosen(
-    given: Mapping[str, Any], file: ModelFile, choices: Mapping[str, Any] = _NO_CHOICES
+    fields: Mapping[str, Any], file: ModelFile, choices: Mapping[str, Any] = _NO_CHOICES
 ) -> dict[str, Any]:
     """The fields of an options document, in which the costs take the place of the text `costs`.
 
     `choices` are those for models of other tools.
     """
-    options = dict(given)
+    options = dict(fields)
     text = options.pop("costs", _ROOFLINE)
     if text == _MEASURED:
         costs = _measured(_graph(file, options, choices), read_options(options), 5)
@@ -50,7 +50,7 @@ def chosen(
 
 def write(
     model: Path,
-    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
     output: Path,
     repeats: int,
     choices: Mapping[str, Any] = _NO_CHOICES,
@@ -60,16 +60,16 @@ def write(
 ) -> None:
     """Write the time of each step of `model`: measured here `repeats` times, or by the roofline.
 
-    `given` are fields of an options document, `choices` those for models of other tools.
+    `fields` are those of an options document, `choices` those for models of other tools.
     """
-    options = read_options(given)
+    options = read_options(fields)
     if not pipeline.checked(options).capabilities.recompute:
         raise OptionsError(
             f"Target {options.target!r} runs each step once, whatever it takes.",
             remedy="Leave it out: costs are for plans that decide by them.",
             path=("target",),
         )
-    graph = _graph(read_model_file(model), given, choices)
+    graph = _graph(read_model_file(model), fields, choices)
     costs = pipeline.modelled_costs(graph, options) if modelled else _measured(graph, options, repeats)
     write_document(output, documents.dump_costs(costs, indent=2) + b"\n")
     if str(output) != "-":
@@ -81,8 +81,8 @@ def write(
             print_line(f"{count:,} steps, {total / 1e6:,.3f} ms an iteration ({costs.about}).")
 
 
-def _graph(file: ModelFile, given: Mapping[str, Any], choices: Mapping[str, Any]) -> TrainableGraph:
-    network = file.read(given.get("batch"), choices)
+def _graph(file: ModelFile, fields: Mapping[str, Any], choices: Mapping[str, Any]) -> TrainableGraph:
+    network = file.read(fields.get("batch"), choices)
     if isinstance(network, BlockProgram):
         raise OptionsError(
             f"{network.name!r} is a program of explicit operations, which have no kernels to be timed here.",

@@ -20,7 +20,7 @@ _INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """What goes into a model file besides: the `model` itself, trained `weights`, bytes that TFLM has."""
+    """The other inputs of a model file: the `model` itself, trained `weights`, the bytes that TFLM has."""
 
     model: Path | None = None
     weights: Path | None = None
@@ -85,15 +85,15 @@ def _not_for(name: str | None, option: str, fitting: str) -> OptionsError:
 
 
 def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, split: bool) -> None:
-    """What is given is for what is written."""
+    """Raises OptionsError for an option that is for another kind of file."""
     if name in _INTO_MODELS and (split or prefix is not None):
         raise _not_for(name, "split" if split else "prefix", "c-header")
-    for option, given, fitting in (
+    for option, value, fitting in (
         ("model", into.model, "circle"),
         ("weights", into.weights, "circle"),
         ("capacity", into.capacity, "tflm"),
     ):
-        if given is not None and name != fitting:
+        if value is not None and name != fitting:
             raise _not_for(name, option, fitting)
 
 
@@ -133,9 +133,11 @@ def _export_circle(document: bytes, output: Path, into: ModelFile, *, as_json: b
         print_json(facts)
         return
     trained = "all weights" if training.trainable is None else f"operators {list(training.trainable)}"
-    told = f", {len(values)} of {len(places)} weights from {into.weights.name}" if into.weights else ""
+    weights_note = (
+        f", {len(values)} of {len(places)} weights from {into.weights.name}" if into.weights else ""
+    )
     line = f"{output.name}: {training.optimizer.type} on {training.loss}, batch {training.batch}, {trained}"
-    print_line(line + told)
+    print_line(line + weights_note)
 
 
 def _export_tflm(path: Path, output: Path, into: ModelFile, *, as_json: bool) -> None:
@@ -151,18 +153,23 @@ def _export_tflm(path: Path, output: Path, into: ModelFile, *, as_json: bool) ->
             " has nothing for it.",
             remedy="Give the model itself: arenaplan export model.tflite --to tflm -o planned.tflite.",
         )
-    made = with_offline_plan(data, capacity=into.capacity)
-    write_document(output, made.data)
+    planned = with_offline_plan(data, capacity=into.capacity)
+    write_document(output, planned.data)
     if str(output) == "-":
         return
-    bound, left_bytes = made.outcome.lower_bound, sum(made.left.values())
+    bound, left_bytes = planned.outcome.lower_bound, sum(planned.left.values())
     if as_json:
-        left = {"tensors": len(made.left), "bytes": left_bytes}
-        facts = {"tensors": len(made.offsets), "arena_bytes": made.size, "lower_bound": bound, "left": left}
+        left = {"tensors": len(planned.left), "bytes": left_bytes}
+        facts = {
+            "tensors": len(planned.offsets),
+            "arena_bytes": planned.size,
+            "lower_bound": bound,
+            "left": left,
+        }
         print_json(facts)
         return
-    line = f"{output.name}: {len(made.offsets)} tensors in {made.size:,} bytes, bound {bound:,}"
-    if made.left:
+    line = f"{output.name}: {len(planned.offsets)} tensors in {planned.size:,} bytes, bound {bound:,}"
+    if planned.left:
         line += f"; state and handles left to the interpreter: {left_bytes:,} bytes"
     print_line(line)
 

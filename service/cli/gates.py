@@ -1,4 +1,7 @@
-"""What a build asks: did a plan grow, and does every network keep its budget. Text, JSON, Markdown, JUnit."""
+"""Checks of a build: whether a plan grew, and whether every network keeps its budget.
+
+Reports are text, JSON, Markdown or JUnit's XML.
+"""
 
 from __future__ import annotations
 
@@ -40,25 +43,25 @@ def format_of(name: str | None, *, as_json: bool) -> str:
 
 def diff(old: PlanView, new: PlanView, allowed: Allowance | None, form: str, output: Path) -> Exit:
     """Write what changed. TOO_LARGE where the arenas have grown beyond what is allowed, else OK."""
-    found = difference(old, new)
-    limit = None if allowed is None else allowed.limit(found.before)
-    grown = limit is not None and found.after > limit
-    case = _Case(new.graph, f"{_headline(found)}{_judgement(allowed, grown)}", grown, False)
+    change = difference(old, new)
+    limit = None if allowed is None else allowed.limit(change.before)
+    grown = limit is not None and change.after > limit
+    case = _Case(new.graph, f"{_headline(change)}{_judgement(allowed, grown)}", grown, False)
     writers: dict[str, Callable[[], str]] = {
-        "text": lambda: _diff_text(new.graph, found, allowed, grown),
-        "json": lambda: _json(_diff_facts(new.graph, found, limit, grown)),
-        "markdown": lambda: _diff_markdown(new.graph, found, allowed, grown),
+        "text": lambda: _diff_text(new.graph, change, allowed, grown),
+        "json": lambda: _json(_diff_facts(new.graph, change, limit, grown)),
+        "markdown": lambda: _diff_markdown(new.graph, change, allowed, grown),
         "junit": lambda: _junit("arenaplan.diff", [case]),
     }
     write_document(output, writers[form]().encode("utf-8", "replace"))
     return Exit.TOO_LARGE if grown else Exit.OK
 
 
-def _headline(found: PlanDifference) -> str:
-    if not found.growth:
-        return f"{found.after:,} bytes, as before"
-    share = f", {100 * found.share:+.2f} %" if found.before else ""
-    return f"{found.before:,} -> {found.after:,} bytes ({found.growth:+,}{share})"
+def _headline(change: PlanDifference) -> str:
+    if not change.growth:
+        return f"{change.after:,} bytes, as before"
+    share = f", {100 * change.share:+.2f} %" if change.before else ""
+    return f"{change.before:,} -> {change.after:,} bytes ({change.growth:+,}{share})"
 
 
 def _judgement(allowed: Allowance | None, grown: bool) -> str:
@@ -69,28 +72,28 @@ def _judgement(allowed: Allowance | None, grown: bool) -> str:
     )
 
 
-def _groups(found: PlanDifference) -> tuple[tuple[str, tuple[Change, ...]], ...]:
-    return (("operand", found.operands), ("kind", found.kinds), ("layer", found.layers))
+def _groups(change: PlanDifference) -> tuple[tuple[str, tuple[Change, ...]], ...]:
+    return (("operand", change.operands), ("kind", change.kinds), ("layer", change.layers))
 
 
-def _diff_text(name: str, found: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
-    lines = [f"{name}: {_headline(found)}{_judgement(allowed, grown)}"]
-    lines.append(f"lower bound {found.bound_before:,} -> {found.bound_after:,}")
-    if not found.same_graph:
+def _diff_text(name: str, change: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
+    lines = [f"{name}: {_headline(change)}{_judgement(allowed, grown)}"]
+    lines.append(f"lower bound {change.bound_before:,} -> {change.bound_after:,}")
+    if not change.same_graph:
         lines.append("The plans are for different graphs.")
-    for arena in found.arenas:
-        if (arena.before, arena.step_before) != (arena.after, arena.step_after) or len(found.arenas) > 1:
+    for arena in change.arenas:
+        if (arena.before, arena.step_before) != (arena.after, arena.step_after) or len(change.arenas) > 1:
             steps = f"the peak was at {arena.step_before or '-'}, and is at {arena.step_after or '-'}"
             lines.append(f"{arena.name}: {arena.before:,} -> {arena.after:,}; {steps}")
-    lines += [f"option {o.name}: {o.before} -> {o.after}" for o in found.options]
-    for what, changes in _groups(found):
+    lines += [f"option {o.name}: {o.before} -> {o.after}" for o in change.options]
+    for what, changes in _groups(change):
         if changes:
             rows = [(c.name, f"{c.before:,}", f"{c.after:,}", f"{c.growth:+,}") for c in changes[:_MOST_ROWS]]
             if rest := changes[_MOST_ROWS:]:
                 before, after = sum(c.before for c in rest), sum(c.after for c in rest)
                 rows.append((f"{len(rest)} more", f"{before:,}", f"{after:,}", f"{after - before:+,}"))
-            if found.idle.growth:
-                idle = found.idle
+            if change.idle.growth:
+                idle = change.idle
                 rows.append(("idle at the peak", f"{idle.before:,}", f"{idle.after:,}", f"{idle.growth:+,}"))
             lines += ["", *_table((what, "at the peak before", "after", "growth"), rows)]
     return "\n".join(lines) + "\n"
@@ -107,28 +110,30 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _diff_facts(name: str, found: PlanDifference, limit: int | None, grown: bool) -> dict[str, Any]:
-    return {"graph": name, "limit": limit, "passed": not grown, **found.facts()}
+def _diff_facts(name: str, change: PlanDifference, limit: int | None, grown: bool) -> dict[str, Any]:
+    return {"graph": name, "limit": limit, "passed": not grown, **change.facts()}
 
 
-def _diff_markdown(name: str, found: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
+def _diff_markdown(name: str, change: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
     mark = "❌ " if grown else ""
     lines = [
         f"### {mark}Memory of {_plain(name)}",
         "",
-        f"{_headline(found)}{_judgement(allowed, grown)}.",
+        f"{_headline(change)}{_judgement(allowed, grown)}.",
         "",
     ]
     rows = [
         (arena.name, f"{arena.before:,}", f"{arena.after:,}", f"{arena.after - arena.before:+,}",
          arena.step_after or "-")
-        for arena in found.arenas
+        for arena in change.arenas
     ]  # fmt: skip
     lines += _markdown_table(("memory", "before", "after", "growth", "peak at"), rows)
-    if found.options:
-        told = ", ".join(f"{_plain(o.name)} {_plain(o.before)} → {_plain(o.after)}" for o in found.options)
-        lines += ["", f"Options: {told}."]
-    for what, changes in _groups(found):
+    if change.options:
+        options = ", ".join(
+            f"{_plain(o.name)} {_plain(o.before)} → {_plain(o.after)}" for o in change.options
+        )
+        lines += ["", f"Options: {options}."]
+    for what, changes in _groups(change):
         if changes:
             rest = len(changes) - _MOST_ROWS
             shown = [
@@ -232,9 +237,9 @@ def _budgets_text(judged: Sequence[Judged]) -> str:
 
 
 def _facts(one: Judged) -> dict[str, Any]:
-    found = asdict(one) | {"passed": one.kept}
-    found["checks"] = [asdict(check) | {"passed": check.kept} for check in one.checks]
-    return found
+    facts = asdict(one) | {"passed": one.kept}
+    facts["checks"] = [asdict(check) | {"passed": check.kept} for check in one.checks]
+    return facts
 
 
 def _budgets_markdown(judged: Sequence[Judged]) -> str:
@@ -270,9 +275,9 @@ def _junit(suite: str, cases: Sequence[_Case]) -> str:
     root = ElementTree.Element("testsuites")
     counts = {"tests": len(cases), "failures": sum(case.failed for case in cases) - errors, "errors": errors}
     attributes = {name: str(number) for name, number in counts.items()}
-    found = ElementTree.SubElement(root, "testsuite", {"name": suite, **attributes})
+    element = ElementTree.SubElement(root, "testsuite", {"name": suite, **attributes})
     for case in cases:
-        one = ElementTree.SubElement(found, "testcase", classname=suite, name=_xml(case.name))
+        one = ElementTree.SubElement(element, "testcase", classname=suite, name=_xml(case.name))
         if case.failed:
             kind = "error" if case.broken else "failure"
             ElementTree.SubElement(one, kind, message=_xml(case.text)).text = _xml(case.text)

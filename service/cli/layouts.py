@@ -276,7 +276,7 @@ def _sentence(source: Source, placed: PlacedBuffers) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one solver made of the problem."""
+    """The outcome of one solver."""
 
     name: str
     outcome: Outcome
@@ -288,7 +288,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All entries: the smallest peak first, among equals the quickest."""
+    """The outcomes of all solvers, by peak, then by time."""
 
     name: str
     problem: LayoutProblem
@@ -296,7 +296,7 @@ class Comparison:
 
     @property
     def lower_bound(self) -> int:
-        """The best that any of them proved."""
+        """The largest bound that any solver proved."""
         return max((entry.outcome.lower_bound for entry in self.entries), default=0)
 
     def ratio(self, entry: Entry) -> float | None:

@@ -180,16 +180,16 @@ def print_operators(*, onnx: bool, as_json: bool) -> None:
 
 def _weights_apart(choices: Mapping[str, Any]) -> tuple[Path | None, Mapping[str, Any]]:
     """The file that --weights names, and the choices without it; the words of --weights stay among them."""
-    given = choices.get("weights")
-    if given in (None, "reference", "none"):
+    weights = choices.get("weights")
+    if weights in (None, "reference", "none"):
         return None, choices
-    if not Path(given).is_file():
+    if not Path(weights).is_file():
         raise OptionsError(
-            f"There is no file {given!r:.200}.",
+            f"There is no file {weights!r:.200}.",
             remedy="Give a .safetensors or .npz file, reference (as the model says) or none (drawn).",
             path=("weights",),
         )
-    return Path(given), {name: value for name, value in choices.items() if name != "weights"}
+    return Path(weights), {name: value for name, value in choices.items() if name != "weights"}
 
 
 def _with_weights(graph: TrainableGraph, weights: Path | None) -> TrainableGraph:
@@ -197,18 +197,20 @@ def _with_weights(graph: TrainableGraph, weights: Path | None) -> TrainableGraph
         return graph
     from solver.importers.weights import with_weights
 
-    found = with_weights(graph, weights)
-    print_notes(found.notes)
-    return found.graph
+    loaded = with_weights(graph, weights)
+    print_notes(loaded.notes)
+    return loaded.graph
 
 
 def _from(folder: Path, graph: TrainableGraph) -> TrainableGraph:
     """The same graph with the places of files as seen from a folder."""
     operands = {}
     for operand in graph.operands.values():
-        given = operand.initializer
-        if given is not None and given.file is not None and given.file.path:
-            place = os.path.relpath(Path(given.file.path).resolve(), folder)
-            operand = replace(operand, initializer=replace(given, file=replace(given.file, path=place)))
+        initializer = operand.initializer
+        if initializer is not None and initializer.file is not None and initializer.file.path:
+            place = os.path.relpath(Path(initializer.file.path).resolve(), folder)
+            operand = replace(
+                operand, initializer=replace(initializer, file=replace(initializer.file, path=place))
+            )
         operands[operand.id] = operand
     return graph.with_graph(operands=operands)

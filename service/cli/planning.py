@@ -38,9 +38,9 @@ __all__ = [
     "print_paging",
     "print_recomputation",
     "print_summary",
+    "progress_line",
     "run",
     "summary",
-    "told",
 ]
 
 
@@ -50,7 +50,7 @@ _LONG_SOLVER = 18
 
 def run(
     model: Path,
-    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
     output: Path,
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
@@ -59,15 +59,15 @@ def run(
 ) -> None:
     """Plan the network in the file `model`, here or by the service at `server`; write it, print a summary.
 
-    `given` are fields of an options document, checked as in one, so that every entry point has the same rules
-    and messages. `choices` are those for models of other tools.
+    `fields` are those of an options document, and are checked as in one, so that every entry point has the
+    same rules and messages. `choices` are those for models of other tools.
     """
     file = read_model_file(model)
-    if "costs" in given:
+    if "costs" in fields:
         from service.cli import costs  # the executor, which most plans do without
 
-        given = costs.chosen(given, file, choices)
-    options = read_options(given) if given else PlanOptions()
+        fields = costs.chosen(fields, file, choices)
+    options = read_options(fields) if fields else PlanOptions()
     if server is None:
         plan = make_plan(file, options, choices)
     else:
@@ -104,9 +104,9 @@ def make_plan(
             done.append(f"{stage} {seconds:.2f} s")
             show()
 
-        def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+        def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
             heed()
-            show(f": {told(stage, found)}")
+            show(f": {progress_line(stage, progress)}")
 
         status.update(escape(f"planning {name}"))
         return planner(observe=observe, follow=follow)
@@ -116,11 +116,11 @@ def _heeding(_stage: str, _found: Progress | SearchProgress | None) -> None:
     heed()
 
 
-def told(stage: str, found: Progress | SearchProgress | None) -> str:
+def progress_line(stage: str, progress: Progress | SearchProgress | None) -> str:
     """How far a stage is, on one line."""
-    if isinstance(found, Progress):
-        return progress_text(stage, {"peak_bytes": found.incumbent, "bound_bytes": found.bound})
-    return progress_text(stage, {} if found is None else asdict(found))
+    if isinstance(progress, Progress):
+        return progress_text(stage, {"peak_bytes": progress.incumbent, "bound_bytes": progress.bound})
+    return progress_text(stage, {} if progress is None else asdict(progress))
 
 
 def plan_at(
@@ -210,47 +210,47 @@ def print_levels(console: Console, plan: PlanView) -> None:
     if plan.options.parallelism > 1:
         from solver.plan import level_report
 
-        found = level_report(plan)
+        levels = level_report(plan)
         console.print(
-            f"parallelism {found.parallelism}: {found.steps} steps on {found.count} levels, at most"
-            f" {found.widest} at the same time; one after the other, in this order, they would need"
-            f" {found.sequential_bytes:,} bytes",
+            f"parallelism {levels.parallelism}: {levels.steps} steps on {levels.count} levels, at most"
+            f" {levels.widest} at the same time; one after the other, in this order, they would need"
+            f" {levels.sequential_bytes:,} bytes",
             highlight=False,
         )
 
 
 def print_recomputation(console: Console, plan: PlanView) -> None:
     """One line for a plan with repeated steps: what they cost, and what they cost at least."""
-    found = recomputation(plan)
-    if found is None:
+    again = recomputation(plan)
+    if again is None:
         return
-    time, flops = 100 * found.extra / max(found.step, 1), 100 * found.extra_flops / max(found.step_flops, 1)
-    count = len(found.repetitions)
+    time, flops = 100 * again.extra / max(again.step, 1), 100 * again.extra_flops / max(again.step_flops, 1)
+    count = len(again.repetitions)
     console.print(
         f"recomputed: {count:,} {'step runs' if count == 1 else 'steps run'} again,"
-        f" +{time:.2f} % of the modelled time ({found.proof}), +{flops:.2f} % of the products",
+        f" +{time:.2f} % of the modelled time ({again.proof}), +{flops:.2f} % of the products",
         highlight=False,
     )
 
 
 def print_paging(console: Console, plan: PlanView) -> None:
     """A few lines for a plan with several memories: what is moved, at least, and in which time."""
-    found = paging(plan)
-    if found is None:
+    moved = paging(plan)
+    if moved is None:
         return
-    first, *others = found.tiers
-    if not found.moved:
+    first, *others = moved.tiers
+    if not moved.moved:
         console.print(f"paged: nothing, everything fits {first.name}", highlight=False)
         return
     console.print(
-        f"paged: {found.moved_out:,} bytes out of {first.name} and {found.moved_in:,} back in an iteration,"
-        f" {found.proof}; moving everything that can leave would be {found.baseline:,}",
+        f"paged: {moved.moved_out:,} bytes out of {first.name} and {moved.moved_in:,} back in an iteration,"
+        f" {moved.proof}; moving everything that can leave would be {moved.baseline:,}",
         highlight=False,
     )
     written = ", ".join(f"{tier.written:,} bytes to {tier.name}" for tier in others if tier.written)
     console.print(
-        f"modelled time: {_seconds(found.time)} with transfers, {_seconds(found.compute)} without"
-        f"{f', {_seconds(found.least_time)} at least are proved' if found.least_time else ''};"
+        f"modelled time: {_seconds(moved.time)} with transfers, {_seconds(moved.compute)} without"
+        f"{f', {_seconds(moved.least_time)} at least are proved' if moved.least_time else ''};"
         f" written in an iteration: {written or 'nothing'}",
         highlight=False,
     )

@@ -106,28 +106,28 @@ class Service:
         self, model: TrainableGraph | BlockProgram, document: bytes | None, options: PlanOptions
     ) -> Plan:
         """The plan of a graph or a program; `document` is its text, None for what came from another tool."""
-        given = json.loads(documents.dump_options(options))
+        fields = json.loads(documents.dump_options(options))
         title = f"planning {model.name}"
         if isinstance(model, BlockProgram):
             text = document or documents.dump_program(model)
             answer = self._answer(
-                title, lambda c: c.jobs.plan_program(text, given), lambda c: c.plan_program(text, given)
+                title, lambda c: c.jobs.plan_program(text, fields), lambda c: c.plan_program(text, fields)
             )
         else:
             text = document or documents.dump_graph(model)
-            answer = self._answer(title, lambda c: c.jobs.plan(text, given), lambda c: c.plan(text, given))
+            answer = self._answer(title, lambda c: c.jobs.plan(text, fields), lambda c: c.plan(text, fields))
         return documents.load_plan(answer.document)
 
     def tradeoff(
         self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, points: int
     ) -> TradeOff:
         """The curve of a graph; `document` as for plans."""
-        given = json.loads(documents.dump_options(options))
+        fields = json.loads(documents.dump_options(options))
         text = document or documents.dump_graph(graph)
         answer = self._answer(
             f"looking for schedules of {graph.name}",
-            lambda c: c.jobs.tradeoff(text, given, points=points),
-            lambda c: c.tradeoff(text, given, points=points),
+            lambda c: c.jobs.tradeoff(text, fields, points=points),
+            lambda c: c.tradeoff(text, fields, points=points),
         )
         return documents.load_tradeoff(answer.document)
 
@@ -135,31 +135,31 @@ class Service:
         self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, *, training: bool
     ) -> Verdict:
         """The verdict on the capacity among the options; `document` as for plans."""
-        given = json.loads(documents.dump_options(options))
-        capacity = given.pop("capacity")
+        fields = json.loads(documents.dump_options(options))
+        capacity = fields.pop("capacity")
         text = document or documents.dump_graph(graph)
         answer = self._answer(
             f"looking for what makes {graph.name} fit",
-            lambda c: c.jobs.explain(text, capacity, given, training=training),
-            lambda c: c.explain(text, capacity, given, training=training),
+            lambda c: c.jobs.explain(text, capacity, fields, training=training),
+            lambda c: c.explain(text, capacity, fields, training=training),
         )
         return documents.load_verdict(answer.document)
 
     def layout(self, name: str, problem: LayoutProblem, options: LayoutOptions) -> PlacedBuffers:
         """The layout of buffers from a file called `name`."""
-        given = json.loads(documents.dump_layout_options(options))
+        fields = json.loads(documents.dump_layout_options(options))
         text = documents.dump_buffers(problem)
         answer = self._answer(
             f"placing {len(problem.buffers):,} buffers of {name}",
-            lambda c: c.jobs.layout(text, given),
-            lambda c: c.layout(text, given),
+            lambda c: c.jobs.layout(text, fields),
+            lambda c: c.layout(text, fields),
         )
         return documents.load_layout(answer.document)
 
     def validate(
         self, graph: TrainableGraph | SentModel, plan: Plan, steps: int, seed: int
     ) -> ValidationReport:
-        """What training in the plan showed there. A service without jobs must keep the plan of a model."""
+        """The report of training in the plan there. A service without jobs must keep the plan of a model."""
         network = documents.dump_graph(graph) if isinstance(graph, TrainableGraph) else graph.data
         choices = {} if isinstance(graph, TrainableGraph) else graph.choices
         planned = documents.dump_plan(plan)
@@ -203,7 +203,7 @@ class Service:
 
     def _waited(self, job: Job[T], show: Callable[[str], None]) -> T:
         try:
-            return job.wait(lambda status: show(_told(status)), timeout=self._seconds)
+            return job.wait(lambda status: show(_progress_of(status)), timeout=self._seconds)
         except KeyboardInterrupt:
             job.cancel()
             raise
@@ -227,8 +227,8 @@ class Service:
             if (error := _error(problem)) is not None:
                 raise error from problem
             code = Exit.BUG if problem.type == "/problems/internal-error" else Exit.USAGE
-            said = {"type": problem.type, "detail": problem.detail, "remedy": problem.remedy}
-            facts = {name: value for name, value in said.items() if value is not None}
+            members = {"type": problem.type, "detail": problem.detail, "remedy": problem.remedy}
+            facts = {name: value for name, value in members.items() if value is not None}
             fail(f"{self._url}: {problem}", code, as_json=self._as_json, **facts)
         except JobNotFinished as late:
             fail(
@@ -245,12 +245,12 @@ class Service:
             fail(f"--server: {error}", Exit.USAGE, as_json=self._as_json)
 
 
-def _told(status: JobStatus) -> str:
+def _progress_of(status: JobStatus) -> str:
     """``layout, 21,613,184 bytes, at least 21,613,184``."""
-    found = status.progress
-    if found is None:
+    progress = status.progress
+    if progress is None:
         return status.state
-    return progress_text(found.stage, asdict(found))
+    return progress_text(progress.stage, asdict(progress))
 
 
 def _error(problem: ProblemError) -> ArenaplanError | None:

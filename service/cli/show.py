@@ -66,26 +66,26 @@ def run(path: Path, width: int | None, *, as_json: bool, server: str | None = No
         from service.cli import remote
 
         data = remote.read_plan(path, server, as_json=as_json)
-    made = documents.load_plan(data)
+    plan = documents.load_plan(data)
     if as_json:
-        print_json(facts(made))
+        print_json(facts(plan))
     else:
-        render(made, width)
+        render(plan, width)
 
 
 def facts(plan: PlanView) -> dict[str, Any]:
     """Everything `render` shows and more, for scripts; sizes are bytes."""
-    found = report(plan)
-    arenas = [_arena_facts(arena) for arena in found.arenas]
+    statistics = report(plan)
+    arenas = [_arena_facts(arena) for arena in statistics.arenas]
     for one, certificate in zip(arenas, summary(plan)["arenas"], strict=True):
         one |= certificate
     kinds = [
         {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
-        for row in found.kinds
+        for row in statistics.kinds
     ]
     return {
         **summary(plan),
-        "bytes_without_reuse": found.total,
+        "bytes_without_reuse": statistics.total,
         "kinds": kinds,
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
@@ -116,14 +116,14 @@ def render(plan: PlanView, width: int | None) -> None:
     """Print everything within `width` columns, the terminal's by default."""
     width = width or shutil.get_terminal_size((100, 24)).columns
     console = Console(width=width)
-    found = report(plan)
+    statistics = report(plan)
     console.print(certificate_table(plan))
     print_order(console, plan)
     print_levels(console, plan)
     print_recomputation(console, plan)
     print_paging(console, plan)
-    console.print(_kinds(plan, found))
-    for arena, about in zip(plan.arenas, found.arenas, strict=True):
+    console.print(_kinds(plan, statistics))
+    for arena, about in zip(plan.arenas, statistics.arenas, strict=True):
         if arena.size:
             _render_arena(console, plan, arena, about)
     for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
@@ -146,14 +146,14 @@ def render(plan: PlanView, width: int | None) -> None:
 
 
 def _uncheckable(plan: PlanView) -> Iterator[str]:
-    """What one has to trust somebody for."""
+    """Notes on arenas whose bound rests on a solver, which nobody can check by adding up."""
     for arena in plan.arenas:
         if arena.certificate.proof is Proof.SOLVER:
             yield f"{arena.name}: {certificate_note(arena.certificate)}"
 
 
 def _target_note(plan: PlanView) -> str | None:
-    """What is proved of a plan for another runtime, and what is not; None for plans that can be run here."""
+    """A note on what is proved of a plan for another runtime; None for plans that can be run here."""
     target = TARGETS.get(plan.options.target)
     if target is None or target.capabilities.trains:
         return None
@@ -164,40 +164,40 @@ def _target_note(plan: PlanView) -> str | None:
 
 
 def _in_place(plan: PlanView) -> Iterator[str]:
-    found = sharing(plan)
-    if found.values:
+    shared = sharing(plan)
+    if shared.values:
         yield (
-            f"In place: {found.values:,} values, {found.views:,} of them views, are defined in"
-            f" the bytes of others, {found.size:,} bytes."
+            f"In place: {shared.values:,} values, {shared.views:,} of them views, are defined in"
+            f" the bytes of others, {shared.size:,} bytes."
         )
 
 
-def _repetitions(found: Recomputation) -> Table:
-    """What is made again, when, and for which step."""
+def _repetitions(recomputation: Recomputation) -> Table:
+    """The steps that run again, their level, and the step that reads their results."""
     title = (
-        f"Run again: {found.peak_before:,} -> {found.peak_after:,} bytes live at once;"
-        f" no order and no recomputation takes less than {found.floor:,}"
+        f"Run again: {recomputation.peak_before:,} -> {recomputation.peak_after:,} bytes live at once;"
+        f" no order and no recomputation takes less than {recomputation.floor:,}"
     )
     rows = [
         (str(one.level), escape(one.step), _some(one.values), escape(one.reader or "-"))
-        for one in found.repetitions
+        for one in recomputation.repetitions
     ]
     return make_table(title, (">level", "~step", "~values", "~for"), rows)
 
 
-def _copies(found: Paging) -> Table:
-    """What leaves the memory where kernels run, and what comes back."""
-    sizes = ", ".join(f"{tier.used:,} of {tier.bytes:,} in {tier.name}" for tier in found.tiers)
-    title = f"Paged: without it {found.peak_before:,} bytes are live at once; taken are {sizes}"
+def _copies(paging: Paging) -> Table:
+    """The copies out of the memory where kernels run, and back."""
+    sizes = ", ".join(f"{tier.used:,} of {tier.bytes:,} in {tier.name}" for tier in paging.tiers)
+    title = f"Paged: without it {paging.peak_before:,} bytes are live at once; taken are {sizes}"
     rows = [
         (str(one.level), escape(one.step), escape(one.from_tier), escape(one.to_tier), f"{one.nbytes:,}")
-        for one in found.copies
+        for one in paging.copies
     ]
     return make_table(title, (">level", "~step", "~from", "~to", ">bytes"), rows)
 
 
 def _replacements(plan: PlanView) -> Table:
-    """What was rewritten, with the lower bounds around each group that was taken together."""
+    """The operations that were rewritten, with the lower bound after each group."""
     first, last = plan.replacements[0], plan.replacements[-1]
     title = f"Rewritten: bound {first.bytes_before:,} -> {last.bytes_after:,} bytes"
     rows = [
@@ -212,14 +212,19 @@ def _some(names: tuple[str, ...]) -> str:
     return escape(", ".join((*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else []))))
 
 
-def _kinds(plan: PlanView, found: PlanReport) -> Table:
+def _kinds(plan: PlanView, statistics: PlanReport) -> Table:
     table = Table(title="By kind", title_justify="left", show_footer=True)
-    saved = 1 - plan.arena_bytes / found.total if found.total else 0.0
-    footer = ("", f"{sum(k.buffers for k in found.kinds):,}", f"{found.total:,}", f"{saved:.1%} saved")
+    saved = 1 - plan.arena_bytes / statistics.total if statistics.total else 0.0
+    footer = (
+        "",
+        f"{sum(k.buffers for k in statistics.kinds):,}",
+        f"{statistics.total:,}",
+        f"{saved:.1%} saved",
+    )
     headings = ("kind", "buffers", "without reuse", "own peak")
     for heading, text in zip(headings, footer, strict=True):
         table.add_column(heading, text, justify="left" if heading == "kind" else "right")
-    for row in found.kinds:
+    for row in statistics.kinds:
         table.add_row(*_kind_row(row))
     return table
 
@@ -243,16 +248,16 @@ def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaRe
         console.print(line, markup=False, highlight=False, no_wrap=True)
 
 
-def _recycling(found: Recycling) -> Table:
-    """What each operation takes at its first touch, and what is given back after it."""
-    rows = [("(before)", " ".join(found.before), "", "")]
+def _recycling(recycling: Recycling) -> Table:
+    """The blocks that each operation allocates, and those that are freed after it."""
+    rows = [("(before)", " ".join(recycling.before), "", "")]
     rows += [
         (step.id, " ".join(step.allocated), " ".join(step.freed), f"{step.live_bytes:,}")
-        for step in found.steps
+        for step in recycling.steps
     ]
     headings = ("~operation", "~allocated", "~freed after it", ">live bytes")
     table = make_table("Allocation and recycling", headings, rows, max_rows=41)  # one is no operation
-    table.add_row("(kept)", " ".join(found.kept), "", "")
+    table.add_row("(kept)", " ".join(recycling.kept), "", "")
     return table
 
 
@@ -264,7 +269,7 @@ def _peak_title(about: ArenaReport, unit: str) -> str:
 
 
 def _unit(plan: PlanView) -> str:
-    """What lifespans count."""
+    """The unit of lifespans."""
     return "step" if plan.options.parallelism == 1 else "level"
 
 

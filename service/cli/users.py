@@ -63,10 +63,10 @@ def _named(tenant: str) -> str:
 
 
 def _seconds(text: str, option: str) -> float:
-    found = re.fullmatch(r"(\d{1,9})([smhd])", text)
-    if not found:
+    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if not match:
         fail(f"{option} {text!r} is not a time: give a number and a unit, as 90d, 12h, 30m.", Exit.USAGE)
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _number(text: str, quota: str) -> int:
@@ -78,23 +78,23 @@ def _number(text: str, quota: str) -> int:
 
 
 def create_key(tenant: str, name: str, scopes: str, expires: str, *, as_json: bool) -> None:
-    wanted = frozenset(filter(None, re.split(r"[,\s]+", scopes)))
-    if not wanted or wanted - ALL_SCOPES:
+    chosen_scopes = frozenset(filter(None, re.split(r"[,\s]+", scopes)))
+    if not chosen_scopes or chosen_scopes - ALL_SCOPES:
         fail(f"--scopes {scopes!r}: choose of {', '.join(sorted(ALL_SCOPES))}.", Exit.USAGE)
-    now, made = time.time(), new_key()
+    now, new = time.time(), new_key()
     until = None if expires == "never" else now + _seconds(expires, "--expires")
-    key = Key(made.id, _named(tenant), name, wanted, made.digest, now, until)
+    key = Key(new.id, _named(tenant), name, chosen_scopes, new.digest, now, until)
     with _database() as connection:
         table.add_key(connection, key)
-        _write_down(connection, "keys create", tenant, f"ap_{made.id}")
+        _write_down(connection, "keys create", tenant, f"ap_{new.id}")
     if as_json:
-        print_json({**_facts(key), "key": made.text})
+        print_json({**_facts(key), "key": new.text})
         return
     print_line(
         f"arenaplan: this key is shown once and kept nowhere; it ends {_moment(until, 'never')}.",
         to_errors=True,
     )
-    print_line(made.text)
+    print_line(new.text)
 
 
 def list_keys(tenant: str | None, *, as_json: bool) -> None:
@@ -143,11 +143,11 @@ def revoke_key(key_id: str, *, as_json: bool) -> None:
 def list_tenants(*, as_json: bool) -> None:
     """Those of whom something is known, with what they have taken in the last day."""
     with _database() as connection:
-        said = {one.name: one for one in table.list_tenants(connection)}
+        known = {one.name: one for one in table.list_tenants(connection)}
         used = {one.tenant: one for one in table.usage_since(connection, hour_of(time.time()) - 23)}
         owners = {key.tenant for key in table.list_keys(connection)}
-    names = sorted(said.keys() | used.keys() | owners)
-    tenants = [said.get(name) or Tenant(name) for name in names]
+    names = sorted(known.keys() | used.keys() | owners)
+    tenants = [known.get(name) or Tenant(name) for name in names]
     none = dict.fromkeys(("requests", "cpu_seconds", "stored_bytes"), 0)
     usage = [
         {k: v for k, v in asdict(used[n]).items() if k != "tenant"} if n in used else none for n in names
@@ -178,13 +178,13 @@ def set_tenant(name: str, quotas: Mapping[str, str | None], disabled: bool | Non
         before = next(
             (one for one in table.list_tenants(connection) if one.name == name), Tenant(_named(name))
         )
-        said = dict(before.quotas)
+        changed = dict(before.quotas)
         for quota, text in quotas.items():
             if text == "usual":
-                said.pop(quota, None)
+                changed.pop(quota, None)
             elif text is not None:
-                said[quota] = None if text == "none" else _number(text, quota)
-        now = Tenant(name, before.disabled if disabled is None else disabled, said)
+                changed[quota] = None if text == "none" else _number(text, quota)
+        now = Tenant(name, before.disabled if disabled is None else disabled, changed)
         table.set_tenant(connection, now)
         _write_down(connection, "tenants set", name, _said(now))
     if as_json:
@@ -220,13 +220,13 @@ def show_audit(tenant: str | None, since: str | None, limit: int, *, as_json: bo
 
 
 def _said(tenant: Tenant) -> str:
-    """What differs from the settings, in one line."""
+    """The differences from the settings, in one line."""
     quotas = (f"{name}={'none' if value is None else value}" for name, value in tenant.quotas.items())
     return " ".join([*(["disabled"] if tenant.disabled else []), *quotas]) or "as usual"
 
 
 def _facts(key: Key) -> dict[str, Any]:
-    """What may be shown of a key."""
+    """The facts of a key that may be shown."""
     return {
         "id": f"ap_{key.id}",
         "tenant": key.tenant,

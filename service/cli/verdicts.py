@@ -16,7 +16,7 @@ from rich.table import Table
 from service.cli.console import heed, read_options, write_document
 from service.cli.costs import chosen
 from service.cli.models import read_model_file
-from service.cli.planning import told
+from service.cli.planning import progress_line
 from service.cli.tables import make_table
 from solver import documents, verdict
 from solver.errors import OptionsError
@@ -38,7 +38,7 @@ _SUFFIXES: Final = (".svg", ".png", ".json")
 
 def tradeoff(
     model: Path,
-    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
     output: Path | None,
     points: int,
     choices: Mapping[str, Any] = MappingProxyType({}),
@@ -48,7 +48,7 @@ def tradeoff(
 ) -> None:
     """Compute the curve of the network in `model`, write it to `output` if there is one, and print it.
 
-    `given` are fields of an options document, `choices` those for models of other tools. Raises OptionsError
+    `fields` are those of an options document, `choices` those for models of other tools. Raises OptionsError
     for an output of another kind than .svg, .png and .json, before anything is computed.
     """
     if output is not None and output.suffix.lower() not in _SUFFIXES:
@@ -58,48 +58,48 @@ def tradeoff(
             path=("output",),
         )
     file = read_model_file(model)
-    options = read_options(chosen(given, file, choices))
+    options = read_options(chosen(fields, file, choices))
     if server is not None:
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
         graph = _graph(file.read_for(service, options.batch, choices))
-        made = service.tradeoff(graph, file.document, options, points)
+        curve = service.tradeoff(graph, file.document, options, points)
     else:
         graph = _graph(file.read(options.batch, choices))
         with _progress(f"looking for schedules of {graph.name}") as show:
 
-            def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+            def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
                 heed()
-                show(told(stage, found))
+                show(progress_line(stage, progress))
 
-            made = verdict.tradeoff(graph, options, points=points, follow=follow)
+            curve = verdict.tradeoff(graph, options, points=points, follow=follow)
     if output is not None:
-        write_document(output, _written(made, output.suffix.lower()))
+        write_document(output, _written(curve, output.suffix.lower()))
     if as_json:
-        write_document(Path("-"), documents.dump_tradeoff(made, indent=2) + b"\n")
+        write_document(Path("-"), documents.dump_tradeoff(curve, indent=2) + b"\n")
     else:
-        _print_curve(Console(highlight=False), made)
+        _print_curve(Console(highlight=False), curve)
 
 
 def explain(
     model: Path,
-    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
     training: bool,
     as_json: bool,
     server: str | None = None,
 ) -> None:
-    """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
+    """Print the verdict on a capacity, which is among `fields`, those of an options document."""
     file = read_model_file(model)
-    options = read_options(chosen(given, file, choices))
+    options = read_options(chosen(fields, file, choices))
     if server is not None:
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
         graph = _graph(file.read_for(service, options.batch, choices))
-        made = service.explain(graph, file.document, options, training=training)
+        result = service.explain(graph, file.document, options, training=training)
     else:
         graph = _graph(file.read(options.batch, choices))
         batches = None if file.document is None else verdict.batches_of(file.document, options)
@@ -110,17 +110,17 @@ def explain(
                 tried.append(" and ".join(names) or "the smallest capacity")
                 show(tried[-1])
 
-            def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+            def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
                 heed()
-                show(f"{tried[-1]} ({told(stage, found)})")
+                show(f"{tried[-1]} ({progress_line(stage, progress)})")
 
-            made = verdict.explain(
+            result = verdict.explain(
                 graph, options, training=training, batches=batches, observe=observe, follow=follow
             )
     if as_json:
-        write_document(Path("-"), documents.dump_verdict(made, indent=2) + b"\n")
+        write_document(Path("-"), documents.dump_verdict(result, indent=2) + b"\n")
     else:
-        _print_verdict(Console(highlight=False), made, model, given, choices, training=training)
+        _print_verdict(Console(highlight=False), result, model, fields, choices, training=training)
 
 
 def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
@@ -134,7 +134,7 @@ def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
 
 @contextlib.contextmanager
 def _progress(title: str) -> Iterator[Callable[[str], None]]:
-    """What is looked at now, on standard error if that is a terminal."""
+    """Show the stage of a search on standard error, if that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _text: None
@@ -186,92 +186,93 @@ def _print_curve(console: Console, curve: TradeOff) -> None:
 
 def _print_verdict(
     console: Console,
-    made: Verdict,
+    result: Verdict,
     model: Path,
-    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
     choices: Mapping[str, Any],
     *,
     training: bool,
 ) -> None:
-    for line in _sentences(made):
+    for line in _sentences(result):
         console.print(escape(line))
-    if made.remedies:
-        console.print(_remedies(made))
-        for note in dict.fromkeys(remedy.note for remedy in made.remedies if remedy.note):
+    if result.remedies:
+        console.print(_remedies(result))
+        for note in dict.fromkeys(remedy.note for remedy in result.remedies if remedy.note):
             console.print(escape(f"note: {note}"))
-        best = made.remedies[0]
-        command = _command(best, model, given, choices)
+        best = result.remedies[0]
+        command = _command(best, model, fields, choices)
         console.print(escape(f"to plan the first: {command}"), soft_wrap=True)
-    elif not made.fits_as_it_is:
+    elif not result.fits_as_it_is:
         console.print("None of the measures that were tried makes it fit.")
-    if not made.fits_as_it_is and not training:
+    if not result.fits_as_it_is and not training:
         console.print(
             "--training also tries what changes what is learned: 16-bit storage, micro-batches, fewer"
         )
         console.print("trained layers, less optimizer state.")
-    if not made.complete:
+    if not result.complete:
         console.print("Time ran out: there may be more, and cheaper, ways.")
 
 
-def _sentences(made: Verdict) -> Iterator[str]:
-    total = made.update_nanoseconds
-    title = f"{made.graph} in {made.capacity:,} bytes:"
-    if made.fits_as_it_is:
-        yield f"{title} it fits as it is, in {made.arena_bytes or made.peak:,}."
+def _sentences(result: Verdict) -> Iterator[str]:
+    total = result.update_nanoseconds
+    title = f"{result.graph} in {result.capacity:,} bytes:"
+    if result.fits_as_it_is:
+        yield f"{title} it fits as it is, in {result.arena_bytes or result.peak:,}."
         return
-    if made.status is VerdictStatus.PLAN:
+    if result.status is VerdictStatus.PLAN:
         known = (
             "no bound is proved"
-            if made.bound is None or not 10_000 * made.bound // max(total, 1)
-            else f"{_percent(made.bound, total)} at least is proved"
+            if result.bound is None or not 10_000 * result.bound // max(total, 1)
+            else f"{_percent(result.bound, total)} at least is proved"
         )
-        if made.bound == made.extra or made.extra == 0:
+        if result.bound == result.extra or result.extra == 0:
             known = "proved to be the least for this order"
-        yield f"{title} it fits with recomputation, for {_percent(made.extra or 0, total)} of time ({known})."
-    elif made.status is VerdictStatus.IMPOSSIBLE:
+        extra = _percent(result.extra or 0, total)
+        yield f"{title} it fits with recomputation, for {extra} of time ({known})."
+    elif result.status is VerdictStatus.IMPOSSIBLE:
         yield f"{title} impossible as it is, in every order and with any recomputation."
-        short = f"{made.floor - made.capacity:,} more than there are"
+        short = f"{result.floor - result.capacity:,} more than there are"
         yield (
-            f"{made.floor:,} bytes at least are proved, {short}: step {made.floor_step} needs"
-            f" {', '.join(_needs(made))}."
+            f"{result.floor:,} bytes at least are proved, {short}: step {result.floor_step} needs"
+            f" {', '.join(_needs(result))}."
         )
     else:
         yield (
-            f"{title} open. No plan was found, and only {made.floor:,} bytes at least are proved for every"
-            f" order, at step {made.floor_step}."
+            f"{title} open. No plan was found, and only {result.floor:,} bytes at least are proved for every"
+            f" order, at step {result.floor_step}."
         )
-        if made.impossible >= made.capacity:
-            yield f"In the order of the steps as it is, {made.impossible:,} bytes are proved to be too few."
+        if result.impossible >= result.capacity:
+            yield f"In the order of the steps as it is, {result.impossible:,} bytes are proved to be too few."
     # What is live fits; the layout of it may not.
-    more = "" if made.peak > made.capacity else " at least, in a layout of more than the capacity"
-    yield f"As it is, nothing running again, it takes {made.peak:,} bytes{more}." + (
-        f" The smallest found is {made.smallest:,}, for {_percent(made.smallest_extra, total)} of time."
-        if made.smallest < made.peak
+    more = "" if result.peak > result.capacity else " at least, in a layout of more than the capacity"
+    yield f"As it is, nothing running again, it takes {result.peak:,} bytes{more}." + (
+        f" The smallest found is {result.smallest:,}, for {_percent(result.smallest_extra, total)} of time."
+        if result.smallest < result.peak
         else ""
     )
 
 
-def _needs(made: Verdict) -> Iterator[str]:
-    yield f"{made.fixed:,} for weights, optimizer variables and constants"
-    if made.scratch:
-        yield f"{made.scratch:,} for scratch"
-    for what, values in (("touches", made.touched), ("must keep for later steps", made.waiting)):
+def _needs(result: Verdict) -> Iterator[str]:
+    yield f"{result.fixed:,} for weights, optimizer variables and constants"
+    if result.scratch:
+        yield f"{result.scratch:,} for scratch"
+    for what, values in (("touches", result.touched), ("must keep for later steps", result.waiting)):
         if values:
             named = ", ".join(f"{name} {size:,}" for name, size in values[:_MOST_NAMED])
             more = f" and {len(values) - _MOST_NAMED} more" if len(values) > _MOST_NAMED else ""
             yield f"{sum(size for _, size in values):,} for what it {what} ({named}{more})"
 
 
-def _remedies(made: Verdict) -> Table:
+def _remedies(result: Verdict) -> Table:
     words = {Changes.NOTHING: "nothing", Changes.ROUNDING: "rounding", Changes.TRAINING: "what is learned"}
     rows = []
-    for remedy in made.remedies:
-        bound = "-" if remedy.bound is None else _percent(remedy.bound, made.update_nanoseconds)
+    for remedy in result.remedies:
+        bound = "-" if remedy.bound is None else _percent(remedy.bound, result.update_nanoseconds)
         rows.append(
             (
                 escape(" + ".join(remedy.names)),
                 f"{remedy.arena_bytes:,}",
-                _percent(remedy.extra, made.update_nanoseconds),
+                _percent(remedy.extra, result.update_nanoseconds),
                 "the same" if remedy.bound == remedy.extra else bound,
                 words[remedy.changes],
             )
@@ -280,17 +281,20 @@ def _remedies(made: Verdict) -> Table:
     return make_table("what makes it fit, planned and proved", headings, rows)
 
 
-def _command(remedy: Remedy, model: Path, given: Mapping[str, Any], choices: Mapping[str, Any]) -> str:
-    """The command that makes the plan of a remedy, and what the document must say besides."""
+def _command(remedy: Remedy, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any]) -> str:
+    """The command that makes the plan of a remedy, and the changes of the document that it needs."""
     words = ["arenaplan", "plan", shlex.quote(str(model))]
     usual = PlanOptions()
-    asked = {**given, **remedy.options, **{name: given[name] for name in ("costs",) if name in given}}
-    for name, value in {**{n: v for n, v in asked.items() if v != getattr(usual, n)}, **choices}.items():
+    options = {**fields, **remedy.options}
+    if "costs" in fields:
+        options["costs"] = fields["costs"]
+    unusual = {name: value for name, value in options.items() if value != getattr(usual, name)}
+    for name, value in {**unusual, **choices}.items():
         option = flag_of(name)
         if value is True:
             words.append(option)
         else:
             repeated = value if isinstance(value, list | tuple) else [value]
             words += [f"{option} {shlex.quote(str(one))}" for one in repeated]
-    fields = f", with {', '.join(remedy.graph_fields)} as --json has it" if remedy.graph_fields else ""
-    return " ".join(words) + fields
+    changes = f", with {', '.join(remedy.graph_fields)} as --json has it" if remedy.graph_fields else ""
+    return " ".join(words) + changes

@@ -148,7 +148,7 @@ def _opened(chosen: Settings) -> Iterator[Store]:
 
 @contextmanager
 def _database_errors() -> Iterator[None]:
-    """What is wrong with a database, said in one line."""
+    """Turn errors of the database into messages of one line."""
     try:
         yield
     except Problem as problem:

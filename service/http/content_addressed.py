@@ -114,16 +114,16 @@ class ContentAddressed:
 
     async def _shared(self, state: State, tenant: str, key: str, notes: str = "") -> CachedPlan | None:
         """The answer that another process has made, remembered here from now on."""
-        found = await state.shared.by_key(tenant, key)
-        if found is not None:
-            state.cache.of(tenant).put(found.digest, found.body, key, notes=notes)
-        return found
+        kept = await state.shared.by_key(tenant, key)
+        if kept is not None:
+            state.cache.of(tenant).put(kept.digest, kept.body, key, notes=notes)
+        return kept
 
     async def _solve(self, state: State, tenant: str, body: bytes | Spool) -> tuple[Frame, CachedPlan | None]:
         """The worker's answer; with an empty one, what is kept for a request that means the same."""
         state.check_early(self.task, body)
         cache = state.cache.of(tenant)
-        found: list[CachedPlan] = []
+        equivalent: list[CachedPlan] = []
 
         async def known(key: str) -> bool:
             cached = cache.by_key(self._key(key)) or await self._shared(state, tenant, self._key(key))
@@ -131,13 +131,13 @@ class ContentAddressed:
                 return False
             # Spellings that are remembered from now on must not push this key out, which finds them all.
             cache.put(cached.digest, cached.body, self._key(key))
-            found.append(cached)
+            equivalent.append(cached)
             return True
 
         frame = await run_task(
             state.pool, self.task, state.limits, body, state.search_limits, known, tenant=tenant
         )
-        return frame, found[-1] if found else None
+        return frame, equivalent[-1] if equivalent else None
 
     def _fresh(self, request: Request, state: State, frame: Frame, digest: str, notes: str) -> Response:
         head, tenant = frame.head, principal_of(request).tenant

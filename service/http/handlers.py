@@ -49,7 +49,7 @@ def _http(request: Request, error: HTTPException) -> Response:
 
 
 def _allowed(request: Request) -> set[str]:
-    """What a path takes: the framework tells only what the first of its routes does."""
+    """All methods of a path; the framework names only those of its first route."""
     routes: Sequence[BaseRoute] = request.app.state.routes
     matching = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
     methods = {method for route in matching for method in getattr(route, "methods", None) or ()}

@@ -387,8 +387,8 @@ DELETE_GRAPH_ROUTE: Final[dict[str, Any]] = {
 def _validate_example() -> dict[str, Any]:
     """The small graph with its plan, planned here so that it is never out of date."""
     graph = example("tiny")["graph"]
-    made = pipeline.plan(documents.load_graph(graph), documents.load_options({"solver": "greedy"}))
-    return {"graph": graph, "plan": json.loads(documents.dump_plan(made)), "steps": 5}
+    plan = pipeline.plan(documents.load_graph(graph), documents.load_options({"solver": "greedy"}))
+    return {"graph": graph, "plan": json.loads(documents.dump_plan(plan)), "steps": 5}
 
 
 def _narrow(schemas: dict[str, Any], settings: Settings) -> None:

@@ -40,7 +40,7 @@ def seconds_to_wait(request: Request) -> float | None:
 
 
 async def respond_later(request: Request, work: str, body: bytes | Spool, seconds: float) -> Response:
-    """Do the work as a job; its answer if it is there within so many seconds, else 202 and where it will be.
+    """Do the work as a job: its answer if it is there within `seconds`, else 202 with the job's address.
 
     Raises the `Problem` that the job fails with, if it does so in time.
     """

@@ -138,7 +138,9 @@ class Progress(BaseModel):
     extra_nanoseconds: int | None = Field(
         default=None, description="Modelled time of what runs again in the best schedule so far."
     )
-    bound_nanoseconds: int | None = Field(default=None, description="Proved: so many of them at least.")
+    bound_nanoseconds: int | None = Field(
+        default=None, description="Proved: the extra time is at least this."
+    )
     step_nanoseconds: int | None = Field(
         default=None, description="Modelled time of an iteration, nothing running again."
     )
@@ -157,7 +159,7 @@ class JobLinks(BaseModel):
 
 
 class ShortVerdict(BaseModel):
-    """What bounds alone say about a capacity; `/v1/explain` says more."""
+    """The verdict of bounds alone on a capacity; `/v1/explain` says more."""
 
     floor: int = Field(description="No order of the steps and no recomputation takes less: proved.")
     floor_step: str = Field(description="The step that needs the floor.")

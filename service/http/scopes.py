@@ -1,4 +1,4 @@
-"""What a request says, read from its ASGI scope: a request object of the framework takes longer to make."""
+"""Reading requests from their ASGI scopes, which is quicker than through a request object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of one application share."""
+"""The state that the routes of one application share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from service.telemetry.metrics import Metrics, Reading
 
 __all__ = ["Phase", "State", "state_of"]
 
-#: Reading so much as JSON takes about a millisecond.
+#: Reading this many bytes of JSON takes about a millisecond.
 EARLY_BYTES: Final = 1 << 16
 
 

@@ -1,4 +1,4 @@
-"""What outlives a request: the database, and the jobs, graphs and results in it."""
+"""Everything that outlives a request: the database, and the jobs, graphs and results in it."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ class Backend:
 
 
 class JobWorker(Protocol):
-    """What ``arenaplan worker`` runs."""
+    """The engine that ``arenaplan worker`` runs."""
 
     async def start(self) -> None:
         """Begin to run jobs."""
 
     async def drain(self, seconds: float) -> None:
-        """Begin nothing more, and let what runs finish within so many seconds."""
+        """Begin no more jobs, and let running ones finish within `seconds`."""
 
     async def close(self) -> None:
         """Give back what still runs."""
@@ -131,7 +131,7 @@ class JobWorker(Protocol):
 def open_worker(
     store: Store, settings: Settings, pool: WorkerPool, heard: Callable[[], None]
 ) -> tuple[JobWorker, Webhooks | None]:
-    """What runs the jobs of a PostgreSQL database in `pool`, and what sends their webhooks.
+    """The worker that runs the jobs of a PostgreSQL database in `pool`, and the sender of their webhooks.
 
     `heard` is called about once a second, as long as the database answers.
     """

@@ -109,8 +109,8 @@ class Blobs:
         """Remove objects that no blob needs any more; as many as a moment allows."""
         if self._objects is None:
             return
-        wanted = select(removals.c.object).where(removals.c.due < time.time()).limit(REMOVED_AT_ONCE)
-        due = await self.store.read(lambda connection: connection.execute(wanted).scalars().all())
+        query = select(removals.c.object).where(removals.c.due < time.time()).limit(REMOVED_AT_ONCE)
+        due = await self.store.read(lambda connection: connection.execute(query).scalars().all())
         for name in due:
             await self._objects.remove(name)
         gone = delete(removals).where(removals.c.object.in_(due))
@@ -132,8 +132,8 @@ def put_blob(connection: Connection, tenant: str, body: bytes) -> str:
     """Keep the bytes in the database, for who needs them there; their digest."""
     blob = _blob(body)
     here = (blobs.c.tenant == tenant, blobs.c.digest == blob.digest)
-    wanted = select(blobs.c.object).where(*here).with_for_update()
-    if name := connection.execute(wanted).scalar_one_or_none():
+    query = select(blobs.c.object).where(*here).with_for_update()
+    if name := connection.execute(query).scalar_one_or_none():
         connection.execute(update(blobs).where(*here).values(body=body, object=None))
         _remove_soon(connection, name)
     return keep_blob(connection, tenant, blob)
@@ -170,9 +170,9 @@ def touch_blob(connection: Connection, tenant: str, digest: str) -> bool:
 
 
 def get_blob(connection: Connection, tenant: str, digest: str) -> Blob | None:
-    """What is kept under a digest, for `Blobs.load` after the transaction."""
-    wanted = select(blobs.c.body, blobs.c.object).where(blobs.c.tenant == tenant, blobs.c.digest == digest)
-    row = connection.execute(wanted).one_or_none()
+    """Where the bytes of a digest are, for `Blobs.load` after the transaction."""
+    query = select(blobs.c.body, blobs.c.object).where(blobs.c.tenant == tenant, blobs.c.digest == digest)
+    row = connection.execute(query).one_or_none()
     return None if row is None else Blob(digest, bytes(row.body), row.object)
 
 
@@ -201,7 +201,7 @@ class StoredGraph:
 
 
 class Graphs:
-    """What is stored to be referred to by jobs."""
+    """Graphs and models that jobs can name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -220,11 +220,11 @@ class Graphs:
             row = {"tenant": tenant, "digest": digest, "media_type": graph.media_type}
             insert = upsert(connection, graphs).values(**row, created=time.time())
             insert = insert.on_conflict_do_nothing()
-            made = connection.execute(insert.returning(graphs.c.digest)).first() is not None
-            if not made:
+            is_new = connection.execute(insert.returning(graphs.c.digest)).first() is not None
+            if not is_new:
                 here = update(graphs).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
                 connection.execute(here.values(media_type=graph.media_type, created=time.time()))
-            return made
+            return is_new
 
         return await self._store.write(put)
 
@@ -242,11 +242,11 @@ class Graphs:
         return found
 
     async def media_type(self, tenant: str, digest: str) -> str:
-        """What a graph was declared as. Raises `Problem` ``graph-not-found``."""
-        found = await self._store.read(lambda connection: media_type_of(connection, tenant, digest))
-        if found is None:
+        """The media type of a stored graph. Raises `Problem` ``graph-not-found``."""
+        declared = await self._store.read(lambda connection: media_type_of(connection, tenant, digest))
+        if declared is None:
             raise graph_not_found(digest)
-        return found
+        return declared
 
     async def remove(self, tenant: str, digest: str) -> None:
         """Forget the graph; jobs that refer to it keep it. Raises `Problem` ``graph-not-found``."""
@@ -256,10 +256,10 @@ class Graphs:
 
 
 def media_type_of(connection: Connection, tenant: str, digest: str) -> str | None:
-    """What a stored graph was declared as; None where there is none."""
-    wanted = select(graphs.c.media_type).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
-    found: str | None = connection.execute(wanted).scalar_one_or_none()
-    return found
+    """The media type of a stored graph; None where there is none."""
+    query = select(graphs.c.media_type).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
+    media_type: str | None = connection.execute(query).scalar_one_or_none()
+    return media_type
 
 
 def graph_not_found(digest: str) -> Problem:
@@ -280,10 +280,10 @@ class Results:
         """Name and body of the answer to a request. May raise `Problem` ``storage-unavailable``."""
 
         def find(connection: Connection) -> tuple[str, Blob | None] | None:
-            wanted = select(results.c.name, results.c.blob).where(
+            query = select(results.c.name, results.c.blob).where(
                 results.c.tenant == tenant, results.c.key == key
             )
-            row = connection.execute(wanted).one_or_none()
+            row = connection.execute(query).one_or_none()
             return None if row is None else (row.name, get_blob(connection, tenant, row.blob))
 
         found = await self._blobs.store.read(find)
@@ -297,8 +297,8 @@ class Results:
         """The body of an answer by collection and digest. May raise `Problem` ``storage-unavailable``."""
 
         def find(connection: Connection) -> Blob | None:
-            wanted = select(results.c.blob).where(results.c.tenant == tenant, results.c.name == name).limit(1)
-            blob = connection.execute(wanted).scalar_one_or_none()
+            query = select(results.c.blob).where(results.c.tenant == tenant, results.c.name == name).limit(1)
+            blob = connection.execute(query).scalar_one_or_none()
             return None if blob is None else get_blob(connection, tenant, blob)
 
         return await self._blobs.load(await self._blobs.store.read(find))

@@ -44,7 +44,7 @@ LOOK_SECONDS: Final = 1.0
 PATIENCE: Final = 3
 #: How often what has expired is removed.
 TIDY_SECONDS: Final = 600.0
-#: A ticket in the hands of a worker without a sign of life for so long is given up.
+#: Seconds without a sign of life after which the ticket of a worker is taken back.
 STALLED_SECONDS: Final = 8.0
 #: Connections to PostgreSQL for tickets, of one process.
 CONNECTIONS: Final = 4
@@ -149,7 +149,7 @@ class _Bell:
 
 
 class ClusterEngine(StoredJobs):
-    """What a replica of the API needs: it runs no job. `JobEngine` says what is promised."""
+    """The engine of a replica of the API, which runs no jobs itself. See `JobEngine` for its guarantees."""
 
     def __init__(self, store: Store, table: JobTable) -> None:
         super().__init__(table)
@@ -214,13 +214,13 @@ class ClusterWorker:
         await self._tickets.close()
 
     async def drain(self, seconds: float) -> None:
-        """Fetch nothing more, and let what runs finish within so many seconds."""
+        """Fetch no more tickets, and let running jobs finish within `seconds`."""
         fetching, *_ = self._tasks
         fetching.cancel()  # ends when what was fetched has
         await asyncio.wait({fetching}, timeout=seconds)
 
     async def _look(self, job: str) -> None:
-        """What a ticket asks for."""
+        """Run the job that a ticket names."""
         async with self._pool.lease(patient=True) as worker:
             claim = await self._runner.claim(job)
             waits = claim is not None and await self._runner.run(claim, worker)

@@ -1,4 +1,4 @@
-"""The port through which the service gives work away that outlives a request.
+"""The port to whatever runs jobs: work that outlives its request.
 
     submit ──► queued ──► running ──► succeeded, failed or cancelled
                   ▲           │
@@ -45,7 +45,7 @@ class JobEngine(Protocol):
         """Jobs of a tenant, the newest first; `after` is the last one that is known already."""
 
     async def answer(self, tenant: str, job: str) -> Answer:
-        """What the job has come to.
+        """The result of the job.
 
         Raises `Problem` ``job-not-found``, ``job-not-finished``, ``job-cancelled``, ``job-expired``, or the
         one that the job has failed with.
@@ -55,7 +55,7 @@ class JobEngine(Protocol):
         """Ask for the end of a job; one that is finished stays as it is. Raises ``job-not-found``."""
 
     async def changed(self, job: Job, seconds: float) -> Job:
-        """The job once it is beyond `job.revision`, or as it is after so many seconds.
+        """The job once its revision is beyond `job.revision`, or its present state after `seconds`.
 
         Raises `Problem` ``job-not-found`` where it has been removed.
         """

@@ -1,4 +1,4 @@
-"""Who is next for a worker: tenants share the time of the workers, whatever each of them sends.
+"""Fair queueing: tenants share the time of the workers, whatever each of them sends.
 
 Each tenant has an account of the seconds for which workers have worked for it. Of all who wait, the tenant
 with the lowest account is next; among its own tasks the small ones go first, four of them to one large one.
@@ -26,9 +26,9 @@ MOST_ACCOUNTS: Final = 10_000
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Ticket(Generic[T]):
-    """Somebody who waits; `turn` is what the owner of the queue tells them by.
+    """A place in the queue; the owner of the queue signals its turn by `turn`.
 
-    The `patient` have no place that others might need: they are not counted, and never have to leave.
+    `patient` tickets do not count against the limit, and never have to leave.
     """
 
     tenant: str
@@ -123,7 +123,7 @@ class FairQueue(Generic[T]):
         return len(self) >= self._limit or (large and len(self) > 0 and self._waiting[True] >= share)
 
     def leaver(self, tenant: str, *, large: bool) -> Ticket[T] | None:
-        """Who has to leave a full queue for a newcomer: the last of the tenant with the most that wait.
+        """The ticket that leaves a full queue for a newcomer: the last of the tenant with the most tickets.
 
         None where that tenant would not have more than the newcomer's even then.
         """

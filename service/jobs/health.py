@@ -1,4 +1,4 @@
-"""What probes ask a process that runs jobs and has no routes: `/healthz` and `/readyz` at its own port."""
+"""`/healthz` and `/readyz` of a process that runs jobs and has no other routes, at a port of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings allow a request, and a job."""
+"""The limits of requests and of jobs, from the settings."""
 
 from __future__ import annotations
 

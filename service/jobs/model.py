@@ -1,4 +1,4 @@
-"""What a job is, apart from where it is kept and who runs it."""
+"""Jobs and their documents, apart from where jobs are kept and which process runs them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a job has come to: the bytes of the synchronous route.
+    """The result of a job: the bytes that the synchronous route would have answered.
 
     Of what has a digest, `facts` have the ``name``, collection and digest, and whether it is ``kept``; of an
     imported model the ``notes``, as `service.jobs.notes` writes them.

@@ -1,4 +1,4 @@
-"""What ``POST /v1/jobs`` asks for, read as far as it must be to keep it until a worker reads the rest."""
+"""Bodies of ``POST /v1/jobs``, read as far as storing them needs; a worker reads the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Order:
     webhook: str | None
 
     def work(self, *, model: bool) -> tuple[str, bytes]:
-        """What the worker does, and the request that it gets; `model` where the stored graph is a model.
+        """The worker's name of the task, and its request; `model` says that the stored graph is a model.
 
         Raises `Problem` where that cannot be done with what is stored.
         """
@@ -99,7 +99,7 @@ def _webhook(given: Any) -> str | None:
 
 
 def _line(options: Any, members: Mapping[str, Any]) -> bytes:
-    """What is said of a model as the query of the synchronous route has it: texts, each in a list."""
+    """The line of parameters before a model: texts in lists, as the synchronous route's query has them."""
     if not isinstance(options, dict):
         raise _wrong("options", "The options are not a JSON object.", "Give an object.")
     texts = {}

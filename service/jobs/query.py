@@ -29,7 +29,7 @@ def in_query(text: str) -> str:
 
 
 def in_flags(text: str) -> str:
-    """What `in_query` was given, from what it has made: for a command line that has asked a service."""
+    """The inverse of `in_query`, for a command line that has asked a service."""
     parts = text.split("`")
     parts[::2] = [
         _PARAMETER.sub(lambda name: f"--{_flag(name[1])}", _DIM.sub(r"--\1 ", part)) for part in parts[::2]

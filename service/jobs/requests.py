@@ -1,4 +1,4 @@
-"""What can be told of a request before its document is read: members, options, the deadline."""
+"""Checks of a request before its document is read: members, options, the deadline."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _DEADLINE: Final = re.compile(rb'"deadline_seconds"\s*:\s*(?:\[\s*")?(\d[\d.eE+-
 
 
 def model_work(task: str) -> str | None:
-    """What workers call `task` where it is given a model; None where it takes none."""
+    """The name that workers have for `task` with a model; None for a task that takes no model."""
     return next((work for work, of in MODEL_WORK.items() if of == task), None)
 
 

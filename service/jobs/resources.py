@@ -1,4 +1,4 @@
-"""What a worker may take from the machine, as limits that the kernel keeps (Linux, in part elsewhere)."""
+"""Limits on the memory and time of a worker, which the kernel enforces (Linux, in part elsewhere)."""
 
 from __future__ import annotations
 

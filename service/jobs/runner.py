@@ -58,7 +58,7 @@ class _End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What a worker has to obey (`head`), and when it must have answered."""
+    """The limits that a worker must keep (`head`), and the time in which it must answer."""
 
     head: Mapping[str, Any]
     answer: Limits

@@ -1,4 +1,4 @@
-"""What all engines have in common: jobs are rows of a table, and changes are waited for by looking."""
+"""The common part of all engines: jobs are rows of a table, which is polled for changes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class StoredJobs:
         return await self.table.answer(tenant, job)
 
     async def cancel(self, tenant: str, job: str) -> Job:
-        found = await self.table.cancel(tenant, job)
+        cancelled = await self.table.cancel(tenant, job)
         self.poke(job)
-        return found
+        return cancelled
 
     async def changed(self, job: Job, seconds: float) -> Job:
         loop = asyncio.get_running_loop()
@@ -59,9 +59,9 @@ class StoredJobs:
         try:
             while True:
                 news.clear()
-                found = await self.table.get(job.tenant, job.id)
-                if found.revision > job.revision or loop.time() >= until:
-                    return found
+                current = await self.table.get(job.tenant, job.id)
+                if current.revision > job.revision or loop.time() >= until:
+                    return current
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(until):
                         await news.wait()
@@ -72,7 +72,7 @@ class StoredJobs:
                 self._seen.pop(job.id, None)
 
     def poke(self, job: str) -> None:
-        """Whoever waits for a change of the job looks now."""
+        """Wake the callers that wait for a change of the job."""
         for news in self._watched.get(job, ()):
             news.set()
 

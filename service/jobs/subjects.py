@@ -1,4 +1,4 @@
-"""What a request is about: a graph in a JSON document, or a model of another tool behind its choices."""
+"""The networks that requests are about: graphs in JSON documents, or models of other tools with choices."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Subject(Protocol):
 
     @property
     def members(self) -> Mapping[str, Any]:
-        """What it has beside the network and the options."""
+        """The members of the request beside the network and the options."""
 
     @property
     def members_pointer(self) -> str:
-        """Where these stand."""
+        """A JSON pointer to the object that has these members."""
 
     @property
     def options_path(self) -> tuple[str, ...]: ...

@@ -114,37 +114,37 @@ class JobTable:
 
     async def get(self, tenant: str, job: str) -> Job:
         """As `JobEngine.get`."""
-        found = await self._store.read(lambda connection: _find(connection, tenant, job))
-        if found is None:
+        job_now = await self._store.read(lambda connection: _find(connection, tenant, job))
+        if job_now is None:
             raise _job_not_found(job)
-        return found
+        return job_now
 
     async def page(self, tenant: str, *, state: State | None, limit: int, after: str | None) -> list[Job]:
         """As `JobEngine.page`."""
-        wanted = select(*_VISIBLE).where(jobs.c.tenant == tenant).order_by(jobs.c.id.desc()).limit(limit)
+        query = select(*_VISIBLE).where(jobs.c.tenant == tenant).order_by(jobs.c.id.desc()).limit(limit)
         if state is not None:
-            wanted = wanted.where(jobs.c.state == state)
+            query = query.where(jobs.c.state == state)
         if after is not None:
-            wanted = wanted.where(jobs.c.id < after)
-        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+            query = query.where(jobs.c.id < after)
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return [_job(row) for row in rows]
 
     async def answer(self, tenant: str, job: str) -> Answer:
         """As `JobEngine.answer`."""
 
         def answer(connection: Connection) -> tuple[Job | None, Blob | None, Mapping[str, Any] | None]:
-            found = _find(connection, tenant, job)
-            if found is None or found.result is None:
-                return found, None, None
+            job_now = _find(connection, tenant, job)
+            if job_now is None or job_now.result is None:
+                return job_now, None, None
             facts = connection.execute(select(jobs.c.facts).where(jobs.c.id == job)).scalar_one()
-            return found, get_blob(connection, tenant, found.result), facts
+            return job_now, get_blob(connection, tenant, job_now.result), facts
 
-        found, blob, facts = await self._store.read(answer)
-        if found is None:
+        job_now, blob, facts = await self._store.read(answer)
+        if job_now is None:
             raise _job_not_found(job)
         body = await self._blobs.load(blob)
         if body is None:
-            raise _no_answer(found)
+            raise _no_answer(job_now)
         return Answer(body, facts or {})
 
     async def cancel(self, tenant: str, job: str) -> Job:
@@ -158,29 +158,29 @@ class JobTable:
             _end(connection, and_(here, jobs.c.state == State.QUEUED), self._ended(State.CANCELLED))
             return _find(connection, tenant, job)
 
-        found = await self._store.write(cancel)
-        if found is None:
+        job_now = await self._store.write(cancel)
+        if job_now is None:
             raise _job_not_found(job)
-        return found
+        return job_now
 
     async def revisions(self, ids: Iterable[str]) -> Mapping[str, int]:
         """By job: its revision; jobs that are gone are missing."""
-        wanted = select(jobs.c.id, jobs.c.revision).where(jobs.c.id.in_(list(ids)))
-        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+        query = select(jobs.c.id, jobs.c.revision).where(jobs.c.id.in_(list(ids)))
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return {row.id: row.revision for row in rows}
 
     async def counts(self) -> Mapping[str, int]:
         """How many jobs there are in each state."""
-        wanted = select(jobs.c.state, func.count()).group_by(jobs.c.state)
-        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+        query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return {**dict.fromkeys(map(str, State), 0), **{row[0]: row[1] for row in rows}}
 
     # ----------------------------------------------------------------------------- for who runs them
 
     async def waits(self) -> bool:
         """Whether a job waits to be claimed."""
-        wanted = select(jobs.c.id).where(jobs.c.state == State.QUEUED).limit(1)
-        return await self._store.read(lambda connection: connection.execute(wanted).first()) is not None
+        query = select(jobs.c.id).where(jobs.c.state == State.QUEUED).limit(1)
+        return await self._store.read(lambda connection: connection.execute(query).first()) is not None
 
     async def claim(self, owner: str, job: str | None = None) -> Claim | None:
         """The next job, or a certain one if it waits, for `owner` to run.
@@ -229,10 +229,10 @@ class JobTable:
 
     async def asked_to_end(self, claims: Sequence[Claim]) -> list[str]:
         """Which jobs of the claims are to be cancelled."""
-        wanted = select(jobs.c.id).where(
+        query = select(jobs.c.id).where(
             jobs.c.id.in_([claim.job.id for claim in claims]), jobs.c.cancel.is_(True)
         )
-        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return [row.id for row in rows]
 
     async def progress(self, claim: Claim, progress: Mapping[str, Any]) -> None:
@@ -366,8 +366,8 @@ def _next() -> Select[Any]:
 
 
 def _find(connection: Connection, tenant: str, job: str) -> Job | None:
-    wanted = select(*_VISIBLE).where(jobs.c.id == job, jobs.c.tenant == tenant)
-    row = connection.execute(wanted).one_or_none()
+    query = select(*_VISIBLE).where(jobs.c.id == job, jobs.c.tenant == tenant)
+    row = connection.execute(query).one_or_none()
     return None if row is None else _job(row)
 
 
@@ -375,10 +375,10 @@ def _first_of(connection: Connection, new: NewJob) -> Job | None:
     """The job that has the idempotency key already. Raises `Problem` where it is that of another request."""
     if new.idempotency_key is None:
         return None
-    wanted = select(*_VISIBLE, jobs.c.fingerprint).where(
+    query = select(*_VISIBLE, jobs.c.fingerprint).where(
         jobs.c.tenant == new.tenant, jobs.c.idempotency_key == new.idempotency_key
     )
-    row = connection.execute(wanted).one_or_none()
+    row = connection.execute(query).one_or_none()
     if row is None:
         return None
     if row.fingerprint != new.fingerprint:

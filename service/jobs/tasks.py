@@ -1,4 +1,4 @@
-"""What a worker can do: plan graphs and programs, place buffers, validate. All heavy imports are here."""
+"""The tasks of a worker: plan graphs and programs, place buffers, validate. All heavy imports are here."""
 
 from __future__ import annotations
 
@@ -123,13 +123,15 @@ def _compiled() -> bool:
 def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | None], None]:
     """Passes on how far a plan, a schedule or a layout is."""
 
-    def follow(stage: str, found: Progress | SearchProgress | None) -> None:
-        if found is None:
+    def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
+        if progress is None:
             channel.progress(stage)
-        elif isinstance(found, Progress):
-            channel.progress(stage, peak_bytes=found.incumbent, bound_bytes=found.bound)
+        elif isinstance(progress, Progress):
+            channel.progress(stage, peak_bytes=progress.incumbent, bound_bytes=progress.bound)
         else:
-            known = {name: figure for name, figure in dataclasses.asdict(found).items() if figure is not None}
+            known = {
+                name: figure for name, figure in dataclasses.asdict(progress).items() if figure is not None
+            }
             channel.progress(stage, **known)
 
     return follow
@@ -206,13 +208,13 @@ def _with_verdict(
         problem = _problem(error, *path)
         able = pipeline.TARGETS[options.target].capabilities.recompute
         if able and not options.rewrite and not options.tiers:
-            found = verdict.brief(graph, options)
-            known = found.peak if error.proved else min(found.peak, error.required)
+            brief = verdict.brief(graph, options)
+            known = brief.peak if error.proved else min(brief.peak, error.required)
             problem.extensions["verdict"] = {
-                "floor": found.floor,
-                "floor_step": found.floor_step,
+                "floor": brief.floor,
+                "floor_step": brief.floor_step,
                 "smallest": known,
-                "recompute": "impossible" if error.available < found.floor else "open",
+                "recompute": "impossible" if error.available < brief.floor else "open",
             }
         raise problem from error
 
@@ -226,9 +228,9 @@ def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
-        made = verdict.tradeoff(graph, options, points=points, follow=_follower(channel))
-    facts = {"points": len(made.points), "complete": made.complete}
-    channel.send("result", facts, documents.dump_tradeoff(made))
+        curve = verdict.tradeoff(graph, options, points=points, follow=_follower(channel))
+    facts = {"points": len(curve.points), "complete": curve.complete}
+    channel.send("result", facts, documents.dump_tradeoff(curve))
 
 
 def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -248,9 +250,11 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
-        made = verdict.explain(graph, options, training=training, batches=batches, follow=_follower(channel))
-    facts = {"verdict": made.status.value, "complete": made.complete}
-    channel.send("result", facts, documents.dump_verdict(made))
+        result = verdict.explain(
+            graph, options, training=training, batches=batches, follow=_follower(channel)
+        )
+    facts = {"verdict": result.status.value, "complete": result.complete}
+    channel.send("result", facts, documents.dump_verdict(result))
 
 
 def _to_explain(
@@ -437,14 +441,14 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         old = documents.load_plan(body[:size]) if size else None
         if old is None:
             exporter = exporters.exporter_named(name)
-            made = exporter.dump(documents.load_plan(body))
+            file = exporter.dump(documents.load_plan(body))
         else:
             plan = documents.load_plan(body[size:])
             if name == "difference":
-                made = json.dumps(difference(old, plan).facts()).encode()
+                file = json.dumps(difference(old, plan).facts()).encode()
             else:
-                made = dump_report(plan, old)
-        channel.send("result", {}, made)
+                file = dump_report(plan, old)
+        channel.send("result", {}, file)
 
 
 def warm() -> Mapping[str, bool] | None:

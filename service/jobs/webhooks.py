@@ -43,7 +43,7 @@ PAUSES: Final = (5, 30, 120, 600, 3600, 4 * 3600, 12 * 3600)
 LOOK_SECONDS: Final = 0.5
 #: Webhooks that are sent at the same time.
 MOST_AT_ONCE: Final = 8
-#: Who sends a webhook has it for so long; after that, who sent it has died, and another sends it.
+#: Seconds for which a sender owns a webhook; after that it is taken for dead, and another one sends it.
 CLAIM_SECONDS: Final = 2 * ATTEMPT_SECONDS
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")

@@ -28,7 +28,7 @@ from service.problems import Problem, out_of_memory
 
 __all__ = ["Channel", "Task", "main"]
 
-#: A worker that has heard nothing for so long may spend time on warming up.
+#: Seconds without a task after which a worker spends time on warming up.
 IDLE_SECONDS: Final = 0.05
 
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
@@ -57,7 +57,7 @@ class Channel:
         self.context = head.get("context", {})
 
     def stage(self, name: str, seconds: float) -> None:
-        """A stage of the task is over, which took so long; the service hears of it with the answer."""
+        """A stage of the task took `seconds`; the service is told with the answer."""
         self._stages.append((name, time.time() - seconds, seconds))
 
     def progress(self, stage: str, **facts: Any) -> None:
@@ -87,7 +87,7 @@ Task = Callable[[Mapping[str, Any], bytes, Channel], None]
 
 
 class _Forward(logging.Handler):
-    """What libraries log here becomes part of the service's log, in its form."""
+    """Sends what libraries log in a worker to the service, which logs it in its own form."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__()

@@ -40,8 +40,8 @@ CONNECTIONS: Final = 8
 #: How long a connection to PostgreSQL may take to be made.
 CONNECT_SECONDS: Final = 10
 
-#: After so long without a word, PostgreSQL ends the transaction of a machine that has gone, whose locks would
-#: keep its jobs from everybody, and we give up a connection. Else that takes hours.
+#: Seconds without a message after which PostgreSQL ends the transaction of a machine that is gone, and after
+#: which we give up a connection. Locks would otherwise keep jobs from others for hours.
 SILENT_SECONDS: Final = 20
 
 _READ_ONLY: Final = "arenaplan_reads"

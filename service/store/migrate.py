@@ -47,12 +47,12 @@ def current_revision(store: Store) -> str | None:
 def check_schema(store: Store) -> str | None:
     """None where the tables are those of this version, else one sentence that says what to do."""
     script = ScriptDirectory.from_config(_config())
-    wanted = script.get_current_head()
-    found = current_revision(store)
-    if found == wanted:
+    head = script.get_current_head()
+    current = current_revision(store)
+    if current == head:
         return None
-    if found is None:
+    if current is None:
         return "The database is empty: run `arenaplan database upgrade`."
-    if found in {one.revision for one in script.walk_revisions()}:
-        return f"The database is at revision {found}, not {wanted}: run `arenaplan database upgrade`."
-    return f"The database is at revision {found}, which a newer version has made: run that one."
+    if current in {one.revision for one in script.walk_revisions()}:
+        return f"The database is at revision {current}, not {head}: run `arenaplan database upgrade`."
+    return f"The database is at revision {current}, which a newer version has made: run that one."

@@ -133,7 +133,7 @@ class Objects:
 
 
 def _reason(error: Exception) -> str:
-    """What the storage says of it, or else the library."""
+    """The message of the storage, or else of the library."""
     said = re.search("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", str(error), re.DOTALL)
     return f"{said[1]}: {said[2]:.200}" if said else f"{str(error).strip().partition(chr(10))[0]:.300}"
 

@@ -1,1 +1,1 @@
-"""What the service tells of itself to machines: metrics and traces."""
+"""Metrics and traces of the service."""

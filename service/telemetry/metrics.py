@@ -194,7 +194,7 @@ class Metrics:
         self._tasks.labels(task, outcome).observe(seconds)
 
     def made(self, task: str, facts: Mapping[str, Any], seconds: float) -> None:
-        """What a worker says of a plan or layout that took it so long: solver, status, size and bound."""
+        """A worker made a plan or layout in `seconds`; `facts` are its solver, status, size and bound."""
         if "solver" in facts:
             solver = facts["solver"]
             self._solves.labels(task, solver, facts["status"]).observe(seconds)
@@ -202,7 +202,7 @@ class Metrics:
             self._gaps.labels(task, solver).observe((size - bound) / bound if bound else 0.0)
 
     def stage(self, name: str, seconds: float) -> None:
-        """One stage of a task took so long."""
+        """One stage of a task took `seconds`."""
         self._stages.labels(name).observe(seconds)
 
     def worker_started(self) -> None:
@@ -214,7 +214,7 @@ class Metrics:
         self._ends.labels(reason).inc()
 
     def job_ended(self, task: str, state: str, seconds: float) -> None:
-        """A job is `succeeded`, `failed` or `cancelled`, so many seconds after it came."""
+        """A job is `succeeded`, `failed` or `cancelled`, `seconds` after its arrival."""
         self._jobs_ended.labels(task, state).inc()
         self._job_seconds.labels(task).observe(seconds)
 

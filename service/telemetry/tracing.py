@@ -106,7 +106,7 @@ def span(
 
 @contextlib.contextmanager
 def _passing(carried: Mapping[str, str]) -> Iterator[Span]:
-    """What was carried here goes on, and nothing is recorded."""
+    """Hands the caller's trace context on, and records nothing."""
     trace_id = trace_id_of(carried)
     token = _incoming.set({k: carried[k] for k in _HEADERS if carried.get(k)} if trace_id else {})
     try:
@@ -141,7 +141,7 @@ class Tracing:
         self._recorder = recorder
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Send what is left, for at most so many seconds, and record no more."""
+        """Send the remaining spans, for at most `seconds`, and record no more."""
         global _recorder
         if _recorder is self._recorder:
             _recorder = None

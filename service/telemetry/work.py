@@ -1,4 +1,4 @@
-"""What a worker does for one task, as metrics and as a span with its stages."""
+"""The work for one task, reported as metrics and as a span with its stages."""
 
 from __future__ import annotations
 

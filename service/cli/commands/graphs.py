@@ -272,13 +272,13 @@ def validate(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
 
-        made = training.read_plan(plan)
+        document = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
         read = training.read_graph if server is None else training.read_to_send
-        network = read(graph, made, choices)
+        network = read(graph, document, choices)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
-            network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
+            network, document, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
         )
     if not right:
         raise typer.Exit(Exit.WRONG)
@@ -324,14 +324,14 @@ def run(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
 
-        made = training.read_plan(plan)
-        place, batch, given = training.run_arguments(graph, made, plan, choices)
+        document = training.read_plan(plan)
+        place, batch, given = training.run_arguments(graph, document, plan, choices)
     with reporting(as_json=as_json, document=str(place)):
-        network = training.read_graph(place, made, given)
+        network = training.read_graph(place, document, given)
     with reporting(as_json=as_json, document=str(batch)):
         arrays = training.read_batch(network, batch)
     with reporting(as_json=as_json, document=str(plan)):
-        training.write_outputs(network, made, arrays, output, checkpoint, as_json=as_json)
+        training.write_outputs(network, document, arrays, output, checkpoint, as_json=as_json)
 
 
 @app.command(
@@ -359,9 +359,9 @@ def rewritten(
         from service.cli import training
         from solver import documents, executor
 
-        made = training.read_plan(plan)
+        document = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
-        network = training.read_graph(graph, made, choices)
+        network = training.read_graph(graph, document, choices)
     with reporting(as_json=as_json, document=str(plan)):
-        found = executor.rewritten(network, made)
-        write_document(output, documents.dump_graph(found, indent=2) + b"\n")
+        result = executor.rewritten(network, document)
+        write_document(output, documents.dump_graph(result, indent=2) + b"\n")

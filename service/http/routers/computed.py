@@ -30,7 +30,7 @@ _FACTS: Final = ("points", "verdict", "complete", "identical")
 
 @router.post("/v1/tradeoff", **TRADEOFF_ROUTE)
 async def tradeoff(request: Request) -> Response:
-    """What smaller peaks cost in modelled time, with the proved bound beside each cost, down to the floor.
+    """The cost of smaller peaks in modelled time, with the proved bound beside each cost, down to the floor.
 
     Points stand in the order of falling peaks; the first is the program in which nothing runs again. The
     same request gets the same curve, unless wall time cut it short: then `complete` is false.
@@ -68,7 +68,7 @@ async def validate(request: Request) -> Response:
 
 
 async def _answer(request: Request, task: str, limits: Limits) -> Response:
-    """What a worker has to say of a document, or of a model with its choices in the query.
+    """A worker's answer to a document, or to a model with its choices in the query.
 
     The query names a plan by its digest, which is among those that are kept here.
     """

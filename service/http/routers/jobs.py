@@ -39,7 +39,7 @@ router = APIRouter(tags=["jobs"])
 
 #: Largest body of a job; larger requests refer to a graph that was stored before.
 INLINE_BYTES: Final = 4 << 20
-#: Reading so much as JSON takes about a millisecond; more is read in a thread.
+#: Reading this many bytes of JSON takes about a millisecond; larger bodies are read in a thread.
 SMALL_BYTES: Final = 1 << 16
 #: Silence after which a stream of events says that it is still there.
 HEARTBEAT_SECONDS: Final = 15.0
@@ -120,10 +120,10 @@ async def jobs(
 ) -> JSONResponse:
     """Jobs of the caller, the newest first. `next` is the path of the next page."""
     engine = state_of(request).backend.stored.jobs
-    found = await engine.page(principal_of(request).tenant, state=state, limit=limit + 1, after=after)
-    page, root = found[:limit], request.scope.get("root_path", "")
+    rows = await engine.page(principal_of(request).tenant, state=state, limit=limit + 1, after=after)
+    page, root = rows[:limit], request.scope.get("root_path", "")
     more = None
-    if len(found) > limit:
+    if len(rows) > limit:
         chosen = f"&state={state}" if state is not None else ""
         more = f"{root}/v1/jobs?limit={limit}&after={page[-1].id}{chosen}"
     document = {"jobs": [job_document(job, root) for job in page], "next": more}
@@ -133,8 +133,8 @@ async def jobs(
 @router.get("/v1/jobs/{id}", **JOB_ROUTE)
 async def job(request: Request, id: str) -> Response:
     """A job as it is now: its state, and how far it is."""
-    found = await state_of(request).backend.stored.jobs.get(principal_of(request).tenant, id)
-    return job_response(request, found)
+    status = await state_of(request).backend.stored.jobs.get(principal_of(request).tenant, id)
+    return job_response(request, status)
 
 
 @router.get("/v1/jobs/{id}/result", **RESULT_ROUTE)
@@ -148,9 +148,9 @@ async def result(request: Request, id: str) -> Response:
 @router.delete("/v1/jobs/{id}", **CANCEL_ROUTE)
 async def cancel(request: Request, id: str) -> Response:
     """End a job. 200 where it has ended, 202 where its process is being ended, which takes no second."""
-    found = await state_of(request).backend.stored.jobs.cancel(principal_of(request).tenant, id)
-    note(request.scope, job=found.id, state=str(found.state))
-    return job_response(request, found, 200 if found.state.final else 202)
+    status = await state_of(request).backend.stored.jobs.cancel(principal_of(request).tenant, id)
+    note(request.scope, job=status.id, state=str(status.state))
+    return job_response(request, status, 200 if status.state.final else 202)
 
 
 @router.get("/v1/jobs/{id}/events", **EVENTS_ROUTE)
@@ -167,10 +167,10 @@ async def events(
     changed since. A line of comment after silence says that the stream is alive.
     """
     state = state_of(request)
-    found = await state.backend.stored.jobs.get(principal_of(request).tenant, id)
+    status = await state.backend.stored.jobs.get(principal_of(request).tenant, id)
     known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else 0
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    stream = _events(request, state, found, known)
+    stream = _events(request, state, status, known)
     if is_head(request.scope):
         return Response(headers=headers, media_type="text/event-stream")
     return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
@@ -178,14 +178,14 @@ async def events(
 
 async def _events(request: Request, state: State, job: Job, known: int) -> AsyncIterator[bytes]:
     engine, root = state.backend.stored.jobs, request.scope.get("root_path", "")
-    told: JobState | None = None
+    last_state: JobState | None = None
     quiet = 0.0
     while True:
         if job.revision > known or job.state.final:
-            kind = "end" if job.state.final else "state" if job.state is not told else "progress"
+            kind = "end" if job.state.final else "state" if job.state is not last_state else "progress"
             data = json.dumps(job_document(job, root), ensure_ascii=False)
             yield f"event: {kind}\nid: {job.revision}\ndata: {data}\n\n".encode()
-            told, known, quiet = job.state, job.revision, 0.0
+            last_state, known, quiet = job.state, job.revision, 0.0
         if job.state.final or state.phase.draining:  # who is cut off comes back, to whoever answers then
             return
         if quiet >= HEARTBEAT_SECONDS:

@@ -59,7 +59,7 @@ async def readyz(request: Request) -> JSONResponse:
 
 @router.get("/metrics", **METRICS_ROUTE)
 async def metrics(request: Request) -> Response:
-    """What happens here, for Prometheus: requests, queue, workers, memory of answers, processes."""
+    """Metrics for Prometheus: requests, queue, workers, memory of answers, processes."""
     state = state_of(request)
     if not state.settings.metrics:
         raise Problem("not-found", "Metrics are off here.", remedy="Set ARENAPLAN_METRICS to true.")

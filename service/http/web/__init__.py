@@ -1,1 +1,1 @@
-"""What people see in a browser: pages without scripts or assets from elsewhere."""
+"""Pages for browsers, without scripts or assets from elsewhere."""

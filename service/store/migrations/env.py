@@ -1,4 +1,4 @@
-"""What Alembic runs for a migration: all steps in one transaction of the store it is given."""
+"""The script that Alembic runs for migrations: all steps in one transaction of the store."""
 
 from __future__ import annotations
 

@@ -495,7 +495,7 @@ export interface RulesOfLayout {
   structure?: boolean;
 }
 
-/** What bounds alone say about a capacity; `/v1/explain` says more. */
+/** The verdict of bounds alone on a capacity; `/v1/explain` says more. */
 export interface ShortVerdict {
   floor: number;
   floor_step: string;
