@@ -80,12 +80,7 @@ def graphs(draw: st.DrawFn) -> TrainableGraph:
         if type_ in ("Gemm", "Mul"):
             shape = (width, width) if type_ == "Gemm" else (width,)
             inputs.append(
-                s.parameter(
-                    next(names),
-                    *shape,
-                    initializer=draw(initializers(shape)),
-                    trainable=False,
-                )
+                s.parameter(next(names), *shape, initializer=draw(initializers(shape)), trainable=False)
             )
         elif type_ == "Add":
             inputs.append(draw(st.sampled_from(values)))

@@ -57,10 +57,7 @@ def figure(
 
 
 def check(
-    graph: TrainableGraph,
-    names: Sequence[str],
-    capacity: int | None = None,
-    tiers: tuple[Tier, ...] = (),
+    graph: TrainableGraph, names: Sequence[str], capacity: int | None = None, tiers: tuple[Tier, ...] = ()
 ) -> None:
     figures = {chosen: figure(graph, chosen, capacity, tiers) for chosen in subsets(names)}
     for fewer, before in figures.items():

@@ -22,16 +22,7 @@ from solver.graph import TrainableGraph, TrainingRules
 from solver.layout import Certificate, Proof, Status
 from solver.passes import Aliases
 from solver.plan import Plan
-from solver.program import (
-    Access,
-    Alias,
-    Binding,
-    EntryKind,
-    Phase,
-    Program,
-    Space,
-    Step,
-)
+from solver.program import Access, Alias, Binding, EntryKind, Phase, Program, Space, Step
 from solver.training import derive
 from solver.verify import prove
 from tests.support.every import grid

@@ -44,10 +44,7 @@ SLOW = Tier("slow", 2**34, 4 * 10**9, 4 * 10**9, 1_000)
 
 
 @grid("share", [0.9, 0.6, 0.35])
-@grid(
-    "more",
-    [{}, {"in_place": True}, {"parallelism": 2}, {"in_place": True, "parallelism": 2}],
-)
+@grid("more", [{}, {"in_place": True}, {"parallelism": 2}, {"in_place": True, "parallelism": 2}])
 @grid("kind", ["recompute", "paging", "both"])
 @grid("name", NAMES)
 def test_each_keeps_its_memory_and_computes_the_same_bits(

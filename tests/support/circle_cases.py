@@ -202,11 +202,7 @@ CASES: Sequence[CircleCase] = (
         *((), "Pool2DOptions", _WINDOW),
     ),
     CircleCase(
-        *(
-            "AVERAGE_POOL_2D",
-            _SQUARE,
-            _averaged,
-        ),
+        *("AVERAGE_POOL_2D", _SQUARE, _averaged),
         *((), "Pool2DOptions", {**_WINDOW, "fusedActivationFunction": "RELU_N1_TO_1"}),
     ),
     CircleCase("RESHAPE", (2, 6), lambda x: x.reshape(2, 3, 2), (_integers(2, 3, 2),), "ReshapeOptions"),
@@ -262,9 +258,7 @@ CASES: Sequence[CircleCase] = (
     ),
     CircleCase("SQUEEZE", (2, 1, 4), lambda x: x[:, 0], (), "SqueezeOptions", {"squeezeDims": [1]}),
     CircleCase("EXPAND_DIMS", (2, 4), lambda x: x[:, None], (_integers(1),), "ExpandDimsOptions"),
-    CircleCase(
-        *("SLICE", (2, 5), lambda x: x[:, 1:4], (_integers(0, 1), _integers(-1, 3)), "SliceOptions"),
-    ),
+    CircleCase(*("SLICE", (2, 5), lambda x: x[:, 1:4], (_integers(0, 1), _integers(-1, 3)), "SliceOptions")),
     CircleCase(
         *("STRIDED_SLICE", (2, 5, 3), lambda x: x[:, 1:5:2, 2]),
         (_integers(0, 1, 2), _integers(0, 5, 3), _integers(1, 2, 1)),
@@ -301,9 +295,7 @@ CASES: Sequence[CircleCase] = (
         *("SPLIT_V", (2, 6), lambda x: x[:, :2], (_integers(2, -1), _integers(1)), "SplitVOptions"),
         *({"numSplits": 2}, (0, 1, 2), ((2, 2), (2, 4))),
     ),
-    CircleCase(
-        *("GATHER", (2, 4), lambda x: x[:, [2, 0]], (_integers(2, 0),), "GatherOptions", {"axis": 1}),
-    ),
+    CircleCase(*("GATHER", (2, 4), lambda x: x[:, [2, 0]], (_integers(2, 0),), "GatherOptions", {"axis": 1})),
     CircleCase("PRELU", (2, 3), lambda x: np.where(x > 0, x, x * _TABLE[0]), (_TABLE[0],)),
     CircleCase(
         *("INSTANCE_NORM", (2, 4, 4, 2), _normalised, (_BIAS[:2], _BIAS[2:])),
@@ -318,11 +310,7 @@ CASES: Sequence[CircleCase] = (
         "ResizeNearestNeighborOptions",
     ),
     CircleCase(
-        *(
-            "RESIZE_BILINEAR",
-            (2, 2, 1, 1),
-            _between,
-        ),
+        *("RESIZE_BILINEAR", (2, 2, 1, 1), _between),
         *((_integers(3, 1),), "ResizeBilinearOptions", {"alignCorners": True}),
     ),
     CircleCase(
@@ -347,12 +335,8 @@ CASES: Sequence[CircleCase] = (
     CircleCase("REVERSE_V2", (2, 3, 4), lambda x: x[:, ::-1, ::-1], (_integers(1, 2),)),
     CircleCase("REDUCE_MIN", (2, 3, 4), lambda x: x.min(1), (_integers(1),), "ReducerOptions"),
     CircleCase("TILE", (2, 3), lambda x: np.tile(x, (1, 2)), (_integers(1, 2),)),
-    CircleCase(
-        *("SPACE_TO_DEPTH", (2, 4, 6, 3), _deep, (), "SpaceToDepthOptions", {"blockSize": 2}),
-    ),
-    CircleCase(
-        *("DEPTH_TO_SPACE", (2, 2, 3, 12), _flat, (), "DepthToSpaceOptions", {"blockSize": 2}),
-    ),
+    CircleCase(*("SPACE_TO_DEPTH", (2, 4, 6, 3), _deep, (), "SpaceToDepthOptions", {"blockSize": 2})),
+    CircleCase(*("DEPTH_TO_SPACE", (2, 2, 3, 12), _flat, (), "DepthToSpaceOptions", {"blockSize": 2})),
     CircleCase(
         *("SPACE_TO_BATCH_ND", (1, 3, 4, 2), _as_batch),
         (_integers(2, 2), np.array([[0, 1], [2, 0]], np.int32)),

@@ -145,12 +145,7 @@ class BadGraph:
 
 
 def _bad(
-    id_: str,
-    pointer: str,
-    value: Any,
-    error: type[ArenaplanError],
-    *words: str,
-    at: str | None = None,
+    id_: str, pointer: str, value: Any, error: type[ArenaplanError], *words: str, at: str | None = None
 ) -> BadGraph:
     return BadGraph(id_, lambda: mutated(pointer, value), error, pointer if at is None else at, words)
 

@@ -160,12 +160,7 @@ def convolutional(batch: int = 2, layout: str = "NHWC", **hyper: Any) -> Trainab
 
 
 def batch_normalised(
-    batch: int = 4,
-    layout: str = "NCHW",
-    *,
-    mode: int = 1,
-    dtype: DType = DType.FLOAT32,
-    **hyper: Any,
+    batch: int = 4, layout: str = "NCHW", *, mode: int = 1, dtype: DType = DType.FLOAT32, **hyper: Any
 ) -> TrainableGraph:
     """Convolution, batch normalisation with running statistics, Relu, mean over the image, linear."""
     s = Sketch("batch normalised", dtype)

@@ -130,10 +130,7 @@ def _with_permissions(draw: st.DrawFn, operation: BlockOperation, whole: dict[st
 def test_in_the_arena_nothing_changes(
     program: BlockProgram, in_place: bool, parallelism: int, alignment: int
 ) -> None:
-    made = plan_program(
-        program,
-        PlanOptions(in_place=in_place, parallelism=parallelism, alignment=alignment),
-    )
+    made = plan_program(program, PlanOptions(in_place=in_place, parallelism=parallelism, alignment=alignment))
     assert same_results(program, made)
     assert load_program(dump_program(program)) == program
 

@@ -84,11 +84,7 @@ def parts(trainer: Trainer, operands: Sequence[str]) -> Iterator[Array]:
 @pytest.mark.parity
 @pytest.mark.parametrize(
     ("type_", "order", "own"),
-    [
-        ("LSTM", (0, 2, 3, 1), {}),
-        ("GRU", (1, 0, 2), {"linear_before_reset": 1}),
-        ("RNN", (0,), {}),
-    ],
+    [("LSTM", (0, 2, 3, 1), {}), ("GRU", (1, 0, 2), {"linear_before_reset": 1}), ("RNN", (0,), {})],
 )
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_losses_follow_pytorch(

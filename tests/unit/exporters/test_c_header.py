@@ -24,10 +24,7 @@ from solver.verify import check_accesses
 from tests.support.graphs import chain, convolutional
 from tests.support.small_plans import cases
 
-COMPILERS = {
-    "c11": ("gcc", "-std=c11", ".c"),
-    "c++17": ("g++", "-std=c++17", ".cpp"),
-}
+COMPILERS = {"c11": ("gcc", "-std=c11", ".c"), "c++17": ("g++", "-std=c++17", ".cpp")}
 
 
 @pytest.fixture(scope="module")

@@ -31,11 +31,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, Any]) -> None:
     for name, array in arrays.items():
         raw = np.ascontiguousarray(array).tobytes()
         places = [len(data), len(data) + len(raw)]
-        table[name] = {
-            "dtype": _NAMES[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": places,
-        }
+        table[name] = {"dtype": _NAMES[array.dtype.name], "shape": list(array.shape), "data_offsets": places}
         data += raw
     text = json.dumps(table).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)

@@ -211,11 +211,7 @@ class TestTheProgram:
     def test_what_holds_blocks_at_the_start_and_what_is_kept(self) -> None:
         made = program((("x p d", "p n"), ("n", "e d k")), fed=("x",), kept=("k",))
         found = explicit_program(made)
-        assert entries(found) == {
-            "x": EntryKind.FED,
-            "p": EntryKind.CARRIED,
-            "d": EntryKind.CARRIED,
-        }
+        assert entries(found) == {"x": EntryKind.FED, "p": EntryKind.CARRIED, "d": EntryKind.CARRIED}
         assert exits(found) == {"p", "d", "k"}
 
     def test_what_is_never_written_is_constant_unless_it_is_fed(self) -> None:

@@ -12,17 +12,7 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import Initializer, Role, TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.pipeline import plan
-from solver.program import (
-    ACCUMULATE,
-    UPDATE,
-    Access,
-    EntryKind,
-    Initial,
-    Kind,
-    Phase,
-    Program,
-    check_program,
-)
+from solver.program import ACCUMULATE, UPDATE, Access, EntryKind, Initial, Kind, Phase, Program, check_program
 from solver.training import derive
 from tests.support.derived import entries, exits, of_kind, reads, slots, step, writes
 from tests.support.every import grid

@@ -78,12 +78,9 @@ def test_blocks_add_up(type_: str, left: tuple[int, ...], right: tuple[int, ...]
     operation = OneOperation(type_, [a, b])
     dy = np.random.default_rng(4).standard_normal(operation.types[0].shape)
     found = operation.backward(dy, 0, 1)
-    terms = {
-        "Add": (dy, dy),
-        "Sub": (dy, -dy),
-        "Mul": (dy * b, dy * a),
-        "Div": (dy / b, -dy * a / (b * b)),
-    }[type_]
+    terms = {"Add": (dy, dy), "Sub": (dy, -dy), "Mul": (dy * b, dy * a), "Div": (dy / b, -dy * a / (b * b))}[
+        type_
+    ]
     for position, term in enumerate(terms):
         expected = summed(term, operation.node.input(position).shape)
         np.testing.assert_allclose(found[position], expected, rtol=1e-9, atol=1e-9)
@@ -97,8 +94,7 @@ def summed(term: Array, shape: tuple[int, ...]) -> Array:
 
 @grid(("left", "right"), LARGE)
 @grid(
-    ("type_", "attributes"),
-    [*itertools.product(["Sub", "Div"], [{}, {"activation": "Relu6"}]), ("Pow", {})],
+    ("type_", "attributes"), [*itertools.product(["Sub", "Div"], [{}, {"activation": "Relu6"}]), ("Pow", {})]
 )
 def test_nothing_of_tensor_size_is_allocated(
     type_: str, attributes: dict[str, Any], left: tuple[int, ...], right: tuple[int, ...]

@@ -71,10 +71,7 @@ def test_channels_may_come_last(mode: int) -> None:
     x, *rest = values((2, 4, 3, 5))
     first = OneOperation(TYPE, [x, *rest], training_mode=mode)
     last = OneOperation(
-        TYPE,
-        [np.ascontiguousarray(np.moveaxis(x, 1, -1)), *rest],
-        training_mode=mode,
-        data_layout="NHWC",
+        TYPE, [np.ascontiguousarray(np.moveaxis(x, 1, -1)), *rest], training_mode=mode, data_layout="NHWC"
     )
     np.testing.assert_allclose(last.forward(), np.moveaxis(first.forward(), 1, -1), rtol=1e-12)
     last.assert_derivatives()

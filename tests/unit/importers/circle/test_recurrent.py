@@ -116,10 +116,7 @@ def answer(data: bytes, x: Array) -> Array:
         return np.array(trainer.read("y"))
 
 
-@grid(
-    "groups",
-    [(), (PEEPHOLES,), (PROJECTION,), (NORMALISATION,), (PEEPHOLES, PROJECTION, NORMALISATION)],
-)
+@grid("groups", [(), (PEEPHOLES,), (PROJECTION,), (NORMALISATION,), (PEEPHOLES, PROJECTION, NORMALISATION)])
 @grid("coupled", [False, True])
 @grid("clips", [{}, {"cellClip": 0.4, "projClip": 0.3}])
 def test_like_numpy(groups: tuple[tuple[int, ...], ...], coupled: bool, clips: dict[str, float]) -> None:

@@ -180,8 +180,7 @@ def test_cells_of_an_lstm_hand_on_both_states() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "attributes"),
-    [("grucell", {"linear_before_reset": 1}), ("rnncell", {"nonlinearity": "Tanh"})],
+    ("type_", "attributes"), [("grucell", {"linear_before_reset": 1}), ("rnncell", {"nonlinearity": "Tanh"})]
 )
 def test_cells_with_one_state(type_: str, attributes: dict[str, Any]) -> None:
     graph = load(MODEL, given("x", 6), given("h", 3), step(type_, "a", "x", "h"), "Activation = relu\n")
@@ -277,10 +276,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         given("x", 6) + given("h", 4) + step("grucell", "a", "x", "h"),
         ("a", "input_layers"),
     ),
-    "cell of a sequence": (
-        STEPS + given("h", 3) + step("rnncell", "a", "in", "h"),
-        ("a", "input_layers"),
-    ),
+    "cell of a sequence": (STEPS + given("h", 3) + step("rnncell", "a", "in", "h"), ("a", "input_layers")),
     "third output of a cell": (
         given("x", 6)
         + given("h", 3)

@@ -555,11 +555,7 @@ LAYERS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], dict[str, Any]]] =
         {"approximate": "tanh"},
     ),
     "Swish": (nodes_of("Sigmoid x s, Mul s x y"), {}, {}),
-    "Swish of a multiple": (
-        nodes_of("Mul x c z, Sigmoid z s, Mul x s y"),
-        {"c": 1.75},
-        {"alpha": 1.75},
-    ),
+    "Swish of a multiple": (nodes_of("Mul x c z, Sigmoid z s, Mul x s y"), {"c": 1.75}, {"alpha": 1.75}),
     "HardSwish": ([node("HardSigmoid", ["x"], ["s"], alpha=1 / 6), node("Mul", ["x", "s"], ["y"])], {}, {}),
     "HardSwish by bounds": (
         nodes_of("Add x three a, Clip a zero six b, Mul x b c, Div c six y"),
@@ -678,10 +674,7 @@ OF_INTEGERS: dict[str, tuple[Any, dict[str, Any]]] = {
         [node("ScatterElements", ["w", "i", "u"], ["y"], axis=1, reduction="add")],
         {"u": floats(2, 3)},
     ),
-    "ScatterND": (
-        [node("ScatterND", ["cube", "i", "w"], ["y"])],
-        {"cube": floats(3, 3, 3, 4)},
-    ),
+    "ScatterND": ([node("ScatterND", ["cube", "i", "w"], ["y"])], {"cube": floats(3, 3, 3, 4)}),
     "counted": (
         [
             node("Greater", ["i", "one"], ["g"]),
