@@ -159,7 +159,8 @@ def read_model(task: str, body: bytes) -> Subject:
     members: dict[str, Any] = {}
     fields: dict[str, Any] = {}
     for name, values in documents.parse_json(head).items():
-        if name in ("dim", "input", "freeze_before"):
+        choice = IMPORT_OPTIONS.get(name)
+        if choice is not None and choice.kind == "words":
             choices[name] = values
         elif len(values) > 1:
             raise Problem(
@@ -168,7 +169,7 @@ def read_model(task: str, body: bytes) -> Subject:
                 remedy="Give it once.",
                 pointer=f"{_IN_QUERY}/{name}",
             )
-        elif name in IMPORT_OPTIONS:
+        elif choice is not None:
             choices[name] = values[0]
         else:
             (members if name in named else fields)[name] = _value(values[0])
