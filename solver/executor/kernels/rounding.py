@@ -6,23 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels.base import Call, Kernels, no_derivative
-from solver.executor.kernels.helpers.blocks import Step, bound, present
+from solver.executor.kernels.base import Kernels
+from solver.executor.kernels.helpers.elementwise import forward_only
 
 __all__ = ["KERNELS"]
 
 
-def _rounding(function: np.ufunc) -> Kernels:
-    def forward(call: Call) -> Step:
-        x, y = present(call.x[0], call.y[0])
-        return bound(function, x, out=y)
-
-    return Kernels(forward, no_derivative)
-
-
 KERNELS: Mapping[str, Kernels] = {
-    "Floor": _rounding(np.floor),
-    "Ceil": _rounding(np.ceil),
-    "Round": _rounding(np.rint),
-    "Sign": _rounding(np.sign),
+    "Floor": forward_only(np.floor),
+    "Ceil": forward_only(np.ceil),
+    "Round": forward_only(np.rint),
+    "Sign": forward_only(np.sign),
 }

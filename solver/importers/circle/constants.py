@@ -72,10 +72,6 @@ def _strided_slice(operator: ModelOperator, values: Sequence[Array | None]) -> A
     return np.asarray(x[slices(operator, x.ndim, numbers)])
 
 
-def _concatenation(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
-    return np.concatenate(_present(values), axis=operator.integer("Axis", 0))
-
-
 def _gather(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
     x, indices = _present(values)
     return np.asarray(np.take(x, indices, axis=operator.integer("Axis", 0)))
@@ -123,22 +119,20 @@ def _split_v(_: ModelOperator, values: Sequence[Array]) -> list[Array]:
     return np.split(x, np.cumsum(sizes)[:-1].tolist(), int(axis.item()))
 
 
-def _unpack(operator: ModelOperator, values: Sequence[Array]) -> list[Array]:
-    return list(np.moveaxis(values[0], operator.integer("Axis", 0), 0))
-
-
 #: By operator of several outputs: what it makes of constants.
 SEVERAL: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array]], list[Array]]]] = {
     "SPLIT": _split,
     "SPLIT_V": _split_v,
-    "UNPACK": _unpack,
+    "UNPACK": lambda operator, values: list(np.moveaxis(values[0], operator.integer("Axis", 0), 0)),
 }
 
 #: By operator: what it makes of constants.
 FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Array]]] = {
     "ADD": _of_two(np.add),
     "CAST": _like(np.asarray),
-    "CONCATENATION": _concatenation,
+    "CONCATENATION": lambda operator, values: np.concatenate(
+        _present(values), axis=operator.integer("Axis", 0)
+    ),
     "EXPAND_DIMS": lambda _, values: np.expand_dims(_present(values)[0], int(_present(values)[1].item())),
     "FILL": _filled,
     "FLOOR_DIV": _of_two(np.floor_divide),

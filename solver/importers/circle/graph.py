@@ -250,16 +250,13 @@ def _before(model: Model, k: int) -> str:
     for number in model.operators[k].inputs:
         if number < 0 or model.tensors[number].type != "FLOAT32" or number in model.inputs:
             continue
-        part = with_output(model, unique_names(model)[number]) if _is_computed(model, number) else None
+        is_computed = any(number in operator.outputs for operator in model.operators)
+        part = with_output(model, unique_names(model)[number]) if is_computed else None
         if part is not None and not unknown(part):
             weights = weight_tensors(part, sorted({*range(len(part.operators))} - part.skipped))
             if any(w >= 0 and model.tensors[w].data is not None for w in weights):
                 return f", as --output-name {unique_names(model)[number]!r} does"
     return ""
-
-
-def _is_computed(model: Model, number: int) -> bool:
-    return any(number in operator.outputs for operator in model.operators)
 
 
 def _only_constant(_network: Network, _operator: object) -> None:

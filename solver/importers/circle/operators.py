@@ -294,10 +294,6 @@ def _squared_difference(net: Network, _: ModelOperator) -> None:
     net.emit("Mul", [difference, difference])
 
 
-def _leaky_relu(net: Network, operator: ModelOperator) -> None:
-    net.emit("LeakyRelu", [net.input(0)], {"alpha": operator.real("Alpha", 0.0)})
-
-
 def _gelu(net: Network, operator: ModelOperator) -> None:
     approximate = "tanh" if operator.options.get("Approximate") else "none"
     net.emit("Gelu", [net.input(0)], {"approximate": approximate})
@@ -348,10 +344,6 @@ def _cast(net: Network, operator: ModelOperator) -> None:
     if to is None:
         raise Unsupported("casts to a type that graphs do not have")
     net.emit("Cast", [net.input(0)], {"to": to})
-
-
-def _broadcast(net: Network, _: ModelOperator) -> None:
-    net.emit("Expand", [net.input(0), net.numbers(net.with_batch(net.integers(1), net.shape(0)))])
 
 
 def _select(net: Network, _: ModelOperator) -> None:
@@ -468,7 +460,9 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = {
     "AVERAGE_POOL_2D": _pool("AveragePool"),
     "BATCH_MATMUL": _batch_matmul,
     "BATCH_TO_SPACE_ND": _batch_to_space,
-    "BROADCAST_TO": _broadcast,
+    "BROADCAST_TO": lambda net, _: net.emit(
+        "Expand", [net.input(0), net.numbers(net.with_batch(net.integers(1), net.shape(0)))]
+    ),
     "CAST": _cast,
     "CEIL": _unary("Ceil"),
     "CONCATENATION": _concatenation,
@@ -497,7 +491,9 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = {
     "IMAG": imaginary_part,
     "INSTANCE_NORM": _instance_norm,
     "L2_NORMALIZATION": _l2_normalised,
-    "LEAKY_RELU": _leaky_relu,
+    "LEAKY_RELU": lambda net, operator: net.emit(
+        "LeakyRelu", [net.input(0)], {"alpha": operator.real("Alpha", 0.0)}
+    ),
     "LESS": _binary("Less"),
     "LESS_EQUAL": _binary("LessOrEqual"),
     "LOG": _unary("Log"),

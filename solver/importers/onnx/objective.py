@@ -83,7 +83,8 @@ def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str:
                 remedy=f"Its outputs are {', '.join(outputs)}.",
             )
         return options.output
-    scalars = [name for name, value in outputs.items() if isinstance(value, Tensor) and _is_scalar(value)]
+    tensors = {name: value for name, value in outputs.items() if isinstance(value, Tensor)}
+    scalars = [name for name, t in tensors.items() if not t.rank and t.type.dtype.is_floating]
     if options.loss is None and not scalars:
         raise LossError(
             "The model has no loss: none of its outputs is a number.",
@@ -95,10 +96,6 @@ def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str:
             remedy="Choose one with --output-name.",
         )
     return scalars[0] if options.loss is None else next(iter(outputs))
-
-
-def _is_scalar(value: Tensor) -> bool:
-    return value.type.elements == 1 and value.rank == 0 and value.type.dtype.is_floating
 
 
 def _attached(network: Network, prediction: Tensor, options: ImportOptions, notes: list[str]) -> str:

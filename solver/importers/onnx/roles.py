@@ -205,7 +205,7 @@ class Roles:
         return None
 
     def _by_name(self, tensor: StoredTensor) -> Role:
-        last = _last_part(tensor.name)
+        last = tensor.name.rpartition(".")[2].rpartition("/")[2]
         if tensor.elements == 1:
             return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
         values = tensor.array()
@@ -437,10 +437,6 @@ class _Nodes:
 
 
 # ------------------------------------------------------------------------------------------- names and values
-
-
-def _last_part(name: str) -> str:
-    return name.rpartition(".")[2].rpartition("/")[2]
 
 
 def _is_named_scalar(tensor: StoredTensor) -> bool:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from solver.errors import InternalError
-from solver.executor.kernels.base import Call, Kernels
-from solver.executor.kernels.helpers.blocks import Step, flat_blocks, present
+from solver.executor.kernels.base import Call, Kernels, no_derivative
+from solver.executor.kernels.helpers.blocks import Step, bound, flat_blocks, present, with_small_buffers
 from solver.graph.ops import lookup
 from solver.graph.ops.helpers.elementwise import Elementwise
 from solver.graph.types import Array
 
-__all__ = ["Function", "Maker", "elementwise", "fixed"]
+__all__ = ["Function", "Maker", "elementwise", "fixed", "forward_only"]
 
 #: (source, out, *scratch) -> None. Forward the source is X and out is Y, backward out is the factor.
 Function = Callable[..., None]
@@ -68,6 +68,16 @@ def elementwise(forward: Maker, derivative: Maker) -> Kernels:
         return run
 
     return Kernels(prepare_forward, prepare_backward)
+
+
+def forward_only(function: np.ufunc) -> Kernels:
+    """Kernels of a function of NumPy that has no derivative."""
+
+    def prepare(call: Call) -> Step:
+        operands, (y,) = present(*call.x), present(call.y[0])
+        return with_small_buffers(bound(function, *operands, out=y))
+
+    return Kernels(prepare, no_derivative)
 
 
 def _operator(call: Call) -> Elementwise:

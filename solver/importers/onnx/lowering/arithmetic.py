@@ -65,17 +65,14 @@ def _finite(bound: float | None) -> float | None:
     return None if bound is None or abs(bound) >= float(np.finfo(np.float32).max) else bound
 
 
-def _is_number(value: Value) -> bool:
-    return isinstance(value, Constant) and value.array.size == 1
-
-
 def _extreme(site: Site) -> Value:
     """Max and Min of several: the larger of two at a time, or a bound where one is a known number."""
     greater = site.op == "Max"
 
     def of_two(left: Value, right: Value) -> Value:
         for one, other in ((left, right), (right, left)):
-            if _is_number(one) and isinstance(other, Tensor) and other.type.dtype.is_floating:
+            is_number = isinstance(one, Constant) and one.array.size == 1
+            if is_number and isinstance(other, Tensor) and other.type.dtype.is_floating:
                 assert isinstance(one, Constant)
                 if one.rank <= other.rank:
                     bound = float(one.array.reshape(-1)[0])
@@ -126,11 +123,6 @@ def _thresholded(site: Site) -> Value:
     return site.emit("Where", above, x, site.number(0, x))
 
 
-def _tan(site: Site) -> Value:
-    x = site.tensor(0)
-    return site.emit("Div", site.emit("Sin", x), site.emit("Cos", x))
-
-
 def _reduced(site: Site, x: Value, type_: str) -> Tensor:
     return site.emit(type_, x, axes=site.axes(), keepdims=site.get("keepdims", 1))
 
@@ -139,15 +131,6 @@ def _reduce_square(site: Site) -> Value:
     x = site.tensor(0)
     total = _reduced(site, site.emit("Mul", x, x), "ReduceSum")
     return site.emit("Sqrt", total) if site.op == "ReduceL2" else total
-
-
-def _reduce_l1(site: Site) -> Value:
-    return _reduced(site, site.emit("Abs", site.value(0)), "ReduceSum")
-
-
-def _reduce_min(site: Site) -> Value:
-    """The smallest is the largest with the other sign."""
-    return site.emit("Neg", _reduced(site, site.emit("Neg", site.value(0)), "ReduceMax"))
 
 
 def _reduce_log_sum_exp(site: Site) -> Value:
@@ -514,12 +497,15 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Celu": _celu,
     "ThresholdedRelu": _thresholded,
     "Xor": lambda site: site.emit("Not", site.emit("Equal", site.value(0), site.value(1))),
-    "Tan": _tan,
+    "Tan": lambda site: site.emit("Div", site.emit("Sin", site.value(0)), site.emit("Cos", site.value(0))),
     "Neg": _neg,
-    "ReduceL1": _in_floats(_reduce_l1),
+    "ReduceL1": _in_floats(lambda site: _reduced(site, site.emit("Abs", site.value(0)), "ReduceSum")),
     "ReduceL2": _in_floats(_reduce_square),
     "ReduceSumSquare": _in_floats(_reduce_square),
-    "ReduceMin": _in_floats(_reduce_min),
+    # The smallest is the largest with the other sign.
+    "ReduceMin": _in_floats(
+        lambda site: site.emit("Neg", _reduced(site, site.emit("Neg", site.value(0)), "ReduceMax"))
+    ),
     "ReduceLogSum": lambda site: site.emit("Log", _reduced(site, site.value(0), "ReduceSum")),
     "ReduceLogSumExp": _reduce_log_sum_exp,
     "LpNormalization": _lp_normalization,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from solver.graph import DType
@@ -38,24 +37,14 @@ def _plain(site: Site) -> Value:
     return site.emit(site.op, *site.inputs, **attributes)
 
 
-def _only_first(site: Site) -> None:
+def _max_pool(site: Site) -> Value:
+    """Quantised elements are pooled as floats, which hold them exactly."""
     if any(site.is_read[1:]):
         raise Unsupported("a further output than the first is used")
-
-
-def _max_pool(site: Site) -> Value:
-    _only_first(site)
     attributes = {key: value for key, value in site.attributes.items() if key != "storage_order"}
-    return site.emit("MaxPool", site.value(0), **attributes)
-
-
-def _max_pool_of_any(site: Site) -> Value:
-    """Quantised elements are pooled as floats, which hold them exactly."""
-    dtype = site.dtype()
-    if dtype.is_floating:
-        return _max_pool(site)
-    wide = site.cast(site.value(0), DType.FLOAT32)
-    return site.cast(_max_pool(replace(site, inputs=[wide])), dtype)
+    x, dtype = site.value(0), site.dtype()
+    wide = x if dtype.is_floating else site.cast(x, DType.FLOAT32)
+    return site.cast(site.emit("MaxPool", wide, **attributes), dtype)
 
 
 def _reduce(site: Site) -> Value:
@@ -72,7 +61,7 @@ def _reduce(site: Site) -> Value:
 
 LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(_PLAIN, _plain),
-    "MaxPool": _max_pool_of_any,
+    "MaxPool": _max_pool,
     "Swish": lambda site: site.emit("Swish", site.value(0), alpha=site.get("alpha", 1.0)),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _reduce),
 }

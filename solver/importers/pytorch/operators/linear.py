@@ -21,10 +21,6 @@ def affine(c: Context, x: Value, weight: Value, bias: Value | None = None) -> Va
     return c.reshape(y, (*x.shape[:-1], weight.shape[0]))
 
 
-def _addmm(c: Context, bias: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
-    return c.apply("Gemm", a, b, bias, alpha=float(alpha), beta=float(beta))
-
-
 def _matmul(c: Context, a: Value, b: Value) -> Value:
     return c.apply("MatMul", a, b)
 
@@ -102,7 +98,9 @@ def _repeated(c: Context, x: Value, count: int) -> Value:
 
 HANDLERS: dict[str, Handler] = {
     "linear.default": affine,
-    "addmm.default": _addmm,
+    "addmm.default": lambda c, bias, a, b, *, beta=1, alpha=1: c.apply(
+        "Gemm", a, b, bias, alpha=float(alpha), beta=float(beta)
+    ),
     "mm.default": _matmul,
     "bmm.default": _matmul,
     "mv.default": _matmul,

@@ -30,10 +30,6 @@ def _normal(c: Context, mean: float = 0.0, deviation: float = 1.0) -> Value:
     return drawn if mean == 0 else c.apply("Add", drawn, c.number(mean, drawn.dtype))
 
 
-def _exponential(c: Context, _: Value, rate: float = 1.0, **__: object) -> Value:
-    return c.apply("Mul", c.apply("Log", _uniform(c, 2.0**-24)), c.number(-1 / rate, c.result.dtype))
-
-
 def _of_shape(draw: Any) -> Handler:
     """Shape and type of the draw are those of the result; the arguments only repeat them."""
     return lambda c, *_, **__: draw(c)
@@ -44,7 +40,9 @@ HANDLERS: dict[str, Handler] = {
     **{f"{name}.default": _of_shape(_normal) for name in ("randn", "randn_like")},
     "uniform.default": lambda c, x, low=0.0, high=1.0, **_: _uniform(c, low, high),
     "normal_functional.default": lambda c, x, mean=0.0, deviation=1.0, **_: _normal(c, mean, deviation),
-    "exponential.default": _exponential,
+    "exponential.default": lambda c, x, rate=1.0, **_: c.apply(
+        "Mul", c.apply("Log", _uniform(c, 2.0**-24)), c.number(-1 / rate, c.result.dtype)
+    ),
     # Ones with the probability that X says.
     "bernoulli.default": lambda c, x, **_: c.cast(c.apply("Less", _uniform(c), x), c.result.dtype),
 }

@@ -103,10 +103,6 @@ def _variance(
     return squares if free == count else c.apply("Mul", squares, c.number(count / free, x.dtype))
 
 
-def _deviation(c: Context, x: Value, axes: _Axes = None, **options: object) -> Value:
-    return c.apply("Sqrt", _variance(c, x, axes, **options))  # type: ignore[arg-type]
-
-
 def _variance_and_mean(
     c: Context, x: Value, axes: _Axes = None, *, correction: float | None = 1, keepdim: bool = False
 ) -> tuple[Value, Value]:
@@ -171,7 +167,7 @@ HANDLERS: dict[str, Handler] = {
         "CumSum", c.cast(x, c.result.dtype), c.integers("axis", [axis % x.rank])
     ),
     "var.correction": _variance,
-    "std.correction": _deviation,
+    "std.correction": lambda c, x, axes=None, **options: c.apply("Sqrt", _variance(c, x, axes, **options)),
     "var_mean.correction": _variance_and_mean,
     "linalg_vector_norm.default": _norm,
     "logsumexp.default": _log_sum_exp,
