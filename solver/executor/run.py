@@ -207,10 +207,10 @@ class Runner:
             if binding.access is Access.READ:
                 arrays[binding.slot] = arrays[binding.slot].view()
                 arrays[binding.slot].flags.writeable = False
-        prepared = self._of_nothing(step, node) or self._kernel(step, node, arrays)
+        prepared = self._empty_step(step, node) or self._kernel(step, node, arrays)
         return self._when_due(prepared) if step.due else prepared
 
-    def _of_nothing(self, step: Step, node: Node) -> Prepared | None:
+    def _empty_step(self, step: Step, node: Node) -> Prepared | None:
         """A function for a step that leaves 0 bytes, or whose operation has empty outputs; None for others.
 
         Zeros: nothing looks at what such a forward step saves, and no element depends on what its backward

@@ -300,25 +300,27 @@ def _fed(graph: TrainableGraph) -> dict[str, Operand]:
 def _fitting(operand: Operand, values: ArrayLike | None) -> Array:
     """The caller's values for an operand, as an array of its shape that NumPy casts to its element type."""
     if values is None:
-        raise _unfit(operand, "missing", "Give an array of exactly this shape for every input and label.")
+        raise _batch_error(
+            operand, "missing", "Give an array of exactly this shape for every input and label."
+        )
     if isinstance(values, np.ma.MaskedArray):
-        raise _unfit(
+        raise _batch_error(
             operand, "a masked array", "Fill it first: kernels read the elements under the mask as well."
         )
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise _unfit(operand, f"no array ({reason})", "Give an array of numbers.") from None
+        raise _batch_error(operand, f"no array ({reason})", "Give an array of numbers.") from None
     if array.shape != operand.shape:
         remedy = "Give an array of exactly this shape for every input and label."
-        raise _unfit(operand, f"of shape {list(array.shape)}", remedy)
+        raise _batch_error(operand, f"of shape {list(array.shape)}", remedy)
     if not np.can_cast(array.dtype, operand.dtype.numpy, "same_kind"):
-        raise _unfit(operand, str(array.dtype), "Convert it first.")
+        raise _batch_error(operand, str(array.dtype), "Convert it first.")
     return array
 
 
-def _unfit(operand: Operand, actual: str, remedy: str) -> PlanError:
+def _batch_error(operand: Operand, actual: str, remedy: str) -> PlanError:
     return PlanError(
         f"The batch's {operand.id!r} is {actual}; the graph takes {operand.type}.", remedy=remedy
     )

@@ -68,7 +68,7 @@ def draw_curve(curve: TradeOff) -> Scene:
     scene = Scene(WIDTH, HEIGHT, f"{curve.graph}: memory against time")
     scene.add(
         Label((_LEFT, 34), f"{curve.graph}: peak memory against extra time of a training step", 18, _INK),
-        Label((_LEFT, 56), _about(curve), 13, _FAINT),
+        Label((_LEFT, 56), _description(curve), 13, _FAINT),
         Boxes(_NEVER, _NEVER, ((_LEFT, _TOP, x(low) - _LEFT, _BOTTOM - _TOP),)),
     )
     unit, name = next((u, n) for u, n in _UNITS if high >= 4 * u or u == 1)
@@ -88,13 +88,13 @@ def draw_curve(curve: TradeOff) -> Scene:
     scene.add(Strokes(_BOUND, 1.6, tuple(_proved(at, proved, x(max(low, curve.impossible))))))
     scene.add(Strokes(_COST, 2.0, tuple(_stairs(at))))
     scene.add(Boxes(_COST, _COST, tuple((a - 3.5, b - 3.5, 7.0, 7.0) for a, b in at)))
-    for (a, b), percent in _apart(at, share):
+    for (a, b), percent in _with_label_gaps(at, share):
         scene.add(Label((a + 8, b - 7), f"+{percent:.1f} %" if percent else "now", 12, _INK))
     scene.add(*_legend(points))
     return scene
 
 
-def _about(curve: TradeOff) -> str:
+def _description(curve: TradeOff) -> str:
     least = curve.points[-1]
     extra = 100 * least.extra / max(curve.step_nanoseconds, 1)
     return (
@@ -119,7 +119,7 @@ def _proved(at: Sequence[Point], bounds: Sequence[float], end: float) -> Quads:
     return tuple(segments)
 
 
-def _apart(at: Sequence[Point], share: Sequence[float]) -> Iterator[tuple[Point, float]]:
+def _with_label_gaps(at: Sequence[Point], share: Sequence[float]) -> Iterator[tuple[Point, float]]:
     """The points whose figures do not touch, the ends of the curve first."""
     shown: list[Point] = []
     for i in (0, len(at) - 1, *range(1, len(at) - 1)):

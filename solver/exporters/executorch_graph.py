@@ -38,7 +38,7 @@ def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[s
     while bit < max(conditions - 1, 0).bit_length():
         # First all conditions alike; then by one bit of their numbers each time, as any two differ in one.
         for flipped in (False, True):
-            trace = _Trace(places, partial(_goes_first, bit, flipped))
+            trace = _Trace(places, partial(_takes_first_branch, bit, flipped))
             trace.run(graph_module)
             conditions = max(conditions, trace.conditions)
             for stale in stale_operands(trace.instructions):
@@ -50,7 +50,7 @@ def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[s
     return list(sentences.values())[:_MAX_SENTENCES]
 
 
-def _goes_first(bit: int, flipped: bool, condition: int) -> bool:
+def _takes_first_branch(bit: int, flipped: bool, condition: int) -> bool:
     return flipped != (bit >= 0 and bool(condition >> bit & 1))
 
 

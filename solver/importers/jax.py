@@ -163,7 +163,7 @@ class _Program:
         # What is returned beside the states is not overwritten by them, even where it is an old one.
         self.outputs = [
             *(x if not isinstance(x, _Seen) or _is_whole(x) else self._copied(x) for x in renewed),
-            *(self._copied(x) if isinstance(x, _Seen) and self._moves(x) else x for x in read),
+            *(self._copied(x) if isinstance(x, _Seen) and self._needs_copy(x) else x for x in read),
         ]
 
     # ------------------------------------------------------------------------------------ values
@@ -183,7 +183,7 @@ class _Program:
         self._declare(seen, f"constant{seen.value}", array, fed=False)
         return seen
 
-    def _moves(self, seen: _Seen) -> bool:
+    def _needs_copy(self, seen: _Seen) -> bool:
         """Whether a result needs a block of its own: it lies in pieces, or is an argument or a constant."""
         return not _is_whole(seen) or seen.value in self.place
 
@@ -233,7 +233,7 @@ class _Program:
                     for aval in avals
                 ]
                 kept = tuple(x if isinstance(x, _Seen) else None for x in results)
-                held = max((_held(each) for each in _jaxprs(params.values())), default=0)
+                held = max((_peak_bytes(each) for each in _jaxprs(params.values())), default=0)
                 if any(kept) or equation.effects:
                     self.calls.append(_Call(equation.primitive, params, tuple(operands), kept, held))
             value_of |= zip(equation.outvars, results, strict=True)
@@ -297,10 +297,11 @@ class _Program:
         copies = []
         for old, new in zip(self.states, renewed, strict=True):
             state = old.value
-            if not isinstance(new, _Seen) or _word(new.aval) != _word(old.aval):
-                new_type = _word(new.aval) if isinstance(new, _Seen) else "a constant"
+            old_type = _type_text(old.aval)
+            if not isinstance(new, _Seen) or _type_text(new.aval) != old_type:
+                new_type = _type_text(new.aval) if isinstance(new, _Seen) else "a constant"
                 raise DocumentError(
-                    f"The new state of {self.place[state]!r} is {new_type}, the old one {_word(old.aval)}.",
+                    f"The new state of {self.place[state]!r} is {new_type}, the old one {old_type}.",
                     remedy="Return states of the shapes and element types that were given.",
                 )
             if new.value == state:
@@ -406,7 +407,7 @@ def _placed(path: str, block: str, aval: Any) -> Placed:
     return Placed(path, block, 0, shape, strides, dtype)
 
 
-def _word(aval: Any) -> str:
+def _type_text(aval: Any) -> str:
     return f"{aval.dtype}{list(aval.shape)}"
 
 
@@ -433,7 +434,7 @@ def _jaxprs(values: Iterable[Any]) -> Iterator[Any]:
             yield getattr(value, "jaxpr", value)
 
 
-def _held(jaxpr: Any) -> int:
+def _peak_bytes(jaxpr: Any) -> int:
     """Bytes of what a body defines and are live at a time, at most; arguments and results are outside."""
     last = {v: k for k, e in enumerate(jaxpr.eqns) for v in e.invars if not hasattr(v, "val")}
     results = {v for v in jaxpr.outvars if not hasattr(v, "val")}
@@ -441,7 +442,7 @@ def _held(jaxpr: Any) -> int:
     for k, equation in enumerate(jaxpr.eqns):
         own = [v for v in equation.outvars if v in last and v not in results]
         live += sum(_type_of_aval(v.aval).nbytes for v in own)
-        inner = max((_held(each) for each in _jaxprs(equation.params.values())), default=0)
+        inner = max((_peak_bytes(each) for each in _jaxprs(equation.params.values())), default=0)
         most = max(most, live + inner)
         live -= sum(_type_of_aval(v.aval).nbytes for v in last if last[v] == k and _is_own(v, jaxpr, results))
     return most

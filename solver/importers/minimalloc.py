@@ -144,7 +144,7 @@ def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTa
     text = _text(data)
     first, _, rest = text.partition("\n")
     header = _header(first.removesuffix("\r"))
-    parsed = _usual(rest, header) or _each(rest, header)
+    parsed = _parse_columns(rest, header) or _parse_rows(rest, header)
     problem = LayoutProblem(parsed[0], capacity)
     try:
         check_problem(problem)
@@ -189,7 +189,7 @@ def _bad_header(what: str, remedy: str) -> NoReturn:
     raise DocumentError(f"{what}.", remedy=remedy, path=("header",))
 
 
-def _usual(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints] | None:
+def _parse_columns(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints] | None:
     """The buffers of lines that hold names and numbers, all in their range; None where anything else stands.
 
     Numbers are read a column at a time, digit by digit, from the bytes of the text: some 40 bytes a cell.
@@ -260,7 +260,7 @@ def _ids(data: bytes, begins: _Integers, ends: _Integers) -> list[str] | None:
     return ids if "".join(ids).isprintable() else None
 
 
-def _each(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints]:
+def _parse_rows(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints]:
     """The buffers of all lines, one after the other, each mistake with its line."""
     rows = list(_rows(text, header))
     return tuple(_buffer(row) for row in rows), tuple(_hint(row) for row in rows)

@@ -148,49 +148,49 @@ class _Finder:
     def _gated(self, x: str, gate: str, scale: float) -> _Layer | None:
         """x times a gate times a number."""
         sigmoid = self.maker(gate, "Sigmoid")
-        if sigmoid is not None and _close(scale, 1):
+        if sigmoid is not None and _is_close(scale, 1):
             inner, alpha = self.scaled(sigmoid.inputs[0])
             if sigmoid.inputs[0] == x or inner == x:
                 return _Layer("Swish", (x,), {} if sigmoid.inputs[0] == x or alpha == 1 else {"alpha": alpha})
-        if _close(scale, 0.5) and (gelu := self._gelu(x, gate)) is not None:
+        if _is_close(scale, 0.5) and (gelu := self._gelu(x, gate)) is not None:
             return gelu
         return self._hard_swish(x, gate, scale)
 
     def _gelu(self, x: str, gate: str) -> _Layer | None:
         inner, one = self.shifted(gate)
-        if not _close(one, 1):
+        if not _is_close(one, 1):
             return None
         erf = self.maker(inner, "Erf")
         if erf is not None:
             argument, factor = self.scaled(erf.inputs[0])
-            return _Layer("Gelu", (x,), {}) if argument == x and _close(factor, math.sqrt(0.5)) else None
+            return _Layer("Gelu", (x,), {}) if argument == x and _is_close(factor, math.sqrt(0.5)) else None
         tanh = self.maker(inner, "Tanh")
         if tanh is None:
             return None
         argument, factor = self.scaled(tanh.inputs[0])
-        if not _close(factor, math.sqrt(2 / math.pi)):
+        if not _is_close(factor, math.sqrt(2 / math.pi)):
             return None
         total = self.by_output.get(argument)
         if total is None or total.type != "Add":
             return None
         for one_term, other in (total.inputs, total.inputs[::-1]):
             cube, third = self._factors(other)
-            if one_term == x and sorted(cube) == [x] * 3 and _close(third, 0.044715):
+            if one_term == x and sorted(cube) == [x] * 3 and _is_close(third, 0.044715):
                 return _Layer("Gelu", (x,), {"approximate": "tanh"})
         return None
 
     def _hard_swish(self, x: str, gate: str, scale: float) -> _Layer | None:
         hard = self.maker(gate, "HardSigmoid")
-        if hard is not None and hard.inputs == (x,) and _close(scale, 1):
+        if hard is not None and hard.inputs == (x,) and _is_close(scale, 1):
             alpha, beta = hard.attributes.get("alpha", 0.2), hard.attributes.get("beta", 0.5)
-            fits = _close(alpha, 1 / 6) and _close(beta, 0.5)
+            fits = _is_close(alpha, 1 / 6) and _is_close(beta, 0.5)
             return _Layer("HardSwish", (x,), {}) if fits else None
         clip = self.maker(gate, "Clip")
-        if clip is None or not _close(scale, 1 / 6) or len(clip.inputs) > 1:
+        if clip is None or not _is_close(scale, 1 / 6) or len(clip.inputs) > 1:
             return None
         bounds = clip.attributes.get("min"), clip.attributes.get("max")
         inner, three = self.shifted(clip.inputs[0])
-        if inner == x and _close(three, 3) and bounds == (0.0, 6.0):
+        if inner == x and _is_close(three, 3) and bounds == (0.0, 6.0):
             return _Layer("HardSwish", (x,), {})
         return None
 
@@ -199,7 +199,7 @@ class _Finder:
         if "activation" in operation.attributes:
             return None
         for normal, scale in _pairs(operation.inputs):
-            normalised = self._over_root(normal)
+            normalised = self._divided_by_rms(normal)
             if normalised is None:
                 continue
             x, axis, epsilon = normalised
@@ -236,7 +236,7 @@ class _Finder:
         rank = len(self.network.types[name].type.shape)
         return difference.inputs[0] if self._axes(mean, rank) == axis else None
 
-    def _over_root(self, name: str) -> tuple[str, int, float] | None:
+    def _divided_by_rms(self, name: str) -> tuple[str, int, float] | None:
         """(x, first of the axes, epsilon) of what is x over the root of the mean of its squares, or times its
         inverse.
         """
@@ -245,7 +245,7 @@ class _Finder:
             return None
         pairs = (divided.inputs,) if divided.type == "Div" else _pairs(divided.inputs)
         for x, by in pairs:
-            under = by if divided.type == "Div" else self._inverted(by)
+            under = by if divided.type == "Div" else self._reciprocal_of(by)
             root = None if under is None else self.maker(under, "Sqrt")
             if root is None:
                 continue
@@ -259,7 +259,7 @@ class _Finder:
                 return x, axis, epsilon
         return None
 
-    def _inverted(self, name: str) -> str | None:
+    def _reciprocal_of(self, name: str) -> str | None:
         """The operand x where this one is 1 / x, or None."""
         quotient = self.maker(name, "Reciprocal", "Div")
         if quotient is None or quotient.type == "Reciprocal":
@@ -290,5 +290,5 @@ def _pairs(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield pair[1], pair[0]
 
 
-def _close(value: object, expected: float) -> bool:
+def _is_close(value: object, expected: float) -> bool:
     return isinstance(value, int | float) and abs(value - expected) <= _RELATIVE_TOLERANCE * abs(expected)

@@ -176,9 +176,9 @@ def read_weights(path: Path) -> Mapping[str, StoredWeight]:
     data = _mapped(path)
     try:
         if bytes(data[:4]) == _ZIP:
-            return _archived(path, data)
+            return _npz(path, data)
         if bytes(data[8:9]) == b"{":
-            return _safe(path, data)
+            return _safetensors(path, data)
     except (
         ValueError,
         KeyError,
@@ -238,11 +238,11 @@ def _sizes(shape: object) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _safe(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
+def _safetensors(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
     length = int.from_bytes(data[:8], "little")
     if length > min(_MAX_TABLE_BYTES, len(data) - 8):
         raise ValueError(f"its table would have {length:,} bytes, and the file has {len(data):,}")
-    table = json.loads(bytes(data[8 : 8 + length]).decode(), object_pairs_hook=_once)
+    table = json.loads(bytes(data[8 : 8 + length]).decode(), object_pairs_hook=_unique_keys)
     weights = {}
     for name, entry in table.items():
         if name == "__metadata__":
@@ -260,7 +260,7 @@ def _safe(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
     return weights
 
 
-def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:
@@ -269,7 +269,7 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
+def _npz(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
     weights: dict[str, StoredWeight] = {}
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
@@ -280,7 +280,7 @@ def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
                 raise ValueError(f"{name!r:.80} is there twice")
             begin = -1
             if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:
-                begin = _begin(data, entry)
+                begin = _data_offset(data, entry)
                 head = bytes(data[begin : begin + min(entry.file_size, _MAX_HEADER_BYTES)])
             elif entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 with archive.open(entry) as stream:
@@ -296,7 +296,7 @@ def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
     return weights
 
 
-def _begin(data: memoryview, entry: zipfile.ZipInfo) -> int:
+def _data_offset(data: memoryview, entry: zipfile.ZipInfo) -> int:
     """Where the bytes of a file begin in an archive: behind a header of its own, whose length varies."""
     local = (
         bytes(data[entry.header_offset : entry.header_offset + _LOCAL_HEADER_BYTES])

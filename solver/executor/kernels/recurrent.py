@@ -55,8 +55,8 @@ def _lstm_forward(call: Call) -> Step:
     steps = [
         *input_product(call, sizes, gates, sizes.rows),
         *add_state_product(call, sizes, gates, matrix(call.x, 1), slice(None)),
-        *_see(call, i, _INPUT, before, h),
-        *_see(call, f, _FORGET, before, h),
+        *_add_peepholes(call, i, _INPUT, before, h),
+        *_add_peepholes(call, f, _FORGET, before, h),
         bound(apply_activation, "Sigmoid", i),
         bound(apply_activation, "Sigmoid", f),
         bound(np.tanh, g, out=g),
@@ -65,7 +65,7 @@ def _lstm_forward(call: Call) -> Step:
     if before is not None:
         steps += [bound(np.multiply, f, before, out=h), bound(np.add, c, h, out=c)]
     steps += [
-        *_see(call, o, _OUTPUT, c, h),
+        *_add_peepholes(call, o, _OUTPUT, c, h),
         bound(apply_activation, "Sigmoid", o),
         bound(np.tanh, c, out=h),
         bound(np.multiply, h, o, out=h),
@@ -79,7 +79,7 @@ def _peepholes(arrays: tuple[Array | None, ...]) -> list[Array] | None:
     return None if weights is None else np.split(weights, 3)
 
 
-def _see(call: Call, target: Array, gate: int, factor: Array | None, free: Array) -> list[Step]:
+def _add_peepholes(call: Call, target: Array, gate: int, factor: Array | None, free: Array) -> list[Step]:
     """target += peephole weights of a gate * factor, by way of `free`."""
     weights = _peepholes(call.x)
     if weights is None or factor is None:
@@ -174,7 +174,9 @@ def _lstm_backward(call: Call) -> Step:
     d_before = matrix(call.dx, 2)
     if d_before is not None:
         steps.append(bound(np.multiply, dc, f, out=d_before))
-        steps += _see(call, d_before, _INPUT, d_i, squashed) + _see(call, d_before, _FORGET, d_f, squashed)
+        steps += _add_peepholes(call, d_before, _INPUT, d_i, squashed) + _add_peepholes(
+            call, d_before, _FORGET, d_f, squashed
+        )
     return with_small_buffers(run_all(steps))
 
 
@@ -190,7 +192,7 @@ def _lstm_output(call: Call) -> list[Step]:
         bound(np.tanh, c, out=squashed),
         *times_gate(d_o, o, squashed, dh),
         *times_tanh(dc, squashed, o, dh),
-        *_see(call, dc, _OUTPUT, d_o, squashed),
+        *_add_peepholes(call, dc, _OUTPUT, d_o, squashed),
     ]
     return steps if dc_after is None else [*steps, bound(np.add, dc, dc_after, out=dc)]
 

@@ -16,7 +16,7 @@ from solver.graph.types import Array
 __all__ = ["KERNELS"]
 
 
-def _plain(function: np.ufunc) -> Function:
+def _ufunc(function: np.ufunc) -> Function:
     def run(x: Array, y: Array) -> None:
         function(x, out=y)
 
@@ -28,7 +28,7 @@ def _minus_square(y: Array, factor: Array) -> None:
     np.multiply(factor, -1, out=factor)
 
 
-def _bell(x: Array, factor: Array) -> None:
+def _erf_slope(x: Array, factor: Array) -> None:
     """2 / sqrt(pi) exp(-x^2)."""
     np.multiply(x, x, out=factor)
     np.multiply(factor, -1, out=factor)
@@ -49,7 +49,7 @@ def _logistic(x: Array, factor: Array) -> None:
     np.add(factor, 0.5, out=factor)
 
 
-def _of_square(sign: int, constant: int, *, root: bool, negated: bool = False) -> Function:
+def _inverse_slope(sign: int, constant: int, *, root: bool, negated: bool = False) -> Function:
     """1 / (constant + sign * x^2), or 1 / sqrt of it: slopes of inverse sines, cosines, tangents."""
 
     def run(x: Array, factor: Array) -> None:
@@ -70,22 +70,22 @@ def _negated(source: Array | None, target: Array | None) -> Step:
 
 
 KERNELS: Mapping[str, Kernels] = {
-    "Exp": elementwise(fixed(_plain(np.exp)), fixed(lambda y, factor: np.copyto(factor, y))),
-    "Log": elementwise(fixed(_plain(np.log)), fixed(_plain(np.reciprocal))),
-    "Sqrt": elementwise(fixed(_plain(np.sqrt)), fixed(lambda y, factor: np.divide(0.5, y, out=factor))),
-    "Reciprocal": elementwise(fixed(_plain(np.reciprocal)), fixed(_minus_square)),
+    "Exp": elementwise(fixed(_ufunc(np.exp)), fixed(lambda y, factor: np.copyto(factor, y))),
+    "Log": elementwise(fixed(_ufunc(np.log)), fixed(_ufunc(np.reciprocal))),
+    "Sqrt": elementwise(fixed(_ufunc(np.sqrt)), fixed(lambda y, factor: np.divide(0.5, y, out=factor))),
+    "Reciprocal": elementwise(fixed(_ufunc(np.reciprocal)), fixed(_minus_square)),
     "Neg": Kernels(
         lambda call: _negated(call.x[0], call.y[0]), lambda call: _negated(call.dy[0], call.dx[0])
     ),
-    "Abs": elementwise(fixed(_plain(np.abs)), fixed(_plain(np.sign))),
-    "Erf": elementwise(fixed(erf), fixed(_bell)),
-    "Sin": elementwise(fixed(_plain(np.sin)), fixed(_plain(np.cos))),
-    "Cos": elementwise(fixed(_plain(np.cos)), fixed(_minus_sine)),
+    "Abs": elementwise(fixed(_ufunc(np.abs)), fixed(_ufunc(np.sign))),
+    "Erf": elementwise(fixed(erf), fixed(_erf_slope)),
+    "Sin": elementwise(fixed(_ufunc(np.sin)), fixed(_ufunc(np.cos))),
+    "Cos": elementwise(fixed(_ufunc(np.cos)), fixed(_minus_sine)),
     "Softplus": elementwise(fixed(lambda x, y: np.logaddexp(x, 0, out=y)), fixed(_logistic)),
-    "Asin": elementwise(fixed(_plain(np.arcsin)), fixed(_of_square(-1, 1, root=True))),
-    "Acos": elementwise(fixed(_plain(np.arccos)), fixed(_of_square(-1, 1, root=True, negated=True))),
-    "Atan": elementwise(fixed(_plain(np.arctan)), fixed(_of_square(1, 1, root=False))),
-    "Asinh": elementwise(fixed(_plain(np.arcsinh)), fixed(_of_square(1, 1, root=True))),
-    "Acosh": elementwise(fixed(_plain(np.arccosh)), fixed(_of_square(1, -1, root=True))),
-    "Atanh": elementwise(fixed(_plain(np.arctanh)), fixed(_of_square(-1, 1, root=False))),
+    "Asin": elementwise(fixed(_ufunc(np.arcsin)), fixed(_inverse_slope(-1, 1, root=True))),
+    "Acos": elementwise(fixed(_ufunc(np.arccos)), fixed(_inverse_slope(-1, 1, root=True, negated=True))),
+    "Atan": elementwise(fixed(_ufunc(np.arctan)), fixed(_inverse_slope(1, 1, root=False))),
+    "Asinh": elementwise(fixed(_ufunc(np.arcsinh)), fixed(_inverse_slope(1, 1, root=True))),
+    "Acosh": elementwise(fixed(_ufunc(np.arccosh)), fixed(_inverse_slope(1, -1, root=True))),
+    "Atanh": elementwise(fixed(_ufunc(np.arctanh)), fixed(_inverse_slope(-1, 1, root=False))),
 }

@@ -97,7 +97,7 @@ def _filled(_: ModelOperator, values: Sequence[Array | None]) -> Array:
     return np.full(sizes.ravel().tolist(), value)
 
 
-def _of_two(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     def folded(_: ModelOperator, values: Sequence[Array | None]) -> Array:
         a, b = _present(values)
         return np.asarray(function(a, b), dtype=a.dtype)
@@ -105,7 +105,7 @@ def _of_two(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     return folded
 
 
-def _like(function: Callable[[Array], Array]) -> Callable[..., Array]:
+def _unary(function: Callable[[Array], Array]) -> Callable[..., Array]:
     return lambda _, values: function(_present(values)[0])
 
 
@@ -128,23 +128,23 @@ SEVERAL: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array]], list[Arra
 
 #: By operator: what it makes of constants.
 FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Array]]] = {
-    "ADD": _of_two(np.add),
-    "CAST": _like(np.asarray),
+    "ADD": _binary(np.add),
+    "CAST": _unary(np.asarray),
     "CONCATENATION": lambda operator, values: np.concatenate(
         _present(values), axis=operator.integer("Axis", 0)
     ),
     "EXPAND_DIMS": lambda _, values: np.expand_dims(_present(values)[0], int(_present(values)[1].item())),
     "FILL": _filled,
-    "FLOOR_DIV": _of_two(np.floor_divide),
+    "FLOOR_DIV": _binary(np.floor_divide),
     "GATHER": _gather,
-    "MAXIMUM": _of_two(np.maximum),
-    "MINIMUM": _of_two(np.minimum),
-    "MUL": _of_two(np.multiply),
+    "MAXIMUM": _binary(np.maximum),
+    "MINIMUM": _binary(np.minimum),
+    "MUL": _binary(np.multiply),
     "PACK": lambda operator, values: np.stack(_present(values), axis=operator.integer("Axis", 0)),
     "RANGE": _range,
     "REDUCE_PROD": _reduce_prod,
     "RESHAPE": lambda _, values: _present(values)[0].reshape(_present(values)[1].tolist()),
-    "SQUEEZE": _like(np.squeeze),
+    "SQUEEZE": _unary(np.squeeze),
     "STRIDED_SLICE": _strided_slice,
-    "SUB": _of_two(np.subtract),
+    "SUB": _binary(np.subtract),
 }

@@ -152,7 +152,7 @@ def translated(
             network.skip()
             continue
         try:
-            network.add(operator, OPERATORS.get(operator.code, _only_constant))
+            network.add(operator, OPERATORS.get(operator.code, _refuse_computed))
         except Unsupported as error:
             raise UnknownOperatorError(
                 f"Operator {k}, {operator.code} ({_output(model, k)!r}), {error}.",
@@ -236,7 +236,7 @@ def _check_known(model: Model) -> None:
     if not missing:
         return
     places = ", ".join(f"{model.operators[k].code} (operator {k}, {_output(model, k)!r})" for k in missing)
-    before = next(filter(None, (_before(model, k) for k in missing)), "")
+    before = next(filter(None, (_advice_before(model, k) for k in missing)), "")
     raise UnknownOperatorError(
         f"The model has operators that are not known: {places}.",
         remedy=f"Leave them out of the part that is trained{before}; `arenaplan operators` lists what there"
@@ -245,7 +245,7 @@ def _check_known(model: Model) -> None:
     )
 
 
-def _before(model: Model, k: int) -> str:
+def _advice_before(model: Model, k: int) -> str:
     """Advice to train an input of the operator instead, if that depends on weights and known operators."""
     for number in model.operators[k].inputs:
         if number < 0 or model.tensors[number].type != "FLOAT32" or number in model.inputs:
@@ -259,7 +259,7 @@ def _before(model: Model, k: int) -> str:
     return ""
 
 
-def _only_constant(_network: Network, _operator: object) -> None:
+def _refuse_computed(_network: Network, _operator: object) -> None:
     raise Unsupported("is computed from data; only constants of it are known")
 
 
@@ -319,7 +319,7 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
     if fault:
         raise LossError(
             f"The output {prediction!r:.80} is {fault}.",
-            remedy=f"Choose another with --output-name: {_outputs(network)}.",
+            remedy=f"Choose another with --output-name: {_other_outputs(network)}.",
             path=("outputs",),
         )
     network.keep([prediction])
@@ -343,7 +343,7 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
     )
 
 
-def _outputs(network: Network) -> str:
+def _other_outputs(network: Network) -> str:
     """The other outputs of the model that have derivatives; without one, the tensors that are floating."""
     model = network.model
     numbers = [n for n in model.outputs if model.tensors[n].type == "FLOAT32" and n != network.output]

@@ -73,12 +73,12 @@ def load_circle_model(
     if options.freeze_before:
         model = _frozen_before(model, options.freeze_before)
     network = _translated(model, batch, options)
-    objective, chosen = _chosen(objective_of(own or DEFAULT, network), options, network)
-    graph = _keeping(with_objective(network, objective, name), network, whole, options)
+    objective, chosen = _with_options(objective_of(own or DEFAULT, network), options, network)
+    graph = _with_kept_outputs(with_objective(network, objective, name), network, whole, options)
     if not options.weights:
-        graph = _drawn(graph, network)
+        graph = _with_drawn_weights(graph, network)
     elif path is not None:
-        graph = _by_reference(graph, network, data, path)
+        graph = _with_stored_weights(graph, network, data, path)
     source = "the file says how" if own else "the file does not say how"
     loss = f"{objective.loss}, {objective.optimizer.type}"
     note = f"Trained with {loss}: {source}, and --loss and --optimizer choose another way."
@@ -96,7 +96,9 @@ def load_circle_model(
     return Imported(graph, tuple(notes), constants)
 
 
-def _keeping(graph: TrainableGraph, network: Network, whole: Model, options: ImportOptions) -> TrainableGraph:
+def _with_kept_outputs(
+    graph: TrainableGraph, network: Network, whole: Model, options: ImportOptions
+) -> TrainableGraph:
     """The graph with more outputs: those of the file that it computes on the way to its loss."""
     names = [network.output_name(number) for number in whole.outputs]
     computed = [name for name in names if name in graph.operands]
@@ -170,7 +172,7 @@ def _notes(network: Network, graph: TrainableGraph, whole: Model, options: Impor
     )
 
 
-def _chosen(objective: Objective, options: ImportOptions, network: Network) -> tuple[Objective, bool]:
+def _with_options(objective: Objective, options: ImportOptions, network: Network) -> tuple[Objective, bool]:
     """The objective with what the options choose, and whether they choose anything."""
     untouched = ImportOptions()
     if options.loss is not None:
@@ -190,7 +192,7 @@ def _chosen(objective: Objective, options: ImportOptions, network: Network) -> t
     return objective, options.loss is not None
 
 
-def _drawn(graph: TrainableGraph, network: Network) -> TrainableGraph:
+def _with_drawn_weights(graph: TrainableGraph, network: Network) -> TrainableGraph:
     """Weights of two and more axes drawn by He's rule, one seed each; biases zero."""
     operands = dict(graph.operands)
     for seed, weight in enumerate([name for name in network.weights if name in operands], 1):
@@ -200,7 +202,7 @@ def _drawn(graph: TrainableGraph, network: Network) -> TrainableGraph:
     return graph.with_graph(operands=operands)
 
 
-def _by_reference(graph: TrainableGraph, network: Network, data: bytes, path: Path) -> TrainableGraph:
+def _with_stored_weights(graph: TrainableGraph, network: Network, data: bytes, path: Path) -> TrainableGraph:
     operands = dict(graph.operands)
     whole = np.frombuffer(data, np.uint8)
     begins = whole.__array_interface__["data"][0]

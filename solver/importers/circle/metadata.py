@@ -41,14 +41,14 @@ def with_metadata(data: bytes, name: str, content: bytes) -> bytes:
         replaced = [entry for entry in entries if entry.Name() == name.encode()]
         if len(replaced) == 1:
             number = replaced[0].Buffer()
-            if _uses(model)[number] == 1 and buffers[number].DataLength() == len(content) > 0:
+            if _buffer_uses(model)[number] == 1 and buffers[number].DataLength() == len(content) > 0:
                 start = buffers[number]._tab.Vector(buffers[number]._tab.Offset(4))
                 return data[:start] + content + data[start + len(content) :]
         kept = [entry for entry in entries if entry.Name() != name.encode()]
-        return _in_front(data, model, buffers, kept, name, content)
+        return _with_new_root(data, model, buffers, kept, name, content)
 
 
-def _uses(model: Any) -> Counter[int]:
+def _buffer_uses(model: Any) -> Counter[int]:
     """Number of the tensors and metadata entries that use each buffer."""
     graphs = [model.Subgraphs(k) for k in range(model.SubgraphsLength())]
     tensors = (graph.Tensors(k) for graph in graphs for k in range(graph.TensorsLength()))
@@ -56,7 +56,7 @@ def _uses(model: Any) -> Counter[int]:
     return Counter(table.Buffer() for tables in (tensors, entries) for table in tables)
 
 
-def _in_front(
+def _with_new_root(
     data: bytes, model: Any, buffers: list[Any], kept: list[Any], name: str, content: bytes
 ) -> bytes:
     """A new root with the tables of the old one, which follow with all their bytes.

@@ -253,10 +253,10 @@ class Network(GraphRecorder):
         dtype = self._dtype(number) if number not in self._folded else DType(value.dtype.name)
         if number in self._trained and dtype.is_floating:
             return self._parameter(number, value, ())
-        self._remember(number)
+        self._record_origin(number)
         return self._declare(name, Role.CONSTANT, value.shape, dtype, value)
 
-    def _remember(self, number: int, name: str = "") -> None:
+    def _record_origin(self, number: int, name: str = "") -> None:
         """Records the stored tensor behind a constant, or behind `name`, for notes on widened weights."""
         stored = self.model.tensors[self._stored_at.get(number, number)]
         if stored.data is not None:
@@ -284,7 +284,7 @@ class Network(GraphRecorder):
             attributes, operands = self._quantized_operands(number, axes)
             name = self.free(f"{self._names[number]}.float")
             self._emit("DequantizeLinear", operands, [name], attributes)
-            self._remember(number, name)
+            self._record_origin(number, name)
             self._floats[number, axes] = name
         return self._floats[number, axes]
 
@@ -362,7 +362,7 @@ class Network(GraphRecorder):
         if self.operands[name].role is Role.PARAMETER:
             self.weights[name] = weight
             self.owned[-1].append(name)
-            self._remember(number)
+            self._record_origin(number)
         return name
 
     def bias(self, k: int) -> list[str]:

@@ -358,7 +358,7 @@ def _extreme(comparison: str) -> Callable[[Network, ModelOperator], None]:
     return extreme
 
 
-def _least(net: Network, operator: ModelOperator) -> None:
+def _reduce_min(net: Network, operator: ModelOperator) -> None:
     """The smallest is the largest with the other sign."""
     inputs = [net.part("Neg", [net.input(0)]), net.numbers(net.integers(1))]
     net.emit("Neg", [net.part("ReduceMax", inputs, {"keepdims": int(operator.integer("KeepDims", 0))})])
@@ -378,13 +378,13 @@ def _l2_normalised(net: Network, operator: ModelOperator) -> None:
     _activated(net, "Div", [x, norm], {}, fuses=False)
 
 
-def _reversed(net: Network, _: ModelOperator) -> None:
+def _reverse(net: Network, _: ModelOperator) -> None:
     axes = net.integers(1)
     bounds = ([-1] * len(axes), [-net.shape(0)[axis] - 1 for axis in axes], axes, [-1] * len(axes))
     net.emit("Slice", [net.input(0), *map(net.numbers, bounds)])
 
 
-def _running(net: Network, operator: ModelOperator) -> None:
+def _cumsum(net: Network, operator: ModelOperator) -> None:
     flags = {key.lower(): int(operator.integer(key, 0)) for key in ("Exclusive", "Reverse")}
     net.emit("CumSum", [net.input(0), net.numbers(net.integers(1))], flags)
 
@@ -470,7 +470,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = {
     TRANSPOSE_BIAS: _transposed_with_bias,
     "COMPLEX_ABS": complex_absolute,
     "COS": _unary("Cos"),
-    "CUMSUM": _running,
+    "CUMSUM": _cumsum,
     "DEPTHWISE_CONV_2D": _depthwise,
     "DEQUANTIZE": lambda net, _: net.dequantize(),
     "DEPTH_TO_SPACE": _depth_to_space,
@@ -517,7 +517,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = {
     "PRELU": lambda net, _: net.emit("PRelu", [net.input(0), net.weight(1)]),
     "REAL": real_part,
     "REDUCE_MAX": _reduction("ReduceMax"),
-    "REDUCE_MIN": _least,
+    "REDUCE_MIN": _reduce_min,
     "QUANTIZE": lambda net, operator: net.quantize(net.input(0), operator.outputs[0]),
     "RELU": _unary("Relu"),
     "RELU6": _unary("Clip", min=0.0, max=6.0),
@@ -526,7 +526,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = {
     "RESHAPE": _reshape,
     "RESIZE_BILINEAR": _resize("linear"),
     "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
-    "REVERSE_V2": _reversed,
+    "REVERSE_V2": _reverse,
     "RFFT2D": real_transform,
     "ROUND": _unary("Round"),
     "RSQRT": lambda net, _: net.emit("Reciprocal", [net.part("Sqrt", [net.input(0)])]),

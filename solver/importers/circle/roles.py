@@ -84,27 +84,27 @@ def weight_tensors(model: Model, operators: Sequence[int]) -> frozenset[int]:
         for position in _WEIGHTS.get(operator.code, ())
         if position < len(operator.inputs)
     }
-    weights |= set(_added(model, chosen, _behind_moves(chosen, weights)))
-    return frozenset(_behind_moves(chosen, weights))
+    weights |= set(_scales_and_shifts(model, chosen, _through_moves(chosen, weights)))
+    return frozenset(_through_moves(chosen, weights))
 
 
-def _behind_moves(operators: Sequence[ModelOperator], numbers: Iterable[int]) -> set[int]:
+def _through_moves(operators: Sequence[ModelOperator], numbers: Iterable[int]) -> set[int]:
     """The tensors, and what they are moved from."""
     reached = set(numbers)
     for operator in reversed(operators):
         if operator.code in MOVES and reached.intersection(operator.outputs):
-            reached.update(_moved(operator))
+            reached.update(_moved_operands(operator))
     return reached
 
 
-def _moved(operator: ModelOperator) -> tuple[int, ...]:
+def _moved_operands(operator: ModelOperator) -> tuple[int, ...]:
     """The operands whose elements a move carries over, without those that say where to."""
     if operator.code in ("CONCATENATION", "PACK"):
         return operator.inputs
     return operator.inputs[1:2] if operator.code == "SPLIT" else operator.inputs[:1]
 
 
-def _added(model: Model, operators: Sequence[ModelOperator], weights: set[int]) -> Iterable[int]:
+def _scales_and_shifts(model: Model, operators: Sequence[ModelOperator], weights: set[int]) -> Iterable[int]:
     """Constants that scale or shift channels behind weights, and tables that are added to embeddings."""
     constants = {number for number, tensor in enumerate(model.tensors) if tensor.data is not None}
     readers: dict[int, list[ModelOperator]] = {}

@@ -68,19 +68,19 @@ def whole_or_part(model: onnx.ModelProto, tensors: Sequence[StoredTensor], optio
         if name not in defined:
             why = "it is an input" if name in {v.name for v in inputs} else ""
             raise unknown_cut(name, defined, "it is a weight" if name in stored else why)
-    names = _chosen(_following(steps, names, cuts), options)
+    names = _chosen(_outputs_behind(steps, names, cuts), options)
     kept = [steps[k] for k in needed_steps(steps, names, cuts)]
     read = {name for reads, _ in kept for name in reads} | set(names)
     for name in cuts:
         if name not in read:
             raise unknown_cut(name, defined, "the loss does not depend on it")
-    nodes = [_without(graph.node[k], cuts) for k in needed_steps(steps, names, cuts)]
-    bound = _bound(model, inputs, dims, batch)
+    nodes = [_without_outputs(graph.node[k], cuts) for k in needed_steps(steps, names, cuts)]
+    bound = _with_sizes(model, inputs, dims, batch)
     described = _inferred(bound)
-    fed = [_typed(bound, described, tensors, name, dims) for name in cuts]
+    fed = [_value_info(bound, described, tensors, name, dims) for name in cuts]
     remaining = [value for value in bound.graph.input if value.name in read and value.name not in stored]
-    open_ = {dimension for value in (*remaining, *fed) for dimension in _words(value)}
-    everything = {dimension for value in inputs for dimension in (*_words(value), *_places(value))}
+    open_ = {dimension for value in (*remaining, *fed) for dimension in _open_dimensions(value)}
+    everything = {dimension for value in inputs for dimension in (*_open_dimensions(value), *_places(value))}
     left = {key: size for key, size in dims.items() if key in open_ or key not in everything}
     is_open = any(_is_open(value) for value in (*remaining, *fed))
     note = (
@@ -106,7 +106,7 @@ def _steps(nodes: Sequence[onnx.NodeProto]) -> list[Step[str]]:
     return [(names_read([node]) - {""}, [name for name in node.output if name]) for node in nodes]
 
 
-def _following(steps: Sequence[Step[str]], outputs: Sequence[str], cuts: Sequence[str]) -> list[str]:
+def _outputs_behind(steps: Sequence[Step[str]], outputs: Sequence[str], cuts: Sequence[str]) -> list[str]:
     """The outputs that depend on one of the tensors; all where none does, which is an error later on."""
     reached = set(cuts)
     for reads, writes in steps:
@@ -115,7 +115,7 @@ def _following(steps: Sequence[Step[str]], outputs: Sequence[str], cuts: Sequenc
     return [name for name in outputs if name in reached] or list(outputs)
 
 
-def _without(node: onnx.NodeProto, cuts: Sequence[str]) -> onnx.NodeProto:
+def _without_outputs(node: onnx.NodeProto, cuts: Sequence[str]) -> onnx.NodeProto:
     """The node with other names for outputs that are fed."""
     if not set(cuts).intersection(node.output):
         return node
@@ -129,7 +129,7 @@ def _without(node: onnx.NodeProto, cuts: Sequence[str]) -> onnx.NodeProto:
     return copy
 
 
-def _bound(
+def _with_sizes(
     model: onnx.ModelProto, inputs: Sequence[onnx.ValueInfoProto], dims: Mapping[str, int], batch: int | None
 ) -> onnx.ModelProto:
     """The model with the sizes that the caller gives for dimensions of its inputs."""
@@ -174,7 +174,7 @@ def _inferred(model: onnx.ModelProto) -> Mapping[str, onnx.ValueInfoProto]:
     return {value.name: value for value in (*copy.graph.value_info, *copy.graph.output)}
 
 
-def _typed(
+def _value_info(
     model: onnx.ModelProto,
     described: Mapping[str, onnx.ValueInfoProto],
     tensors: Sequence[StoredTensor],
@@ -192,7 +192,7 @@ def _typed(
     if name in described:
         value.CopyFrom(described[name])
     tensor = value.type.tensor_type
-    if not tensor.HasField("shape") or any(_words(value)):
+    if not tensor.HasField("shape") or any(_open_dimensions(value)):
         type_ = _imported_type(model, tensors, name)
         if type_ is not None:
             element = onnx.helper.np_dtype_to_tensor_dtype(type_.dtype.numpy)
@@ -237,7 +237,7 @@ def _is_open(value: onnx.ValueInfoProto) -> bool:
     return bool(len(shape)) and shape[0].dim_value < 1
 
 
-def _words(value: onnx.ValueInfoProto) -> Iterator[str]:
+def _open_dimensions(value: onnx.ValueInfoProto) -> Iterator[str]:
     """Names and places of the dimensions without a size."""
     for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
         if dimension.dim_value < 1:

@@ -86,10 +86,10 @@ def _loaded(
         weights=options.weights,
     )
     try:
-        outputs = _walked(walk, model, part, tensors, options)
+        outputs = _outputs_of_walk(walk, model, part, tensors, options)
     except (GraphError, DocumentError) as error:
         if walk.refused and advises:
-            error.remedy = f"{_frozen_before(data, options, path, part, walk)}{error.remedy}"
+            error.remedy = f"{_freezing_advice(data, options, path, part, walk)}{error.remedy}"
         raise
     network = walk.network
     loss, notes = attach_loss(network, outputs, options)
@@ -106,13 +106,17 @@ def _loaded(
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, kept, options, name, empty=[t.name for t in tensors if not t.elements])
-    notes += (*kept_notes, *_on_normalisation(walk, model, options), *_on_narrow_weights(network, graph))
+    notes += (
+        *kept_notes,
+        *_notes_on_normalisation(walk, model, options),
+        *_notes_on_narrow_weights(network, graph),
+    )
     constants = {**walk.constants, **dict(sorted(unread.items()))}
     imported = Imported(graph, (*part.notes, *notes), constants=constants)
     return imported.frozen(options.frozen)
 
 
-def _on_narrow_weights(network: Network, graph: TrainableGraph) -> Iterable[str]:
+def _notes_on_narrow_weights(network: Network, graph: TrainableGraph) -> Iterable[str]:
     """Weights in half precision, and quantised ones: computed on import, or by each step out of integers."""
     origins = {name: origin for name, origin in network.origins.items() if name in graph.operands}
     wide = {
@@ -123,7 +127,7 @@ def _on_narrow_weights(network: Network, graph: TrainableGraph) -> Iterable[str]
     return widening_notes((graph.operands[name].type, origin) for name, origin in {**origins, **wide}.items())
 
 
-def _frozen_before(
+def _freezing_advice(
     data: bytes | memoryview, options: ImportOptions, path: Path | None, part: Part, walk: Walk
 ) -> str:
     """The remedy that freezes the model before what follows all nodes that cannot be imported."""
@@ -135,7 +139,7 @@ def _frozen_before(
     return freeze_remedy(names, works)
 
 
-def _walked(
+def _outputs_of_walk(
     walk: Walk,
     model: onnx.ModelProto,
     part: Part,
@@ -240,7 +244,7 @@ def _trainable(options: ImportOptions, parameters: Sequence[str], quantised: Seq
     return [name for name in parameters if name in chosen]
 
 
-def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions) -> Iterable[str]:
+def _notes_on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions) -> Iterable[str]:
     """Notes on batch normalisation frozen, shared or folded into weights: each alters the training."""
     frozen = walk.normalised["frozen"]
     if frozen and options.batch_norm is None:
@@ -252,7 +256,7 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
         names = some(walk.shared, 4)
         yield f"Running statistics that several calls update are here updated by the first: {names}."
     fused = sum("FuseBatchNorm" in p.value for n in model.graph.node for p in n.metadata_props)
-    likely = fused or _folded(model, walk)
+    likely = fused or _folded_normalisations(model, walk)
     if likely:
         yield (
             f"{likely} of the layers seem to have lost their batch normalisation: exporters fold it into the"
@@ -261,7 +265,7 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
         )
 
 
-def _folded(model: onnx.ModelProto, walk: Walk) -> int:
+def _folded_normalisations(model: onnx.ModelProto, walk: Walk) -> int:
     """The number of convolutions whose batch normalisation is folded into them, as far as names show it.
 
     Those of PyTorch's exporter have new names for all weights; others keep names of the layers that are gone.

@@ -102,9 +102,9 @@ def _attached(network: Network, prediction: Tensor, options: ImportOptions, note
     operator, attributes, label_kind = LOSSES[options.loss or ""]
     site = Site("loss", "loss", 0, {}, [], [True], network)
     if operator in ("CategoricalCrossEntropy", "KLDivergence"):
-        prediction = _classes_last(site, _before(network, prediction, "Softmax", notes), options)
+        prediction = _classes_last(site, _before_activation(network, prediction, "Softmax", notes), options)
     elif operator == "BinaryCrossEntropy":
-        prediction = _before(network, prediction, "Sigmoid", notes)
+        prediction = _before_activation(network, prediction, "Sigmoid", notes)
     classes = label_kind == "classes"
     shape = prediction.shape[:-1] if classes else prediction.shape
     dtype = DType.INT64 if classes else prediction.type.dtype
@@ -112,7 +112,7 @@ def _attached(network: Network, prediction: Tensor, options: ImportOptions, note
     return site.emit(operator, prediction, label, **attributes).name
 
 
-def _before(network: Network, prediction: Tensor, type_: str, notes: list[str]) -> Tensor:
+def _before_activation(network: Network, prediction: Tensor, type_: str, notes: list[str]) -> Tensor:
     """The logits behind a final softmax or sigmoid: a loss that contains that function is more exact."""
     last = next((op for op in network.operations if prediction.name in op.outputs), None)
     if last is None or last.type != type_:

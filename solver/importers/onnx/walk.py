@@ -237,7 +237,7 @@ class Walk:
     def _declared(self, tensor: StoredTensor, role: Role, name: str) -> Value:
         if role is Role.CONSTANT:
             array = tensor.array()
-            self._count(array.nbytes)
+            self._count_constant_bytes(array.nbytes)
             if tensor.dtype is not None and tensor.dtype.is_floating:
                 self.constants[tensor.name] = tensor.elements
             return Constant(array, name, tensor.origin)
@@ -259,7 +259,7 @@ class Walk:
         path = "" if tensor.source.path is None else str(tensor.source.path)
         return Initializer("values", file=FileRange(path, tensor.range.offset, digest))
 
-    def _count(self, size: int) -> None:
+    def _count_constant_bytes(self, size: int) -> None:
         self._constant_bytes += size
         if self._constant_bytes > _MAX_CONSTANT_BYTES:
             raise DocumentError(
@@ -276,7 +276,7 @@ class Walk:
         if key in self.functions:
             return self._call(at, self.functions[key], at.attributes, _Place(key))
         if node.domain not in _ONNX and not (node.domain == "com.microsoft" and op in LOWERINGS):
-            return self._lack(f"{node.domain}.{op}", at.name)
+            return self._report_missing(f"{node.domain}.{op}", at.name)
         opset = max((opsets[domain] for domain in _ONNX if domain in opsets), default=17)
         if op == "Constant":
             tensor = constant_tensor(node) if at.frame.place.is_own else None
@@ -286,7 +286,7 @@ class Walk:
         unknown = [Unknown()] * len(node.output)
         if any(isinstance(value, Unknown) for value in inputs):
             is_known = op in LOWERINGS or op in _BY_WALK or can_evaluate(op) or _has_body(node, opset)
-            return unknown if is_known else self._lack(op, at.name)
+            return unknown if is_known else self._report_missing(op, at.name)
         if op in ("Shape", "Size") and isinstance(inputs[0], Tensor | Constant):
             return [_shape_node(op, inputs[0].shape, at.attributes)]
         if op == "If":
@@ -319,10 +319,10 @@ class Walk:
             return unknown
         body = _body(node, inputs, opset)
         if body is None:
-            return self._lack(op, at.name)
+            return self._report_missing(op, at.name)
         return self._call(at, body, {**_defaults(op, opset), **at.attributes}, _Place(is_own=False))
 
-    def _switch(self, value: Value | None) -> tuple[str, str]:
+    def _deciding_inputs(self, value: Value | None) -> tuple[str, str]:
         """The inputs that decide a value, and options that fix them where they are no data of examples."""
         inputs, values = self._origins(value)
         types = [self.network.types[input_].type for input_ in inputs]
@@ -350,13 +350,13 @@ class Walk:
             values = ["true"]
         return inputs, values
 
-    def _lack(self, op: str, name: str) -> Sequence[Value]:
+    def _report_missing(self, op: str, name: str) -> Sequence[Value]:
         self.missing.setdefault(op, []).append(name)
         return ()
 
     def _computed(self, site: Site) -> Sequence[Value]:
         results = evaluate(site)
-        self._count(sum(array.nbytes for array in results))
+        self._count_constant_bytes(sum(array.nbytes for array in results))
         parents = (value.origin for value in site.inputs if isinstance(value, Constant))
         origin = Origin(parents=tuple(parent for parent in parents if parent is not None))
         return [Constant(array, origin=origin) for array in results]
@@ -452,7 +452,7 @@ class Walk:
         """The branch that a known condition chooses."""
         condition = at.inputs[0] if at.inputs else None
         if not isinstance(condition, Constant) or condition.array.size != 1:
-            deciding, fixed = self._switch(condition)
+            deciding, fixed = self._deciding_inputs(condition)
             chooses = f"(If) chooses by {deciding or 'a number'}, known only when a step runs"
             self.undecided[at.name] = (chooses, fixed)
             return ()
@@ -461,9 +461,9 @@ class Walk:
             raise DocumentError(
                 f"Node {at.name!r:.80} (If) has no such branch.", remedy="Export the model again."
             )
-        return self._inside(branch, at, at.inside(at.node.output[0]), {})
+        return self._run_graph(branch, at, at.inside(at.node.output[0]), {})
 
-    def _inside(
+    def _run_graph(
         self, graph: onnx.GraphProto, at: _Node, frame: _Frame, bound: Mapping[str, Value]
     ) -> Sequence[Value]:
         """The results of a branch, or of one round of a loop. It sees the names around its node.
@@ -484,7 +484,7 @@ class Walk:
         formals = zip(graph.input, operands, strict=False)
         bound = {formal.name: value for formal, value in formals if value is not None}
         frame = at.inside(next(filter(None, at.node.output), at.name))
-        outputs = self._inside(graph, at, replace(frame, prefix=f"{at.name}/{k}/"), bound)
+        outputs = self._run_graph(graph, at, replace(frame, prefix=f"{at.name}/{k}/"), bound)
         return None if any(isinstance(value, Unknown) for value in outputs) else outputs
 
     def _loop(self, at: _Node) -> Sequence[Value]:
@@ -493,23 +493,23 @@ class Walk:
         known = [value for value in (count, condition) if value is not None]
         if count is None or not all(isinstance(value, Constant) and value.array.size == 1 for value in known):
             for value in known:
-                deciding, fixed = self._switch(value)
+                deciding, fixed = self._deciding_inputs(value)
                 if fixed:
                     counted = f"(Loop) has rounds that are counted at run time, by {deciding}"
                     self.undecided[at.name] = (counted, fixed)
                     return ()
-            return self._lack("Loop (of rounds that are counted at run time)", at.name)
+            return self._report_missing("Loop (of rounds that are counted at run time)", at.name)
         rounds = _number(count) if condition is None or _number(condition) else 0
         columns: list[list[Value]] = [[] for _ in at.node.output[len(carried) :]]
         if rounds > _MAX_ROUNDS or (columns and rounds < 1):
-            return self._lack(f"Loop (of {rounds:,} rounds)", at.name)
+            return self._report_missing(f"Loop (of {rounds:,} rounds)", at.name)
         for k in range(rounds):
             index, goes_on = Constant(np.asarray(k, np.int64)), Constant(np.asarray(True))
             outputs = self._round(at, k, [index, goes_on, *carried])
             if outputs is None:
                 return [Unknown()] * len(at.node.output)
             if not isinstance(outputs[0], Constant):
-                return self._lack("Loop (that ends on a value computed at run time)", at.name)
+                return self._report_missing("Loop (that ends on a value computed at run time)", at.name)
             carried = list(outputs[1 : 1 + len(carried)])
             for values, value in zip(columns, outputs[1 + len(carried) :], strict=True):
                 values.append(value)
@@ -528,7 +528,9 @@ class Walk:
         site = Site("Scan", at.name, 13, {}, scanned, [], self.network)
         rounds = {site.shape(i)[axis] for i, axis in enumerate(axes)}
         if len(rounds) != 1 or max(rounds) > _MAX_ROUNDS:
-            return self._lack(f"Scan (of {' or '.join(f'{n:,}' for n in sorted(rounds))} rounds)", at.name)
+            return self._report_missing(
+                f"Scan (of {' or '.join(f'{n:,}' for n in sorted(rounds))} rounds)", at.name
+            )
         for k in range(max(rounds)):
             parts: list[Value] = []
             for i, axis in enumerate(axes):

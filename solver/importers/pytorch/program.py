@@ -98,7 +98,7 @@ def trace(
     paths: list[str] = []
     _check(tensors, fed)
     shared = _shared(tensors)
-    tensors = {name: _alone(tensor, name in shared) for name, tensor in tensors.items()}
+    tensors = {name: _contiguous_copy(tensor, name in shared) for name, tensor in tensors.items()}
 
     def listed(*arguments: Any) -> list[Any]:
         returned, _ = tree_flatten_with_path(step(dict(zip(tensors, arguments, strict=True))))
@@ -170,7 +170,7 @@ def _shared(tensors: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _alone(tensor: Any, shared: bool) -> Any:
+def _contiguous_copy(tensor: Any, shared: bool) -> Any:
     """The tensor, or a contiguous copy of it: a block is one tensor, from its first byte to its last."""
     whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
     if tensor.is_contiguous() and whole and not shared:
@@ -215,7 +215,7 @@ def trace_module(
         updated = {key: tensors[key].detach() for key in parameters}
         for key, gradient in zip(trained, gradients, strict=True):
             updated[key].grad = gradient
-        _twin(optimizer, names, updated, tensors, state).step()
+        _traced_optimizer(optimizer, names, updated, tensors, state).step()
         return value
 
     stored = {f"{key}.{word}": x for key, kept in state.items() for word, x in kept.items()}
@@ -223,7 +223,7 @@ def trace_module(
     return trace(step, tensors, fed=tuple(fed), name=name or type(module).__name__)
 
 
-def _is(x: Any) -> bool:
+def _is_tensor(x: Any) -> bool:
     return hasattr(x, "untyped_storage")
 
 
@@ -245,7 +245,7 @@ def _optimizer_state(framework: Any, optimizer: Any, names: Mapping[int, str]) -
             state[names[id(parameter)]] = {
                 word: framework.zeros_like(parameter if value.shape == small.shape else value).detach()
                 for word, value in kept.items()
-                if _is(value)
+                if _is_tensor(value)
             }
     return state
 
@@ -256,7 +256,7 @@ def _defaults(optimizer: Any) -> dict[str, Any]:
     return own | ({"foreach": False} if "foreach" in own else {})
 
 
-def _twin(
+def _traced_optimizer(
     optimizer: Any,
     names: Mapping[int, str],
     weights: Mapping[str, Any],
@@ -309,7 +309,7 @@ class _Blocks:
                 arguments[own] = self.views[node].placed(own)
             elif node.op == "get_attr":
                 held = getattr(self.traced, node.target)
-                if _is(held):
+                if _is_tensor(held):
                     self._declare(node, str(node.target), held, fed=False)
                 else:
                     self.views[node] = held  # the body of a loop or a branch
@@ -396,25 +396,25 @@ class _Blocks:
         reads = [view.block for view in _blocks_of([arguments, *named.values()])]
         if alias is not None and not written:
             # A view: nothing happens, and the result is more of the same block.
-            views = [_view(alias.block, value) if _is(value) else None for value in many]
+            views = [_view(alias.block, value) if _is_tensor(value) else None for value in many]
             self.views[node] = views if isinstance(values, list | tuple) else views[0]
             return
         results: list[_View | None] = []
         for k, value in enumerate(many):
             single = not isinstance(values, list | tuple)
             if written and k < len(written) and alias is not None:
-                results.append(_view(written[k].block, value) if _is(value) else None)
+                results.append(_view(written[k].block, value) if _is_tensor(value) else None)
             else:
                 label = node.name if single else f"{node.name}.{k}"
-                results.append(self._fresh(label, value) if _is(value) else None)
+                results.append(self._fresh(label, value) if _is_tensor(value) else None)
         self.views[node] = results if isinstance(values, list | tuple) else results[0]
         fresh = [view for view in _blocks_of(results) if view.block not in reads]
-        if word in _OVERWRITES and self._whole(written[0]):
+        if word in _OVERWRITES and self._fills_block(written[0]):
             reads = [view.block for view in _blocks_of(arguments[1:])]
         writes = [*(view.block for view in written), *(view.block for view in fresh)]
         if not writes:
             return
-        self.any_order &= not _draws(node.target, node.args, node.kwargs)
+        self.any_order &= not _draws_random_numbers(node.target, node.args, node.kwargs)
         operands = _blocks_of([arguments, *named.values()])
         self.operations.append(
             BlockOperation(
@@ -432,7 +432,7 @@ class _Blocks:
         """A loop or a branch, which is one operation: its body is run as a whole, and has results alone."""
         values = node.meta.get("val")
         many = list(values) if isinstance(values, list | tuple) else [values]
-        results = [self._fresh(f"{node.name}.{k}", x) if _is(x) else None for k, x in enumerate(many)]
+        results = [self._fresh(f"{node.name}.{k}", x) if _is_tensor(x) else None for k, x in enumerate(many)]
         self.views[node] = results if isinstance(values, list | tuple) else results[0]
         self.any_order = False  # a body may draw random numbers
         writes = [view.block for view in _blocks_of(results)]
@@ -449,10 +449,10 @@ class _Blocks:
         self, target: Any, operands: Sequence[_View], fresh: Sequence[_View]
     ) -> tuple[tuple[str, str], ...]:
         """Results of element-wise calls may take the place of operands that are laid out like them."""
-        if torch().Tag.pointwise not in target.tags or len(fresh) != 1 or not self._whole(fresh[0]):
+        if torch().Tag.pointwise not in target.tags or len(fresh) != 1 or not self._fills_block(fresh[0]):
             return ()
         result = fresh[0]
-        like = {view.block for view in operands if self._whole(view)}
+        like = {view.block for view in operands if self._fills_block(view)}
         for view in operands:
             same = (view.shape, view.strides, view.start) == (result.shape, result.strides, result.start)
             if not same or view.dtype.itemsize != result.dtype.itemsize:
@@ -483,13 +483,13 @@ class _Blocks:
         first = by_name[shared[0].name] if shared else arguments[0]
         return written, first if isinstance(first, _View) else None
 
-    def _whole(self, view: _View) -> bool:
+    def _fills_block(self, view: _View) -> bool:
         """Whether a tensor is all of its block."""
         size = int(np.prod(view.shape)) * view.dtype.itemsize
         return view.start == 0 and size == self.blocks[view.block].type.nbytes
 
 
-def _draws(target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+def _draws_random_numbers(target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
     """Whether a call takes random numbers; attention without dropout does not."""
     if torch().Tag.nondeterministic_seeded not in target.tags:
         return False

@@ -115,7 +115,7 @@ def block_views(shape: Sequence[int], arrays: Sequence[Array]) -> Iterator[tuple
     """
     sizes, views = _coalesced(shape, arrays)
     for index in cuts(sizes):
-        yield tuple(view[_where(view, sizes, index)] for view in views)
+        yield tuple(view[_broadcast_index(view, sizes, index)] for view in views)
 
 
 def _coalesced(shape: Sequence[int], arrays: Sequence[Array]) -> tuple[tuple[int, ...], list[Array]]:
@@ -153,7 +153,7 @@ def cuts(sizes: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
         )
 
 
-def _where(view: Array, sizes: tuple[int, ...], index: tuple[slice, ...]) -> tuple[slice, ...]:
+def _broadcast_index(view: Array, sizes: tuple[int, ...], index: tuple[slice, ...]) -> tuple[slice, ...]:
     return tuple(
         slice(None) if have < want else part
         for have, want, part in zip(view.shape, sizes, index, strict=True)

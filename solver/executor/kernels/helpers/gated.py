@@ -200,7 +200,7 @@ def _gelu_exact_slope(x: Array, factor: Array, argument: Array, *work: Array) ->
     np.add(factor, argument, out=factor)
 
 
-def _bent(x: Array, square: Array, out: Array) -> None:
+def _cubic_tanh(x: Array, square: Array, out: Array) -> None:
     """tanh(sqrt(2 / pi) (x + 0.044715 x^3)), given x^2."""
     np.multiply(square, _CUBIC * _ROOT, out=out)
     np.add(out, _ROOT, out=out)
@@ -210,7 +210,7 @@ def _bent(x: Array, square: Array, out: Array) -> None:
 
 def _gelu_tanh(x: Array, y: Array, gate: Array) -> None:
     np.multiply(x, x, out=gate)
-    _bent(x, gate, gate)
+    _cubic_tanh(x, gate, gate)
     np.add(gate, 1, out=gate)
     np.multiply(gate, 0.5, out=gate)
     np.multiply(x, gate, out=y)
@@ -219,7 +219,7 @@ def _gelu_tanh(x: Array, y: Array, gate: Array) -> None:
 def _gelu_tanh_slope(x: Array, factor: Array, slope: Array, square: Array) -> None:
     """(1 + t) / 2 + X (1 - t^2) u' / 2, where t = tanh(u)."""
     np.multiply(x, x, out=square)
-    _bent(x, square, factor)
+    _cubic_tanh(x, square, factor)
     np.multiply(square, 3 * _CUBIC * _ROOT, out=slope)
     np.add(slope, _ROOT, out=slope)
     np.multiply(slope, x, out=slope)

@@ -46,11 +46,13 @@ def _clip(site: Site) -> Value:
     open_low = site.value(1) if site.has(1) and low is None else None
     open_high = site.value(2) if site.has(2) and high is None else None
     if not site.dtype().is_floating:
-        return _between(site)
-    return site.emit("Clip", site.value(0), open_low, open_high, min=_finite(low), max=_finite(high))
+        return _clip_integers(site)
+    return site.emit(
+        "Clip", site.value(0), open_low, open_high, min=_finite_bound(low), max=_finite_bound(high)
+    )
 
 
-def _between(site: Site) -> Value:
+def _clip_integers(site: Site) -> Value:
     """Clip of integers, by comparisons."""
     x = site.tensor(0)
     for position, type_ in ((1, "Greater"), (2, "Less")):
@@ -60,7 +62,7 @@ def _between(site: Site) -> Value:
     return x
 
 
-def _finite(bound: float | None) -> float | None:
+def _finite_bound(bound: float | None) -> float | None:
     """The bound, or None for the largest float, which exporters write where there is no bound."""
     return None if bound is None or abs(bound) >= float(np.finfo(np.float32).max) else bound
 
@@ -286,7 +288,7 @@ def _div(site: Site) -> Value:
     x = site.tensor(0)
     if x.type.dtype.is_floating:
         return site.emit("Div", x, site.value(1))
-    return site.cast(_cut_off(site, _quotient(site)), x.type.dtype)
+    return site.cast(_truncated(site, _quotient(site)), x.type.dtype)
 
 
 def _quotient(site: Site) -> Tensor:
@@ -295,7 +297,7 @@ def _quotient(site: Site) -> Tensor:
     return site.emit("Div", site.cast(site.value(0), wide), site.cast(site.value(1), wide))
 
 
-def _cut_off(site: Site, x: Tensor) -> Tensor:
+def _truncated(site: Site, x: Tensor) -> Tensor:
     """Rounds towards zero."""
     return site.emit("Mul", site.emit("Sign", x), site.emit("Floor", site.emit("Abs", x)))
 
@@ -303,12 +305,12 @@ def _cut_off(site: Site, x: Tensor) -> Tensor:
 def _mod(site: Site) -> Value:
     """The remainder, with the sign of the divisor or, for fmod, of the dividend."""
     quotient = _quotient(site)
-    whole = _cut_off(site, quotient) if site.get("fmod", 0) else site.emit("Floor", quotient)
+    whole = _truncated(site, quotient) if site.get("fmod", 0) else site.emit("Floor", quotient)
     multiple = site.emit("Mul", site.cast(whole, site.dtype()), site.value(1))
     return site.emit("Sub", site.value(0), multiple)
 
 
-def _of_two_exponentials(site: Site) -> Value:
+def _hyperbolic(site: Site) -> Value:
     """(exp x + exp -x) / 2, or their difference: hyperbolic cosine and sine."""
     x = site.tensor(0)
     both = site.emit(
@@ -426,7 +428,7 @@ def _short_time_transform(site: Site) -> Value:
     return _transform(replace(site, opset=20, inputs=inputs, attributes=attributes))
 
 
-def _in_floats(lowering: Lowering, operands: int = 1, wide: DType = DType.FLOAT64) -> Lowering:
+def _also_of_integers(lowering: Lowering, operands: int = 1, wide: DType = DType.FLOAT64) -> Lowering:
     """Extends a lowering of floats to integers, by double precision, which is exact below 2^53."""
 
     def lowered(site: Site) -> Value | Sequence[Value]:
@@ -446,7 +448,7 @@ def _in_floats(lowering: Lowering, operands: int = 1, wide: DType = DType.FLOAT6
     return lowered
 
 
-def _plainly(site: Site) -> Value:
+def _unchanged(site: Site) -> Value:
     return site.emit(site.op, *site.inputs, **site.attributes)
 
 
@@ -473,19 +475,19 @@ def _cumulative_product(site: Site) -> Value:
 
 
 LOWERINGS: Mapping[str, Lowering] = {
-    "CumProd": _in_floats(_cumulative_product),
-    "Abs": _in_floats(_plainly),
-    "Sign": _in_floats(_plainly),
-    "Relu": _in_floats(_plainly),
-    "MatMul": _in_floats(_plainly, operands=2),
+    "CumProd": _also_of_integers(_cumulative_product),
+    "Abs": _also_of_integers(_unchanged),
+    "Sign": _also_of_integers(_unchanged),
+    "Relu": _also_of_integers(_unchanged),
+    "MatMul": _also_of_integers(_unchanged, operands=2),
     "IsInf": _is_inf,
     "Hardmax": _hardmax,
     "LpPool": _lp_pool,
     "GlobalLpPool": _lp_pool,
     "DFT": _transform,
     "STFT": _short_time_transform,
-    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _plainly),
-    "Pow": _in_floats(_pow, operands=2),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _unchanged),
+    "Pow": _also_of_integers(_pow, operands=2),
     "Clip": _clip,
     "Max": _extreme,
     "Min": _extreme,
@@ -499,11 +501,11 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Xor": lambda site: site.emit("Not", site.emit("Equal", site.value(0), site.value(1))),
     "Tan": lambda site: site.emit("Div", site.emit("Sin", site.value(0)), site.emit("Cos", site.value(0))),
     "Neg": _neg,
-    "ReduceL1": _in_floats(lambda site: _reduced(site, site.emit("Abs", site.value(0)), "ReduceSum")),
-    "ReduceL2": _in_floats(_reduce_square),
-    "ReduceSumSquare": _in_floats(_reduce_square),
+    "ReduceL1": _also_of_integers(lambda site: _reduced(site, site.emit("Abs", site.value(0)), "ReduceSum")),
+    "ReduceL2": _also_of_integers(_reduce_square),
+    "ReduceSumSquare": _also_of_integers(_reduce_square),
     # The smallest is the largest with the other sign.
-    "ReduceMin": _in_floats(
+    "ReduceMin": _also_of_integers(
         lambda site: site.emit("Neg", _reduced(site, site.emit("Neg", site.value(0)), "ReduceMax"))
     ),
     "ReduceLogSum": lambda site: site.emit("Log", _reduced(site, site.value(0), "ReduceSum")),
@@ -519,6 +521,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ArgMin": _arg_extreme,
     "Div": _div,
     "Mod": _mod,
-    "Sinh": _of_two_exponentials,
-    "Cosh": _of_two_exponentials,
+    "Sinh": _hyperbolic,
+    "Cosh": _hyperbolic,
 }

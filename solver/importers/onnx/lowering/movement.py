@@ -227,14 +227,14 @@ def _element_places(site: Site, shape: Sequence[int], index: Tensor | Constant) 
     if isinstance(index, Constant):
         grid[axis] = index.array.astype(np.int64) % shape[axis]
         return Constant(np.ascontiguousarray(_places(shape, grid), np.int64))
-    position = _from_the_start(site, index, shape[axis])
+    position = _non_negative(site, index, shape[axis])
     stride = math.prod(shape[axis + 1 :])
     grid[axis] = np.zeros((), np.int64)
     scaled = site.emit("Mul", position, site.number(stride, position)) if stride > 1 else position
     return site.emit("Add", scaled, Constant(np.asarray(_places(shape, grid), np.int64)))
 
 
-def _from_the_start(site: Site, index: Value, size: int) -> Tensor:
+def _non_negative(site: Site, index: Value, size: int) -> Tensor:
     position = site.cast(index, DType.INT64)
     behind = site.emit("Less", position, site.number(0, position))
     return site.emit("Where", behind, site.emit("Add", position, site.number(size, position)), position)
@@ -267,7 +267,7 @@ def _row_places(site: Site, shape: Sequence[int], index: Tensor | Constant) -> V
     total: Tensor | None = None
     for k in range(depth):
         part = site.emit("Gather", index, Constant(np.asarray(k, np.int64)), axis=index.rank - 1)
-        place = _from_the_start(site, part, shape[k])
+        place = _non_negative(site, part, shape[k])
         stride = math.prod(shape[k + 1 : depth])
         scaled = site.emit("Mul", place, site.number(stride, place)) if stride > 1 else place
         total = scaled if total is None else site.emit("Add", total, scaled)

@@ -59,11 +59,11 @@ def _layer_normalization(site: Site) -> Value:
         raise Unsupported("its mean or deviation is used")
     x = site.tensor(0)
     axis = site.get("axis", -1) % x.rank
-    weights = [_of_shape(site, i, x.shape[axis:]) if site.has(i) else None for i in (1, 2)]
+    weights = [_broadcast_weight(site, i, x.shape[axis:]) if site.has(i) else None for i in (1, 2)]
     return site.emit("LayerNormalization", x, *weights, axis=axis, epsilon=site.get("epsilon", 1e-5))
 
 
-def _of_shape(site: Site, position: int, shape: Sequence[int]) -> Value:
+def _broadcast_weight(site: Site, position: int, shape: Sequence[int]) -> Value:
     weight = site.value(position)
     if weight.shape == tuple(shape):
         return weight
@@ -77,7 +77,7 @@ def _of_shape(site: Site, position: int, shape: Sequence[int]) -> Value:
 def _rms_normalization(site: Site) -> Value:
     x = site.tensor(0)
     axis = site.get("axis", -1) % x.rank
-    scale = _of_shape(site, 1, x.shape[axis:])
+    scale = _broadcast_weight(site, 1, x.shape[axis:])
     return site.emit("RMSNormalization", x, scale, axis=axis, epsilon=site.get("epsilon", 1e-5))
 
 

@@ -65,7 +65,7 @@ def _sums_type(site: Site, weight: int, zero: int, terms: int, bias: Value | Non
     return DType.FLOAT32 if largest < _FLOAT32_EXACT_BELOW else DType.FLOAT64
 
 
-def _whole(site: Site, position: int, zero: int, dtype: DType, axis: int = 1) -> Tensor:
+def _centred(site: Site, position: int, zero: int, dtype: DType, axis: int = 1) -> Tensor:
     """Elements less their zero point, as floats."""
     shape = site.shape(zero) if site.has(zero) else ()
     one = Constant(np.ones(shape, dtype.numpy))
@@ -80,7 +80,7 @@ def _convolved(site: Site, x: int, x_zero: int, w: int, w_zero: int, bias: int |
     added = _optional(site, bias) if bias is not None else None
     shape = site.shape(w)
     dtype = _sums_type(site, w, w_zero, int(np.prod(shape[1:])), added)
-    data, weight = _whole(site, x, x_zero, dtype), _whole(site, w, w_zero, dtype, axis=0)
+    data, weight = _centred(site, x, x_zero, dtype), _centred(site, w, w_zero, dtype, axis=0)
     attributes: dict[str, Any] = {key: site.attributes[key] for key in _WINDOW if key in site.attributes}
     return site.emit("Conv", data, weight, None if added is None else site.cast(added, dtype), **attributes)
 
@@ -89,8 +89,8 @@ def _multiplied(site: Site, a: int, a_zero: int, b: int, b_zero: int) -> Tensor:
     """Sums of a product of matrices, in floats. Zero points of `a` are for rows, those of `b` for columns."""
     left, right = site.shape(a), site.shape(b)
     dtype = _sums_type(site, b, b_zero, left[-1])
-    rows = _whole(site, a, a_zero, dtype, axis=max(0, len(left) - 2))
-    return site.emit("MatMul", rows, _whole(site, b, b_zero, dtype, axis=len(right) - 1))
+    rows = _centred(site, a, a_zero, dtype, axis=max(0, len(left) - 2))
+    return site.emit("MatMul", rows, _centred(site, b, b_zero, dtype, axis=len(right) - 1))
 
 
 def _quotient_of_scales(site: Site, left: int, right: int, result: int, dtype: DType) -> Value:
@@ -136,8 +136,8 @@ def _qgemm(site: Site) -> Value:
     left, right = site.shape(0), site.shape(3)
     turned, columns = site.get("transA", 0), site.get("transB", 0)
     dtype = _sums_type(site, 3, 5, left[0] if turned else left[1], added)
-    data = _whole(site, 0, 2, dtype)
-    weight = _whole(site, 3, 5, dtype, axis=0 if columns else len(right) - 1)
+    data = _centred(site, 0, 2, dtype)
+    weight = _centred(site, 3, 5, dtype, axis=0 if columns else len(right) - 1)
     bias = None if added is None else site.cast(added, dtype)
     sums = site.emit("Gemm", data, weight, bias, transA=turned, transB=columns)
     if not site.has(7):
@@ -213,7 +213,7 @@ def _pooled(site: Site, floats: Sequence[Tensor]) -> Tensor:
     return site.emit(site.op.removeprefix("QLinear"), floats[0], **attributes)
 
 
-def _one_of(type_: str, **defaults: Any) -> Lowering:
+def _unary(type_: str, **defaults: Any) -> Lowering:
     def compute(site: Site, floats: Sequence[Tensor]) -> Tensor:
         return site.emit(type_, *floats, **{key: site.get(key, value) for key, value in defaults.items()})
 
@@ -283,8 +283,8 @@ LOWERINGS: Mapping[str, Lowering] = {
     "QLinearMul": _of_floats(2, lambda site, floats: site.emit("Mul", *floats)),
     "QLinearConcat": _qlinear_concat,
     "QLinearSoftmax": _softmax,
-    "QLinearSigmoid": _one_of("Sigmoid"),
-    "QLinearLeakyRelu": _one_of("LeakyRelu", alpha=0.01),
+    "QLinearSigmoid": _unary("Sigmoid"),
+    "QLinearLeakyRelu": _unary("LeakyRelu", alpha=0.01),
     "QLinearAveragePool": _of_floats(1, _pooled),
     "QLinearGlobalAveragePool": _of_floats(1, _pooled),
 }

@@ -103,7 +103,7 @@ def _bernoulli(c: Context, x: Value, share: float = 0.5, *_: object) -> Value:
 
 def _binary(type_: str) -> Handler:
     def handler(c: Context, a: _Operand, b: _Operand, *, alpha: float = 1) -> Value:
-        dtype = _counting(c)
+        dtype = _numeric_result(c)
         right = c.operand(b, dtype)
         if alpha != 1:
             right = c.apply("Mul", right, c.number(alpha, dtype))
@@ -112,14 +112,14 @@ def _binary(type_: str) -> Handler:
     return handler
 
 
-def _counting(c: Context) -> DType:
+def _numeric_result(c: Context) -> DType:
     """The type of a result of numbers; truth values are none."""
     if c.result.dtype is DType.BOOL:
         raise UnsupportedError("arithmetic on truth values")
     return c.result.dtype
 
 
-def _floating(c: Context) -> DType:
+def _floating_result(c: Context) -> DType:
     dtype = c.result.dtype
     if not dtype.is_floating:
         raise UnsupportedError(f"arithmetic on {dtype.value} that is not constant")
@@ -135,7 +135,7 @@ def _rsub(c: Context, a: _Operand, b: _Operand, alpha: float = 1) -> Value:
 
 def _div(c: Context, a: _Operand, b: _Operand, *, rounding_mode: str | None = None) -> Value:
     """Quotients of whole numbers that are rounded are taken in double precision, exact below 2^53."""
-    dtype = _counting(c)
+    dtype = _numeric_result(c)
     if rounding_mode is None:
         return c.apply("Div", c.operand(a, dtype), c.operand(b, dtype))
     wide = dtype if dtype.is_floating else DType.FLOAT64
@@ -154,7 +154,7 @@ def _remainder(rounding_mode: str) -> Handler:
     """A less a multiple of B: the largest one below A (floor), or the nearest one towards zero (trunc)."""
 
     def handler(c: Context, a: _Operand, b: _Operand) -> Value:
-        dtype = _counting(c)
+        dtype = _numeric_result(c)
         quotient = _div(c, a, b, rounding_mode=rounding_mode)
         return c.apply("Sub", c.operand(a, dtype), c.apply("Mul", quotient, c.operand(b, dtype)))
 
@@ -173,7 +173,7 @@ def _neg(c: Context, x: Value) -> Value:
 
 
 def _pow(c: Context, a: _Operand, b: _Operand) -> Value:
-    dtype = _floating(c)
+    dtype = _floating_result(c)
     base = c.operand(a, dtype)
     if isinstance(b, Value):
         return c.apply("Pow", base, c.cast(b, dtype) if b.dtype.is_floating else b)
@@ -201,7 +201,7 @@ def _log_of(base: float, c: Context, x: Value) -> Value:
     return c.apply("Mul", c.apply("Log", x), c.number(1 / math.log(base), x.dtype))
 
 
-def _of_two_exponentials(type_: str) -> Handler:
+def _hyperbolic(type_: str) -> Handler:
     """(exp X + exp -X) / 2, or their difference: hyperbolic cosine and sine."""
 
     def handler(c: Context, x: Value) -> Value:
@@ -257,7 +257,7 @@ def where(c: Context, condition: Value, a: _Operand, b: _Operand) -> Value:
     return c.apply("Where", c.cast(condition, DType.BOOL), c.operand(a, dtype), c.operand(b, dtype))
 
 
-def _like(number: float) -> Handler:
+def _filled_like(number: float) -> Handler:
     """A tensor of one number, of which only type and shape are those of something else: it is constant.
 
     As PyTorch's tensor, so that what is made of it is computed at once.
@@ -344,8 +344,8 @@ HANDLERS: dict[str, Handler] = {
     "exp2.default": lambda c, x: _pow(c, 2.0, x),
     "erfc.default": lambda c, x: c.apply("Sub", c.number(1, x.dtype), c.apply("Erf", x)),
     "tan.default": lambda c, x: c.apply("Div", c.apply("Sin", x), c.apply("Cos", x)),
-    "cosh.default": _of_two_exponentials("Add"),
-    "sinh.default": _of_two_exponentials("Sub"),
+    "cosh.default": _hyperbolic("Add"),
+    "sinh.default": _hyperbolic("Sub"),
     "addcmul.default": _addcmul,
     "lerp.Scalar": _lerp,
     "lerp.Tensor": _lerp,
@@ -365,10 +365,10 @@ HANDLERS: dict[str, Handler] = {
     "where.Scalar": where,
     **{f"masked_fill.{kind}": lambda c, x, mask, number: where(c, mask, number, x)
        for kind in ("Scalar", "Tensor")},
-    "zeros_like.default": _like(0),
-    "ones_like.default": _like(1),
-    "new_zeros.default": _like(0),
-    "new_ones.default": _like(1),
-    "full_like.default": lambda c, x, number, **_: _like(number)(c),
-    "new_full.default": lambda c, x, size, number, **_: _like(number)(c),
+    "zeros_like.default": _filled_like(0),
+    "ones_like.default": _filled_like(1),
+    "new_zeros.default": _filled_like(0),
+    "new_ones.default": _filled_like(1),
+    "full_like.default": lambda c, x, number, **_: _filled_like(number)(c),
+    "new_full.default": lambda c, x, size, number, **_: _filled_like(number)(c),
 }  # fmt: skip

@@ -38,7 +38,7 @@ def _cross_entropy(
         raise UnsupportedError("weights of classes beside probabilities or smoothed labels")
     counts: Value | None = None
     if weighed:
-        target, counts = _counted(c, x.dtype, target, weight, ignore_index)
+        target, counts = _class_weights(c, x.dtype, target, weight, ignore_index)
     loss = c.apply(
         "CategoricalCrossEntropy",
         c.last(x, axis),
@@ -52,7 +52,7 @@ def _cross_entropy(
     return loss if counts is None else _weighed(c, loss, counts, reduction)
 
 
-def _counted(
+def _class_weights(
     c: Context, dtype: DType, target: Value, weight: Value | None, ignore_index: int
 ) -> tuple[Value, Value]:
     """Classes that are all there, and how much each of them counts: nothing, if it is to be ignored."""
@@ -97,7 +97,7 @@ def _negative_log_likelihood(
         return _cross_entropy(c, origin[1][0], target, weight, reduction, ignore_index)
     counts: Value | None = None
     if weight is not None or ignore_index != _DEFAULT_IGNORED_CLASS:
-        target, counts = _counted(c, x.dtype, target, weight, ignore_index)
+        target, counts = _class_weights(c, x.dtype, target, weight, ignore_index)
     rows = c.last(x, 1 if x.rank > 1 else 0)
     index = c.reshape(target, (*target.shape, 1))
     picked = c.reshape(element_at(c, rows, rows.rank - 1, index), target.shape)

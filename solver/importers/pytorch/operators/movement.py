@@ -12,12 +12,12 @@ __all__ = ["HANDLERS"]
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _same(c: Context, x: Value, *_: object, **__: object) -> Value:
+def _cast_to_result(c: Context, x: Value, *_: object, **__: object) -> Value:
     """The operand itself, cast to the result's element type."""
     return c.cast(x, c.result.dtype)
 
 
-def _shaped(c: Context, x: Value, *_: object, **__: object) -> Value:
+def _reshape_to_result(c: Context, x: Value, *_: object, **__: object) -> Value:
     """The operand in the shape that PyTorch states for the result."""
     return c.reshape(x, c.result.shape)
 
@@ -166,15 +166,15 @@ def _select_scatter(c: Context, x: Value, source: Value, axis: int, index: int) 
 
 
 HANDLERS: dict[str, Handler] = {
-    **{f"{name}.default": _same for name in (
+    **{f"{name}.default": _cast_to_result for name in (
         "clone", "contiguous", "alias", "_to_copy", "lift_fresh_copy", "lift_fresh", "type_as")},
-    **{f"to.{kind}": _same for kind in ("dtype", "dtype_layout", "device", "other")},
-    **{f"{name}.default": _shaped for name in (
+    **{f"to.{kind}": _cast_to_result for kind in ("dtype", "dtype_layout", "device", "other")},
+    **{f"{name}.default": _reshape_to_result for name in (
         "view", "reshape", "_unsafe_view", "view_copy", "unsqueeze", "squeeze")},
-    **{f"squeeze.{kind}": _shaped for kind in ("dim", "dims")},
-    "flatten.using_ints": _shaped,
-    "unflatten.int": _shaped,
-    "ravel.default": _shaped,
+    **{f"squeeze.{kind}": _reshape_to_result for kind in ("dim", "dims")},
+    "flatten.using_ints": _reshape_to_result,
+    "unflatten.int": _reshape_to_result,
+    "ravel.default": _reshape_to_result,
     "permute.default": lambda c, x, axes: c.transpose(x, [axis % x.rank for axis in axes]),
     "transpose.int": _swap,
     "swapaxes.default": _swap,

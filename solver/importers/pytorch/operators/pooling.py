@@ -137,7 +137,7 @@ def _resize(c: Context, x: Value, scales: Sequence[float] | None, mode: str, coo
     )
 
 
-def _between(
+def _interpolated(
     mode: str,
     c: Context,
     x: Value,
@@ -153,10 +153,10 @@ HANDLERS: dict[str, Handler] = {
         [f"upsample_nearest{n}d.vec" for n in (1, 2, 3)],
         lambda c, x, sizes, scales=None: _resize(c, x, scales, "nearest", "asymmetric"),
     ),
-    "upsample_linear1d.vec": partial(_between, "linear"),
-    "upsample_bilinear2d.vec": partial(_between, "linear"),
-    "upsample_trilinear3d.vec": partial(_between, "linear"),
-    "upsample_bicubic2d.vec": partial(_between, "cubic"),
+    "upsample_linear1d.vec": partial(_interpolated, "linear"),
+    "upsample_bilinear2d.vec": partial(_interpolated, "linear"),
+    "upsample_trilinear3d.vec": partial(_interpolated, "linear"),
+    "upsample_bicubic2d.vec": partial(_interpolated, "cubic"),
 }
 for _n in (1, 2, 3):
     HANDLERS |= {

@@ -50,7 +50,7 @@ def _least(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> 
     return c.apply("Neg", _reduce(c, "ReduceMax", c.apply("Neg", x), axes, keepdims))
 
 
-def _place(handler: Handler) -> Handler:
+def _arg_extreme(handler: Handler) -> Handler:
     """Index of the first extreme element, found as the one with the most elements behind it."""
 
     def place(c: Context, x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
@@ -71,7 +71,7 @@ def _place(handler: Handler) -> Handler:
 
 def _extreme_and_place(handler: Handler) -> Handler:
     def both(c: Context, x: Value, axis: int, keepdims: bool = False) -> tuple[Value, Value]:
-        return handler(c, x, axis, keepdims), _place(handler)(c, x, axis, keepdims)
+        return handler(c, x, axis, keepdims), _arg_extreme(handler)(c, x, axis, keepdims)
 
     return both
 
@@ -155,8 +155,8 @@ HANDLERS: dict[str, Handler] = {
     "max.dim": _extreme_and_place(_greatest),
     "min.default": _least,
     "min.dim": _extreme_and_place(_least),
-    "argmax.default": _place(_greatest),
-    "argmin.default": _place(_least),
+    "argmax.default": _arg_extreme(_greatest),
+    "argmin.default": _arg_extreme(_least),
     **dict.fromkeys(
         ("any.default", "any.dim", "any.dims"),
         lambda c, x, *where: _greatest(c, c.cast(x, DType.BOOL), *where),

@@ -125,7 +125,7 @@ def _indexed(c: Context, x: Value, indices: Sequence[tuple[int, Value | Array]])
 
 
 def _index(c: Context, x: Value, indices: Sequence[Value | None]) -> Value:
-    by_axis = _unmasked(c, indices)
+    by_axis = _indices_by_axis(c, indices)
     if not by_axis:
         return x
     if len(by_axis) == 1 and isinstance(by_axis[0][1], Value):
@@ -135,7 +135,7 @@ def _index(c: Context, x: Value, indices: Sequence[Value | None]) -> Value:
     return c.transpose(chosen, indexed.outward)
 
 
-def _unmasked(c: Context, indices: Sequence[Value | None]) -> list[tuple[int, Value | Array]]:
+def _indices_by_axis(c: Context, indices: Sequence[Value | None]) -> list[tuple[int, Value | Array]]:
     """Axes and their indices. Masks, which must be known, are the places that they mark in several axes."""
     by_axis: list[tuple[int, Value | Array]] = []
     axis = 0
@@ -166,7 +166,7 @@ def _assigned(
             )
         whole = c.reshape(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
         return c.apply("Where", whole, c.cast(c.reshape(values, ()), x.dtype), x)
-    indexed = _indexed(c, x, _unmasked(c, indices))
+    indexed = _indexed(c, x, _indices_by_axis(c, indices))
     chosen = (*indexed.places.shape, *indexed.rows.shape[1:])
     updates = _expanded(c, values, [chosen[axis] for axis in indexed.outward])
     updates = c.transpose(updates, [indexed.outward.index(axis) for axis in range(len(chosen))])
@@ -267,7 +267,7 @@ def element_at(c: Context, x: Value, axis: int, index: Value, **_: object) -> Va
     return c.reshape(c.apply("Gather", _flat(c, x, x.rank), places, axis=0), index.shape)
 
 
-def _in_order(c: Context, x: Value, place: int, axis: int | None) -> tuple[Value, Value]:
+def _kth_smallest(c: Context, x: Value, place: int, axis: int | None) -> tuple[Value, Value]:
     """The element at a place of the sorted axis, and its index before sorting."""
     shape = c.result.shape
     if axis is None:
@@ -281,7 +281,7 @@ def _in_order(c: Context, x: Value, place: int, axis: int | None) -> tuple[Value
 def _median(c: Context, x: Value, axis: int | None = None, *_: object) -> Any:
     """The lower one of two in the middle."""
     count = math.prod(x.shape) if axis is None else x.shape[axis]
-    middle = _in_order(c, x, (count - 1) // 2, axis)
+    middle = _kth_smallest(c, x, (count - 1) // 2, axis)
     return middle[0] if axis is None else middle
 
 
@@ -318,7 +318,7 @@ HANDLERS: dict[str, Handler] = {
     **{f"scatter.{kind}": _scatter(False) for kind in ("src", "value")},
     "scatter_add.default": _scatter(True),
     "topk.default": _largest,
-    "kthvalue.default": lambda c, x, k, axis=-1, *_: _in_order(c, x, k - 1, axis),
+    "kthvalue.default": lambda c, x, k, axis=-1, *_: _kth_smallest(c, x, k - 1, axis),
     **{f"median.{kind}": _median for kind in ("default", "dim")},
     "diagonal.default": _diagonal,
     "sort.default": _sorted,
