@@ -20,7 +20,7 @@ from solver.plan.recomputation import recomputation
 from solver.plan.report import order_note
 from solver.program import UPDATE, Costs, Program, Tier, loads
 from solver.training import Block, BlockOperation, BlockProgram, build_program, derive, explicit_program
-from tests.support.graphs import Sketch, chain, convolutional
+from tests.support.graphs import Sketch, chain, convolutional, residual
 
 MNIST = (Path(__file__).resolve().parents[3] / "examples" / "mnist.json").read_bytes()
 
@@ -107,8 +107,9 @@ def test_where_nothing_is_left_the_record_says_so(graph: TrainableGraph) -> None
     assert record.facts["peak_before"] == record.facts["peak_after"]
 
 
-def test_updates_that_stand_at_the_end_stay_there() -> None:
-    found = plan(wide(), PlanOptions(order=True, update="end")).program
+@pytest.mark.parametrize("graph", [wide(), chain((6, 5, 4)), residual()], ids=lambda graph: graph.name)
+def test_updates_that_stand_at_the_end_stay_there(graph: TrainableGraph) -> None:
+    found = plan(graph, PlanOptions(order=True, update="end")).program
     kernels = [found.kernel(step) for step in found.steps]
     assert kernels.index(UPDATE) == len(kernels) - kernels.count(UPDATE)
 
