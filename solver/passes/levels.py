@@ -27,7 +27,7 @@ from solver.passes.aliases import define_in_place
 from solver.passes.base import Pass
 from solver.program import UPDATE, Program, Tier, dependencies, followers, loads
 
-__all__ = ["MAX_PARALLELISM", "Levels", "in_levels", "list_schedule"]
+__all__ = ["MAX_PARALLELISM", "Levels", "list_schedule"]
 
 #: More threads than any machine has that trains on a CPU, and few enough to start at once.
 MAX_PARALLELISM = 64
@@ -98,17 +98,12 @@ class Levels(Pass):
         return {"parallelism": self.parallelism, "steps": len(after.steps), "levels": after.duration}
 
 
-def in_levels(program: Program, parallelism: int, *, stage: int = 0) -> Program:
-    """The steps of `program` level by level; the program itself where one step runs at a time. Deterministic.
+def _levels(program: Program, parallelism: int, stage: int, waiting: Collection[int]) -> list[int]:
+    """The level of each step; those `waiting` do not run ahead of the step in front of them.
 
     The step at position `stage` and those behind it wait for all steps before it: updates that are to come
     at the end do not fill levels of the backward pass.
     """
-    return _placed(program, _levels(program, parallelism, stage, ()))
-
-
-def _levels(program: Program, parallelism: int, stage: int, waiting: Collection[int]) -> list[int]:
-    """The level of each step; those `waiting` do not run ahead of the step in front of them."""
     if parallelism == 1:
         return list(range(len(program.steps)))
     before = [
