@@ -38,8 +38,7 @@ from solver.layout import (
     check_problem,
     find_violations,
 )
-from solver.layout.model.columns import UNPINNED, Columns
-from solver.layout.model.table import buffers_of
+from solver.layout.model.columns import UNPINNED, Columns, buffers_of
 from solver.names import first_hidden
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 from solver.late import loaded_late
 from solver.layout.bounds.max_load import LowerBound, live_at, max_load
 from solver.layout.check import Violation, check_problem, find_violations
-from solver.layout.model.certificate import Certificate
 from solver.layout.model.options import Progress, Rules, SolveOptions
 from solver.layout.model.pieces import Piece, in_pieces, pieces
-from solver.layout.model.placed import LayoutOptions, PlacedBuffers
+from solver.layout.model.placed import Certificate, LayoutOptions, PlacedBuffers
 from solver.layout.model.problem import (
     MAX_BYTES,
     Buffer,

@@ -33,7 +33,7 @@ from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import USUAL, Progress, SolveOptions
 from solver.layout.model.pieces import has_holes
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
-from solver.layout.structures.recognise import structured
+from solver.layout.structures import structured
 
 __all__ = ["STAGES", "Portfolio", "Stage"]
 

@@ -24,7 +24,7 @@ from solver.layout import (
 )
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.pieces import without_holes
-from solver.layout.structures.recognise import STRUCTURES, structured
+from solver.layout.structures import STRUCTURES, structured
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.every import grid
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling

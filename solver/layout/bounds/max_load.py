@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from solver.layout.model.columns import Columns
 from solver.layout.model.pieces import in_pieces
-from solver.layout.model.problem import MAX_BYTES, Buffer, LayoutProblem
+from solver.layout.model.problem import Buffer, LayoutProblem
 from solver.layout.model.sorting import in_order
 
 __all__ = ["LowerBound", "exact_max_load", "live_at", "max_load", "pinned_top"]
@@ -61,7 +61,7 @@ def max_load(problem: LayoutProblem) -> LowerBound:
     all of them begin at multiples of the granule.
     """
     if len(problem.buffers) >= COLUMNS_FROM:
-        columns = Columns.unsummed(problem)
+        columns = Columns.of(problem)
         found = None if columns is None else _in_columns(columns.in_pieces())
         if found is not None:
             return found
@@ -69,23 +69,17 @@ def max_load(problem: LayoutProblem) -> LowerBound:
 
 
 def _in_columns(columns: Columns) -> LowerBound | None:
-    """The same from columns, in some passes. None where padding leaves more than `CLOSE_STEPS` to look at, or
-    where a load, with padding, exceeds 63 bits.
+    """The same from columns, in some passes. None where padding leaves more than `CLOSE_STEPS` to look at.
 
     The load less some padding is largest at one of the steps whose load is within a granule of the largest.
     """
     granule = int(columns.alignment.min())
     padding = -columns.size % granule
-    if int(columns.size.max()) > MAX_BYTES - granule:
-        return None
     size, padded = columns.size + padding if padding.any() else columns.size, bool(padding.any())
-    if columns.summable and int(columns.end.max()) <= STEPS_PER_BUFFER * len(size):
+    if int(columns.end.max()) <= STEPS_PER_BUFFER * len(size):
         now, load = _by_step(columns, size)
     else:
         now, load = _by_birth(columns, size)
-    # Modulo 2**64 the first that exceeds 63 bits is negative: it is the one before and one size more.
-    if not columns.summable and bool((load < 0).any()):
-        return None
     most = int(load.argmax())
     if not padded:
         return LowerBound(int(load[most]), int(now[most]))

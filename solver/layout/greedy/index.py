@@ -82,30 +82,30 @@ def placing_is_compiled() -> bool:
 
 
 class _Index:
-    """One pass with the index of `kernels.index_strips`. Memory: 60 to 150 bytes a buffer, as measured."""
+    """One pass with the index of `kernels.index_kernel`. Memory: 60 to 150 bytes a buffer, as measured."""
 
     def __init__(self, instance: Instance) -> None:
-        from solver.layout.kernels import index_kernel, index_strips
+        from solver.layout.kernels import index_kernel
 
-        self._kernel, self._strips, self._instance = index_kernel, index_strips, instance
+        self._kernel, self._instance = index_kernel, instance
         self.offsets = instance.offset.copy()
         self._block, load = np.empty((STRIPS, 5), np.int64), instance.load()
         # A node is split where it has more than 32 sections, and no side gets fewer than a quarter of them:
         # so each leaf has eight at least, and there is a node for every four at most.
         nodes = np.zeros((len(load) // 4 + 2, 6), np.int64)
-        used = index_strips.grow_tree(load, nodes, np.empty((len(nodes), 3), np.int64))
+        used = index_kernel.grow_tree(load, nodes, np.empty((len(nodes), 3), np.int64))
         # About as many as are needed in the end: what is not used takes no memory, and growing copies.
         chunks = CHUNKS + used + len(instance) // BUFFERS_PER_CHUNK
-        self._shelf = index_strips.Shelf(
+        self._shelf = index_kernel.Shelf(
             nodes[:used].copy(),
             np.empty(4 * chunks, np.int64),
             np.empty((chunks, 3), np.int64),
-            paged(chunks, index_strips.CHUNK, 4),
+            paged(chunks, index_kernel.CHUNK, 4),
             np.arange(chunks - 1, -1, -1),
-            np.empty((index_strips.DEPTH, 4), np.int64),
+            np.empty((index_kernel.DEPTH, 4), np.int64),
             np.array([chunks, 0, index_kernel.DONE]),
         )
-        index_strips.insert(self._shelf, 0, len(load), 0, index_strips.INFINITY)
+        index_kernel.insert(self._shelf, 0, len(load), 0, index_kernel.INFINITY)
 
     def go(self, some: Integers, limit: int, *, best_fit: bool) -> int:
         """Places these buffers in this order, each with an offset where that is; how many within `limit`."""
@@ -118,7 +118,7 @@ class _Index:
             fit = kernel.PINNED
         while True:
             position = int(kernel.place_some(self._shelf, self._block, rows, position, limit, fit))
-            match int(self._shelf.counts[self._strips.WHY]):
+            match int(self._shelf.counts[self._kernel.WHY]):
                 case kernel.SHORT_OF_STRIPS:
                     self._block = _grown(self._block)
                 case kernel.SHORT_OF_CHUNKS:
@@ -126,20 +126,20 @@ class _Index:
                 case kernel.SHORT_OF_ENTRIES:
                     self._shelf = self._shelf._replace(entries=_grown(self._shelf.entries))
                 case _:
-                    self.offsets[some[:position]] = rows[:position, self._strips.OFFSET]
+                    self.offsets[some[:position]] = rows[:position, self._kernel.OFFSET]
                     return position
 
     def _more_chunks(self) -> None:
         """Half as many again; what is in use keeps its place."""
-        strips, old = self._strips, self._shelf
-        free = int(old.counts[strips.FREE])
+        kernel, old = self._kernel, self._shelf
+        free = int(old.counts[kernel.FREE])
         more = _grown(old.chunks)
         added = len(more) - len(old.chunks)
         unused = np.empty(len(more), np.int64)
         unused[:added] = np.arange(len(more) - 1, len(old.chunks) - 1, -1)
         unused[added : added + free] = old.free[:free]
         self._shelf = old._replace(chunks=more, strips=_grown(old.strips), free=unused)
-        old.counts[strips.FREE] = free + added
+        old.counts[kernel.FREE] = free + added
 
 
 class _Lists:

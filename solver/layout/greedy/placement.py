@@ -22,7 +22,7 @@ from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
 from solver.layout.model.sorting import in_order
-from solver.layout.structures.classes import in_classes
+from solver.layout.structures import in_classes
 
 __all__ = [
     "MANY",

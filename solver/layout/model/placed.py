@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from solver.layout.model.certificate import Certificate
 from solver.layout.model.options import Rules
-from solver.layout.model.problem import Layout, LayoutProblem
+from solver.layout.model.problem import Layout, LayoutProblem, Proof, Status
 from solver.options import LAYOUT_OPTIONS, documented
 
-__all__ = ["LayoutOptions", "PlacedBuffers"]
+__all__ = ["Certificate", "LayoutOptions", "PlacedBuffers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How good an arena is, and why that is known.
+
+    `lower_bound` bytes are needed by every layout; under the ``max-load`` proof they are live at
+    `witness_step`, which anyone can add up. ``solver`` means a complete search closed the optimality gap.
+    """
+
+    status: Status
+    proof: Proof | None
+    lower_bound: int
+    witness_step: int | None
+    solver: str
 
 
 @documented(LAYOUT_OPTIONS)

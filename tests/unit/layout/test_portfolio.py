@@ -27,12 +27,11 @@ from solver.layout.check import is_sound
 from solver.layout.exact.coarse import LONG_QUESTIONS, SHORT_QUESTIONS, Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
 from solver.layout.greedy.placement import GOOD_GAP, GreedyResult, greedy_portfolio
-from solver.layout.model.columns import UNPINNED, Columns
+from solver.layout.model.columns import UNPINNED, Columns, buffers_of
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import USUAL
-from solver.layout.model.table import buffers_of
 from solver.layout.portfolio import Portfolio
-from solver.layout.structures.classes import in_classes
+from solver.layout.structures import in_classes
 from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
 from tests.support.deep_shapes import EVERY
 from tests.support.shapes import pinned

@@ -33,7 +33,6 @@ def test_one_value_a_buffer() -> None:
         [4, 1],
         [12, UNPINNED],
     ]
-    assert columns.well_formed()
 
 
 @pytest.mark.parametrize(
@@ -55,23 +54,6 @@ def test_one_value_a_buffer() -> None:
 )
 def test_what_does_not_fit_makes_no_columns(p: LayoutProblem) -> None:
     assert Columns.of(p) is None
-
-
-def test_values_that_fit_make_columns_that_are_not_to_be_summed() -> None:
-    columns = Columns.unsummed(problem((2**62, 0, 1), (2**62, 0, 1)))
-    assert columns is not None
-    assert not columns.summable
-    assert columns.size.tolist() == [2**62, 2**62]
-    assert Columns.unsummed(problem((2**63, 0, 1))) is None
-
-
-@pytest.mark.parametrize(
-    "p", [one(alignment=3), one(lifespan=Lifespan(2, 2)), one(offset=2), one(lifespan=Lifespan(3, 1))]
-)
-def test_ill_formed(p: LayoutProblem) -> None:
-    columns = Columns.of(p)
-    assert columns is not None
-    assert not columns.well_formed()
 
 
 @pytest.mark.parametrize("alignments", [(1,), (8,), (1, 16)])
@@ -160,7 +142,6 @@ def test_pieces_are_the_same_from_columns(shape: str, seed: int) -> None:
     for problem_ in (p, LayoutProblem(tuple(lent))):
         columns = Columns.of(problem_)
         assert columns is not None
-        assert columns.well_formed()
         expected = [(q.lifespan.start, q.lifespan.end, q.low, q.high, q.owner) for q in pieces(problem_)]
         assert list(map(tuple, columns.pieces().tolist())) == expected
         assert max_load(problem_) == exact_max_load(in_pieces(problem_))

@@ -18,9 +18,7 @@ from solver.layout import (
     solve,
 )
 from solver.layout.model.instance import Instance, layout_of
-from solver.layout.structures.classes import in_classes
-from solver.layout.structures.colouring import coloured, depth
-from solver.layout.structures.recognise import STRUCTURES, structured
+from solver.layout.structures import STRUCTURES, coloured, depth, in_classes, structured
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.shapes import SHAPES, nested
 
