@@ -20,6 +20,7 @@ from numba.core import types
 from numba.core.datamodel import models
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, register_model
+from numba.np.arrayobj import populate_array
 
 from solver.native.source import Kind, Source
 from solver.native.store import SYMBOL
@@ -92,23 +93,14 @@ def _read(context: Any, builder: Any, block: Any, place: int, of: Any) -> Any:
         return builder.bitcast(number(place), ir.DoubleType())
     if isinstance(of, types.Integer):
         return number(place)
-    size = context.get_abi_sizeof(context.get_data_type(of.dtype))
-    array, word = context.make_array(of)(context, builder), ir.IntType(64)
+    array = context.make_array(of)(context, builder)
+    size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(of.dtype)))
     shape = [number(place + 1 + axis) for axis in range(of.ndim)]
-    strides, items = [ir.Constant(word, size)], shape[-1]
+    strides = [size]
     for length in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], length))
-    for length in shape[:-1]:
-        items = builder.mul(items, length)
-    array.data = builder.inttoptr(number(place), array.data.type)
-    array.itemsize, array.nitems = ir.Constant(word, size), items
-    for name, numbers in (("shape", shape), ("strides", strides)):
-        packed = ir.Constant(ir.ArrayType(word, of.ndim), ir.Undefined)
-        for axis, one in enumerate(numbers):
-            packed = builder.insert_value(packed, one, axis)
-        setattr(array, name, packed)
-    array.meminfo = ir.Constant(array.meminfo.type, None)
-    array.parent = ir.Constant(array.parent.type, None)
+    data = builder.inttoptr(number(place), array.data.type)
+    populate_array(array, data, shape, strides, size, meminfo=None)
     return array._getvalue()
 
 
@@ -122,8 +114,7 @@ def _dispatcher(source: Source) -> Any:
         if name in function.__code__.co_names
     }
     own = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-    options = {"nogil": True, "_nrt": False, "error_model": "numpy", "forceinline": source.inline}
-    return numba.njit(**options)(own)
+    return numba.njit(nogil=True, _nrt=False, error_model="numpy")(own)
 
 
 def machine_code(source: Source, kinds: Sequence[Kind]) -> bytes:

@@ -55,9 +55,9 @@ class NotKept(Exception):
 class Kernel(Source):
     """One function that runs as machine code. See `compiled`, `inlined`."""
 
-    def __init__(self, function: Callable[..., Any], *, inline: bool) -> None:
-        super().__init__(function, inline=inline)
-        self._call: Callable[..., Any] | None = function if inline else None
+    def __init__(self, function: Callable[..., Any], call: Callable[..., Any] | None = None) -> None:
+        super().__init__(function)
+        self._call = call
 
     def __call__(self, *arguments: Any) -> Any:
         return (self._call or self._loaded(arguments))(*arguments)
@@ -284,12 +284,12 @@ def compiled(function: Function) -> Function:
     No reference counts, no exceptions: a compiled function allocates nothing, raises nothing and divides by
     nothing that can be zero. Where nothing compiles it runs as Python, a hundred times slower.
     """
-    return cast(Function, Kernel(function, inline=False))
+    return cast(Function, Kernel(function))
 
 
 def inlined(function: Function) -> Function:
-    """A part of compiled functions, put in place wherever they call it."""
-    return cast(Function, Kernel(function, inline=True))
+    """A part of compiled functions; LLVM puts it in place where that is faster. Python calls it as Python."""
+    return cast(Function, Kernel(function, function))
 
 
 def runs_compiled(function: Callable[..., Any]) -> bool:

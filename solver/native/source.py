@@ -14,11 +14,10 @@ Kind: TypeAlias = "str | tuple[tuple[str, Kind], ...]"
 
 
 class Source:
-    """One function. `inline`: it is put in place wherever compiled code calls it."""
+    """One function."""
 
-    def __init__(self, function: Callable[..., Any], *, inline: bool) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = cast(FunctionType, function)
-        self.inline = inline
 
     @property
     def name(self) -> str:
@@ -41,7 +40,7 @@ def _meaning(source: Source, seen: set[Source]) -> Iterator[str]:
     function, code = source.function, source.function.__code__
     constants = [one for one in code.co_consts if one != function.__doc__]
     annotation = function.__annotations__.get("return")
-    yield repr((source.name, source.inline, annotation, code.co_code, constants, code.co_varnames))
+    yield repr((source.name, annotation, code.co_code, constants, code.co_varnames))
     for name in code.co_names:
         value = function.__globals__.get(name)
         if isinstance(value, Source):
