@@ -251,8 +251,8 @@ IMPORT_OPTIONS: Final = _by_name(
         Option(
             "weights",
             "word",
-            "First values: reference (they stay in the model's file), none (drawn at random), or a"
-            " .safetensors or .npz file that has them by name.",
+            "First values: reference (they stay in the model's file), none (drawn at random), or on the"
+            " command line a .safetensors or .npz file that has them by name.",
             metavar="WHERE",
         ),
         Option(

@@ -34,6 +34,7 @@ from solver import documents, pipeline
 from solver.documents import LayoutDocument, PlanDocument, ReportDocument, TradeOffDocument, VerdictDocument
 from solver.exporters import EXPORTERS
 from solver.layout import SOLVERS
+from solver.options import IMPORT_OPTIONS
 
 _REFERENCES: Final = "#/components/schemas/{model}"
 _MODELS: Final = (
@@ -67,6 +68,11 @@ def _body_or_model(model: str, examples: dict[str, Any]) -> dict[str, Any]:
     body = _body(model, examples)
     binary = {"schema": {"type": "string", "format": "binary"}}
     body["requestBody"]["content"] |= dict.fromkeys(MODEL_TYPES, binary)
+    options = "\n".join(f"* `{option.name}`: {option.help}" for option in IMPORT_OPTIONS.values())
+    body["requestBody"]["description"] = (
+        "JSON, or the bytes of a model of another tool. These parameters of the query say how it is trained:"
+        f"\n\n{options}"
+    )
     return body
 
 

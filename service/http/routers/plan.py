@@ -50,10 +50,8 @@ async def plan(request: Request) -> Response:
 
     The body may be a model of another tool as well, of ONNX, Circle or TensorFlow Lite, sent as
     `application/octet-stream` or `application/onnx`. How it is trained stands in the query, with the
-    words of `arenaplan plan --help`: `loss`, `optimizer`, `learning_rate`, `trainable`, `frozen`,
-    `batch_norm`, `class_axis`, `output`, `keep_outputs`, and `dim`, `input`, `freeze_before` (repeatable);
-    beside them the options of plans, as `capacity=24MiB`. Weights are only hashed, and must lie in the model
-    itself.
+    parameters that the request body lists; beside them stand the options of plans, as `capacity=24MiB`.
+    Weights are only hashed, and must lie in the model itself.
     """
     if is_model(request):
         return await _MODELS.answer(request)

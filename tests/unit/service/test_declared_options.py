@@ -58,6 +58,15 @@ def test_documents_and_http_say_the_same(document: str, request_: str, options: 
     assert helps(api["components"]["schemas"][request_]) == declared
 
 
+def test_requests_with_a_model_list_the_options_of_imports() -> None:
+    api = create_app(Settings(database_url="off")).openapi()
+    for path in ("/v1/plan", "/v1/tradeoff", "/v1/explain", "/v1/validate"):
+        text = api["paths"][path]["post"]["requestBody"]["description"]
+        assert [line for line in text.splitlines() if line.startswith("* ")] == [
+            f"* `{option.name}`: {option.help}" for option in IMPORT_OPTIONS.values()
+        ]
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [
