@@ -20,6 +20,7 @@ from service.settings import Settings
 from solver import documents, executor, pipeline
 from solver.canonical import canonical_json
 from solver.compile import load
+from tests.support.every import every
 from tests.support.graphs import chain
 from tests.support.rewritable import mobile_block
 from tests.support.server import ROOT
@@ -101,13 +102,6 @@ def test_a_program() -> None:
     assert (fallback.options.target, fallback.deterministic) == ("program", False)
 
 
-def test_keys_tell_graphs_and_programs_and_titles_apart() -> None:
-    parallel = example("parallel")["program"]
-    renamed = {**parallel, "name": "another"}
-    channels = [run("program", {"program": p}) for p in (parallel, renamed)] + [plan()]
-    assert len({channel.offered[0] for channel in channels}) == 3
-
-
 def test_a_plan() -> None:
     (kind, head, body), *rest = plan().sent
     made = documents.load_plan(body)
@@ -118,27 +112,20 @@ def test_a_plan() -> None:
     assert head["status"] == "optimal"
 
 
-def test_a_known_request_is_not_planned() -> None:
-    channel = plan(known=True)
-    assert channel.sent == [("result", {}, b"")]
-    assert len(channel.offered) == 1
-
-
-def test_equal_requests_have_equal_keys() -> None:
-    assert plan(known=True).offered == plan(known=True, solver="portfolio", batch=None).offered
-
-
-@pytest.mark.parametrize(
-    "options", [{"batch": 4}, {"solver": "greedy"}, {"alignment": 128}, {"capacity": 10**9}]
-)
-def test_other_options_have_other_keys(options: dict[str, Any]) -> None:
-    assert plan(known=True, **options).offered != plan(known=True).offered
-
-
-def test_another_title_has_another_key() -> None:
-    """The title is part of the plan, so the plans differ."""
-    renamed = run("plan", {"graph": {**TINY, "name": "renamed"}}, known=True)
-    assert renamed.offered != plan(known=True).offered
+def test_keys() -> None:
+    """Equal requests have equal ones; another option, title or kind of document has another."""
+    known = plan(known=True)
+    assert known.sent == [("result", {}, b"")]
+    (key,) = known.offered
+    assert plan(known=True, solver="portfolio", batch=None).offered == [key]
+    others = [
+        plan(known=True, **options)
+        for options in ({"batch": 4}, {"solver": "greedy"}, {"alignment": 128}, {"capacity": 10**9})
+    ]
+    others.append(run("plan", {"graph": {**TINY, "name": "renamed"}}, known=True))
+    parallel = example("parallel")["program"]
+    others += [run("program", {"program": one}) for one in (parallel, {**parallel, "name": "another"})]
+    assert len({key, *(channel.offered[0] for channel in others)}) == 1 + len(others)
 
 
 def test_a_deadline_has_a_fallback_first() -> None:
@@ -219,37 +206,35 @@ def test_a_deadline_is_recorded_as_it_was_asked_for() -> None:
     assert documented == [20.0, 20.0]
 
 
-@pytest.mark.parametrize("name", ["inputs", "outputs"])
-def test_the_most_operands_of_an_operation(name: str) -> None:
-    """Work on one operation may grow with the square of these, and a request of a few bytes can have many."""
-    graph = json.loads(json.dumps(TINY))
-    graph["operations"][1][name] = ["h"] * 6
-    for task, more in (("plan", {}), ("tradeoff", {}), ("explain", {"options": {"capacity": 9}})):
-        with pytest.raises(Problem, match=f"6 {name}") as caught:
-            run(task, {"graph": graph, **more}, max_operands=5)
-        assert caught.value.kind.code == "too-many-operations"
-        assert caught.value.pointer == f"/graph/operations/1/{name}"
-
-
-def test_the_most_operands_of_a_program() -> None:
+def test_the_most_of_everything() -> None:
+    """Work on one operation may grow with the square of its operands, which take few bytes of a request."""
+    many: dict[str, Any] = json.loads(json.dumps(TINY))
+    many["operations"][1]["inputs"] = ["h"] * 6
+    wide: dict[str, Any] = json.loads(json.dumps(TINY))
+    wide["operations"][1]["outputs"] = ["h"] * 6
     program = json.loads(json.dumps(example("parallel")["program"]))
     program["operations"][0]["reads"] = ["a"] * 6
-    with pytest.raises(Problem) as caught:
-        run("program", {"program": program}, max_operands=5)
-    assert caught.value.pointer == "/program/operations/0/reads"
-
-
-def test_the_most_buffers() -> None:
-    with pytest.raises(Problem) as caught:
-        run("layout", example("buffers"), max_buffers=4)
-    assert caught.value.kind.code == "too-many-buffers"
-    assert caught.value.pointer == "/problem/buffers"
-
-
-def test_the_most_operations() -> None:
-    with pytest.raises(Problem) as caught:
-        plan(settings={"max_operations": 2})
-    assert caught.value.kind.code == "too-many-operations"
+    explain = {"options": {"capacity": 9}}
+    inputs, outputs = ("/graph/operations/1/inputs", "6 inputs"), ("/graph/operations/1/outputs", "6 outputs")
+    rows: tuple[tuple[str, Any, dict[str, Any], str, str, str], ...] = (
+        *(
+            (task, {"graph": graph, **more}, {"max_operands": 5}, "too-many-operations", *said)
+            for task, more in (("plan", {}), ("tradeoff", {}), ("explain", explain))
+            for graph, said in ((many, inputs), (wide, outputs))
+        ),
+        (
+            "program", {"program": program}, {"max_operands": 5},
+            "too-many-operations", "/program/operations/0/reads", "6 reads",
+        ),
+        ("layout", example("buffers"), {"max_buffers": 4}, "too-many-buffers", "/problem/buffers", "buffers"),
+        ("plan", {"graph": TINY}, {"max_operations": 2}, "too-many-operations", "/graph/operations", "operations"),
+    )  # fmt: skip
+    with every() as case:
+        for task, request, settings, code, pointer, words in rows:
+            with case((task, pointer)):
+                with pytest.raises(Problem, match=words) as caught:
+                    run(task, request, **settings)
+                assert (caught.value.kind.code, caught.value.pointer) == (code, pointer)
 
 
 def test_pointers_lead_into_the_request() -> None:
