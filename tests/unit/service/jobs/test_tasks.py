@@ -227,7 +227,10 @@ def test_the_most_of_everything() -> None:
             "too-many-operations", "/program/operations/0/reads", "6 reads",
         ),
         ("layout", example("buffers"), {"max_buffers": 4}, "too-many-buffers", "/problem/buffers", "buffers"),
-        ("plan", {"graph": TINY}, {"max_operations": 2}, "too-many-operations", "/graph/operations", "operations"),
+        (
+            "plan", {"graph": TINY}, {"max_operations": 2},
+            "too-many-operations", "/graph/operations", "operations",
+        ),
     )  # fmt: skip
     with every() as case:
         for task, request, settings, code, pointer, words in rows:
