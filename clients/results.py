@@ -294,22 +294,16 @@ class ValidationResult:
             identical=document["identical"],
             compared=document["compared"],
             arena_bytes=document["arena_bytes"],
-            steps=tuple(_step(step) for step in document["steps"]),
-            violations=tuple(_violation(violation) for violation in document["violations"]),
+            steps=tuple(
+                StepResult(
+                    one["step"], one["loss"], one["reference_loss"], one["identical"], tuple(one["differing"])
+                )
+                for one in document["steps"]
+            ),
+            violations=tuple(
+                ViolationResult(one["rule"], tuple(one["buffers"]), one["detail"])
+                for one in document["violations"]
+            ),
             document=document,
             notes=notes,
         )
-
-
-def _step(document: Mapping[str, Any]) -> StepResult:
-    return StepResult(
-        step=document["step"],
-        loss=document["loss"],
-        reference_loss=document["reference_loss"],
-        identical=document["identical"],
-        differing=tuple(document["differing"]),
-    )
-
-
-def _violation(document: Mapping[str, Any]) -> ViolationResult:
-    return ViolationResult(document["rule"], tuple(document["buffers"]), document["detail"])

@@ -49,7 +49,7 @@ def diff(old: PlanView, new: PlanView, allowed: Allowance | None, form: str, out
     case = _Case(new.graph, f"{_headline(change)}{_judgement(allowed, grown)}", grown, False)
     writers: dict[str, Callable[[], str]] = {
         "text": lambda: _diff_text(new.graph, change, allowed, grown),
-        "json": lambda: _json(_diff_facts(new.graph, change, limit, grown)),
+        "json": lambda: _json({"graph": new.graph, "limit": limit, "passed": not grown, **change.facts()}),
         "markdown": lambda: _diff_markdown(new.graph, change, allowed, grown),
         "junit": lambda: _junit("arenaplan.diff", [case]),
     }
@@ -108,10 +108,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in (head, *rows)
     ]
-
-
-def _diff_facts(name: str, change: PlanDifference, limit: int | None, grown: bool) -> dict[str, Any]:
-    return {"graph": name, "limit": limit, "passed": not grown, **change.facts()}
 
 
 def _diff_markdown(name: str, change: PlanDifference, allowed: Allowance | None, grown: bool) -> str:

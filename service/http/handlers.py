@@ -24,10 +24,6 @@ def _answer(request: Request, problem: Problem) -> Response:
     return problem_response(problem, instance_of(request))
 
 
-def _problem(request: Request, error: Problem) -> Response:
-    return _answer(request, error)
-
-
 def _http(request: Request, error: HTTPException) -> Response:
     path = request.url.path[:200]
     codes = {
@@ -70,7 +66,7 @@ def _disconnected(_request: Request, _error: ClientDisconnect) -> Response:
 def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """`routes` are all that the application has."""
     app.state.routes = routes
-    app.exception_handler(Problem)(_problem)
+    app.exception_handler(Problem)(_answer)
     app.exception_handler(HTTPException)(_http)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(ClientDisconnect)(_disconnected)
