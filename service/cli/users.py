@@ -157,7 +157,7 @@ def list_tenants(*, as_json: bool) -> None:
         print_json({"tenants": facts})
         return
     _print(
-        ("tenant", "what is said of it", "requests a day", "processor seconds a day", "bytes stored"),
+        ("tenant", "own settings", "requests a day", "processor seconds a day", "bytes stored"),
         [
             (
                 one.name,
