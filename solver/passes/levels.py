@@ -68,25 +68,25 @@ class Levels(Pass):
         waiting, share = set[int](), 1
         while True:
             levels = _levels(program, self.parallelism, stage, waiting)
-            found = _placed(program, levels)
-            full = self._too_full(program, found)
+            candidate = _placed(program, levels)
+            full = self._too_full(program, candidate)
             # More in each round: mostly a few that wait are enough, and the rest may stay side by side.
             more = {t for level in full for t in _ahead(levels, level, waiting)[:share]}
             if not full:
-                return found
+                return candidate
             if not more:  # aliases may need more bytes on levels than one step at a time needs anywhere
                 return program
             waiting |= more
             share *= 2
 
-    def _too_full(self, program: Program, found: Program) -> list[int]:
+    def _too_full(self, program: Program, candidate: Program) -> list[int]:
         """The levels that need more than is there; none if one step at a time needs more as well."""
         if self.parallelism == 1 or not (self.tiers or (self.recompute and self.capacity is not None)):
             return []
         most = self.tiers[0].bytes if self.tiers else self.capacity or 0
         if max(self._needs(program), default=0) > most:
             return []
-        return [level for level, needs in enumerate(self._needs(found)) if needs > most]
+        return [level for level, needs in enumerate(self._needs(candidate)) if needs > most]
 
     def _needs(self, program: Program) -> Sequence[int]:
         """Bytes that must be there on each level: all that live, or what cannot be paged out."""
@@ -130,8 +130,8 @@ def _placed(program: Program, levels: Sequence[int]) -> Program:
 def _ahead(levels: Sequence[int], level: int, waiting: Collection[int]) -> list[int]:
     """The steps that have run by the end of a level before one in front of them has; the furthest first."""
     behind = min(t for t, number in enumerate(levels) if number >= level)
-    found = [t for t in range(behind + 1, len(levels)) if levels[t] <= level and t not in waiting]
-    return sorted(found, key=lambda t: (levels[t], t), reverse=True)
+    steps_ahead = [t for t in range(behind + 1, len(levels)) if levels[t] <= level and t not in waiting]
+    return sorted(steps_ahead, key=lambda t: (levels[t], t), reverse=True)
 
 
 def list_schedule(before: Sequence[Collection[int]], parallelism: int) -> Iterator[list[int]]:

@@ -73,11 +73,11 @@ class Paging(Pass):
             return Applied(program)
         spread = in_tiers(program, self.tiers)
         compute = sum(level_costs(program, self.costs))
-        given = self._peak(spread)
+        peak_before = self._peak(spread)
         most = self.tiers[0].bytes
-        if given <= most:
+        if peak_before <= most:
             nothing = _Paged(spread, 0, compute, 0, 0, complete=True)
-            figures = {"peak_before": given, "peak_after": given, "compute_nanoseconds": compute}
+            figures = {"peak_before": peak_before, "peak_after": peak_before, "compute_nanoseconds": compute}
             return Applied(spread, figures | nothing.facts(self.tiers))
         tell(None)
         spread = spread.at_same_residues()
@@ -86,24 +86,24 @@ class Paging(Pass):
         refused: CapacityError | None = None
         while True:
             try:
-                found = self._best(spread, budget, deadline, tell)
+                paged = self._best(spread, budget, deadline, tell)
             except CapacityError as error:
-                refused, found = error, None
+                refused, paged = error, None
             else:
-                if found is None:
+                if paged is None:
                     break  # no budget that is smaller is enough
-            over = 0 if found is None else self._peak(found.program) - most
-            if found is not None and over <= 0 and (best is None or found.nanoseconds < best.nanoseconds):
-                best = found
+            over = 0 if paged is None else self._peak(paged.program) - most
+            if paged is not None and over <= 0 and (best is None or paged.nanoseconds < best.nanoseconds):
+                best = paged
             if budget <= most or (best is not None and (best.nanoseconds <= compute or deadline.expired)):
                 break
             # The budget `most` counts on no aliases: those that others count on must not make it slower.
-            done = best is not None or found is None
+            done = best is not None or paged is None
             budget = most if done else max(most, min(budget - over, budget - budget // _STEP))
         if best is None:
             raise refused or self._does_not_fit(spread)
         peak = self._peak(best.program)
-        figures = {"peak_before": given, "peak_after": peak, "compute_nanoseconds": compute}
+        figures = {"peak_before": peak_before, "peak_after": peak, "compute_nanoseconds": compute}
         return Applied(best.program, figures | best.facts(self.tiers), best.complete)
 
     def _best(self, program: Program, budget: int, deadline: Deadline, tell: Tell) -> _Paged | None:
@@ -141,15 +141,15 @@ class Paging(Pass):
         tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
         places = homes(problem, taken, self.tiers)
         assert places is not None  # its time was found
-        made = with_transfers(program, problem, taken, places, self.tiers, self.costs)
+        paged = with_transfers(program, problem, taken, places, self.tiers, self.costs)
         baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
         complete = cover.complete and not deadline.expired
-        took = elapsed(made, self.tiers, self.costs)
+        took = elapsed(paged, self.tiers, self.costs)
         bound, relaxed = cover.bound, self._relaxed(program, ahead)
         if relaxed != problem:
             # The search holds more than it has to, so its bound is about less than all ways of paging.
             bound = least_moved(relaxed, self.tiers[0].bytes, deadline, work=work).bound
-        return _Paged(made, ahead, took, bound, baseline, complete)
+        return _Paged(paged, ahead, took, bound, baseline, complete)
 
     def _relaxed(self, program: Program, ahead: int) -> PagingProblem:
         """The problem that every way of paging solves; with `in_place` every way of sharing bytes as well."""
@@ -166,8 +166,8 @@ class Paging(Pass):
         places = homes(problem, taken, self.tiers)
         if places is None:
             return _ENDLESS
-        made = with_transfers(program, problem, taken, places, self.tiers, self.costs)
-        return elapsed(made, self.tiers, self.costs)
+        paged = with_transfers(program, problem, taken, places, self.tiers, self.costs)
+        return elapsed(paged, self.tiers, self.costs)
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once in the first tier, with what will be defined in place."""

@@ -84,8 +84,8 @@ class Recompute(Pass):
         """
         if not self.recompute or self.capacity is None:
             return Applied(program)
-        given = self._peak(program)
-        if given <= self.capacity:
+        peak_before = self._peak(program)
+        if peak_before <= self.capacity:
             return Applied(program)
         tell(None)
         cost = step_costs(program, self.costs)
@@ -104,12 +104,12 @@ class Recompute(Pass):
             least = self._least(program, problem, lowest, deadline, tell)
             reached = min(reached, least, key=lambda each: each.peak)
         if reached.peak <= self.capacity:
-            return self._applied(program, problem, reached, lowest, given, deadline)
+            return self._applied(program, problem, reached, lowest, peak_before, deadline)
         raise _not_found(
             problem,
             lowest,
             self.capacity,
-            min(reached.peak, given),  # the search may end above what it began with
+            min(reached.peak, peak_before),  # the search may end above what it began with
             impossible=first.schedule.impossible,
             late=late,
             coarser=given_program is not program,
@@ -127,22 +127,22 @@ class Recompute(Pass):
 
         budget = capacity + max(loads(program)[0]) - self._peak(program)
         while True:
-            found = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
-            reached = self._reached(program, found)
+            schedule = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
+            reached = self._reached(program, schedule)
             if reached.peak <= capacity or budget <= capacity:
                 break
             over = reached.peak - capacity
             budget = max(capacity, min(budget - over, budget - budget // _STEP))
-        if budget > capacity and not found.optimal and not deadline.expired:
+        if budget > capacity and not schedule.optimal and not deadline.expired:
             # A search with more bytes may end at a higher cost than one that counts on no aliases.
-            found = cheapest(problem, capacity, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
-            if found.fits and found.extra < reached.schedule.extra:
-                reached = self._reached(program, found)
+            schedule = cheapest(problem, capacity, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
+            if schedule.fits and schedule.extra < reached.schedule.extra:
+                reached = self._reached(program, schedule)
         return reached
 
-    def _reached(self, program: Program, found: Schedule) -> _Reached:
-        changed = rerun(program, found.sequence)
-        return _Reached(found, changed, self._peak(changed))
+    def _reached(self, program: Program, schedule: Schedule) -> _Reached:
+        changed = rerun(program, schedule.sequence)
+        return _Reached(schedule, changed, self._peak(changed))
 
     def _least(
         self,
@@ -157,8 +157,8 @@ class Recompute(Pass):
         from solver.schedules.recompute.search import cheapest
 
         def search(budget: int, before: Schedule | None, share: float) -> _Reached:
-            found = cheapest(problem, budget, deadline, before=before, share=share, tell=tell)
-            return self._reached(program, found)
+            schedule = cheapest(problem, budget, deadline, before=before, share=share, tell=tell)
+            return self._reached(program, schedule)
 
         assert self.capacity is not None  # else nothing would be searched for
         start = search(2**62, None, 1.0)
@@ -182,39 +182,39 @@ class Recompute(Pass):
         problem: ScheduleProblem,
         reached: _Reached,
         lowest: PeakBound,
-        given: int,
+        peak_before: int,
         deadline: Deadline,
     ) -> Applied:
         """The program with its repetitions, what is proved of their cost, and the figures."""
         assert self.capacity is not None  # it is kept
-        found = reached.schedule
-        facts = {"floor": lowest.bytes, "peak_before": given, "peak_after": reached.peak}
-        proved = self._proved(program, problem, found, deadline)
+        schedule = reached.schedule
+        facts = {"floor": lowest.bytes, "peak_before": peak_before, "peak_after": reached.peak}
+        proved = self._proved(program, problem, schedule, deadline)
         checked = proved.nanoseconds if proved else 0
         # The search's relaxation counts every value: it bounds nothing where some share bytes.
-        bound = checked if self.in_place else max(found.bound, checked)
+        bound = checked if self.in_place else max(schedule.bound, checked)
         facts["checked_nanoseconds"] = checked
         # A bound that the deadline cut off may be there another time.
-        complete = found.complete and (proved is not None or not deadline.expired)
-        figures = facts | _facts(program, problem, found, self.capacity, bound)
+        complete = schedule.complete and (proved is not None or not deadline.expired)
+        figures = facts | _facts(program, problem, schedule, self.capacity, bound)
         return Applied(reached.program, figures, complete, proved)
 
     def _proved(
-        self, program: Program, problem: ScheduleProblem, found: Schedule, deadline: Deadline
+        self, program: Program, problem: ScheduleProblem, schedule: Schedule, deadline: Deadline
     ) -> CostBound | None:
         """The bound on the cost that multipliers prove: at the moments of the search, and, if these do not
         prove that the schedule is the cheapest, at a dozen full steps besides.
         """
-        if not found.extra or self.capacity is None:
+        if not schedule.extra or self.capacity is None:
             return None
         from solver.schedules.recompute.dual import proved_cost  # OR-Tools, as the search
         from solver.schedules.recompute.moments import fullest
 
         at = partial(proved_cost, program, problem, self.capacity, deadline=deadline, in_place=self.in_place)
-        best = at(found.moments)
-        if found.optimal and not self.in_place:
+        best = at(schedule.moments)
+        if schedule.optimal and not self.in_place:
             return best
-        other = at((*found.moments, *fullest(loads(program)[0], self.capacity, _MOMENTS)))
+        other = at((*schedule.moments, *fullest(loads(program)[0], self.capacity, _MOMENTS)))
         return max((b for b in (best, other) if b is not None), key=lambda b: b.nanoseconds, default=None)
 
     def _peak(self, program: Program) -> int:
@@ -252,18 +252,18 @@ class _Reached:
 
 
 def _facts(
-    program: Program, problem: ScheduleProblem, found: Schedule, budget: int, bound: int
+    program: Program, problem: ScheduleProblem, schedule: Schedule, budget: int, bound: int
 ) -> dict[str, int | str | bool]:
     flops = [flops_of(program, step) for step in program.steps]
     return {
         "budget": budget,
         "order_bound": order_bound(problem).bytes,
-        "repeated_steps": len(found.sequence) - len(program.steps),
+        "repeated_steps": len(schedule.sequence) - len(program.steps),
         "step_nanoseconds": sum(problem.cost),
-        "extra_nanoseconds": found.extra,
+        "extra_nanoseconds": schedule.extra,
         "bound_nanoseconds": bound,
         "step_flops": sum(flops),
-        "extra_flops": sum(flops[t] for t in found.sequence) - sum(flops),
+        "extra_flops": sum(flops[t] for t in schedule.sequence) - sum(flops),
     }
 
 

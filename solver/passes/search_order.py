@@ -78,10 +78,10 @@ class SearchOrder(Pass):
         problem, before = _problem(program, self.update, self.costs)
         rounds = Rounds.of(program, problem)
         facts = _given(program, problem, before, deadline, rounds)
-        given, bound = facts["peak_before"], facts["order_bound"]
-        tell(SearchProgress(given, bound))
-        order, peak, complete = tuple(range(len(program.steps))), given, True
-        if given > bound:
+        peak_before, bound = facts["peak_before"], facts["order_bound"]
+        tell(SearchProgress(peak_before, bound))
+        order, peak, complete = tuple(range(len(program.steps))), peak_before, True
+        if peak_before > bound:
             from solver.schedules.order.search import best_order  # numba, only where it is needed
 
             found = best_order(problem, before, deadline, bound=bound)
@@ -90,7 +90,7 @@ class SearchOrder(Pass):
                 order = rounds.lowest(problem, order, deadline, bound)
                 peak = max(loads(program.reordered(order))[0])
             tell(SearchProgress(peak, bound))
-        differ = given - peak > given // _DIFFER
+        differ = peak_before - peak > peak_before // _DIFFER
         if not self.recompute or self.capacity is None or self._fits(program, order, self.capacity):
             return self._taken(program, facts, order, complete)
         load = [0] * len(order)

@@ -142,7 +142,7 @@ def work_for(problem: ScheduleProblem) -> Work:
 
 def nothing_again(problem: ScheduleProblem) -> Integers:
     """The numbers of the given order as it is; behind its last touch a value is made again for each use."""
-    found = np.zeros(sum(map(len, problem.touches)), np.int64)
+    numbers = np.zeros(sum(map(len, problem.touches)), np.int64)
     ends = np.cumsum([len(row) for row in problem.touches])
-    found[ends - 1] = BRIEF
-    return found
+    numbers[ends - 1] = BRIEF
+    return numbers

@@ -130,8 +130,8 @@ def explain(
 
 def _named(problem: ScheduleProblem, values: Iterable[int]) -> tuple[tuple[str, int], ...]:
     """Labels with bytes, the largest first."""
-    found = ((problem.values[v], problem.size[v]) for v in values)
-    return tuple(sorted(found, key=lambda item: (-item[1], item[0])))
+    sizes = ((problem.values[v], problem.size[v]) for v in values)
+    return tuple(sorted(sizes, key=lambda item: (-item[1], item[0])))
 
 
 def _rank(remedy: Remedy) -> tuple[bool, int, int, int, int]:
@@ -198,20 +198,20 @@ class _Trial:
                 return None
             left = None if self.deadline.at is None else self.deadline.remaining
             options = replace(request.options, capacity=capacity, deadline_seconds=left)
-            made: Plan | None = None
+            plan: Plan | None = None
             try:
-                made = pipeline.plan(request.graph, options, follow=self.follow, advise=False)
-                self.complete &= made.deterministic
+                plan = pipeline.plan(request.graph, options, follow=self.follow, advise=False)
+                self.complete &= plan.deterministic
             except (CapacityError, GraphError, OptionsError):
                 self.complete &= not self.deadline.expired
-            self._made[key] = request.graph, made
+            self._made[key] = request.graph, plan
         return self._made[key][1]
 
 
-def _update_nanoseconds(made: Plan, iterations: int) -> int:
+def _update_nanoseconds(plan: Plan, iterations: int) -> int:
     """The modelled time of an update without what runs again."""
     total, seen = 0, set[int | None]()
-    for step, cost in zip(made.program.steps, step_costs(made.program, made.options.costs), strict=True):
+    for step, cost in zip(plan.program.steps, step_costs(plan.program, plan.options.costs), strict=True):
         if step.reference is not None and step.reference not in seen:
             total += cost if step.due else cost * iterations
         seen.add(step.reference)
@@ -225,18 +225,18 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure], *, tra
     """Combinations that fit, none of which has a part that is enough or as cheap."""
     usual = [m for m in measures if m.changes is not Changes.TRAINING and m.settings(asked)]
     quick, slow = ([m for m in usual if m.searches is searches] for searches in (False, True))
-    found: list[tuple[frozenset[str], Remedy]] = []
+    remedies: list[tuple[frozenset[str], Remedy]] = []
 
     def offer(combination: Sequence[Measure]) -> None:
         names = frozenset(measure.name for measure in combination)
-        inside = [remedy for other, remedy in found if other <= names]
+        inside = [remedy for other, remedy in remedies if other <= names]
         if any(not any(m.searches for m in combination) or remedy.extra <= 0 for remedy in inside):
             return
         remedy = _mildest(trial, asked, combination)
         if remedy is not None and all(
             other.extra - remedy.extra > trial.usual // _WORTH_IT for other in inside
         ):
-            found.append((names, remedy))
+            remedies.append((names, remedy))
 
     for size in range(1, len(quick) + 1):
         for combination in combinations(quick, size):
@@ -254,8 +254,8 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure], *, tra
                 if not again.alone:
                     remedy = remedy or _mildest(trial, asked, (measure, again))
             if remedy is not None:
-                found.append((frozenset({measure.name}), remedy))
-    return [remedy for _, remedy in found]
+                remedies.append((frozenset({measure.name}), remedy))
+    return [remedy for _, remedy in remedies]
 
 
 def _mildest(trial: _Trial, asked: Request, combination: Sequence[Measure]) -> Remedy | None:

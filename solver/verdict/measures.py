@@ -42,13 +42,13 @@ class Batches:
 
 def batches_of(document: bytes | Mapping[str, Any], options: PlanOptions) -> Batches | None:
     """How a graph document is read at other batches; None where its batch is not symbolic, or not given."""
-    given = documents.parse_json(document) if isinstance(document, bytes) else document
-    size = options.batch or given.get("batch")
-    operands = given.get("operands")
+    parsed = documents.parse_json(document) if isinstance(document, bytes) else document
+    size = options.batch or parsed.get("batch")
+    operands = parsed.get("operands")
     if not isinstance(size, int) or not isinstance(operands, list):
         return None
     symbolic = any("batch" in (operand.get("shape") or ()) for operand in operands)
-    return Batches(size, lambda batch: documents.load_graph(given, batch=batch)) if symbolic else None
+    return Batches(size, lambda batch: documents.load_graph(parsed, batch=batch)) if symbolic else None
 
 
 def fields_of(options: PlanOptions) -> dict[str, OptionValue]:
@@ -226,12 +226,12 @@ def _training(names: Set[str]) -> Callable[[Request], Request]:
 
 
 def _less_state(request: Request) -> tuple[Setting, ...]:
-    given = request.graph.optimizer
-    rate = optimizer_rules(given)["learning_rate"]
+    optimizer = request.graph.optimizer
+    rate = optimizer_rules(optimizer)["learning_rate"]
     momentum = OptimizerSpec("SGD", {"learning_rate": rate, "momentum": 0.9})
     plain = OptimizerSpec("SGD", {"learning_rate": rate})
     named = (("SGD with momentum", momentum), ("SGD without momentum", plain))
-    smaller = [(name, spec) for name, spec in named if len(state_names(spec)) < len(state_names(given))]
+    smaller = [(name, spec) for name, spec in named if len(state_names(spec)) < len(state_names(optimizer))]
     return tuple(Setting(name, _optimized_by(spec)) for name, spec in smaller)
 
 

@@ -106,10 +106,10 @@ class Rounds:
                 return False
             place = {t: k for k, t in enumerate(legal)}
             rows = [frozenset(place[s] for s in before[t]) for t in legal]
-            found = best_order(problem.in_order(legal), rows, deadline, bound=bound, turns=turns)
-            if found.peak >= least:
+            candidate = best_order(problem.in_order(legal), rows, deadline, bound=bound, turns=turns)
+            if candidate.peak >= least:
                 return False
-            best, least = tuple(legal[k] for k in found.order), found.peak
+            best, least = tuple(legal[k] for k in candidate.order), candidate.peak
             return True
 
         freest = best_order(self.problem, self.before, deadline, bound=bound).order
@@ -155,27 +155,27 @@ def _topological(before: Sequence[AbstractSet[int]], order: Sequence[int]) -> li
     waits, after = [len(earlier) for earlier in before], followers(before)
     ready = [rank[t] for t, count in enumerate(waits) if not count]
     heapq.heapify(ready)
-    found = []
+    sequence = []
     while ready:
         t = order[heapq.heappop(ready)]
-        found.append(t)
+        sequence.append(t)
         for u in after[t]:
             waits[u] -= 1
             if not waits[u]:
                 heapq.heappush(ready, rank[u])
-    return found if len(found) == len(order) else None
+    return sequence if len(sequence) == len(order) else None
 
 
 def _renamed(problem: ScheduleProblem) -> ScheduleProblem:
     """The problem in which each whole write defines a value of its own: nothing that does runs again."""
-    labels, size, given, kept = (
+    labels, size, fed, kept = (
         list(problem.values),
         list(problem.size),
         list(problem.given),
         list(problem.kept),
     )
     now = list(range(len(labels)))
-    touched = [*given]
+    touched = [*fed]
     reads, writes, updates = [], [], []
     for t in range(len(problem.steps)):
         reads.append(tuple(now[v] for v in problem.reads[t]))
@@ -185,7 +185,7 @@ def _renamed(problem: ScheduleProblem) -> ScheduleProblem:
                 kept[now[v]], now[v] = False, len(labels)
                 labels.append(problem.values[v])
                 size.append(problem.size[v])
-                given.append(False)
+                fed.append(False)
                 kept.append(problem.kept[v])
         for v in (*problem.reads[t], *problem.writes[t]):
             touched[v] = True
@@ -197,7 +197,7 @@ def _renamed(problem: ScheduleProblem) -> ScheduleProblem:
         updates=tuple(updates),
         values=tuple(labels),
         size=tuple(size),
-        given=tuple(given),
+        given=tuple(fed),
         kept=tuple(kept),
         maker=(-1,) * len(labels),
         until=(-1,) * len(problem.steps),

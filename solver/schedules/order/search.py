@@ -131,15 +131,15 @@ def best_order(
     """
     deadline = deadline or Deadline()
     orders, count = Orders(problem, before), len(problem.steps)
-    given = tuple(range(count))
-    load: list[int] = orders.loads(given).tolist() if count else []
+    present = tuple(range(count))
+    load: list[int] = orders.loads(present).tolist() if count else []
     given_peak = max(load, default=0)
     if bound is None:
         bound = least_peak(problem, before, load, deadline)
     target = max(bound, budget or 0)
     if given_peak <= target or count < 2:
-        return Ordered(given, given_peak, given_peak, bound)
-    starts = [given] + [
+        return Ordered(present, given_peak, given_peak, bound)
+    starts = [present] + [
         tuple(_list(problem, before, key))
         for key in (lambda adds, frees: adds - frees, lambda adds, frees: (-frees, adds))
     ]
@@ -154,8 +154,8 @@ def best_order(
         if peak <= target:
             break
         cut = max(target, peak * percent // 100) if budget is None else budget
-        found = orders.walk(best, cut, most, target=target, hot=peak // part, seed=seed, deadline=deadline)
-        best = min(best, found, key=rank)
+        walked = orders.walk(best, cut, most, target=target, hot=peak // part, seed=seed, deadline=deadline)
+        best = min(best, walked, key=rank)
         peak, complete = rank(best)[1], not deadline.expired
         if not complete:
             break

@@ -224,11 +224,11 @@ def greedy(
 
 def _held(problem: PagingProblem) -> list[int]:
     """The slower memory that each gap takes if it is paged: bytes times levels."""
-    found = []
+    bytes_held = []
     for gap in problem.gaps:
         throughout = gap.kind is not GapKind.MIDDLE or gap.contents is None
-        found.append(gap.size * (problem.levels if throughout else gap.end - gap.start + 1))
-    return found
+        bytes_held.append(gap.size * (problem.levels if throughout else gap.end - gap.start + 1))
+    return bytes_held
 
 
 def level_bound(problem: PagingProblem, capacity: int) -> int:
@@ -282,11 +282,11 @@ def least_moved(problem: PagingProblem, capacity: int, deadline: Deadline, *, wo
     if over <= 0:
         return Cover(frozenset(), 0, 0, 0)
     start = greedy(problem, capacity)
-    found = exact(problem, capacity, start, work, deadline)
+    covering = exact(problem, capacity, start, work, deadline)
     # Of large programs the model has some levels only: what is over on the others is freed greedily.
-    taken = greedy(problem, capacity, found.taken)
+    taken = greedy(problem, capacity, covering.taken)
     if sum(problem.cost(taken)) > sum(problem.cost(start)) * (1 + SLACK):
         taken = start
     into, out = problem.cost(taken)
-    bound = max(found.bound, level_bound(problem, capacity))
-    return Cover(taken, into, out, min(bound, into + out), found.complete)
+    bound = max(covering.bound, level_bound(problem, capacity))
+    return Cover(taken, into, out, min(bound, into + out), covering.complete)

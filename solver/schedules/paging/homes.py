@@ -43,9 +43,9 @@ def homes(problem: PagingProblem, taken: Collection[int], tiers: Sequence[Tier])
     """
     away = _Away(problem, taken)
     for order in away.orders():
-        found = away.first_fit(order, tiers)
-        if found.missing == 0:
-            return found.homes
+        fit = away.first_fit(order, tiers)
+        if fit.missing == 0:
+            return fit.homes
     return None
 
 
@@ -58,14 +58,14 @@ def shortage(problem: PagingProblem, taken: Collection[int], tiers: Sequence[Tie
     best: Shortage | None = None
     for order in away.orders():
         for k in range(len(tiers) - 1, 0, -1):
-            found = away.first_fit(order, tiers, forced=k)
-            if best is not None and found.missing >= best.missing:
+            fit = away.first_fit(order, tiers, forced=k)
+            if best is not None and fit.missing >= best.missing:
                 continue
             # What goes to a tier because it is larger may take the room that others counted on.
-            larger = [replace(t, bytes=t.bytes + found.missing) if i == k else t for i, t in enumerate(tiers)]
+            larger = [replace(t, bytes=t.bytes + fit.missing) if i == k else t for i, t in enumerate(tiers)]
             if away.first_fit(order, larger).missing == 0:
-                assert found.first is not None  # nothing is missing where all have a place
-                best = Shortage(k, found.first, found.missing, found.there)
+                assert fit.first is not None  # nothing is missing where all have a place
+                best = Shortage(k, fit.first, fit.missing, fit.there)
     assert best is not None  # the last tier holds all that has no place elsewhere
     return best
 
@@ -105,7 +105,7 @@ class _Away:
         """Each value to the first tier with room; to the `forced` one, the last by default, without."""
         forced = len(tiers) - 1 if forced is None else forced
         room: list[Integers] = [np.full(self.levels, tier.bytes, np.int64) for tier in tiers]
-        found: dict[int, int] = {}
+        homes: dict[int, int] = {}
         first = None
         for value in order:
             low, high = self.spans[value]
@@ -114,9 +114,9 @@ class _Away:
             home = next(fits, None)
             if home is None:
                 home, first = forced, value if first is None else first
-            found[value] = home
+            homes[value] = home
             room[home][low : high + 1] -= size
         fullest = int(np.argmin(room[forced]))
-        there = (v for v, k in found.items() if k == forced)
+        there = (v for v, k in homes.items() if k == forced)
         there = (v for v in there if self.spans[v][0] <= fullest <= self.spans[v][1])
-        return _Fit(found, first, max(0, -int(room[forced][fullest])), tuple(there))
+        return _Fit(homes, first, max(0, -int(room[forced][fullest])), tuple(there))

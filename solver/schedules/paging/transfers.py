@@ -110,16 +110,16 @@ def timetable(costs: Sequence[int], transfers: Sequence[Transfer]) -> Timetable:
     slots = sorted({(level, 0, 0) for level in range(len(costs))} | set(places))
     number = {slot: k for k, slot in enumerate(slots)}
     levels = tuple(number[level, 0, 0] for level in range(len(costs)))
-    found = [(number[place], number[place]) for place in places]
+    intervals = [(number[place], number[place]) for place in places]
     # A transfer beside steps may take until the next one of its channel, or the end of its window.
     following: dict[int, int] = {}
-    for i in sorted(range(len(transfers)), key=lambda i: -found[i][0]):
-        transfer, begin = transfers[i], found[i][0]
+    for i in sorted(range(len(transfers)), key=lambda i: -intervals[i][0]):
+        transfer, begin = transfers[i], intervals[i][0]
         if not places[i][1]:
             end = min(levels[transfer.last], following.get(transfer.channel, len(slots)) - 1)
-            found[i] = (begin, end)
+            intervals[i] = (begin, end)
         following[transfer.channel] = begin
-    return Timetable(levels, tuple(found))
+    return Timetable(levels, tuple(intervals))
 
 
 def in_tiers(program: Program, tiers: Sequence[Tier]) -> Program:
@@ -134,15 +134,15 @@ def slow_lives(problem: PagingProblem, taken: Collection[int]) -> dict[int, tupl
 
     What may be there at the start or the end is there all the time.
     """
-    found: dict[int, tuple[int, int]] = {}
+    levels_by_value: dict[int, tuple[int, int]] = {}
     for j in taken:
         gap = problem.gaps[j]
-        low, high = found.get(gap.value, (gap.start, gap.end))
+        low, high = levels_by_value.get(gap.value, (gap.start, gap.end))
         begin = gap.start if gap.out is None else min(gap.start, gap.out[0])
         if gap.kind is not GapKind.MIDDLE or gap.contents is None:
             low, high = 0, problem.levels - 1
-        found[gap.value] = (max(0, min(low, begin)), min(max(high, gap.end), problem.levels - 1))
-    return found
+        levels_by_value[gap.value] = (max(0, min(low, begin)), min(max(high, gap.end), problem.levels - 1))
+    return levels_by_value
 
 
 @dataclass(slots=True)
@@ -224,12 +224,12 @@ def with_transfers(
         copies += _copies(problem, values, there, value, of, written.get(value, [-1]), tiers)
     table = timetable(level_costs(program, costs), [copy.transfer for copy in copies])
     operations = list(program.operations)
-    made: dict[tuple[int, bool], int] = {}
-    found: list[Step] = []
+    operation_of: dict[tuple[int, bool], int] = {}
+    steps: list[Step] = []
     for copy, (level, until) in zip(copies, table.transfers, strict=True):
         leaves = copy.transfer.leaves
-        if (copy.of, leaves) not in made:
-            made[copy.of, leaves] = len(operations)
+        if (copy.of, leaves) not in operation_of:
+            operation_of[copy.of, leaves] = len(operations)
             type_, label = program.values[copy.of].type, program.values[copy.of].label
             name = f"{'page_out' if leaves else 'page_in'}({label})"
             channel = {"channel": copy.transfer.channel}
@@ -237,19 +237,19 @@ def with_transfers(
             operations.append(node)
         bindings = (Binding("x0", copy.source, Access.READ), Binding("y0", copy.target, Access.WRITE))
         part = str(copy.number) if copy.number else ""
-        found.append(Step(made[copy.of, leaves], Phase.FORWARD, bindings, None, level, until, part))
+        steps.append(Step(operation_of[copy.of, leaves], Phase.FORWARD, bindings, None, level, until, part))
     for step in program.steps:
         bound = tuple(
             replace(b, value=stays[b.value].at(step.level)) if b.value in stays else b for b in step.bindings
         )
         level = table.levels[step.level]
-        found.append(replace(step, bindings=bound, level=level, until=level))
-    found.sort(key=lambda step: step.level)
+        steps.append(replace(step, bindings=bound, level=level, until=level))
+    steps.sort(key=lambda step: step.level)
     return replace(
         program,
         values=tuple(values),
         operations=tuple(operations),
-        steps=tuple(found),
+        steps=tuple(steps),
         entry=tuple(entries),
         exit=tuple(exits),
         initial=initial,
@@ -262,14 +262,14 @@ def _add(values: list[Value], value: int, suffix: str, space: int) -> int:
     return len(values) - 1
 
 
-def _writes(program: Program, wanted: Collection[int]) -> dict[int, list[int]]:
+def _writes(program: Program, values: Collection[int]) -> dict[int, list[int]]:
     """The levels on which values are written."""
-    found: dict[int, list[int]] = {}
+    levels_by_value: dict[int, list[int]] = {}
     for step in program.steps:
         for binding in step.bindings:
-            if binding.access.defines and binding.value in wanted:
-                found.setdefault(binding.value, []).append(step.level)
-    return found
+            if binding.access.defines and binding.value in values:
+                levels_by_value.setdefault(binding.value, []).append(step.level)
+    return levels_by_value
 
 
 def _there_at_the_start(gaps: Sequence[Gap], written: Sequence[int], entry: Entry | None) -> bool:
@@ -303,7 +303,7 @@ def _copies(
     """
     ahead, home = problem.ahead, values[stays.slow].space
     nbytes = values[value].type.nbytes
-    found = []
+    copies = []
     leaving: dict[int, Gap] = {}
     for gap in gaps:
         if gap.contents is not None:
@@ -315,11 +315,11 @@ def _copies(
         first, last = gap.out
         took = transfer_nanoseconds(tiers[0], tiers[home], nbytes)
         transfer = Transfer(first, last, leaves=True, channel=home, nanoseconds=took)
-        found.append(_Copy(value, stays.at(gap.start), stays.slow, number, transfer))
+        copies.append(_Copy(value, stays.at(gap.start), stays.slow, number, transfer))
     back = [gap for gap in gaps if gap.kind is not GapKind.TAIL]
     for number, gap in enumerate(back):
         took = transfer_nanoseconds(tiers[home], tiers[0], nbytes)
         first = max(gap.end - ahead, 0)
         transfer = Transfer(first, gap.end - 1, leaves=False, channel=home, nanoseconds=took)
-        found.append(_Copy(value, stays.slow, stays.at(gap.end), number, transfer))
-    return found
+        copies.append(_Copy(value, stays.slow, stays.at(gap.end), number, transfer))
+    return copies

@@ -95,14 +95,14 @@ def least_cost(
 
     def dearest(several: Iterable[tuple[int, ...]], left: float) -> CostInEveryOrder:
         """The highest of `best` and the bounds that these moments prove, until the work is used up."""
-        found = best
+        highest = best
         for steps in several:
-            if left <= 0 or found.impossible or deadline.expired:
+            if left <= 0 or highest.impossible or deadline.expired:
                 break
             answer, work = _Moments(problem, before, budget, steps).solve(min(left, _WORK_MODEL), deadline)
             left -= work
-            found = max(found, answer, key=lambda each: (each.impossible, each.bound))
-        return found
+            highest = max(highest, answer, key=lambda each: (each.impossible, each.bound))
+        return highest
 
     best = dearest(((t,) for t in full[:_TRIED]), _WORK)
     if len(problem.steps) > _STEPS_SEVERAL:
@@ -118,10 +118,10 @@ def least_cost(
 
 def _earlier(before: Sequence[AbstractSet[int]]) -> list[set[int]]:
     """For each step all that it must follow. Quadratic in the steps."""
-    found: list[set[int]] = []
+    before_each: list[set[int]] = []
     for steps in before:
-        found.append(set(steps).union(*(found[s] for s in steps)))
-    return found
+        before_each.append(set(steps).union(*(before_each[s] for s in steps)))
+    return before_each
 
 
 def _fullest_apart(full: Sequence[int]) -> list[int]:
@@ -183,28 +183,28 @@ class _Moments:
 
     def _repetitions(self, i: int) -> dict[int, cp_model.IntVar]:
         """The steps that may run again after moment i: they have run, and their inputs are unchanged."""
-        done, found = self._done[i], dict[int, "cp_model.IntVar"]()
+        done, variables = self._done[i], dict[int, "cp_model.IntVar"]()
         for p, until in enumerate(self._problem.until):
             ended = done[until] if 0 <= until < len(done) else False
             if until < 0 or done[p] is False or ended is True:
                 continue
-            made = found[p] = self._model.new_bool_var("")
+            made = variables[p] = self._model.new_bool_var("")
             self._clause((made, False), (done[p], True))
             self._clause((made, False), (ended, False))
-        return found
+        return variables
 
     def _waiting(self, i: int) -> dict[int, cp_model.IntVar]:
         """The values that may be held at moment i."""
-        problem, step, found = self._problem, self._steps[i], dict[int, "cp_model.IntVar"]()
+        problem, step, variables = self._problem, self._steps[i], dict[int, "cp_model.IntVar"]()
         touched = {*problem.reads[step], *problem.writes[step]}
         for v in range(len(problem.values)):
             was_made = self._was_made(v, i)
             if v in touched or was_made is False:
                 continue
             if problem.maker[v] >= 0 or v in self._again or problem.kept[v] or self._readers[v]:
-                held = found[v] = self._model.new_bool_var("")
+                held = variables[v] = self._model.new_bool_var("")
                 self._clause((held, False), (was_made, True))
-        return found
+        return variables
 
     def _keep_budget(self, i: int, budget: int) -> int:
         """The row of the bytes of moment i; the answer is the room that what is there anyway leaves."""
@@ -220,16 +220,16 @@ class _Moments:
     def _closed(self, before: Sequence[AbstractSet[int]], step: int) -> list[_Known]:
         """For each step whether it has run when `step` does: known of what it follows and what follows it."""
         count = len(before)
-        found: list[_Known | None] = [None] * count
-        found[step] = True
+        literals: list[_Known | None] = [None] * count
+        literals[step] = True
         for t in range(step, -1, -1):
-            if found[t] is True:
+            if literals[t] is True:
                 for s in before[t]:
-                    found[s] = True
+                    literals[s] = True
         for t in range(step + 1, count):
-            if any(s == step or found[s] is False for s in before[t]):
-                found[t] = False
-        done = [self._model.new_bool_var("") if each is None else each for each in found]
+            if any(s == step or literals[s] is False for s in before[t]):
+                literals[t] = False
+        done = [self._model.new_bool_var("") if each is None else each for each in literals]
         for t in range(count):
             for s in before[t]:
                 self._clause((done[t], False), (done[s], True))
@@ -259,18 +259,18 @@ class _Moments:
         problem, never, held_there, made = self._problem, False, self._held[i], self._made[i]
         following = self._done[i + 1] if i + 1 < len(self._steps) else None
         for v, held in held_there.items():
-            had, found = (
+            had, sources = (
                 (self._was_made(v, i), False),
                 ((held, True), (made.get(problem.maker[v], never), True)),
             )
             for q in self._readers[v]:
                 runs = True if following is None else following[q]
-                self._clause(had, (self._done[i][q], True), (runs, False), *found)
+                self._clause(had, (self._done[i][q], True), (runs, False), *sources)
             if following is None:
                 if problem.kept[v]:
-                    self._clause(had, *found)
+                    self._clause(had, *sources)
             elif v in self._held[i + 1]:
-                self._clause(had, (self._held[i + 1][v], False), *found)
+                self._clause(had, (self._held[i + 1][v], False), *sources)
         for p, made_again in made.items():
             for u in problem.reads[p]:
                 if u in held_there:

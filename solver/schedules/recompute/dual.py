@@ -174,13 +174,13 @@ class _Dual:
         return self.first[v] <= self.moments[i] and not self._sure(v, i)
 
     def _sources(self, v: int, i: int) -> tuple[tuple[_Variable, int], ...]:
-        found: list[tuple[_Variable, int]] = []
+        sources: list[tuple[_Variable, int]] = []
         if v in self._is_free[i]:
-            found.append((("held", v, i), 1))
+            sources.append((("held", v, i), 1))
         maker = self.problem.maker[v]
         if 0 <= maker <= self.moments[i] < self.problem.until[maker]:
-            found.append((("made", maker, i), 1))
-        return tuple(found)
+            sources.append((("made", maker, i), 1))
+        return tuple(sources)
 
     def _budget(self, i: int, divisor: int, without: tuple[int, ...] = ()) -> _Row:
         size = self.problem.size
@@ -224,11 +224,11 @@ class _Dual:
             status = run_native(solver.Solve, solver.InterruptSolve, self.deadline)
             if status != pywraplp.Solver.OPTIMAL:
                 break
-            found = self._bound(rows, [constraint.dual_value() for constraint in constraints])
-            gained = best is None or found.nanoseconds - best.nanoseconds > best.nanoseconds // _GAIN
+            bound = self._bound(rows, [constraint.dual_value() for constraint in constraints])
+            gained = best is None or bound.nanoseconds - best.nanoseconds > best.nanoseconds // _GAIN
             idle = 0 if gained else idle + 1
-            if best is None or found.nanoseconds > best.nanoseconds:
-                best = found
+            if best is None or bound.nanoseconds > best.nanoseconds:
+                best = bound
             held = {key: variable.solution_value() for key, variable in variables.items() if key[0] == "held"}
             cuts = [cut for i in range(len(self.moments)) for cut in self._cuts(i, held, known)]
             if idle >= _PATIENCE or not cuts:
@@ -242,7 +242,7 @@ class _Dual:
 
     def _cuts(self, i: int, held: dict[_Variable, float], known: set[tuple[object, ...]]) -> list[_Row]:
         """The rows of a moment's budget that the solution breaks most, for their length."""
-        size, found = self.problem.size, []
+        size, rows = self.problem.size, []
         gone = {v: 1.0 - held.get(("held", v, i), 1.0) for v in self.counted[i]}
         unit = self._alignment(min((size[v] for v in self.counted[i]), default=1))
         for share in _SHARES:
@@ -258,8 +258,8 @@ class _Dual:
                 length = sum(coefficient * coefficient for _, coefficient in row.left) ** 0.5
                 broken = row.right - sum(held.get(key, 1.0) * c for key, c in row.left)
                 if length and broken > _BROKEN * length:
-                    found.append((-broken / length, divisor, row))
-        return [row for *_, row in sorted(found, key=lambda item: item[:2])[:_CUTS]]
+                    rows.append((-broken / length, divisor, row))
+        return [row for *_, row in sorted(rows, key=lambda item: item[:2])[:_CUTS]]
 
     def _bound(self, rows: Sequence[_Row], duals: Sequence[float]) -> CostBound:
         """Rounded multipliers, and what they add up to in whole numbers."""

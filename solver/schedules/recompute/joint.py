@@ -65,15 +65,15 @@ def order_to_repeat(
     """
     deadline = deadline or Deadline()
     if near is None:
-        found = best_order(problem, before, deadline, budget=budget, bound=bound)
+        ordered = best_order(problem, before, deadline, budget=budget, bound=bound)
     else:
         peak = Orders(problem, before).peak(range(len(before)))
-        found = Ordered(tuple(range(len(before))), peak, peak, bound or 0)
-    if found.peak <= budget or deadline.expired:
-        return found
-    order = _Search(problem, before, budget, deadline, least, near or 0).run(found.order)
+        ordered = Ordered(tuple(range(len(before))), peak, peak, bound or 0)
+    if ordered.peak <= budget or deadline.expired:
+        return ordered
+    order = _Search(problem, before, budget, deadline, least, near or 0).run(ordered.order)
     peak = Orders(problem, before).peak(order)
-    return replace(found, order=order, peak=peak, complete=not deadline.expired)
+    return replace(ordered, order=order, peak=peak, complete=not deadline.expired)
 
 
 class _Search:
@@ -94,8 +94,8 @@ class _Search:
 
     def run(self, order: tuple[int, ...]) -> tuple[int, ...]:
         """The order of first runs of the cheapest sequence, from this order on."""
-        given = self.problem.in_order(order)
-        start = cheapest(given, self.budget, self.deadline, share=_FIRST)
+        present = self.problem.in_order(order)
+        start = cheapest(present, self.budget, self.deadline, share=_FIRST)
         if not start.fits or start.extra <= self.least + self.near:
             return order
         first = best = now = tuple(order[k] for k in start.sequence)
@@ -105,16 +105,16 @@ class _Search:
                 break
             if idle == _IDLE:
                 now, idle = first, 0
-            found = self._round(now, number)
+            sequence = self._round(now, number)
             idle += 1
-            if found is not None and self._cost(found) <= self._cost(now):
-                idle = idle if self._cost(found) == self._cost(now) else 0
-                now = found
+            if sequence is not None and self._cost(sequence) <= self._cost(now):
+                idle = idle if self._cost(sequence) == self._cost(now) else 0
+                now = sequence
                 best = min(best, now, key=self._cost)
         extra = self._cost(best)
         if start.bound <= extra < start.extra and len(order) <= _FULL and not self.deadline.expired:
             # A full search of the first order may find less than what a short one found.
-            start = cheapest(given, self.budget, self.deadline)
+            start = cheapest(present, self.budget, self.deadline)
         if extra >= start.extra:
             return order
         # Only an order counts in which a short search finds as much again.
@@ -143,7 +143,7 @@ class _Search:
         firsts = tuple(dict.fromkeys(sequence))
         place = {t: k for k, t in enumerate(firsts)}
         total = sum(self.problem.cost)
-        found = Sequences(self.problem.in_order(firsts)).walk(
+        result = Sequences(self.problem.in_order(firsts)).walk(
             [place[t] for t in sequence],
             self.budget,
             min(_SEQUENCE_TURNS, _SEQUENCE_STEPS // len(firsts)),
@@ -152,7 +152,7 @@ class _Search:
             weight=total // _SEQUENCE_WEIGHT,
             deadline=self.deadline,
         )
-        return None if found is None else self._read([firsts[k] for k in found])
+        return None if result is None else self._read([firsts[k] for k in result])
 
     def _cost(self, sequence: Sequence[int]) -> int:
         return sum(self.problem.cost[sequence[k]] for k in _again(sequence))

@@ -59,10 +59,10 @@ def least_peak(
         if best.peak <= enough or high - low <= max(1, high // _CLOSE) or deadline.expired:
             break
         budget = (low + high) // 2
-        found = search(budget, best.schedule, SHARE)
-        if (found.peak, found.schedule.extra) < (best.peak, best.schedule.extra):
-            best = found
-        high = min(high, found.schedule.peak)
-        if not found.schedule.fits:
+        candidate = search(budget, best.schedule, SHARE)
+        if (candidate.peak, candidate.schedule.extra) < (best.peak, best.schedule.extra):
+            best = candidate
+        high = min(high, candidate.schedule.peak)
+        if not candidate.schedule.fits:
             low = max(low, budget)
     return best

@@ -166,8 +166,8 @@ class Moments:
             """The variables of which one puts a value there; None if it is there anyway."""
             if v in self._sure[i] or self._first[v] > moment:
                 return None
-            found = (self._held.get((v, i)), self._made.get((problem.maker[v], i)))
-            return [variable for variable in found if variable is not None]
+            variables = (self._held.get((v, i)), self._made.get((problem.maker[v], i)))
+            return [variable for variable in variables if variable is not None]
 
         wanted = {v for q in range(moment + 1, end + 1) for v in problem.reads[q]}
         for v in sorted(wanted):
@@ -237,14 +237,14 @@ class Moments:
         held, dropped, again = ({t: set[int]() for t in self.moments} for _ in range(3))
         for v, i in self._held:
             held[self.moments[i]].add(v)
-        for found, places in ((dropped, relaxed.dropped or ()), (again, relaxed.repeated)):
+        for chosen, places in ((dropped, relaxed.dropped or ()), (again, relaxed.repeated)):
             for number, t in places:
-                found[t].add(number)
+                chosen[t].add(number)
         there, repeat, order = set[int](), set[int](), list[int]()
 
-        def supply(wanted: Iterable[int]) -> None:
+        def supply(values: Iterable[int]) -> None:
             """Run what makes the values that are not there, behind what that reads."""
-            chain, missing = set[int](), [v for v in wanted if v not in there]
+            chain, missing = set[int](), [v for v in values if v not in there]
             while missing:
                 step = problem.maker[missing.pop()]
                 if step in repeat and step not in chain:

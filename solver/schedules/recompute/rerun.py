@@ -54,6 +54,6 @@ def rerun(program: Program, sequence: Sequence[int]) -> Program:
         for old, new in bound:
             if new.access is Access.WRITE:
                 latest[old.value] = new.value
-        found = tuple(new for _, new in bound)
-        steps.append(replace(step, bindings=found, level=level, until=level))
+        bindings = tuple(new for _, new in bound)
+        steps.append(replace(step, bindings=bindings, level=level, until=level))
     return replace(program, values=tuple(values), steps=tuple(steps))

@@ -53,13 +53,13 @@ class Sequences:
     def overloads(self, sequence: Sequence[int], budget: int) -> dict[int, int]:
         """The steps of the given order that run, or are prepared, over the budget; with the most bytes."""
         self.measure(sequence)
-        found: dict[int, int] = {}
+        excess_by_step: dict[int, int] = {}
         position = 0
         for step, load in zip(sequence, self._places.load[: len(sequence)].tolist(), strict=True):
             if load > budget:
-                found[position] = max(found.get(position, 0), load - budget)
+                excess_by_step[position] = max(excess_by_step.get(position, 0), load - budget)
             position += step == position
-        return found
+        return excess_by_step
 
     def walk(
         self,
@@ -81,7 +81,7 @@ class Sequences:
             return None
         row: Integers = np.zeros(self._most, np.int64)
         row[: len(start)] = start
-        best, found = row.copy(), np.array([-1, 0], np.int64)
+        best, result = row.copy(), np.array([-1, 0], np.int64)
         state: Integers = np.array([seed + 1], np.int64)
         count, part = len(start), max(1, _SLICE // max(1, len(start)))
         for begin in range(0, most, part):
@@ -99,11 +99,11 @@ class Sequences:
                 self._logarithms,
                 state,
                 best,
-                found,
+                result,
                 *self._given,
                 self._other,
             )
-        return tuple(best[: int(found[1])].tolist()) if found[0] >= 0 else None
+        return tuple(best[: int(result[1])].tolist()) if result[0] >= 0 else None
 
 
 def places_for(problem: ScheduleProblem) -> kernel.Places:

@@ -55,26 +55,26 @@ class Simulator:
 
     def sequence(self, numbers: Integers) -> tuple[int, ...]:
         """The steps in the order in which they run."""
-        found = self.run(numbers)
-        return tuple(self._work.steps[: found.events].tolist())
+        run = self.run(numbers)
+        return tuple(self._work.steps[: run.events].tolist())
 
     def loads(self, numbers: Integers) -> tuple[int, ...]:
         """The bytes live at each event of the sequence."""
-        found = self.run(numbers)
-        return tuple(self._work.load[: found.events].tolist())
+        run = self.run(numbers)
+        return tuple(self._work.load[: run.events].tolist())
 
     def repair(self, numbers: Integers, budget: int, most: int, deadline: Deadline) -> Integers:
         """The numbers with the least peak that a greedy descent of at most `most` simulations comes by."""
-        numbers, best, found = numbers.copy(), numbers.copy(), numbers.copy()
+        numbers, best, candidate = numbers.copy(), numbers.copy(), numbers.copy()
         least, left = -1, most
         while left > 0 and not deadline.expired:
             part = min(left, self._slice)
-            done = kernel.repair(numbers, budget, part, found, self._tried, *self._given)
+            done = kernel.repair(numbers, budget, part, candidate, self._tried, *self._given)
             self.simulations += done
             left -= done
-            peak = self.run(found).peak
+            peak = self.run(candidate).peak
             if peak >= 0 and (least < 0 or peak <= least):
-                least, best = peak, found.copy()
+                least, best = peak, candidate.copy()
             if done < part or 0 <= least <= budget:
                 break
         return best
