@@ -57,14 +57,14 @@ class _Reader:
     last: dict[str, str] = field(default_factory=dict)
 
     def layers(self, sections: Sequence[Section], within: tuple[Path, ...]) -> list[Section]:
-        found: list[Section] = []
+        layers: list[Section] = []
         for section in sections:
             section = self._reading_last(section)
             if "backbone" in section:
-                found += self._backbone(section, found[-1].name if found else "", within)
+                layers += self._backbone(section, layers[-1].name if layers else "", within)
             else:
-                found.append(section)
-        return found
+                layers.append(section)
+        return layers
 
     def _reading_last(self, section: Section) -> Section:
         """The section with the last layers of the backbones that it reads."""
@@ -80,14 +80,14 @@ class _Reader:
         taken = _between(section, inside)
         names = {layer.name.lower(): f"{section.name}/{layer.name}" for layer in inside}
         trainable = "true" if section.flag("trainable", default=False) else "false"
-        found = []
+        sections = []
         for layer in taken:
             values = {**layer.values, "trainable": trainable}
             if "input_layers" in layer:
                 inputs = [_renamed(name, names) for name in layer.words("input_layers")]
                 values["input_layers"] = ",".join(inputs)
-            found.append(replace(layer, name=names[layer.name.lower()], values=values))
-        first = found[0].values
+            sections.append(replace(layer, name=names[layer.name.lower()], values=values))
+        first = sections[0].values
         first.pop("input_layers", None)
         reads = section.values.get("input_layers", before)
         if reads:
@@ -95,13 +95,13 @@ class _Reader:
         shape = section.values.get("input_shape", section.values.get("inputshape"))
         if shape is not None:
             first["input_shape"] = shape
-        self.last[section.name.lower()] = found[-1].name
-        return found
+        self.last[section.name.lower()] = sections[-1].name
+        return sections
 
     def _path(self, section: Section, within: tuple[Path, ...]) -> Path:
-        given = section.values["backbone"]
-        if Path(given).suffix.lower() != ".ini":
-            what = f"is {given!r:.80}, a model of another framework, which nntrainer does not train"
+        written = section.values["backbone"]
+        if Path(written).suffix.lower() != ".ini":
+            what = f"is {written!r:.80}, a model of another framework, which nntrainer does not train"
             section.fail("backbone", what, "Give the output of that model as an input_shape instead.")
         if section.flag("preload", default=False):
             section.fail("preload", "reads weights that are not part of a plan", "Leave it out.")
@@ -111,9 +111,9 @@ class _Reader:
             )
         if self.folder is None:
             section.fail("backbone", "names another file", "Plan the file from its folder, by its path.")
-        path = (self.folder / given).resolve()
+        path = (self.folder / written).resolve()
         if not path.is_relative_to(self.folder.resolve()) or not path.is_file():
-            what = f"names {given!r:.80}, which is not in the folder of the model file"
+            what = f"names {written!r:.80}, which is not in the folder of the model file"
             section.fail("backbone", what, "Put the file beside the model file.")
         if path in within:
             section.fail("backbone", "is part of itself", "Name another file.")
@@ -131,10 +131,10 @@ class _Reader:
             section.fail(
                 "backbone", f"names {source!r:.80}, which has a mistake: {error.message}"[:-1], error.remedy
             )
-        found = [replace(s, source=source) for s in read if s.name.lower() not in {"model", *self.others}]
-        if not found:
+        sections = [replace(s, source=source) for s in read if s.name.lower() not in {"model", *self.others}]
+        if not sections:
             section.fail("backbone", f"names {source!r:.80}, which has no layers", "Add a section for each.")
-        return found
+        return sections
 
 
 def _renamed(name: str, names: dict[str, str]) -> str:

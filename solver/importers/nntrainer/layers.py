@@ -43,7 +43,7 @@ _COMMON: Final = frozenset(
     {"type", "input_layers", "input_shape", "activation", "flatten", "trainable", "clip_grad_by_norm"}
 )
 _WINDOW: Final = frozenset({"stride", "padding"})
-#: What is done to the data of the layer that reads them, in place.
+#: Keys of preparations of the data that happen in place, in the layer that reads them.
 _PREPARED: Final = frozenset({"normalization", "standardization"})
 #: Initial values of the running statistics, of scale and shift.
 _STATISTICS: Final = (
@@ -211,7 +211,7 @@ def _input(network: Network, section: Section, inputs: Sequence[Value], _: str) 
     return only_input(section, inputs)
 
 
-#: What an input layer leaves to the caller.
+#: Key of an input layer -> the preparation that the caller has to do instead.
 _DATA: Final[Mapping[str, str]] = MappingProxyType(
     {
         "normalization": "feed a batch less its smallest element, divided by its largest then",

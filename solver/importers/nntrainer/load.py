@@ -113,8 +113,8 @@ def _loaded(data: bytes, batch: int | None, name: str, folder: Path | None) -> t
             f"The batch is {size}.", remedy="Give a positive number of examples.", path=("batch",)
         )
     layers = with_backbones(tuple(sections.values()), _OTHERS, folder)
-    made = _Import(name, model, layers, size)
-    return made.graph(_optimizer(model, others)), made.network
+    import_ = _Import(name, model, layers, size)
+    return import_.graph(_optimizer(model, others)), import_.network
 
 
 def _optimizer(model: Section, others: Mapping[str, Section]) -> OptimizerSpec:
@@ -186,7 +186,7 @@ class _Import:
         return tuple(path)
 
     def _inputs(self, layer: _Layer) -> list[Value]:
-        found = []
+        inputs = []
         for name, port in zip(layer.inputs, layer.ports, strict=True):
             value = self.values[name]
             outputs = (replace(value, further=()), *value.further)
@@ -195,8 +195,8 @@ class _Import:
             if port >= len(outputs):
                 what = f"names output {port} of {self.layers[name].section.name}, which has {len(outputs)}"
                 layer.section.fail("input_layers", what, "Outputs are counted from 0.")
-            found.append(outputs[port])
-        return found
+            inputs.append(outputs[port])
+        return inputs
 
     def _clip(self) -> float | None:
         """The norm that the gradients of all trained layers together are clipped by.
@@ -306,7 +306,7 @@ def _layers(model: Section, sections: Mapping[str, Section]) -> dict[str, _Layer
 
 def _named(section: Section, sections: Mapping[str, Section]) -> list[tuple[str, int]]:
     """Layers and which of their outputs: the first, or the one in brackets."""
-    found = []
+    names = []
     for name in section.words("input_layers"):
         port = None if name.lower() in sections else _PORT.fullmatch(name)
         key = (port[1] if port else name).lower()
@@ -314,8 +314,8 @@ def _named(section: Section, sections: Mapping[str, Section]) -> list[tuple[str,
             section.fail(
                 "input_layers", f"names {name!r}, which is not a layer", "Name sections of the file."
             )
-        found.append((key, int(port[2]) if port else 0))
-    return found
+        names.append((key, int(port[2]) if port else 0))
+    return names
 
 
 def _in_order(layers: Mapping[str, _Layer]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the sections of a model file have become so far, and the weights of a layer."""
+"""The graph that the sections of a model file are translated to, and the weights of a layer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def only_input(section: Section, inputs: Sequence[Value]) -> Value:
 
 @dataclass(slots=True)
 class Network:
-    """What the sections have become so far. `owners` names the section of each operation.
+    """The graph so far. `owners` names the section of each operation.
 
     `trained` are the sections with weights that are trained, `notes` what the caller should know.
     """
