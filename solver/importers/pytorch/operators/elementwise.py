@@ -56,14 +56,10 @@ def _elu(c: Context, x: Value, alpha: float = 1.0, scale: float = 1.0, input_sca
 
 
 def _softplus(c: Context, x: Value, beta: float = 1, threshold: float = 20) -> Value:
-    """max(X, 0) + log(1 + exp(-|X|)): the same as log(1 + exp X), and exact for large X.
-
-    The threshold, above which PyTorch returns X itself, makes no difference that could be seen there.
-    """
+    """log(1 + exp(beta X)) / beta. The threshold above which PyTorch returns X makes no difference."""
     if beta != 1:
         x = c.apply("Mul", x, c.number(beta, x.dtype))
-    decayed = c.apply("Exp", c.apply("Neg", c.apply("Abs", x)))
-    y = c.apply("Add", c.apply("Relu", x), c.apply("Log", c.apply("Add", decayed, c.number(1, x.dtype))))
+    y = c.apply("Softplus", x)
     return y if beta == 1 else c.apply("Mul", y, c.number(1 / beta, x.dtype))
 
 
