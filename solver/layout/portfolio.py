@@ -91,7 +91,7 @@ class _Run:
     search: CapacitySearch | None = None
 
     def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
-        """Keeps what a stage has found and reports it."""
+        """Keeps a better layout or bound, and reports it."""
         better = layout.peak < self.layout.peak
         if better:
             self.layout, self.stage = layout, stage

@@ -43,7 +43,7 @@ def depth(instance: Instance) -> int:
 def coloured(instance: Instance, colours: int) -> Integers:
     """A colour, from 0, for each buffer; those that meet differ. O(n log n).
 
-    There are so many `colours`, at least `depth`.
+    `colours` is their number, at least `depth`.
     """
     births = in_order(instance.start).tolist()
     deaths = in_order(instance.end).tolist()

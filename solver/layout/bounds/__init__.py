@@ -1,1 +1,1 @@
-"""How small an arena can be, and what a solver may claim about the layout that it has found."""
+"""Lower bounds of an arena, and the claims that a layout allows."""

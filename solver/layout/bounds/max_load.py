@@ -62,9 +62,9 @@ def max_load(problem: LayoutProblem) -> LowerBound:
     """
     if len(problem.buffers) >= COLUMNS_FROM:
         columns = Columns.of(problem)
-        found = None if columns is None else _in_columns(columns.in_pieces())
-        if found is not None:
-            return found
+        bound = None if columns is None else _in_columns(columns.in_pieces())
+        if bound is not None:
+            return bound
     return exact_max_load(in_pieces(problem))
 
 

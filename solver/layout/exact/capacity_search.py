@@ -49,36 +49,36 @@ WORK_GROWTH: Final = 1.5
 #: orders, which take a quarter of that and rarely meet a capacity that the first question has not met.
 GOAL_WORK: Final = 16_000_000
 
-#: Work for the lowest capacity asked about, for each unit spent above it. At a goal, its answer is all that
-#: counts. At the bound, better layouts are worth something too: half of the work, or a third where the
-#: incumbent is so near (one part in so many) that few are left.
+#: Ratio of the work at the lowest capacity to the work above it. At a goal, its answer is all that counts. At
+#: the bound, better layouts are worth something too: half of the work, or a third once the gap is at most
+#: 1 / `NEAR_GAP_INVERSE`, where few better layouts are left.
 FOCUS_ON_GOAL: Final = 15
 FOCUS_ON_BOUND: Final = 1
 FOCUS_NEAR_BOUND: Final = 2
-NEAR: Final = 50
+NEAR_GAP_INVERSE: Final = 50
 
 #: Sets of buffers whose searches are kept for the next question, which bounds memory; of more than `MANY`
 #: buffers only the last one.
 KEPT: Final = 64
 
-#: More than so many that are joined through lifespans are not searched: they take some 500 bytes each. Of 67
-#: shapes of 20,000 such a search closed one that was open then, and that is a structure now.
+#: Buffers joined through their lifespans that are searched at most: each takes some 500 bytes. Of 67 shapes
+#: of 20,000 buffers, searching them at once closed one, which is a structure now.
 SEARCHED_AT_ONCE: Final = 6000
 
-#: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy layouts are good there,
-#: and what the first descents do not close, longer search has not closed either.
+#: From `LARGE` buffers on, the work of one full descent is the whole budget: greedy layouts are good there,
+#: and longer search has not closed a gap that the first descents left.
 DESCENTS_WHEN_LARGE: Final = 1
 LARGE: Final = 5000
 
-#: An optimality gap of one part in so many of the bound is not worth more work than this: padding makes the
-#: bound a few bytes too low, and seconds go by until a search has found the last of them, or none.
-NEGLIGIBLE: Final = 1_000_000
+#: A gap of at most 1 / `NEGLIGIBLE_GAP_INVERSE` gets this work at most: padding makes the bound a few bytes
+#: too low, and a search for the last bytes takes seconds or never ends.
+NEGLIGIBLE_GAP_INVERSE: Final = 1_000_000
 NEGLIGIBLE_WORK: Final = 100_000_000
 
 
 def negligible(peak: int, bound: int) -> bool:
-    """Whether so small an optimality gap is hardly worth more work."""
-    return (peak - bound) * NEGLIGIBLE <= bound
+    """Whether the gap is at most 1 / `NEGLIGIBLE_GAP_INVERSE`."""
+    return (peak - bound) * NEGLIGIBLE_GAP_INVERSE <= bound
 
 
 class Listener(Protocol):
@@ -139,7 +139,7 @@ class CapacitySearch:
         self._layout = min(self._layout, layout, key=lambda candidate: candidate.peak)
 
     def _affordable(self, work: int) -> int:
-        """What is usually spent of `work`: a descent looks at up to all buffers for each buffer."""
+        """`work`, or for large problems one descent, which looks at up to all buffers for each buffer."""
         many = len(self._instance)
         return work if many < LARGE else min(work, DESCENTS_WHEN_LARGE * many**2)
 
@@ -163,7 +163,7 @@ class CapacitySearch:
         return Tightened(self._layout, self._proved)
 
     def _weigh(self) -> None:
-        """What is left to win decides what is left to spend, where the caller has not said what to spend."""
+        """Lowers the usual budget where the gap is negligible; a caller's own budget stays."""
         peak, usual = self._layout.peak, self._options.work is USUAL
         if usual and peak <= self._capacity and negligible(peak, self._low):
             self._left = min(self._left, NEGLIGIBLE_WORK)
@@ -194,7 +194,7 @@ class CapacitySearch:
         lowest = self._floor(goal)
         if lowest > self._lowest:
             self._lowest, self._at_lowest = lowest, 0
-        near = (self._layout.peak - lowest) * NEAR <= lowest
+        near = (self._layout.peak - lowest) * NEAR_GAP_INVERSE <= lowest
         share = FOCUS_ON_GOAL if goal else FOCUS_NEAR_BOUND if near else FOCUS_ON_BOUND
         due = share * self._above - self._at_lowest
         if not self._at_lowest:
@@ -231,7 +231,7 @@ class CapacitySearch:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets one by one."""
         instance, everything = self._instance, np.arange(len(self._instance))
         core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
-        stretches, found = _stretches(instance, core), list[Integers]()
+        stretches, offsets_by_stretch = _stretches(instance, core), list[Integers]()
         del core, everything
         if stretches and len(stretches[-1]) > SEARCHED_AT_ONCE:
             self._left = 0
@@ -239,7 +239,7 @@ class CapacitySearch:
         for members in stretches:
             known = self._known(members)
             if (known + instance.exact[members]).max() <= capacity:
-                found.append(known)
+                offsets_by_stretch.append(known)
                 continue
             del known
             search = self._search(members)
@@ -247,9 +247,9 @@ class CapacitySearch:
             self._left -= decision.work
             if decision.offsets is None:
                 return decision.answer, None
-            found.append(decision.offsets)
+            offsets_by_stretch.append(decision.offsets)
         offsets = np.full(len(instance), FREE, dtype=np.int64)
-        for members, there in zip(stretches, found, strict=True):
+        for members, there in zip(stretches, offsets_by_stretch, strict=True):
             offsets[members] = there
         return Answer.YES, _with_peeled(instance, offsets, peeled)
 
@@ -298,12 +298,12 @@ class BranchAndBound:
         enough = self.options.enough(bound.bytes, problem.capacity)
         layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
 
-        def told(layout: Layout, proved: int) -> None:
+        def report(layout: Layout, proved: int) -> None:
             if self.options.progress is not None:
                 seconds = time.perf_counter() - began
                 self.options.progress(Progress(layout.peak, max(bound.bytes, proved), seconds, self.name))
 
-        search = CapacitySearch(instance, layout, max(bound.bytes, pinned_top(problem)), watch, told)
+        search = CapacitySearch(instance, layout, max(bound.bytes, pinned_top(problem)), watch, report)
         result = search.tighten(enough if enough > bound.bytes else 0)
         deterministic = not (watch.cut or self.options.race)
         return settle(

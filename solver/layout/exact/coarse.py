@@ -47,22 +47,23 @@ __all__ = [
 
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
-#: One part in so many of the capacity: what is not larger is dust; what a box of dust holds, or little more.
-DUST: Final = 1000
-BOX: Final = 333
+#: Ratio of the capacity to the largest buffer that is dust, and to the bytes that a box of dust holds.
+CAPACITY_PER_DUST: Final = 1000
+CAPACITY_PER_BOX: Final = 333
 
-#: How often boxes that take too much are made anew; twice nearly always does.
+#: Times that boxes are made anew where they take more than the capacity; two are nearly always enough.
 PASSES: Final = 8
 
-#: More than this is not searched: memory (see `FeasibilitySearch`), and each descent would take seconds.
+#: Boxes that are searched at most: each descent would take seconds, and memory (see `FeasibilitySearch`).
 SEARCHED: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How coarse. Contended: less than one part in `contended` of the capacity is free.
+    """How coarse a problem is made.
 
-    Easy: so many of the buffer's size would fit into what is free all its life; nothing there is contended.
+    A section is contended where less than 1 / `contended` of the capacity is free. A buffer is easy if `easy`
+    times its size is free throughout its life, and no section of it is contended.
     """
 
     contended: int
@@ -169,11 +170,11 @@ def _packed(
     part: Instance, hard: Indices, first: Indices, last: Indices, room: int
 ) -> tuple[Indices, _Flags]:
     """The buffers of `hard` box by box, and which of them begin a box."""
-    alone = part.size[hard] > room // DUST
+    alone = part.size[hard] > room // CAPACITY_PER_DUST
     order = in_order(alone.astype(np.int8), first[hard], last[hard], part.start[hard])
     hard = hard[order]
     begins = alone[order] | _differs(first[hard]) | _differs(last[hard])
-    begins |= _differs(_above(part.size[hard], begins) // max(1, room // BOX))
+    begins |= _differs(_above(part.size[hard], begins) // max(1, room // CAPACITY_PER_BOX))
     return hard, begins
 
 

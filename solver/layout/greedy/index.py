@@ -42,7 +42,7 @@ def place_compiled(
     late: Callable[[], bool],
     once: bool = False,
 ) -> tuple[Integers, int] | None:
-    """What `placement.place` answers; None where NumPy takes less time, or nothing compiles here.
+    """The answer of `placement.place`; None where NumPy takes less time, or nothing compiles here.
 
     `once`: no other pass follows.
     """

@@ -100,7 +100,7 @@ def place_in_numpy(
     best_fit: bool = False,
     late: Callable[[], bool] = lambda: False,
 ) -> tuple[Integers, int]:
-    """What `place` answers, with NumPy alone."""
+    """The answer of `place`, with NumPy alone."""
     rows, offsets = instance.rows, instance.offset.copy()
     first = np.searchsorted(rows[:, 4], np.arange(len(instance) + 1))
     exact, alignment, pinned = instance.exact.tolist(), instance.alignment.tolist(), instance.offset != FREE

@@ -1,1 +1,1 @@
-"""What is asked and answered, and a problem as the solvers compute with it: no search, nothing compiled."""
+"""Problems, answers, and a problem as the solvers compute with it: no search, nothing compiled."""

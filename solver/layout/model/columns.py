@@ -78,8 +78,8 @@ class Columns:
                 return None
             if min(pins, default=0) < 0 or min(starts) < 0 or min(sizes) < 1 or min(alignments) < 1:
                 return None
-            given = [UNPINNED if b.offset is None else b.offset for b in some] if pins else UNPINNED
-            for column, values in zip(made, (sizes, starts, ends, alignments, given), strict=True):
+            pinned = [UNPINNED if b.offset is None else b.offset for b in some] if pins else UNPINNED
+            for column, values in zip(made, (sizes, starts, ends, alignments, pinned), strict=True):
                 column[first : first + AT_ONCE] = values
             rows = [
                 (hole.lifespan.start, hole.lifespan.end, hole.low, hole.high, i)
@@ -100,7 +100,7 @@ class Columns:
 
     @property
     def pinned(self) -> bool:
-        """Whether any offset is given."""
+        """Whether any buffer is pinned."""
         return bool((self.pin != UNPINNED).any())
 
     def _before_holes(self) -> _Integers:
@@ -143,7 +143,7 @@ class Columns:
         return made
 
     def in_pieces(self) -> Columns:
-        """What `pieces.in_pieces` gives: each piece alone, which keeps the smallest alignment if all can."""
+        """Columns of `pieces.in_pieces`: each piece alone, with the smallest alignment if all can keep it."""
         if not len(self.holes):
             return self
         start, end, low, high, _ = self.pieces().T

@@ -94,7 +94,7 @@ class Instance:
 
     @property
     def pinned(self) -> bool:
-        """Whether any offset is given."""
+        """Whether any buffer is pinned."""
         return bool((self.offset != FREE).any())
 
     @property

@@ -1,4 +1,4 @@
-"""What a caller may ask of the solvers besides an answer; every default keeps the answer repeatable."""
+"""Options of the solvers; with every default the same problem has the same answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENDLESS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A better layout or bound (bytes) was found `seconds` after the start, by this stage."""
+    """A better layout or bound (bytes), `seconds` after the start, and the stage that produced it."""
 
     incumbent: int
     bound: int

@@ -1,4 +1,4 @@
-"""What a layout solver is asked and what it answers: buffers in, offsets out.
+"""Problems and answers of layout solvers: buffers in, offsets out.
 
 Sizes, offsets and peaks are exact Python integers in bytes. Lifespans are half-open
 ``[start, end)`` over integer steps, never empty. Nothing here knows a neural network.
@@ -55,7 +55,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """`size` bytes that must stay put during `lifespan`; an `offset` given here is pinned.
+    """`size` bytes that must stay put during `lifespan`; an `offset` here is pinned.
 
     During its `holes`, which lie inside the lifespan, apart and in order of time, others may hold the rest.
     """

@@ -1,4 +1,4 @@
-"""What can be decided before any search: buffers that always fit last, parts that never meet.
+"""Reductions before any search: buffers that always fit last, parts that never meet.
 
 The other reductions stand where they are made: dead time in `model.instance`, common divisors and identical
 buffers in `exact.feasibility` and `compiled.skyline_state`, waste and spans that may be forced in
@@ -74,7 +74,7 @@ def _neighbour_load(instance: Instance, size: Integers) -> Integers:
 def components(start: list[int], end: list[int], items: list[int]) -> list[tuple[int, int, list[int]]]:
     """Maximal stretches of sections that items, sorted by start, cover without a break.
 
-    Each as (first section, past the last, its items in the given order). O(items).
+    Each as (first section, past the last, its items in their order). O(items).
 
     Proof that parts may be solved alone: items of two parts share no section, so they may share bytes.
     Layouts of the parts under C are together one of all under C, and a layout of all restricts to each part;

@@ -60,6 +60,6 @@ def ranks(*columns: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     everything = np.concatenate(columns)
     order = in_order(everything)
     everything = everything[order]
-    found = np.empty(count, np.int64)
-    found[order] = np.cumsum(np.diff(everything, prepend=everything[:1]) != 0)
-    return np.split(found, np.cumsum([len(column) for column in columns[:-1]]))
+    rank_of = np.empty(count, np.int64)
+    rank_of[order] = np.cumsum(np.diff(everything, prepend=everything[:1]) != 0)
+    return np.split(rank_of, np.cumsum([len(column) for column in columns[:-1]]))
