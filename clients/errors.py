@@ -6,7 +6,7 @@ ClientError
 ├── UnexpectedAnswer     an answer that is none of this service's
 └── ProblemError         the service says what is wrong (RFC 9457)
     ├── CapacityExceeded the arena does not fit
-    └── JobCancelled     somebody has ended the job
+    └── JobCancelled     the job was ended by a caller
 """
 
 from __future__ import annotations

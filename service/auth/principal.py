@@ -21,7 +21,7 @@ _TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@|:+=/-]{0,127}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody known. What they store belongs to `tenant`, and no other tenant sees it."""
+    """A known caller. Everything that it stores belongs to `tenant`, and no other tenant sees it."""
 
     tenant: str
     subject: str
@@ -29,7 +29,7 @@ class Principal:
     key_id: str | None = None
 
 
-#: Everybody, where nobody has to say who they are.
+#: The principal of all requests where authentication is off.
 ANONYMOUS: Final = Principal("default", "anonymous", ALL_SCOPES)
 
 

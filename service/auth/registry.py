@@ -35,7 +35,7 @@ SYNC_SECONDS: Final = 3.0
 #: A key that is not in the copy may be new: the database is asked again, at most this often, and the caller
 #: waits for it.
 LOOK_AGAIN_SECONDS: Final = 0.5
-#: How long the copy is good while the database does not answer; then nobody can be recognised.
+#: Seconds for which the copy is used while the database does not answer; then all callers are refused.
 STALE_SECONDS: Final = 300.0
 #: Audit entries that wait for the database; beyond it they are lost, and the log says so.
 MOST_ENTRIES: Final = 50_000

@@ -131,7 +131,7 @@ def _stores(scope: Scope) -> bool:
 
 
 def _authorization(scope: Scope) -> str | None:
-    """The header; with several, nobody knows which one counts for whatever stands before this service."""
+    """The Authorization header. Several are refused: a proxy may have checked another one of them."""
     found = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(found) > 1:
         raise Problem("bad-request", "There is more than one Authorization header.")

@@ -94,7 +94,7 @@ class State:
 
     @property
     def overloaded(self) -> bool:
-        """Whether whoever comes next is turned away: with tenants, also one that has nothing waiting yet."""
+        """Whether the next request is refused: with tenants, also one of a tenant that has none waiting."""
         return self.pool.overloaded(DEFAULT_TENANT if self.users is None else "")
 
     @property

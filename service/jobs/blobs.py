@@ -44,7 +44,7 @@ __all__ = [
 
 _log = structlog.get_logger("service.jobs")
 
-#: Bytes that nothing refers to are kept this long: somebody may be about to refer to them.
+#: Seconds for which bytes without references are kept: a request may be about to refer to them.
 SPARE_SECONDS: Final = 3600.0
 #: Objects that one look removes at most.
 REMOVED_AT_ONCE: Final = 200
@@ -153,13 +153,13 @@ def keep_blob(connection: Connection, tenant: str, blob: Blob) -> str:
             index_elements=["tenant", "digest"], set_={"touched": row["touched"]}
         )
         kept = connection.execute(insert.returning(blobs.c.object)).scalar_one()
-        if name and kept != name:  # somebody else was faster
+        if name and kept != name:  # another process was faster
             _remove_soon(connection, name)
     return blob.digest
 
 
 def _remove_soon(connection: Connection, name: str) -> None:
-    """Let an object be removed once nobody can be reading it any more."""
+    """Schedule the removal of an object for a time when no reader can still have it open."""
     connection.execute(removals.insert().values(object=name, due=time.time() + SPARE_SECONDS))
 
 
@@ -177,7 +177,7 @@ def get_blob(connection: Connection, tenant: str, digest: str) -> Blob | None:
 
 
 def remove_blobs(connection: Connection, before: float) -> None:
-    """Remove bytes that nothing refers to and nobody has touched since `before`."""
+    """Remove bytes without references that were not touched since `before`."""
     used = union_all(
         *(
             select(jobs.c.tenant, part).where(part.is_not(None))

@@ -38,7 +38,7 @@ _log = structlog.get_logger("service.jobs")
 #: The queue of tickets, and the task that they name.
 QUEUE: Final = "jobs"
 TASK: Final = "arenaplan.look"
-#: How often to look for jobs whose worker has gone, or that have no ticket.
+#: Seconds between two searches for jobs whose worker is gone, or that have no ticket.
 LOOK_SECONDS: Final = 1.0
 #: Looks at which a waiting job had no ticket until it gets another one: it may be about to be claimed.
 PATIENCE: Final = 3
@@ -123,7 +123,7 @@ class _Tickets:
 
 
 class _Bell:
-    """Hears of jobs that somebody else has cancelled or ended. What it misses is seen by looking, later."""
+    """Listens for jobs that other processes cancel or end. Missed notices are found by polling."""
 
     def __init__(self, store: Store, heard: Callable[[str], Awaitable[None]]) -> None:
         self._address = _address(store)
@@ -176,7 +176,7 @@ class ClusterEngine(StoredJobs):
 
 
 class ClusterWorker:
-    """Runs jobs in the workers of `pool`, whoever has accepted them.
+    """Runs jobs in the workers of `pool`, whichever replica has accepted them.
 
     `heard` is called about once a second, as long as the database answers.
     """
@@ -240,7 +240,7 @@ class ClusterWorker:
         )
 
     async def _look_after(self) -> None:
-        """Take up jobs that were left by whoever ran them, and jobs that nobody has heard of."""
+        """Take up jobs whose worker is gone, and jobs whose ticket was lost."""
         for job in await self._table.rescue():
             await self._tickets.write(job)
         self._heard()

@@ -30,7 +30,7 @@ JOBS: Final = ""
 class EmbeddedEngine(StoredJobs):
     """Claims jobs for the workers of `pool` as they get free; `JobEngine` says what is promised.
 
-    Of several workers, one is left to requests that somebody waits for: a job may take an hour.
+    Of several workers, one is kept for synchronous requests: a job may take an hour.
     """
 
     def __init__(self, pool: WorkerPool, runner: Runner) -> None:
@@ -84,7 +84,7 @@ class EmbeddedEngine(StoredJobs):
             self._work.set()
 
     async def _look_after(self) -> None:
-        """Look for jobs nobody has told this process of, take up those that were left, remove old ones."""
+        """Poll for jobs of other processes, take up abandoned ones, and remove old ones."""
         loop = asyncio.get_running_loop()
         tidied = -TIDY_SECONDS
         while True:

@@ -9,7 +9,7 @@ What an engine promises, whichever it is (``tests/unit/service/jobs/test_engines
 * a job that `submit` has returned survives the death of every process;
 * each job ends, and its end is seen once: late results of an attempt that was given up are dropped;
 * a cancelled job is not worked on any more a second later;
-* nobody sees the job of another tenant.
+* no tenant sees the jobs of another one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class JobEngine(Protocol):
         """Begin to work on what is there."""
 
     async def close(self) -> None:
-        """Stop; jobs that run here are given back, to be run by the next who comes."""
+        """Stop; jobs that run here are queued again, for another process to run."""
 
     async def submit(self, job: NewJob) -> tuple[Job, bool]:
         """Accept a job; and whether it is new: the same idempotency key with the same request is not.

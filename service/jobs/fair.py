@@ -1,9 +1,9 @@
 """Fair queueing: tenants share the time of the workers, whatever each of them sends.
 
-Each tenant has an account of the seconds for which workers have worked for it. Of all who wait, the tenant
-with the lowest account is next; among its own tasks the small ones go first, four of them to one large one.
-Who comes back after a pause begins where the others are: nothing is saved up, and debts stay (start-time fair
-queueing: Goyal, Vin and Cheng, SIGCOMM 1996, with the cost charged when it is known).
+Each tenant has an account of the seconds for which workers have worked for it. Of all tenants with tickets,
+the one with the lowest account is next; among its own tasks the small ones go first, four of them to one large
+one. A tenant that comes back after a pause starts at the level of the others: it saves nothing up, and keeps
+its debts (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996; costs are charged when they are known).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class FairQueue(Generic[T]):
             self._waiting[ticket.large] -= not ticket.patient
 
     def next(self, *, large: bool = True) -> Ticket[T] | None:
-        """Take out who is next; without `large`, of those with small tasks. None where there is nobody."""
+        """Remove and return the next ticket; without `large`, of a small task. None if no ticket waits."""
         now = self._clock()
         waiting = [
             one for one in self._accounts.values() if one.waiting[False] or (large and one.waiting[True])
@@ -118,7 +118,7 @@ class FairQueue(Generic[T]):
         return seconds
 
     def full(self, *, large: bool) -> bool:
-        """Whether nobody may be added without another having to leave."""
+        """Whether a ticket can be added only if another one leaves."""
         share = self._limit - self._limit // 4
         return len(self) >= self._limit or (large and len(self) > 0 and self._waiting[True] >= share)
 

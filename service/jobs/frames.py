@@ -46,7 +46,7 @@ def _frame(head: bytes, body: bytes) -> Frame:
 
 
 async def read_frame(stream: asyncio.StreamReader) -> Frame | None:
-    """Next frame, ``None`` when the other side has gone, whether between frames or inside one."""
+    """The next frame; None once the other side has closed, between frames or inside one."""
     try:
         head, body = _LENGTHS.unpack(await stream.readexactly(_LENGTHS.size))
         return _frame(await stream.readexactly(head), await stream.readexactly(body))

@@ -45,7 +45,7 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 #: How much of a worker's answer waits in this process before the pipe pushes back.
 BUFFER_BYTES: Final = 1 << 20
 
-#: Whose tasks they are where nobody has to say who they are.
+#: The tenant of all tasks where authentication is off.
 DEFAULT_TENANT: Final = "default"
 #: A request of more bytes is a large one. Size is all that is known of what it will cost.
 SMALL_BYTES: Final = 1 << 18
@@ -105,7 +105,7 @@ class Worker:
         return cpu_seconds(self.pid)
 
     async def _receive_all(self) -> None:
-        """Until the process has gone, or says what cannot be understood: then it is killed."""
+        """Read frames until the process ends, or sends one that cannot be read: then it is killed."""
         try:
             while (frame := await self._next_frame()) is not None:
                 self._inbox.put_nowait(frame)
@@ -234,7 +234,7 @@ class Worker:
 
 
 def _say(level: int, event: str, **facts: Any) -> None:
-    """Log an event. That nobody reads the log any more must not cost a worker, or who looks after it."""
+    """Log an event. A log that cannot be written must not end a worker or its supervisor."""
     with contextlib.suppress(Exception):
         _log.log(level, event, **facts)
 
@@ -299,7 +299,7 @@ class WorkerPool:
 
     @property
     def supervised(self) -> bool:
-        """Whether every place of a worker has somebody who starts the next one. False only by a bug."""
+        """Whether every worker has a supervisor that starts the next one. False only by a bug."""
         return not any(supervisor.done() for supervisor in self._supervisors)
 
     def loads(self, part: str) -> bool | None:
@@ -474,7 +474,7 @@ class WorkerPool:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give free workers to whoever is next."""
+        """Lend free workers to the next tickets of the queue."""
         self._free = deque(worker for worker in self._free if worker.alive)
         lately = asyncio.get_running_loop().time() - self._small_seen < RESERVE_SECONDS
         while self._free:

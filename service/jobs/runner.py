@@ -52,7 +52,7 @@ class _End(Enum):
     """Why a worker was killed by us."""
 
     CANCELLED = auto()  # its job was cancelled
-    LOST = auto()  # somebody else has the job
+    LOST = auto()  # another process has the job
     STOPPING = auto()  # this process ends
 
 
@@ -72,7 +72,7 @@ class _Run:
     worker: Worker
     end: _End | None = None
     progress: Mapping[str, Any] | None = None
-    # Until the worker has answered: from then on it is somebody else's.
+    # Only until the worker has answered: then the pool may lend it to another task.
     working: bool = True
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -229,7 +229,7 @@ class Runner:
     async def _record(self, write: Callable[[], Awaitable[bool]]) -> bool:
         """Write down the end of an attempt; again, where the database is away for a while.
 
-        Once the lease has run out, somebody else may have the job, and this end is dropped.
+        Once the lease has run out, another process may have the job, and this end is dropped.
         """
         pause = 0.05
         until = asyncio.get_running_loop().time() + 6 * LEASE_SECONDS

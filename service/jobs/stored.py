@@ -13,7 +13,7 @@ from service.problems import Problem
 
 __all__ = ["StoredJobs"]
 
-#: How often the table is looked at for jobs that somebody waits for and that change elsewhere.
+#: Seconds between two polls for jobs with waiting callers that other processes may change.
 LOOK_SECONDS: Final = 0.25
 
 
@@ -77,7 +77,7 @@ class StoredJobs:
             news.set()
 
     async def _watch(self) -> None:
-        """Look at all jobs that are waited for, together; until nobody waits any more."""
+        """Poll all jobs with waiting callers together, until no caller waits."""
         while self._watched:
             await asyncio.sleep(LOOK_SECONDS)
             with contextlib.suppress(Problem):

@@ -32,7 +32,7 @@ from service.store.schema import deliveries, graphs, jobs, results
 
 __all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
 
-#: How long a job may be without news of who runs it, until somebody else does.
+#: Seconds without a renewal after which the lease of a job ends, and another process may run it.
 LEASE_SECONDS: Final = 8.0
 #: Where PostgreSQL says which job has been cancelled, or has ended.
 CHANNEL: Final = "arenaplan_jobs"
@@ -270,7 +270,7 @@ class JobTable:
         return await self._store.write(lambda connection: _end(connection, _held(claim), ended))
 
     async def cancelled(self, claim: Claim) -> bool:
-        """End a job that nobody works on any more, as was asked."""
+        """End a cancelled job that no worker runs any more."""
         mine = _held(claim)
         return await self._store.write(
             lambda connection: _end(connection, mine, self._ended(State.CANCELLED))
@@ -322,7 +322,7 @@ class JobTable:
         return await self._store.write(rescue)
 
     async def tidy(self) -> None:
-        """Remove results that have expired, the jobs as long again after that, and what nobody refers to."""
+        """Remove expired results, their jobs after the same time again, and bytes that no row refers to."""
         now = time.time()
         old = now - self._ttl_seconds
 

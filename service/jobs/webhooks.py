@@ -136,7 +136,7 @@ class Webhooks:
                     await asyncio.sleep(LOOK_SECONDS)
 
     async def _claim(self) -> list[_Delivery]:
-        """Webhooks that are due, which nobody else sends for a while."""
+        """Webhooks that are due, reserved for this process for a while."""
 
         def claim(connection: Connection) -> list[_Delivery]:
             due = (

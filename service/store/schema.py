@@ -54,7 +54,7 @@ blobs: Final = Table(
     Column("tenant", Text, primary_key=True),
     Column("digest", Text, primary_key=True),
     Column("size", BigInteger, nullable=False),
-    # Moved on by whoever is about to refer to the bytes, so that they are not removed in that moment.
+    # Set again before a row is about to refer to the bytes, so that they are not removed in that moment.
     Column("touched", Double, nullable=False),
     Column("body", LargeBinary, nullable=False),
     # The object that has the bytes, outside of the database; `body` is empty then.

@@ -2,7 +2,7 @@
 
 Labels take few values: routes as they are declared, names of tasks, solvers and problem types; never anything
 that a caller makes up. What happens is counted where it happens, in some microseconds; what merely is (queue,
-workers, memory) is read when somebody scrapes.
+workers, memory) is read at each scrape.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Metrics:
         return Histogram(f"arenaplan_{name}", text, labels, registry=self.registry, buckets=bounds)
 
     def watch(self, *readings: Reading) -> None:
-        """Read these whenever somebody scrapes."""
+        """Read these at each scrape."""
         self.registry.register(_Readings(readings))
 
     def answered(self, route: str | None, method: str, status: int, seconds: float) -> None:

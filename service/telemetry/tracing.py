@@ -116,7 +116,7 @@ def _passing(carried: Mapping[str, str]) -> Iterator[Span]:
 
 
 def carrier() -> dict[str, str]:
-    """The headers that name the span of now to somebody else: another process, or the target of a call."""
+    """The headers that name the current span to another process, or to the target of a call."""
     return dict(_incoming.get()) if _recorder is None else _recorder.carrier()
 
 

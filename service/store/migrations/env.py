@@ -8,7 +8,7 @@ from sqlalchemy import text
 from service.store.database import Store
 from service.store.schema import METADATA
 
-#: Any number that nobody else takes: two processes that migrate go one after the other.
+#: The number of an advisory lock, arbitrary but fixed: two processes migrate one after the other.
 _LOCK = 4_077_001
 
 store: Store = context.config.attributes["store"]
