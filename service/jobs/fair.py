@@ -1,9 +1,10 @@
 """Fair queueing: tenants share the time of the workers, whatever each of them sends.
 
 Each tenant has an account of the seconds for which workers have worked for it. Of all tenants with tickets,
-the one with the lowest account is next; among its own tasks the small ones go first, four of them to one large
-one. A tenant that comes back after a pause starts at the level of the others: it saves nothing up, and keeps
-its debts (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996; costs are charged when they are known).
+the one with the lowest account is next; among its own tasks the small ones go first, four of them to one
+large one. A tenant that comes back after a pause starts at the level of the others: it saves nothing up, and
+keeps its debts (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996; costs are charged when they are
+known).
 """
 
 from __future__ import annotations
