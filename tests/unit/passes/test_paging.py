@@ -197,6 +197,16 @@ def test_recomputation_leaves_less_to_move() -> None:
     assert validate(graph, both, steps=2).identical
 
 
+def test_of_the_budgets_that_values_in_place_allow_the_fastest_plan_is_taken() -> None:
+    graph = support.tower(4)
+    times = []
+    for in_place in (False, True):
+        made = plan(graph, PlanOptions(tiers=tiers(between(graph, 0.0)), in_place=in_place))
+        (record,) = (record for record in made.records if record.name == "paging")
+        times.append(int(record.facts["nanoseconds"]))
+    assert times[1] < times[0]
+
+
 def test_the_example_moves_what_was_measured() -> None:
     """11,217,152 bytes are touched at once; 14 MB take 19.1 MB moved."""
     graph = load_graph((EXAMPLES / "mnist.json").read_bytes(), batch=32)
