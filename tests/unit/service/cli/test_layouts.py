@@ -225,6 +225,7 @@ BAD = {
         for field, changes in (
             ("size", {"size": -1}), ("size", {"size": 4.5}), ("end", {"start": 4, "end": 2}),
             ("id", {"id": "a"}), ("offset", {"offset": 4}), ("offset", {"offset": 24, "alignment": 16}),
+            ("size", {"size": 2**60}),
         )
     },
 }  # fmt: skip
