@@ -249,7 +249,7 @@ WRONG: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     ("plan", {"loss": ""}, "invalid-loss", "/model", "Name one with the parameter loss: "),
     ("plan", {"capacity": "much"}, "invalid-document", "/query/capacity", "much"),
     ("plan", {"speed": "1"}, "invalid-document", "/query/speed", "speed"),
-    ("plan", {"trainable": "head"}, "invalid-trainable", "/model", "fc.weight"),
+    ("plan", {"trainable": "head"}, "invalid-trainable", "/model/trainable", "fc.weight"),
     ("plan", {"capacity": "1KiB"}, "capacity-exceeded", "/query/capacity", "1,024"),
     ("program", {}, "unsupported-media-type", None, ""),
     ("layout", {}, "unsupported-media-type", None, ""),
