@@ -10,8 +10,9 @@
 
 Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.accounting`,
 `solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, `solver.options`, and the helpers
-`solver.canonical`, `solver.errors`, `solver.late` and `solver.names`, directly or through one another: no
-pass, no target, no search and no compiled code. The page says what a mistake in each of them could do.
+`solver.canonical`, `solver.collector`, `solver.errors`, `solver.late` and `solver.names`, directly or
+through one another: no pass, no target, no search and no compiled code. The page says what a mistake in each
+could do.
 """
 
 from solver.plan.validation import Violation
