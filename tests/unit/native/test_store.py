@@ -53,6 +53,23 @@ def test_all_that_was_compiled_runs_without_numba_and_llvmlite() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "True ['numba', 'llvmlite']\n", "")
 
 
+_SWEEP = """
+import numpy as np
+from solver.layout.check.sweep import disjoint
+zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+print(disjoint(zero, one, zero, one))
+"""
+
+
+def test_the_first_search_on_a_machine_says_that_it_compiles(tmp_path: Path) -> None:
+    """The process beside it, which compiles the other kernels, ends with it."""
+    first, second = (run(_SWEEP, HOME=str(tmp_path), XDG_CACHE_HOME="", NUMBA_CACHE_DIR="") for _ in range(2))
+    note = "Compiling the searches, once on this machine: up to half a minute.\n"
+    assert (first.returncode, first.stdout, first.stderr) == (0, "True\n", note)
+    assert (second.returncode, second.stdout, second.stderr) == (0, "True\n", "")
+    assert list((tmp_path / ".cache/arenaplan").glob("sweep.sweep-*"))
+
+
 def test_where_there_is_no_linker_llvmlite_loads_an_object_file(tmp_path: Path) -> None:
     path = tmp_path / "bin"
     path.mkdir()
