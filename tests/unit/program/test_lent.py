@@ -9,6 +9,7 @@ import pytest
 
 from solver.executor.memory import in_spaces, on_their_own
 from solver.executor.run import Runner
+from solver.graph import TrainingRules
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.report import live_curve, report
@@ -169,3 +170,13 @@ def test_a_value_that_is_read_while_it_is_away_is_named() -> None:
     (violation, *_) = prove(reference, replace(plan, program=replace(program, steps=timed)))
     assert violation.rule in ("undefined", "value")
     assert any(b.access is Access.READ for b in program.steps[back].bindings)
+
+
+def test_what_comes_back_only_with_the_updates_lends_nothing() -> None:
+    reference = derive(chain(training=TrainingRules(accumulate=2)))
+    value = reference.by_label["w1"]
+    program = lending(reference, value, *longest_rest(reference, value))
+    assert value in lent(program)
+    steps = tuple(replace(step, due=step.due or step.reference is None) for step in program.steps)
+    assert lent(replace(program, steps=steps)) == {}
+    assert value in lent(replace(program, steps=steps, period=1))

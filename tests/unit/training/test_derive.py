@@ -12,11 +12,23 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import Initializer, Role, TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.pipeline import plan
-from solver.program import ACCUMULATE, UPDATE, Access, EntryKind, Initial, Kind, Phase, Program, check_program
+from solver.program import (
+    ACCUMULATE,
+    UPDATE,
+    Access,
+    EntryKind,
+    Initial,
+    Kind,
+    Phase,
+    Program,
+    anonymous,
+    check_program,
+)
 from solver.training import derive
 from tests.support.derived import entries, exits, of_kind, reads, slots, step, writes
 from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
+from tests.support.one_node import node_of
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 
@@ -346,3 +358,8 @@ def test_a_graph_that_needs_a_derivative_of_a_forward_kernel_is_refused() -> Non
     with pytest.raises(TrainableError, match="forward kernel only") as caught:
         quantised_trunk().graph(trainable=["k", "g"])
     assert "Train a part that follows it" in caught.value.remedy
+
+
+def test_slots_of_inputs_that_are_left_out_stay_empty() -> None:
+    node = anonymous(node_of("Clip", [(3, 4), None, ()]))
+    assert (node.operation.inputs, node.operation.outputs) == (("x0", "", "x2"), ("y0",))
