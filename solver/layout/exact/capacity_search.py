@@ -33,7 +33,7 @@ from solver.layout.greedy.placement import greedy_portfolio, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
 from solver.layout.model.options import USUAL, USUAL_WORK, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
-from solver.layout.model.reduce import peel
+from solver.layout.model.reduce import peel, stretches
 
 __all__ = ["BranchAndBound", "CapacitySearch", "Listener", "Tightened", "negligible"]
 
@@ -231,15 +231,15 @@ class CapacitySearch:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets one by one."""
         instance, everything = self._instance, np.arange(len(self._instance))
         core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
-        stretches, offsets_by_stretch = _stretches(instance, core), list[Integers]()
+        parts, placed = stretches(instance, core), list[Integers]()
         del core, everything
-        if stretches and len(stretches[-1]) > SEARCHED_AT_ONCE:
+        if parts and len(parts[-1]) > SEARCHED_AT_ONCE:
             self._left = 0
             return Answer.UNKNOWN, None
-        for members in stretches:
+        for members in parts:
             known = self._known(members)
             if (known + instance.exact[members]).max() <= capacity:
-                offsets_by_stretch.append(known)
+                placed.append(known)
                 continue
             del known
             search = self._search(members)
@@ -247,9 +247,9 @@ class CapacitySearch:
             self._left -= decision.work
             if decision.offsets is None:
                 return decision.answer, None
-            offsets_by_stretch.append(decision.offsets)
+            placed.append(decision.offsets)
         offsets = np.full(len(instance), FREE, dtype=np.int64)
-        for members, there in zip(stretches, offsets_by_stretch, strict=True):
+        for members, there in zip(parts, placed, strict=True):
             offsets[members] = there
         return Answer.YES, _with_peeled(instance, offsets, peeled)
 
@@ -264,15 +264,6 @@ class CapacitySearch:
                 self._searches.clear()
             self._searches[key] = FeasibilitySearch(self._instance.subset(members).compact(), self._options)
         return self._searches[key]
-
-
-def _stretches(instance: Instance, core: Integers) -> list[Integers]:
-    """Members of `core` that are joined through lifespans, fewest first: a failure there is cheapest."""
-    order = core[np.argsort(instance.start[core], kind="stable")]
-    # A stretch begins where all before it are dead.
-    over = np.maximum.accumulate(instance.end[order])
-    begins = np.flatnonzero(instance.start[order][1:] >= over[:-1]) + 1
-    return sorted(np.split(order, begins), key=len) if len(order) else []
 
 
 def _with_peeled(instance: Instance, offsets: Integers, peeled: Integers) -> Integers:

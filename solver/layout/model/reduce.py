@@ -1,8 +1,8 @@
 """Reductions before any search: buffers that always fit last, parts that never meet.
 
 The other reductions stand where they are made: dead time in `model.instance`, common divisors and identical
-buffers in `exact.feasibility` and `compiled.skyline_state`, waste and spans that may be forced in
-`compiled.skyline_survey`. Each says why it changes no answer, and how to get back.
+buffers in `exact.feasibility` and `kernels.skyline_state`, waste and spans that may be forced in
+`kernels.skyline_survey`. Each says why it changes no answer, and how to get back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from solver.layout.model.instance import Instance, Integers
 
-__all__ = ["components", "peel"]
+__all__ = ["peel", "stretches"]
 
 #: Buffers from which counting anew among those that are left takes less than taking each one out.
 BATCH: Final = 16
@@ -71,24 +71,16 @@ def _neighbour_load(instance: Instance, size: Integers) -> Integers:
     return contention
 
 
-def components(start: list[int], end: list[int], items: list[int]) -> list[tuple[int, int, list[int]]]:
-    """Maximal stretches of sections that items, sorted by start, cover without a break.
+def stretches(instance: Instance, members: Integers) -> list[Integers]:
+    """The members that are joined through their lifespans, fewest first: a failure there is cheapest.
 
-    Each as (first section, past the last, its items in their order). O(items).
-
-    Proof that parts may be solved alone: items of two parts share no section, so they may share bytes.
-    Layouts of the parts under C are together one of all under C, and a layout of all restricts to each part;
-    hence the optimum of all is the largest among the parts, and a part that cannot fit refutes the whole.
-    Inverse: the union of the offsets.
+    Proof that each may be solved alone: buffers of two stretches share no section, so they may share bytes.
+    Layouts of all stretches under C are together one of all members under C, and a layout of all restricts to
+    each; hence the optimum of all is the largest among the stretches, and one that cannot fit refutes the
+    whole. Inverse: the union of the offsets. O(n log n).
     """
-    parts: list[tuple[int, int, list[int]]] = []
-    members: list[int] = []
-    first = last = -1
-    for i in items:
-        if start[i] >= last:
-            if members:
-                parts.append((first, last, members))
-            members, first, last = [], start[i], end[i]
-        members.append(i)
-        last = max(last, end[i])
-    return [*parts, (first, last, members)] if members else parts
+    order = members[np.argsort(instance.start[members], kind="stable")]
+    # A stretch begins where all before it are dead.
+    over = np.maximum.accumulate(instance.end[order])
+    begins = np.flatnonzero(instance.start[order][1:] >= over[:-1]) + 1
+    return sorted(np.split(order, begins), key=len) if len(order) else []

@@ -9,14 +9,14 @@ from solver.layout import find_violations
 from solver.layout.bounds.max_load import max_load
 from solver.layout.greedy.placement import place
 from solver.layout.model.instance import Instance, layout_of
-from solver.layout.model.reduce import components, peel
+from solver.layout.model.reduce import peel, stretches
 from tests.support.buffers import problem, random_problem
 
 
-def test_components_split_where_nothing_crosses() -> None:
-    start, end = [0, 1, 3, 5], [2, 3, 4, 6]
-    assert components(start, end, [0, 1, 2, 3]) == [(0, 3, [0, 1]), (3, 4, [2]), (5, 6, [3])]
-    assert components(start, end, []) == []
+def test_stretches_end_where_nothing_crosses() -> None:
+    instance = Instance.of(problem((1, 0, 2), (1, 1, 3), (1, 3, 4), (1, 5, 6)))
+    assert [part.tolist() for part in stretches(instance, np.arange(4))] == [[2], [3], [0, 1]]
+    assert stretches(instance, np.arange(0)) == []
 
 
 def test_a_lone_buffer_is_peeled_and_a_full_step_is_not() -> None:
