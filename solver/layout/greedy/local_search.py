@@ -92,9 +92,10 @@ def improve(
 ) -> Improvement:
     """At most about `work` placements more; stops at the bound. The same input gives the same layout.
 
-    Does nothing where the work would not suffice for one pass.
+    Does nothing where the layout meets the bound, which may be larger than any offset, or where the work is
+    less than one pass.
     """
-    if len(instance) > work:
+    if layout.peak <= bound or len(instance) > work:
         return Improvement(layout, cut=False)
     walk, failures = _Walk(instance, layout, bound, seed, deadline), 0
     while work > 0 and walk.layout.peak > bound:

@@ -99,6 +99,15 @@ def test_a_huge_target_gap_takes_the_first_layout(name: str, gap: float) -> None
     assert find_violations(ABOVE, outcome.layout) == ()
 
 
+@pytest.mark.parametrize("capacity", [MAX_BYTES, MAX_BYTES + 1, 2**70])
+@pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
+def test_a_huge_capacity_takes_the_first_layout(name: str, capacity: int) -> None:
+    """More bytes than an offset can be."""
+    outcome = solve(replace(ABOVE, capacity=capacity), solver=name, options=SolveOptions(fit=True))
+    assert outcome.layout is not None
+    assert find_violations(ABOVE, outcome.layout) == ()
+
+
 @pytest.mark.parametrize(
     ("bound", "gap", "peak"),
     [(100, 0.0, 100), (100, 0.259, 125), (0, 1e308, 0), (MAX_BYTES, 1e308, MAX_BYTES), (1, 1e19, MAX_BYTES)],
