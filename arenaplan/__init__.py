@@ -81,8 +81,8 @@ def __getattr__(name: str) -> Any:
     module = _MODULE_OF[name]
     if module in _HIDDEN:
         raise ImportError(_HIDDEN[module], name=module)
-    found = globals()[name] = getattr(importlib.import_module(module), name)
-    return found
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -25,9 +25,9 @@ def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
     """
     from solver.executor import BlockRunner
 
-    made = BlockRunner(step.program, plan_program(step.program, options), step.functions)
+    block_runner = BlockRunner(step.program, plan_program(step.program, options), step.functions)
     for name, values in step.values.items():
         if name in step.program.blocks:
             flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-            made.block(name).reshape(-1).view(np.uint8)[:] = flat
-    return made
+            block_runner.block(name).reshape(-1).view(np.uint8)[:] = flat
+    return block_runner

@@ -30,8 +30,8 @@ def _hidden(root: Path, name: str) -> str:
     )
     if any(Path(place).resolve().is_relative_to(root.resolve() / name) for place in places):
         return ""
-    found = f"Python finds {places[0]} in its place" if places else "Python does not find it"
+    cause = f"Python finds {places[0]} in its place" if places else "Python does not find it"
     return (
-        f"arenaplan's package {name!r} is hidden: {found}, so rename or remove that, or install arenaplan"
+        f"arenaplan's package {name!r} is hidden: {cause}, so rename or remove that, or install arenaplan"
         " into an environment of its own."
     )

@@ -37,18 +37,18 @@ _IMPLEMENTATION = frozenset(
 )
 
 
-def optimizer_spec(given: Any) -> OptimizerSpec:
+def optimizer_spec(optimizer: Any) -> OptimizerSpec:
     """An optimizer from its name, its document or PyTorch's optimizer, checked.
 
     Raises GraphError for one that is not here, AttributeRuleError for a hyper-parameter that is not.
     """
-    if isinstance(given, str):
+    if isinstance(optimizer, str):
         names = {name.lower(): name for name in OPTIMIZER_NAMES}
-        spec = OptimizerSpec(names.get(given.lower(), given))
-    elif isinstance(given, Mapping):
-        spec = OptimizerSpec(str(given.get("type")), {k: v for k, v in given.items() if k != "type"})
+        spec = OptimizerSpec(names.get(optimizer.lower(), optimizer))
+    elif isinstance(optimizer, Mapping):
+        spec = OptimizerSpec(str(optimizer.get("type")), {k: v for k, v in optimizer.items() if k != "type"})
     else:
-        spec = _of_pytorch(given)
+        spec = _of_pytorch(optimizer)
     optimizer_rules(spec)
     return spec
 
@@ -69,14 +69,14 @@ def _of_pytorch(optimizer: Any) -> OptimizerSpec:
             remedy="Use one group; leave parameters out by requires_grad_(False) or `trainable`.",
             path=("optimizer",),
         )
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for key, value in settings[0].items():
         if key in _WORDS:
-            found |= zip(_WORDS[key], value if isinstance(value, tuple) else (value,), strict=True)
+            attributes |= zip(_WORDS[key], value if isinstance(value, tuple) else (value,), strict=True)
         elif key not in _IMPLEMENTATION and value != _NEUTRAL.get(key):
             raise AttributeRuleError(
                 f"{name} with {key}={value!r} is not available here.",
                 remedy=f"Leave {key} at its default.",
                 path=("optimizer", key),
             )
-    return OptimizerSpec(name, found)
+    return OptimizerSpec(name, attributes)

@@ -79,8 +79,8 @@ class Captured:
                 f"A batch has {len(tensors)} tensors; the graph takes {', '.join(names)}.",
                 remedy="Give the inputs and then the targets, as when the module was captured.",
             )
-        given = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
-        return {name: array for name, array in given.items() if name in self.graph.operands}
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
+        return {name: array for name, array in arrays.items() if name in self.graph.operands}
 
     def load_weights(self, state: Mapping[str, Any]) -> Captured:
         """The same graph with first values from a ``state_dict``. Raises DocumentError where one is wrong."""
@@ -104,8 +104,8 @@ class Captured:
                     cast("Trainer", trainer).read(weight.operand) if trained else initial_value(operand)
                 )
         return {
-            name: torch.tensor(found) if isinstance(found, np.ndarray) else found.clone()
-            for name, found in self.imported.read(values).items()
+            name: torch.tensor(value) if isinstance(value, np.ndarray) else value.clone()
+            for name, value in self.imported.read(values).items()
         }
 
 
@@ -145,17 +145,19 @@ def graph(
     Raises ImportError without PyTorch, ArenaplanError else: DocumentError where `torch.export` fails,
     UnknownOperatorError with all operators that are missing.
     """
-    inputs, wanted = _inputs(example_inputs), _tuple(targets)
+    inputs, target_tensors = _inputs(example_inputs), _tuple(targets)
     if batch is not None:
         size = _batch_of(inputs)
-        inputs, wanted = (tuple(_resized(x, size, batch) for x in tensors) for tensors in (inputs, wanted))
+        inputs, target_tensors = (
+            tuple(_resized(x, size, batch) for x in tensors) for tensors in (inputs, target_tensors)
+        )
     spec = optimizer if isinstance(optimizer, OptimizerSpec) else optimizer_spec(optimizer)
     imported = import_module(
         module,
         inputs,
         keywords=_keywords(example_inputs),
         loss=loss,
-        targets=wanted,
+        targets=target_tensors,
         optimizer=spec,
         trainable=trainable,
         outputs=outputs,
@@ -226,15 +228,15 @@ def _with_symbol(
     ]
     if [batch + 1 if size == "batch" else size for size in shape] != other["shape"]:
         raise _not_symbolic(f"the shape of {first['name']!r}", path)
-    found = {**first, "shape": shape}
+    operand = {**first, "shape": shape}
     if first.get("initializer") == other.get("initializer"):
-        return found
+        return operand
     values, changed = _integers(first), _integers(other)
     differing = [k for k, (a, b) in enumerate(zip(values, changed, strict=True)) if a != b]
     if len(differing) != 1:
         raise _not_symbolic(f"the constant {first['name']!r}", path)
     sizes = [-1 if k in differing else size for k, size in enumerate(values)]
-    return {**found, "initializer": {"kind": "values", "values": sizes}}
+    return {**operand, "initializer": {"kind": "values", "values": sizes}}
 
 
 def _integers(operand: Mapping[str, Any]) -> list[int]:
@@ -260,9 +262,9 @@ def _check_shapes_feed_reshapes(first: dict[str, Any], operands: Sequence[dict[s
         if before.get("initializer") != after.get("initializer")
     }
     for i, operation in enumerate(first["operations"]):
-        found = symbolic.intersection(operation["inputs"])
-        if found and operation["type"] != "Reshape":
-            raise _not_symbolic(f"input {found.pop()!r} of {operation['name']!r}", ("operations", i))
+        names = symbolic.intersection(operation["inputs"])
+        if names and operation["type"] != "Reshape":
+            raise _not_symbolic(f"input {names.pop()!r} of {operation['name']!r}", ("operations", i))
 
 
 def _not_symbolic(what: str, path: tuple[str | int, ...]) -> BatchError:
@@ -273,16 +275,16 @@ def _not_symbolic(what: str, path: tuple[str | int, ...]) -> BatchError:
     )
 
 
-def _tuple(given: Any) -> tuple[Any, ...]:
-    return tuple(given) if isinstance(given, list | tuple) else (given,)
+def _tuple(values: Any) -> tuple[Any, ...]:
+    return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 
-def _inputs(given: Any) -> tuple[Any, ...]:
-    return tuple(given.values()) if isinstance(given, Mapping) else _tuple(given)
+def _inputs(example_inputs: Any) -> tuple[Any, ...]:
+    return tuple(example_inputs.values()) if isinstance(example_inputs, Mapping) else _tuple(example_inputs)
 
 
-def _keywords(given: Any) -> tuple[str, ...]:
-    return tuple(given) if isinstance(given, Mapping) else ()
+def _keywords(example_inputs: Any) -> tuple[str, ...]:
+    return tuple(example_inputs) if isinstance(example_inputs, Mapping) else ()
 
 
 def _batch_of(inputs: Sequence[Any]) -> int:

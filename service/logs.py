@@ -44,12 +44,12 @@ class LogWriter:
     """A stream that never blocks: a thread writes to `stream` what was written here.
 
     At most `room` characters wait. Lines beyond are counted in `dropped`, as are those that the stream does
-    not take, and once there is room again a line tells of them: `told` makes it of their number.
+    not take, and once there is room again a line tells of them: `gap_line` makes it of their number.
     """
 
-    def __init__(self, stream: TextIO, told: Callable[[int], str], *, room: int = ROOM) -> None:
+    def __init__(self, stream: TextIO, gap_line: Callable[[int], str], *, room: int = ROOM) -> None:
         self._stream = stream
-        self._told = told
+        self._gap_line = gap_line
         self._room = room
         self._lock = threading.Lock()
         self._lines: list[str] = []
@@ -90,7 +90,7 @@ class LogWriter:
                 untold, self._untold = self._untold, 0
             lost = 0
             try:
-                self._put("".join(lines) + (self._told(untold) if untold else ""))
+                self._put("".join(lines) + (self._gap_line(untold) if untold else ""))
             except (OSError, ValueError):  # the reader has gone, or the stream was closed
                 lost = len(lines)
             with self._lock:
@@ -124,7 +124,7 @@ def configure_logging(level: str, style: str) -> LogWriter:
     threshold = logging.getLevelNamesMapping()[level.upper()]
     renderer = _renderer(style)
 
-    def told(count: int) -> str:
+    def gap_line(count: int) -> str:
         event = {
             "event": "log lines dropped",
             "level": "warning",
@@ -133,7 +133,7 @@ def configure_logging(level: str, style: str) -> LogWriter:
         }
         return str(renderer(None, "warning", event)) + "\n"
 
-    writer = LogWriter(sys.stderr, told)
+    writer = LogWriter(sys.stderr, gap_line)
     atexit.register(writer.drain)
     structlog.configure(
         processors=[*_SHARED, renderer],

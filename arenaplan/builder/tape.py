@@ -115,10 +115,10 @@ class Tape:
         finally:
             self._scope = outer
 
-    def name(self, kind: str, given: str | None) -> str:
+    def name(self, kind: str, name: str | None) -> str:
         """The full name of the next operation of a kind: the given one, or the kind and a number."""
-        if given is not None:
-            return f"{self._scope}{given}"
+        if name is not None:
+            return f"{self._scope}{name}"
         self._counts[f"{self._scope}{kind}"] += 1
         return f"{self._scope}{kind}{self._counts[f'{self._scope}{kind}']}"
 
@@ -225,7 +225,7 @@ class Tape:
 
         `training` holds rules for gradients, as ``{"clip_global_norm": 1.0}``.
         """
-        found: Document = {
+        document: Document = {
             "format": "arenaplan.graph",
             "version": 1,
             "name": self.title,
@@ -237,7 +237,7 @@ class Tape:
             "optimizer": optimizer,
             "trainable": trainable,
         }
-        return found | {"training": training} if training else found
+        return document | {"training": training} if training else document
 
     def minimise(
         self,

@@ -59,8 +59,8 @@ def new_key() -> NewKey:
 
 def read_key(token: str) -> tuple[str, str] | None:
     """Id and secret; None for what has another form."""
-    found = _FORM.fullmatch(token)
-    return (found[1], found[2]) if found else None
+    match = _FORM.fullmatch(token)
+    return (match[1], match[2]) if match else None
 
 
 def digest_of(secret: str) -> bytes:

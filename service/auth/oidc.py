@@ -67,8 +67,8 @@ class Claims:
                 f"The token names no tenant: its claim {self.tenant} is missing, or not the name of one.",
                 remedy="Let the identity provider put it into tokens, or set ARENAPLAN_OIDC_TENANT_CLAIM.",
             )
-        given = _claim(claims, self.scope)
-        words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+        claim = _claim(claims, self.scope)
+        words = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else []
         scopes = {scope for scope in ALL_SCOPES if self.scope_prefix + scope in words}
         return Principal(tenant, str(claims["sub"])[:200], frozenset(scopes))
 
@@ -137,13 +137,13 @@ class Verifier:
             algorithm, key_id = header.get("alg"), header.get("kid")
             if algorithm is None or algorithm not in self.algorithms:
                 raise jwt.InvalidAlgorithmError("it is signed with an algorithm that is not taken here")
-            found = await self._key(key_id)
+            key = await self._key(key_id)
             # The key must be one for this algorithm: the token does not choose how it is read.
-            if found.get("alg", algorithm) != algorithm or found.get("use", "sig") != "sig":
+            if key.get("alg", algorithm) != algorithm or key.get("use", "sig") != "sig":
                 raise jwt.InvalidAlgorithmError("its key is meant for something else")
             claims: dict[str, Any] = jwt.decode(
                 token,
-                jwt.PyJWK(dict(found), algorithm=algorithm).key,
+                jwt.PyJWK(dict(key), algorithm=algorithm).key,
                 algorithms=[algorithm],
                 issuer=self.issuer,
                 audience=self.audience,

@@ -75,9 +75,9 @@ class Registry:
 
     async def key(self, key_id: str) -> Key | None:
         """The key with this id. Raises `Problem` ``database-unavailable`` where that cannot be known."""
-        found, asked = self._copy.keys.get(key_id), self.clock()
-        if found is not None and asked - self._copy.at <= STALE_SECONDS:
-            return found
+        key, asked = self._copy.keys.get(key_id), self.clock()
+        if key is not None and asked - self._copy.at <= STALE_SECONDS:
+            return key
         async with self._turn:
             if self._copy.at < asked:  # else somebody has looked meanwhile, for all who wait
                 await asyncio.sleep(max(0.0, self._copy.at + LOOK_AGAIN_SECONDS - self.clock()))

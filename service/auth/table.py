@@ -107,11 +107,11 @@ def state_of_keys(connection: Connection) -> tuple[int, int, float]:
 
 def revoke_key(connection: Connection, key_id: str, now: float) -> Key | None:
     """The key as it was; None where there is none. A key that was revoked before stays as it was."""
-    found = next((key for key in list_keys(connection) if key.id == key_id), None)
-    if found is not None and found.revoked is None:
+    before = next((key for key in list_keys(connection) if key.id == key_id), None)
+    if before is not None and before.revoked is None:
         table = schema.api_keys
         connection.execute(update(table).where(table.c.id == key_id).values(revoked=now))
-    return found
+    return before
 
 
 def note_use(connection: Connection, used: Mapping[str, float]) -> None:

@@ -104,8 +104,8 @@ class Backend:
         self._counted = {}
         if self._stored is not None:
             with contextlib.suppress(Problem):
-                found = await self._stored.table.counts()
-                self._counted = {state.value: found.get(state, 0) for state in State}
+                counts = await self._stored.table.counts()
+                self._counted = {state.value: counts.get(state, 0) for state in State}
 
     async def close(self) -> None:
         if self._webhooks is not None:

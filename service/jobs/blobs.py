@@ -210,12 +210,12 @@ class Graphs:
         """Keep the graph; whether it is new. Raises `Problem` ``digest-mismatch``."""
 
         def put(connection: Connection) -> bool:
-            found = put_blob(connection, tenant, graph.body)
-            if found != digest:
+            computed = put_blob(connection, tenant, graph.body)
+            if computed != digest:
                 raise Problem(
                     "digest-mismatch",
-                    f"The body has the SHA-256 {found}, not {digest!r:.80}.",
-                    remedy=f"Send it to /v1/graphs/{found}.",
+                    f"The body has the SHA-256 {computed}, not {digest!r:.80}.",
+                    remedy=f"Send it to /v1/graphs/{computed}.",
                 )
             row = {"tenant": tenant, "digest": digest, "media_type": graph.media_type}
             insert = upsert(connection, graphs).values(**row, created=time.time())
@@ -236,10 +236,10 @@ class Graphs:
             blob = None if media_type is None else get_blob(connection, tenant, digest)
             return None if media_type is None or blob is None else StoredGraph(media_type, blob.body)
 
-        found = await self._store.read(get)
-        if found is None:
+        graph = await self._store.read(get)
+        if graph is None:
             raise graph_not_found(digest)
-        return found
+        return graph
 
     async def media_type(self, tenant: str, digest: str) -> str:
         """The media type of a stored graph. Raises `Problem` ``graph-not-found``."""
@@ -286,10 +286,10 @@ class Results:
             row = connection.execute(query).one_or_none()
             return None if row is None else (row.name, get_blob(connection, tenant, row.blob))
 
-        found = await self._blobs.store.read(find)
-        if found is None:
+        result = await self._blobs.store.read(find)
+        if result is None:
             return None
-        name, blob = found
+        name, blob = result
         body = await self._blobs.load(blob)
         return None if body is None else (name, body)
 

@@ -169,10 +169,10 @@ class ClusterEngine(StoredJobs):
         self.poke(job)
 
     async def submit(self, job: NewJob) -> tuple[Job, bool]:
-        made, new = await super().submit(job)
+        submitted, new = await super().submit(job)
         if new:
-            await self._tickets.write(made.id)
-        return made, new
+            await self._tickets.write(submitted.id)
+        return submitted, new
 
 
 class ClusterWorker:

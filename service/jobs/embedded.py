@@ -54,15 +54,15 @@ class EmbeddedEngine(StoredJobs):
         await super().close()
 
     async def submit(self, job: NewJob) -> tuple[Job, bool]:
-        made = await super().submit(job)
+        submitted = await super().submit(job)
         self._work.set()
-        return made
+        return submitted
 
     async def cancel(self, tenant: str, job: str) -> Job:
-        found = await super().cancel(tenant, job)
-        if not found.state.final:
+        current = await super().cancel(tenant, job)
+        if not current.state.final:
             self._runner.cancel(job)
-        return found
+        return current
 
     async def _serve(self) -> None:
         """Lend one worker after the other to the next job, as long as jobs wait."""

@@ -73,11 +73,11 @@ class Health:
     def _response(self, method: str, path: str) -> bytes:
         known = {"/healthz": self.live, "/readyz": self.ready}.get(path)
         if known is None or method not in ("GET", "HEAD"):
-            status, said = HTTPStatus.NOT_FOUND, "not-found"
+            status, message = HTTPStatus.NOT_FOUND, "not-found"
         else:
-            good, said = known()
+            good, message = known()
             status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
-        body = json.dumps({"status": said}).encode()
+        body = json.dumps({"status": message}).encode()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"

@@ -23,16 +23,16 @@ def notes_text(notes: Sequence[str]) -> str:
     Flags of the command line are named as parameters of a query. If not all notes fit, the last element says
     how many are left out; the last note, which sums up what is trained, is kept before all others.
     """
-    said = [in_query(note) for note in notes]
-    if len(text := _ascii(said)) <= MOST_BYTES:
-        return text if said else ""
-    room = MOST_BYTES - len(_ascii([_left_out(len(said))]))
+    texts = [in_query(note) for note in notes]
+    if len(text := _ascii(texts)) <= MOST_BYTES:
+        return text if texts else ""
+    room = MOST_BYTES - len(_ascii([_left_out(len(texts))]))
     kept = set[int]()
-    for number in (len(said) - 1, *range(len(said) - 1)):
-        if (size := len(_ascii(said[number]) + ", ")) <= room:
+    for number in (len(texts) - 1, *range(len(texts) - 1)):
+        if (size := len(_ascii(texts[number]) + ", ")) <= room:
             kept.add(number)
             room -= size
-    return _ascii([*(said[number] for number in sorted(kept)), _left_out(len(said) - len(kept))])
+    return _ascii([*(texts[number] for number in sorted(kept)), _left_out(len(texts) - len(kept))])
 
 
 def notes_headers(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -90,12 +90,12 @@ def read_order(data: bytes) -> Order:
     return Order(task, members, graph, _webhook(asked.get("webhook")))
 
 
-def _webhook(given: Any) -> str | None:
-    if given is None:
+def _webhook(webhook: Any) -> str | None:
+    if webhook is None:
         return None
-    if not isinstance(given, dict) or set(given) != {"url"} or not isinstance(given["url"], str):
+    if not isinstance(webhook, dict) or set(webhook) != {"url"} or not isinstance(webhook["url"], str):
         raise _wrong("webhook", "The webhook is not understood.", 'Give {"url": "https://..."}.')
-    return str(given["url"])
+    return str(webhook["url"])
 
 
 def _line(options: Any, members: Mapping[str, Any]) -> bytes:

@@ -82,13 +82,13 @@ def named_deadline(body: bytes | Spool) -> float | None:
             texts = _DEADLINE.findall(view)
     else:
         texts = _DEADLINE.findall(body)
-    found = []
+    deadlines = []
     for text in texts:
         try:
-            found.append(float(text))
+            deadlines.append(float(text))
         except ValueError:  # the reader of the document will say so
             continue
-    return max(found, default=None)
+    return max(deadlines, default=None)
 
 
 def read_request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
@@ -131,12 +131,12 @@ def check_early(task: str, body: bytes, limits: Mapping[str, Any]) -> None:
         return
     request = read_request(body, *MEMBERS[task])
     if "options" in MEMBERS[task][0] + MEMBERS[task][1]:
-        given = request.get("options", {})
+        options = request.get("options", {})
         try:
             if task == "layout":
-                limited_options(documents.load_layout_options(given), limits)
+                limited_options(documents.load_layout_options(options), limits)
             else:
-                limited_options(documents.load_options(given), limits)
+                limited_options(documents.load_options(options), limits)
         except ArenaplanError as error:
             raise problem_from(error, ("options",)) from error
 

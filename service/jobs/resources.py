@@ -31,9 +31,9 @@ def allow_memory(size: int) -> None:
     """Let this process have `size` bytes of address space more than it has now, and nothing beyond."""
     if now := address_space():
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        wanted = now + size
+        soft = now + size
         resource.setrlimit(
-            resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+            resource.RLIMIT_AS, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
         )
 
 
@@ -51,9 +51,9 @@ def limited(limits: Mapping[str, Any]) -> Iterator[None]:
         allow_memory(memory)
     if seconds is not None:
         _, hard = before[1]
-        wanted = math.ceil(time.process_time() + seconds)
+        soft = math.ceil(time.process_time() + seconds)
         resource.setrlimit(
-            resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+            resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
         )
     try:
         yield

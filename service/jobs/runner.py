@@ -163,13 +163,13 @@ class Runner:
             self._changed(claim.job.id)
 
     async def _attempt(self, run: _Run) -> bool:
-        claim, found = run.claim, list[tuple[str, bytes]]()
+        claim, answers = run.claim, list[tuple[str, bytes]]()
 
         async def known(key: str) -> bool:
             with contextlib.suppress(Problem):  # without the database, the answer is made once more
                 if answer := await self._results.by_key(claim.job.tenant, f"{claim.work}:{key}"):
-                    found.append(answer)
-            return bool(found)
+                    answers.append(answer)
+            return bool(answers)
 
         def note(facts: Mapping[str, Any]) -> None:
             run.progress = facts
@@ -184,7 +184,9 @@ class Runner:
         except Problem as problem:
             return await self._record(partial(self._failed, run, problem))
         else:
-            return await self._record(partial(self._succeeded, claim, frame, found[-1] if found else None))
+            return await self._record(
+                partial(self._succeeded, claim, frame, answers[-1] if answers else None)
+            )
 
     async def _succeeded(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
         await self._write_result(claim, frame, known)
@@ -204,11 +206,11 @@ class Runner:
         if collection is None:
             return await self.table.succeed(claim, frame.body, notes)
         name, kept = f"{collection}/{facts['digest']}", bool(facts["deterministic"])
-        said = {"name": name, "kept": kept, **notes}
+        summary = {"name": name, "kept": kept, **notes}
         if not kept:
-            return await self.table.succeed(claim, frame.body, said)
+            return await self.table.succeed(claim, frame.body, summary)
         key = f"{claim.work}:{facts['key']}"
-        return await self.table.succeed(claim, frame.body, said, name=name, keys=(key,))
+        return await self.table.succeed(claim, frame.body, summary, name=name, keys=(key,))
 
     async def _failed(self, run: _Run, problem: Problem) -> bool:
         match run.end:
@@ -246,11 +248,11 @@ class Runner:
     async def _keep(self) -> None:
         """Renew leases, hear of cancelled jobs, pass progress on; as long as this process runs jobs."""
         loop = asyncio.get_running_loop()
-        renewed, told = loop.time(), dict[_Run, Mapping[str, Any]]()
+        renewed, reported = loop.time(), dict[_Run, Mapping[str, Any]]()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             runs = dict(self._runs)
-            told = {run: facts for run, facts in told.items() if not run.done.is_set()}
+            reported = {run: facts for run, facts in reported.items() if not run.done.is_set()}
             if not runs:
                 continue
             claims = [run.claim for run in runs.values()]
@@ -258,8 +260,8 @@ class Runner:
                 for job in await self.table.asked_to_end(claims):
                     runs[job].stop(_End.CANCELLED)
                 for job, run in runs.items():
-                    if run.progress is not None and run.progress is not told.get(run):
-                        told[run] = run.progress
+                    if run.progress is not None and run.progress is not reported.get(run):
+                        reported[run] = run.progress
                         await self.table.progress(run.claim, run.progress)
                         self._changed(job)
                 if loop.time() > renewed + RENEW_SECONDS:

@@ -82,9 +82,9 @@ class StoredJobs:
             await asyncio.sleep(LOOK_SECONDS)
             with contextlib.suppress(Problem):
                 watched = list(self._watched)
-                found = await self.table.revisions(watched)
+                revisions = await self.table.revisions(watched)
                 for job in watched:
-                    revision = found.get(job, -1)
+                    revision = revisions.get(job, -1)
                     if self._seen.get(job) != revision:
                         self._seen[job] = revision
                         self.poke(job)

@@ -124,9 +124,9 @@ class _Model:
             place = f"/dev/fd/{file.fileno()}"
             operands = dict(graph.operands)
             for operand in graph.operands.values():
-                given = operand.initializer
-                if given is not None and given.file is not None:
-                    here = replace(given, file=replace(given.file, path=place))
+                initializer = operand.initializer
+                if initializer is not None and initializer.file is not None:
+                    here = replace(initializer, file=replace(initializer.file, path=place))
                     operands[operand.id] = replace(operand, initializer=here)
             yield graph.with_graph(operands=operands)
 

@@ -105,9 +105,9 @@ class JobTable:
             "trace": new.trace,
         }  # fmt: skip
         insert = upsert(connection, jobs).values(row).on_conflict_do_nothing().returning(*_VISIBLE)
-        made = connection.execute(insert).one_or_none()
-        if made is not None:
-            return _job(made), True
+        inserted = connection.execute(insert).one_or_none()
+        if inserted is not None:
+            return _job(inserted), True
         first = _first_of(connection, new)  # sent twice at the same time
         assert first is not None
         return first, False

@@ -460,7 +460,7 @@ def warm() -> Mapping[str, bool] | None:
     """
     if _still_compiling():
         return None
-    found = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
+    available = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
     # Documents and targets load one by one, when they are first asked for.
     for name in documents.__all__:
         getattr(documents, name)
@@ -469,7 +469,7 @@ def warm() -> Mapping[str, bool] | None:
     # and no cancelling is noticed.
     gc.collect()
     gc.freeze()
-    return found
+    return available
 
 
 def _still_compiling() -> bool:

@@ -167,9 +167,9 @@ class Webhooks:
         due = None
         if failure is not None and one.attempts <= len(PAUSES):
             due = time.time() + PAUSES[one.attempts - 1] * random.uniform(1, 1.2)
-        said: dict[str, Any] = {"due": due, "failure": failure}
+        changes: dict[str, Any] = {"due": due, "failure": failure}
         here = update(deliveries).where(deliveries.c.id == one.id, deliveries.c.attempts == one.attempts)
-        await self._store.write(lambda connection: connection.execute(here.values(said)))
+        await self._store.write(lambda connection: connection.execute(here.values(changes)))
         _log.info("webhook", job=one.job, attempt=one.attempts, failure=failure, again=due is not None)
 
     async def _send(self, http: httpx.AsyncClient, one: _Delivery) -> str | None:
@@ -210,8 +210,8 @@ class Webhooks:
     async def _resolved(self, host: str, port: int) -> Address | None:
         """The address to connect to; None where any address of the host may not be connected to."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
+        entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [ipaddress.ip_address(entry[4][0]) for entry in entries]
         if not self._allow_private and not all(map(_is_public, addresses)):
             return None
         return addresses[0]

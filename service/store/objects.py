@@ -97,13 +97,13 @@ class Objects:
         key = f"arenaplan-check-{secrets.token_hex(8)}"
         try:
             self._bucket.put(key, b"arenaplan")
-            found = bytes(self._bucket.get(key).bytes())
+            content = bytes(self._bucket.get(key).bytes())
             self._bucket.delete(key)
         except _REFUSALS as error:
             raise ValueError(f"{self.url} cannot be written and read: {_reason(error)}") from None
         except _ERRORS as error:
             raise self._unavailable(error) from None
-        if found != b"arenaplan":
+        if content != b"arenaplan":
             raise ValueError(f"{self.url} does not give back what is written to it.")
 
     async def _run(self, what: str, work: Callable[[S3Store], T]) -> T:
@@ -111,7 +111,7 @@ class Objects:
             raise self._unavailable("it did not a moment ago")
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._threads, work, self._bucket)
+            result = await loop.run_in_executor(self._threads, work, self._bucket)
         except _ERRORS as error:
             self.failures[what] += 1
             self.available = False
@@ -120,7 +120,7 @@ class Objects:
             _log.warning("the result storage does not answer", storage=self.url, detail=problem.detail)
             raise problem from error
         self.available = True
-        return found
+        return result
 
     def _unavailable(self, why: Exception | str) -> Problem:
         reason = why if isinstance(why, str) else _reason(why)
@@ -134,8 +134,8 @@ class Objects:
 
 def _reason(error: Exception) -> str:
     """The message of the storage, or else of the library."""
-    said = re.search("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", str(error), re.DOTALL)
-    return f"{said[1]}: {said[2]:.200}" if said else f"{str(error).strip().partition(chr(10))[0]:.300}"
+    match = re.search("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", str(error), re.DOTALL)
+    return f"{match[1]}: {match[2]:.200}" if match else f"{str(error).strip().partition(chr(10))[0]:.300}"
 
 
 def open_objects(url: str) -> Objects:

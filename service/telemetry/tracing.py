@@ -86,8 +86,8 @@ class Span:
 
 def trace_id_of(carried: Mapping[str, str]) -> str:
     """The id of the trace that a well-formed ``traceparent`` names, else nothing."""
-    found = _TRACEPARENT.fullmatch(carried.get("traceparent", ""))
-    return found[1] if found else ""
+    match = _TRACEPARENT.fullmatch(carried.get("traceparent", ""))
+    return match[1] if match else ""
 
 
 def span(
@@ -239,11 +239,11 @@ class _Recorder:
     ) -> None:
         from opentelemetry.trace import set_span_in_context
 
-        made = self._tracer.start_span(whole.name, attributes=dict(attributes), start_time=whole.start)
-        if made.is_recording():
-            below = set_span_in_context(made)
+        span = self._tracer.start_span(whole.name, attributes=dict(attributes), start_time=whole.start)
+        if span.is_recording():
+            below = set_span_in_context(span)
             for part in parts:
                 self._tracer.start_span(part.name, below, start_time=part.start).end(part.end)
         one = Span(name=whole.name, failed=failed)
-        self._finish(made, one, whole.name)
-        made.end(whole.end)
+        self._finish(span, one, whole.name)
+        span.end(whole.end)
