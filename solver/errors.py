@@ -193,9 +193,9 @@ class CapacityError(ArenaplanError):
 
     @staticmethod
     def sentence(subject: str, *, found: int | None, bound: int, capacity: int) -> str:
-        """What is proved and what was only not found: `subject` is "The plan", `found` the best peak.
+        """States the proved lower bound `bound` and the peak `found` of the best layout, None without one.
 
-        `bound` is a proved lower bound; it is beyond the capacity where nothing can fit.
+        `subject` begins the sentence, as "The plan needs". A bound over the capacity: nothing can fit.
         """
         if bound > capacity:
             best = "" if found in (None, bound) else f", {found:,} as far as the solver could find"

@@ -20,8 +20,8 @@ def loaded_late(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     return find

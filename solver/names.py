@@ -1,4 +1,4 @@
-"""What a name may not contain: characters that a reader cannot see, or that change how the rest is shown."""
+"""Checks names for characters that a reader cannot see, or that change how the rest is shown."""
 
 from __future__ import annotations
 

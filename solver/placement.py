@@ -137,9 +137,9 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
 
 def _does_not_fit(problem: LayoutProblem, outcome: Outcome, capacity: int) -> CapacityError:
     """Says which buffer, where one alone is too large; else what lives at the worst step."""
-    found, bound = outcome.layout.peak if outcome.layout else None, outcome.lower_bound
+    peak, bound = outcome.layout.peak if outcome.layout else None, outcome.lower_bound
     live = live_at(problem, outcome.witness_step or 0)
-    message = CapacityError.sentence("The buffers need", found=found, bound=bound, capacity=capacity)
+    message = CapacityError.sentence("The buffers need", found=peak, bound=bound, capacity=capacity)
     row, largest = max(enumerate(problem.buffers, 1), key=lambda numbered: numbered[1].size)
     if largest.size > capacity:
         alone = f"Buffer {largest.id!r} (row {row}) alone has {largest.size:,} bytes"
@@ -149,7 +149,7 @@ def _does_not_fit(problem: LayoutProblem, outcome: Outcome, capacity: int) -> Ca
         remedy="Raise the capacity."
         if bound > capacity
         else "Raise the capacity, or give the search more time.",
-        required=max(found or 0, bound),
+        required=max(peak or 0, bound),
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda b: (-b[1], b[0]))[:MOST_NAMED],
         path=("capacity",),

@@ -16,5 +16,5 @@ def version() -> str:
 
 
 def producer() -> str:
-    """What plans name as their maker."""
+    """The name and version that plans record as their maker."""
     return f"arenaplan {version()}"

@@ -72,7 +72,7 @@ class ScheduleProblem:
         is kept. Without either they are n and -1, for n steps. Linear in the touches.
         """
         steps = len(self.steps)
-        first = [-1 if given else steps for given in self.given]
+        first = [-1 if from_caller else steps for from_caller in self.given]
         last = [-1] * len(self.values)
         for t in range(steps):
             for v in self.writes[t]:

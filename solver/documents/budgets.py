@@ -100,50 +100,50 @@ def load_budgets(data: bytes) -> tuple[Budget, ...]:
     return tuple(_budget(k, one, document.options) for k, one in enumerate(document.budget))
 
 
-def _budget(number: int, given: BudgetOfFile, shared: Mapping[str, Any]) -> Budget:
+def _budget(number: int, entry: BudgetOfFile, shared: Mapping[str, Any]) -> Budget:
     path = ("budget", number)
-    if (given.model is None) == (given.plan is None):
-        what = "neither a model nor a plan" if given.model is None else "both a model and a plan"
+    if (entry.model is None) == (entry.plan is None):
+        what = "neither a model nor a plan" if entry.model is None else "both a model and a plan"
         raise DocumentError(f"budget[{number}] has {what}.", remedy="Give one of the two.", path=path)
-    if (given.baseline is None) != (given.max_growth is None):
+    if (entry.baseline is None) != (entry.max_growth is None):
         raise DocumentError(
             f"budget[{number}] has one of baseline and max_growth.", remedy="Give both, or none.", path=path
         )
-    if given.plan is not None and given.options:
+    if entry.plan is not None and entry.options:
         raise DocumentError(
             f"budget[{number}] has options for a plan that is made already.",
             remedy="Leave them out, or give the model.",
             path=(*path, "options"),
         )
-    if given.plan is not None and given.training:
+    if entry.plan is not None and entry.training:
         raise DocumentError(
             f"budget[{number}] has training for a plan that is made already.",
             remedy="Leave it out, or give the model.",
             path=(*path, "training"),
         )
-    limits = (given.max_arena, given.max_recompute, given.max_growth)
-    if not given.max_spaces and all(limit is None for limit in limits):
+    limits = (entry.max_arena, entry.max_recompute, entry.max_growth)
+    if not entry.max_spaces and all(limit is None for limit in limits):
         raise DocumentError(
             f"budget[{number}] limits nothing.",
             remedy="Give max_arena, max_spaces, max_recompute or max_growth.",
             path=path,
         )
     try:
-        options = load_options({**shared, **given.options})
+        options = load_options({**shared, **entry.options})
     except ArenaplanError as error:
         # The options of all and of one are read together: an error leads to where the field stands.
-        own = bool(error.path) and error.path[0] in given.options
+        own = bool(error.path) and error.path[0] in entry.options
         where = (*path, "options") if own else ("options",)
         raise DocumentError(error.message, remedy=error.remedy, path=(*where, *error.path)) from error
     return Budget(
-        given.name or PurePath(given.model or given.plan or "").stem,
-        given.model,
-        given.plan,
+        entry.name or PurePath(entry.model or entry.plan or "").stem,
+        entry.model,
+        entry.plan,
         options,
-        given.max_arena,
-        given.max_spaces,
-        None if given.max_recompute is None else read_allowance(given.max_recompute).share,
-        given.baseline,
-        None if given.max_growth is None else read_allowance(given.max_growth),
-        given.training,
+        entry.max_arena,
+        entry.max_spaces,
+        None if entry.max_recompute is None else read_allowance(entry.max_recompute).share,
+        entry.baseline,
+        None if entry.max_growth is None else read_allowance(entry.max_growth),
+        entry.training,
     )

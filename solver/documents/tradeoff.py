@@ -21,7 +21,7 @@ class PointOfTradeOff(DocumentModel):
 
     peak: Natural
     extra: Natural = Field(description="Nanoseconds of the steps that run again.")
-    bound: Natural = Field(description="Proved: so many of them at least, in this order; 0: nothing proved.")
+    bound: Natural = Field(description="Proved lower bound of `extra` in this order; 0: nothing proved.")
     extra_flops: Natural
     repeated_steps: Natural
 

@@ -35,7 +35,7 @@ class RemedyOfVerdict(DocumentModel):
     )
     arena_bytes: Natural
     extra: Int64 = Field(description="Nanoseconds of modelled time for an update, beyond the present ones.")
-    bound: Int64 | None = Field(None, description="Proved: so many of them at least, with these measures.")
+    bound: Int64 | None = Field(None, description="Proved lower bound of `extra` with these measures.")
     options: dict[str, _OptionValue] = Field(
         description="The options document to plan it with; null takes back what was asked for."
     )
@@ -67,7 +67,7 @@ class VerdictDocument(DocumentModel):
     impossible: Natural = Field(description="Proved to be too few bytes for this order; 0: nothing known.")
     update_nanoseconds: Positive
     extra: Int64 | None = Field(None, description="Of the plan within the capacity.")
-    bound: Int64 | None = Field(None, description="Proved: so many of them at least.")
+    bound: Int64 | None = Field(None, description="Proved lower bound of `extra`.")
     remedies: JsonList[RemedyOfVerdict]
     complete: bool = Field(description="False where wall time ended a search.")
     arena_bytes: Natural | None = Field(None, description="Of the plan within the capacity.")

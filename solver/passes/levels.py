@@ -108,10 +108,10 @@ def _levels(program: Program, parallelism: int, stage: int, waiting: Collection[
         return list(range(len(program.steps)))
     before = [
         # A repeated step was put where its result is wanted: it waits for the step in front of it.
-        found | {t - 1} if t and (program.runs[t] or t in waiting) else found
-        for t, found in enumerate(dependencies(program.touches()))
+        earlier | {t - 1} if t and (program.runs[t] or t in waiting) else earlier
+        for t, earlier in enumerate(dependencies(program.touches()))
     ]
-    late = [frozenset(s - stage for s in found if s >= stage) for found in before[stage:]]
+    late = [frozenset(s - stage for s in earlier if s >= stage) for earlier in before[stage:]]
     ends = ([t + stage for t in level] for level in list_schedule(late, parallelism))
     levels = [0] * len(program.steps)
     for number, level in enumerate(chain(list_schedule(before[:stage], parallelism), ends)):
@@ -142,7 +142,7 @@ def list_schedule(before: Sequence[Collection[int]], parallelism: int) -> Iterat
     further ahead a step runs, the longer its results wait for their readers.
     O((n + e) log n) for n steps and e dependencies. List scheduling: Graham, 1966.
     """
-    waiting = [len(found) for found in before]
+    waiting = [len(earlier) for earlier in before]
     after = followers(before)
     ready = [t for t, count in enumerate(waiting) if not count]
     heapify(ready)

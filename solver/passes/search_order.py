@@ -84,8 +84,8 @@ class SearchOrder(Pass):
         if peak_before > bound:
             from solver.schedules.order.search import best_order  # numba, only where it is needed
 
-            found = best_order(problem, before, deadline, bound=bound)
-            order, peak, complete = found.order, found.peak, found.complete
+            best = best_order(problem, before, deadline, bound=bound)
+            order, peak, complete = best.order, best.peak, best.complete
             if rounds is not None and peak > bound:
                 order = rounds.lowest(problem, order, deadline, bound)
                 peak = max(loads(program.reordered(order))[0])
@@ -105,7 +105,7 @@ class SearchOrder(Pass):
         from solver.schedules.recompute.joint import order_to_repeat  # OR-Tools, as well
 
         # What runs again is searched for afterwards, in half of the time.
-        found = order_to_repeat(
+        best = order_to_repeat(
             problem,
             before,
             self.capacity,
@@ -114,11 +114,11 @@ class SearchOrder(Pass):
             least=least.get("every_order_nanoseconds", 0),
             near=None if differ else sum(problem.cost) // _NEAR,
         )
-        if not differ and found.order != tuple(range(len(order))):
-            changed = program.reordered(found.order)
+        if not differ and best.order != tuple(range(len(order))):
+            changed = program.reordered(best.order)
             facts |= {"peak_after": max(loads(changed)[0]), "for_recomputation": True}
-            return Applied(changed, facts, found.complete)
-        return self._taken(program, facts, found.order if differ else order, found.complete)
+            return Applied(changed, facts, best.complete)
+        return self._taken(program, facts, best.order if differ else order, best.complete)
 
     def _taken(
         self, program: Program, facts: dict[str, int], order: tuple[int, ...], complete: bool
@@ -229,7 +229,7 @@ def _problem(
         updates = {t for t, step in enumerate(program.steps) if program.kernel(step) == UPDATE}
         others = frozenset(range(len(program.steps))) - updates
         ends = others.difference(*(before[t] for t in others))  # behind which all others are done
-        before = [ends | found if t in updates else found for t, found in enumerate(before)]
+        before = [ends | earlier if t in updates else earlier for t, earlier in enumerate(before)]
     return schedule_problem(program, step_costs(program, costs)), before
 
 

@@ -182,7 +182,7 @@ def _scheduled(
     deadline: Deadline,
     watch: Stopwatch,
 ) -> Applied:
-    """The program behind all passes, which have so many bytes less to keep than the options say.
+    """The program behind all passes, which keep the capacities of the options reduced by `less` bytes.
 
     Where values may be recomputed and paged, recomputation gets several budgets and paging does the rest.
     The iteration that is modelled to be the fastest is taken.

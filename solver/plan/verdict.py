@@ -43,8 +43,8 @@ class Remedy:
     all that the plan was made with, the capacity and what was asked for included, but without a deadline;
     `graph_fields` are those of the graph document that change, whole; together they repeat the plan. `extra`
     are nanoseconds of modelled time for one update beyond those of the program as it was asked for; negative
-    where it saves time. `bound`: at least so many are proved to be necessary with these measures, None where
-    nothing is proved.
+    where it saves time. `bound`: nanoseconds that are proved to be necessary with these measures, None
+    where nothing is proved.
     """
 
     names: tuple[str, ...]

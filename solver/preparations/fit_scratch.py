@@ -15,8 +15,8 @@ from solver.program import Record
 
 __all__ = ["FitScratch"]
 
-#: What scratch may add to the bytes that are needed anyway: one part in so many. The last of them cost
-#: kernels more time than all before (LeNet: 3 % of the arena against a step of nine times the length).
+#: Scratch may add at most 1 / `_SHARE` to the bytes that are needed anyway. The last reductions below that
+#: cost kernels more time than all before (LeNet: 3 % of the arena against a step of nine times the length).
 _SHARE: Final = 16
 
 
@@ -43,25 +43,25 @@ class FitScratch(Preparation):
         def bound(budget: int) -> int:
             return planner.footprint(replace(prepared, scratch_budget=budget))[0]
 
-        given, least = prepared.scratch_budget, bound(1)
+        initial, least = prepared.scratch_budget, bound(1)
         limit = least + least // _SHARE
         if self.capacity is not None and self.capacity >= least:
             limit = self.capacity
-        before = bound(given)
-        budget, after = given, before
+        before = bound(initial)
+        budget, after = initial, before
         if before > limit:
             # 2**fits keeps the limit; 2**exceeds may not.
-            fits, after, exceeds = 0, least, (given - 1).bit_length()
+            fits, after, exceeds = 0, least, (initial - 1).bit_length()
             while exceeds - fits > 1 and not planner.stop():
                 middle = (fits + exceeds) // 2
-                found = bound(1 << middle)
-                if found <= limit:
-                    fits, after = middle, found
+                footprint = bound(1 << middle)
+                if footprint <= limit:
+                    fits, after = middle, footprint
                 else:
                     exceeds = middle
             budget = 1 << fits
         facts: dict[str, int | str | bool] = {
-            "budget_before": given,
+            "budget_before": initial,
             "budget_after": budget,
             "bound_before": before,
             "bound_after": after,

@@ -381,12 +381,12 @@ class Program:
 
 def anonymous(node: Node) -> Node:
     """The node without the graph's names, which no kernel needs: operands are called by their slots."""
-    given = node.operation
-    inputs, outputs = numbered("x", len(given.inputs)), numbered("y", len(given.outputs))
-    if not all(given.inputs):
-        inputs = tuple([slot if name else "" for slot, name in zip(inputs, given.inputs, strict=True)])
+    operation = node.operation
+    inputs, outputs = numbered("x", len(operation.inputs)), numbered("y", len(operation.outputs))
+    if not all(operation.inputs):
+        inputs = tuple([slot if name else "" for slot, name in zip(inputs, operation.inputs, strict=True)])
     return Node(
-        Operation(given.id, given.type, inputs, outputs),
+        Operation(operation.id, operation.type, inputs, outputs),
         node.inputs,
         node.outputs,
         node.constants,

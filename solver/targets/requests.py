@@ -62,18 +62,18 @@ class TargetPlan:
     pools: tuple[Pool, ...]
 
 
-def lowered(name: str, wanted: TargetPlan) -> Lowered:
+def lowered(name: str, plan: TargetPlan) -> Lowered:
     """The program of what a runtime asks for: its own reference, in one space a pool. Linear.
 
     The runtime's lifespans are held where they are longer than what its steps need. A buffer that is read
     before any step writes it holds a value from the start.
     """
-    builder = Builder(name, [Space(pool.name, _alignment(pool)) for pool in wanted.pools])
+    builder = Builder(name, [Space(pool.name, _alignment(pool)) for pool in plan.pools])
     spans: dict[int, Lifespan] = {}
     number: dict[str, int] = {}
-    end = len(wanted.steps)
-    written = {buffer for step in wanted.steps for buffer in step.defs}
-    for space, pool in enumerate(wanted.pools):
+    end = len(plan.steps)
+    written = {buffer for step in plan.steps for buffer in step.defs}
+    for space, pool in enumerate(plan.pools):
         for buffer in pool.buffers:
             value = builder.value(buffer.id, buffer.type, buffer.kind, buffer.id, space)
             number[buffer.id], spans[value] = value, buffer.lifespan
@@ -86,7 +86,7 @@ def lowered(name: str, wanted: TargetPlan) -> Lowered:
             if kept or builder.entries.get(value) is EntryKind.CARRIED:
                 builder.exits[value] = None
     defined = set(builder.entries)
-    for step in wanted.steps:
+    for step in plan.steps:
         bindings = [b for b in _bindings(step) if b[1] in number]
         for _, label, access in bindings:
             if access.reads and number[label] not in defined:
@@ -98,7 +98,7 @@ def lowered(name: str, wanted: TargetPlan) -> Lowered:
             Phase.EXPLICIT,
             (Binding(slot, number[label], access) for slot, label, access in bindings),
         )
-    return Lowered(builder.finish(all_values=True), tuple(pool.solver for pool in wanted.pools), spans)
+    return Lowered(builder.finish(all_values=True), tuple(pool.solver for pool in plan.pools), spans)
 
 
 def _alignment(pool: Pool) -> int:
@@ -107,11 +107,11 @@ def _alignment(pool: Pool) -> int:
 
 def _bindings(step: TargetStep) -> list[tuple[str, str, Access]]:
     uses, defs = dict.fromkeys(step.uses), dict.fromkeys(step.defs)
-    found = [
+    bindings = [
         (f"u{i}", name, Access.UPDATE) if name in defs else (f"r{i}", name, Access.READ)
         for i, name in enumerate(uses)
     ]
-    found += [(f"w{i}", name, Access.WRITE) for i, name in enumerate(defs) if name not in uses]
+    bindings += [(f"w{i}", name, Access.WRITE) for i, name in enumerate(defs) if name not in uses]
     taken = {*uses, *defs}
-    found += [(f"s{i}", name, Access.SCRATCH) for i, name in enumerate(step.scratch) if name not in taken]
-    return found
+    bindings += [(f"s{i}", name, Access.SCRATCH) for i, name in enumerate(step.scratch) if name not in taken]
+    return bindings

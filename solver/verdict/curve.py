@@ -95,18 +95,18 @@ class _Curve:
         Then the least peak that was found becomes a budget, so that its cost comes down, too.
         """
         before = min((f for f in self._found if f.schedule.peak >= budget), key=_peak, default=self._found[0])
-        found = self._search(budget, before)
-        if not found.schedule.fits:
-            self._search(found.schedule.peak, found)
-        return found.schedule.fits
+        candidate = self._search(budget, before)
+        if not candidate.schedule.fits:
+            self._search(candidate.schedule.peak, candidate)
+        return candidate.schedule.fits
 
     def _search(self, budget: int, before: Found) -> Found:
-        found = self._subject.schedule(budget, before.schedule, _SHARE)
-        self._found.append(found)
-        self._bounds[budget] = found.schedule.bound
+        candidate = self._subject.schedule(budget, before.schedule, _SHARE)
+        self._found.append(candidate)
+        self._bounds[budget] = candidate.schedule.bound
         if self._observe:
-            self._observe(found.point(found.schedule.bound))
-        return found
+            self._observe(candidate.point(candidate.schedule.bound))
+        return candidate
 
     def widest(self) -> int | None:
         """The budget half-way between the two neighbours that leave the most open: bytes times
@@ -128,9 +128,9 @@ class _Curve:
         some steps cost nothing, less memory may cost nothing, too.
         """
         kept = self._found[:1]
-        for found in sorted(self._found, key=lambda f: (f.schedule.extra, f.peak)):
-            if found.peak < kept[-1].peak:
-                kept.append(found)
+        for candidate in sorted(self._found, key=lambda f: (f.schedule.extra, f.peak)):
+            if candidate.peak < kept[-1].peak:
+                kept.append(candidate)
         return kept
 
     def points(self) -> tuple[TradeOffPoint, ...]:
@@ -139,10 +139,12 @@ class _Curve:
         """
         proved = {} if self._subject.in_place else self._bounds
         return tuple(
-            found.point(max((bound for budget, bound in proved.items() if budget >= found.peak), default=0))
-            for found in self._kept()
+            candidate.point(
+                max((bound for budget, bound in proved.items() if budget >= candidate.peak), default=0)
+            )
+            for candidate in self._kept()
         )
 
 
-def _peak(found: Found) -> int:
-    return found.schedule.peak
+def _peak(candidate: Found) -> int:
+    return candidate.schedule.peak

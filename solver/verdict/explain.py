@@ -164,18 +164,18 @@ class _Trial:
         """The request as a remedy, if a plan of it fits."""
         if self.observe and names:
             self.observe(names)
-        made = self._plan(request)
-        if made is None:
+        plan = self._plan(request)
+        if plan is None:
             return None
         iterations = request.graph.training.accumulate
-        again, moved = recomputation(made), paging(made)
-        time = _update_nanoseconds(made, iterations) - self.usual
+        again, moved = recomputation(plan), paging(plan)
+        time = _update_nanoseconds(plan, iterations) - self.usual
         bound = None if again is None or not again.bound else time + again.bound * iterations
         extra = time + (again.extra * iterations if again else 0)
         if moved is not None:
             extra += (moved.time - moved.compute) * iterations
         facts = (request.fields, request.graph_fields, request.note)
-        return Remedy(names, changes, made.sizes[0] if moved else made.arena_bytes, extra, bound, *facts)
+        return Remedy(names, changes, plan.sizes[0] if moved else plan.arena_bytes, extra, bound, *facts)
 
     def saves(self, request: Request, usual: Request) -> bool:
         """Whether a request takes fewer bytes than another one, whatever the capacity."""
@@ -184,8 +184,8 @@ class _Trial:
 
     def repeated_steps(self, request: Request) -> int:
         """How many steps of its plan run again; 0 without a plan."""
-        made = self._plan(request)
-        return 0 if made is None else sum(run > 0 for run in made.program.runs)
+        plan = self._plan(request)
+        return 0 if plan is None else sum(run > 0 for run in plan.program.runs)
 
     def _plan(self, request: Request, *, within: bool = True) -> Plan | None:
         capacity = self.capacity if within else None

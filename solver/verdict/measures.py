@@ -53,10 +53,10 @@ def batches_of(document: bytes | Mapping[str, Any], options: PlanOptions) -> Bat
 
 def fields_of(options: PlanOptions) -> dict[str, OptionValue]:
     """The fields of an options document for these options, without the deadline: no remedy has one."""
-    usual, said = (documents.parse_json(documents.dump_options(each)) for each in (PlanOptions(), options))
+    usual, fields = (documents.parse_json(documents.dump_options(each)) for each in (PlanOptions(), options))
     return {
         name: value
-        for name, value in said.items()
+        for name, value in fields.items()
         if name != "deadline_seconds" and (name not in usual or value != usual[name])
     }
 
@@ -86,8 +86,8 @@ class Request:
 
     def training(self, graph: TrainableGraph, note: str, field: str) -> Request:
         """With a graph that is trained otherwise, as this field of its document says."""
-        said = documents.parse_json(documents.dump_graph(graph)).get(field, {})
-        return replace(self, graph=graph, note=note, graph_fields={**self.graph_fields, field: said})
+        content = documents.parse_json(documents.dump_graph(graph)).get(field, {})
+        return replace(self, graph=graph, note=note, graph_fields={**self.graph_fields, field: content})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,10 @@ def _rewrite(request: Request) -> tuple[Setting, ...]:
 
 
 def _scratch(request: Request) -> tuple[Setting, ...]:
-    found, budget = [], 1 << (request.options.scratch_budget - 1).bit_length()
+    settings, budget = [], 1 << (request.options.scratch_budget - 1).bit_length()
     while (budget := budget // 2) >= _LEAST_SCRATCH:
-        found.append(Setting(f"{_binary(budget)} of scratch", _with_scratch(budget)))
-    return tuple(found)
+        settings.append(Setting(f"{_binary(budget)} of scratch", _with_scratch(budget)))
+    return tuple(settings)
 
 
 def _with_scratch(budget: int) -> Callable[[Request], Request]:

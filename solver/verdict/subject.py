@@ -57,9 +57,11 @@ class Found:
 
     def point(self, bound: int) -> TradeOffPoint:
         """As a point of a curve; `bound` nanoseconds are proved for its peak."""
-        given = self.schedule
-        repeated = len(given.sequence) - len(set(given.sequence))
-        return TradeOffPoint(self.peak, given.extra, min(bound, given.extra), self.extra_flops, repeated)
+        schedule = self.schedule
+        repeated = len(schedule.sequence) - len(set(schedule.sequence))
+        return TradeOffPoint(
+            self.peak, schedule.extra, min(bound, schedule.extra), self.extra_flops, repeated
+        )
 
 
 class Subject:
@@ -86,14 +88,14 @@ class Subject:
         self._tell = None if follow is None else partial(follow, Recompute.name)
         self.in_place = options.in_place
         self.program: Program = reduce(
-            lambda made, each: each.run(made), passes[:at], start.reference.program
+            lambda program, each: each.run(program), passes[:at], start.reference.program
         )
         #: What schedules are made of, where steps run again.
         self._repeatable = self.program.at_same_residues()
         cost = step_costs(self.program, options.costs)
-        given = schedule_problem(self.program, cost, in_place=options.in_place)
-        self.floor: PeakBound = floor(given)
-        self.problem = given
+        first_runs = schedule_problem(self.program, cost, in_place=options.in_place)
+        self.floor: PeakBound = floor(first_runs)
+        self.problem = first_runs
         if self._repeatable is not self.program:
             self.problem = schedule_problem(self._repeatable, cost, in_place=options.in_place)
         self.flops = tuple(flops_of(self.program, step) for step in self.program.steps)
@@ -139,17 +141,19 @@ class Subject:
         return sum(max(curve, default=0) for curve in loads(self._behind(program)))
 
     def _behind(self, program: Program) -> Program:
-        return reduce(lambda made, each: each.run(made), self._after, program)
+        return reduce(lambda changed, each: each.run(changed), self._after, program)
 
-    def arena(self, found: Found) -> int:
-        """The bytes of the layout that is found for a schedule, `found.peak` or more; that without one."""
-        repeats = len(found.schedule.sequence) > len(self.program.steps)
-        program = self._behind(rerun(self._repeatable if repeats else self.program, found.schedule.sequence))
+    def arena(self, candidate: Found) -> int:
+        """The bytes of the layout of a schedule, `candidate.peak` or more; that peak without a layout."""
+        repeats = len(candidate.schedule.sequence) > len(self.program.steps)
+        program = self._behind(
+            rerun(self._repeatable if repeats else self.program, candidate.schedule.sequence)
+        )
         try:
             return pipeline.arena_bytes(program, self._start.reference, self._options, self.deadline)
         except OptionsError:
             self.complete = False
-            return found.peak
+            return candidate.peak
 
     def smallest(self) -> Found:
         """The schedule of the least peak that about ten searches come by, halving what is left each time.

@@ -266,19 +266,26 @@ class _Checker:
         return None if tag == _NOBODY or step < 0 else self._plan.program.step_labels[step]
 
     def _fault(
-        self, iteration: int, access: MemoryAccess, start: int, end: int, value: int, wanted: int, found: int
+        self,
+        iteration: int,
+        access: MemoryAccess,
+        start: int,
+        end: int,
+        value: int,
+        expected: int,
+        actual: int,
     ) -> AccessFault:
         label = self._plan.program.values[value].label
-        right, wrong = self._who(wanted), self._who(found)
+        right, wrong = self._who(expected), self._who(actual)
         writer = right or "the caller"
-        if found == _NOBODY:
+        if actual == _NOBODY:
             rule = AccessRule.UNWRITTEN
             detail = "no step has written there"
-            if right is not None and wanted != self._tag(iteration, access.step):
+            if right is not None and expected != self._tag(iteration, access.step):
                 detail = f"no step has written there; {writer} should have"
-            elif wanted == self._tag(iteration, access.step):
+            elif expected == self._tag(iteration, access.step):
                 detail = "the step has not written it yet, and finds nothing there"
-        elif found > wanted:
+        elif actual > expected:
             rule = AccessRule.OVERWRITTEN
             detail = f"{wrong or 'the caller'} has written there since {writer} did"
         else:
@@ -323,8 +330,8 @@ class _Checker:
         start: int,
         end: int,
         value: str | None,
-        wanted: str | None,
-        found: str | None,
+        expected: str | None,
+        actual: str | None,
         detail: str,
     ) -> AccessFault:
         program = self._plan.program
@@ -332,4 +339,6 @@ class _Checker:
         verb = "writes" if access.writes else "reads"
         what = f"{value!r}, " if value is not None else ""
         text = f"{step} {verb} {what}bytes {start:,} to {end:,} of {space}: {detail}."
-        return AccessFault(rule, access.line, iteration, step, value, space, start, end, wanted, found, text)
+        return AccessFault(
+            rule, access.line, iteration, step, value, space, start, end, expected, actual, text
+        )

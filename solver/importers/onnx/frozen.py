@@ -228,8 +228,8 @@ def _imported_type(model: onnx.ModelProto, tensors: Sequence[StoredTensor], name
         walk.run(nodes, scope, {o.domain: o.version for o in model.opset_import}, [name])
     except (GraphError, DocumentError):
         return None
-    found = scope.get(name)
-    return found.type if isinstance(found, Tensor) else None
+    result = scope.get(name)
+    return result.type if isinstance(result, Tensor) else None
 
 
 def _is_open(value: onnx.ValueInfoProto) -> bool:

@@ -49,12 +49,12 @@ def _operands(
     Where an operation stays with all that it reads, its results stay.
     """
     read = {name for operation in operations for name in operation.inputs}
-    given = [
+    sources = [
         operand
         for operand in (*graph.operands.values(), *new.values())
         if operand.role is not Role.INTERMEDIATE and operand.id in read
     ]
-    operands = {operand.id: operand for operand in given}
+    operands = {operand.id: operand for operand in sources}
     before, standing = graph.operands, set(map(id, graph.operations))
     for operation in operations:
         if id(operation) in standing and all(operands[n] is before[n] for n in operation.inputs if n):

@@ -122,8 +122,8 @@ class _Rewriting:
         """Whether any rule found a place that it kept."""
         kept = False
         for rule in rules:
-            found = edits_of(rule, self.around, places)
-            kept |= self._try(rule, [e for e in found if (rule.name, e.anchor) not in self.refused])
+            edits = edits_of(rule, self.around, places)
+            kept |= self._try(rule, [e for e in edits if (rule.name, e.anchor) not in self.refused])
         return kept
 
     def _try(self, rule: Rule, edits: Sequence[Edit]) -> bool:
@@ -171,15 +171,15 @@ class _Rewriting:
 def edits_of(rule: Rule, around: Surroundings, places: Collection[str] | None = None) -> list[Edit]:
     """Edits at `places`, or wherever the rule holds, that replace different operations; the first wins."""
     taken: set[str] = set()
-    found = []
+    edits = []
     for operation in around.graph.operations:
         if places is not None and operation.id not in places:
             continue
         edit = rule.edit(around, operation)
         if edit is not None and taken.isdisjoint(edit.replaced):
             taken.update(edit.replaced)
-            found.append(edit)
-    return found
+            edits.append(edit)
+    return edits
 
 
 def replay(graph: TrainableGraph, applied: Sequence[Replacement], arithmetic: Arithmetic) -> TrainableGraph:

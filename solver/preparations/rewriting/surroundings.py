@@ -59,18 +59,18 @@ class Surroundings:
 
     def _alive(self) -> frozenset[str]:
         pending = [op for op in self.graph.operations if self._is_root(op)]
-        found = {op.id for op in pending}
+        alive = {op.id for op in pending}
         while pending:
             before = (self.definition(name) for name in pending.pop().inputs)
-            new = {op.id: op for op in before if op is not None and op.id not in found}
-            found |= set(new)
+            new = {op.id: op for op in before if op is not None and op.id not in alive}
+            alive |= set(new)
             pending += new.values()
-        return frozenset(found)
+        return frozenset(alive)
 
     def _is_root(self, operation: Operation) -> bool:
         """An output that no operation defines lives by its readers."""
-        given = (name for name in operation.inputs if self.definition(name) is None)
-        named = any(name in self.kept for name in (*operation.outputs, *given))
+        undefined = (name for name in operation.inputs if self.definition(name) is None)
+        named = any(name in self.kept for name in (*operation.outputs, *undefined))
         return named or not self.changes_nothing_else(operation)
 
     def readers(self, name: str) -> Sequence[Operation]:
@@ -83,9 +83,9 @@ class Surroundings:
 
     def feeding(self, name: str) -> Operation | None:
         """The operation whose only output is `name`, where nothing else needs it than one reader once."""
-        found = self._defined_by.get(name)
-        alone = found is not None and len(found.outputs) == 1 and len(self.readers(name)) == 1
-        return found if alone and name not in self.kept else None
+        operation = self._defined_by.get(name)
+        alone = operation is not None and len(operation.outputs) == 1 and len(self.readers(name)) == 1
+        return operation if alone and name not in self.kept else None
 
     @cached_property
     def _first_alike(self) -> dict[tuple[object, ...], Operation]:

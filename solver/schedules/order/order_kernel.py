@@ -31,8 +31,8 @@ _LOWER = 100
 
 
 class Links(NamedTuple):
-    """What each step follows directly, what follows it, and what it touches; lists lie end to end as in
-    `Tables`.
+    """For each step its direct predecessors, its direct successors, and the values that it touches; lists lie
+    end to end as in `Tables`.
     """
 
     before_start: Integers

@@ -65,8 +65,8 @@ class Rounds:
                 if not of or access is Access.WRITE:
                     of.append([])
                 of[-1].append(t)
-                for found, touched in zip(keys, (access.reads, access.defines), strict=True):
-                    found.extend([(value, len(of))] * touched)
+                for column, touched in zip(keys, (access.reads, access.defines), strict=True):
+                    column.extend([(value, len(of))] * touched)
             touches.append(keys)
         before = [set(earlier) for earlier in dependencies(touches)]
         left = {e.value for e in program.exit}

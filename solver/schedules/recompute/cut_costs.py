@@ -178,7 +178,11 @@ class _Moments:
         rooms = [self._keep_budget(i, budget) for i in range(len(steps))]
         self._fits = min(rooms) >= 0
         self._model.minimize(
-            sum(problem.cost[p] * made for repetitions in self._made for p, made in repetitions.items())
+            sum(
+                problem.cost[p] * runs_again
+                for repetitions in self._made
+                for p, runs_again in repetitions.items()
+            )
         )
 
     def _repetitions(self, i: int) -> dict[int, cp_model.IntVar]:
@@ -188,9 +192,9 @@ class _Moments:
             ended = done[until] if 0 <= until < len(done) else False
             if until < 0 or done[p] is False or ended is True:
                 continue
-            made = variables[p] = self._model.new_bool_var("")
-            self._clause((made, False), (done[p], True))
-            self._clause((made, False), (ended, False))
+            runs_again = variables[p] = self._model.new_bool_var("")
+            self._clause((runs_again, False), (done[p], True))
+            self._clause((runs_again, False), (ended, False))
         return variables
 
     def _waiting(self, i: int) -> dict[int, cp_model.IntVar]:
@@ -238,12 +242,12 @@ class _Moments:
     def _clause(self, *literals: tuple[_Known, bool]) -> None:
         """One of the literals has the value that stands beside it."""
         open_ = []
-        for literal, wanted in literals:
+        for literal, value in literals:
             if isinstance(literal, bool):
-                if literal == wanted:
+                if literal == value:
                     return
             else:
-                open_.append(literal if wanted else literal.negated())
+                open_.append(literal if value else literal.negated())
         self._model.add_bool_or(open_)
 
     def _was_made(self, v: int, i: int) -> _Known:
@@ -256,12 +260,12 @@ class _Moments:
 
     def _need(self, i: int) -> None:
         """A value that is read after moment i, or held at the next one, is held at moment i or made again."""
-        problem, never, held_there, made = self._problem, False, self._held[i], self._made[i]
+        problem, never, held_there, repeated = self._problem, False, self._held[i], self._made[i]
         following = self._done[i + 1] if i + 1 < len(self._steps) else None
         for v, held in held_there.items():
             had, sources = (
                 (self._was_made(v, i), False),
-                ((held, True), (made.get(problem.maker[v], never), True)),
+                ((held, True), (repeated.get(problem.maker[v], never), True)),
             )
             for q in self._readers[v]:
                 runs = True if following is None else following[q]
@@ -271,10 +275,10 @@ class _Moments:
                     self._clause(had, *sources)
             elif v in self._held[i + 1]:
                 self._clause(had, (self._held[i + 1][v], False), *sources)
-        for p, made_again in made.items():
+        for p, made_again in repeated.items():
             for u in problem.reads[p]:
                 if u in held_there:
-                    source = made.get(problem.maker[u], never)
+                    source = repeated.get(problem.maker[u], never)
                     self._clause((made_again, False), (held_there[u], True), (source, True))
 
     def solve(self, work: float, deadline: Deadline) -> tuple[CostInEveryOrder, float]:

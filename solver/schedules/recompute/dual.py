@@ -89,8 +89,8 @@ class _Dual:
     ) -> None:
         self.program, self.problem, self.budget, self.in_place = program, problem, budget, in_place
         most = max(1, _PAIRS // max(1, len(problem.values)))
-        given = sorted(set(moments))
-        self.moments, self.deadline = tuple(given[:: -(-len(given) // most) or 1]), deadline
+        ordered = sorted(set(moments))
+        self.moments, self.deadline = tuple(ordered[:: -(-len(ordered) // most) or 1]), deadline
         steps = len(problem.steps)
         self.first, self.last = problem.spans
         again = {v for t in range(steps) if problem.until[t] >= 0 for v in problem.reads[t]}
@@ -150,8 +150,8 @@ class _Dual:
             end = self.moments[i + 1] if i + 1 < count else len(problem.steps) - 1
             unit = min((problem.size[v] for v in self.counted[i]), default=1)
             yield self._budget(i, self._alignment(unit))
-            wanted = {v for q in range(t + 1, end + 1) for v in problem.reads[q]}
-            for v in sorted(wanted):
+            read_next = {v for q in range(t + 1, end + 1) for v in problem.reads[q]}
+            for v in sorted(read_next):
                 if self._asks(v, i):
                     yield _Row(RowKind.READER, i, 1, self._sources(v, i), v)
             for p, until in enumerate(problem.until[: t + 1]):

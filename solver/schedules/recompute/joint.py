@@ -167,12 +167,12 @@ class _Search:
     def _read(self, sequence: Sequence[int]) -> tuple[int, ...]:
         """A sequence without the repetitions whose values no later step reads."""
         again, backwards = set(_again(sequence)), list[int]()
-        wanted = {v for v, kept in enumerate(self.problem.kept) if kept}
+        needed = {v for v, kept in enumerate(self.problem.kept) if kept}
         for k in range(len(sequence) - 1, -1, -1):
             t = sequence[k]
-            if k not in again or not wanted.isdisjoint(self.problem.writes[t]):
-                wanted.difference_update(self.problem.writes[t])
-                wanted.update(self.problem.reads[t])
+            if k not in again or not needed.isdisjoint(self.problem.writes[t]):
+                needed.difference_update(self.problem.writes[t])
+                needed.update(self.problem.reads[t])
                 backwards.append(t)
         return tuple(reversed(backwards))
 
@@ -181,43 +181,43 @@ class _Search:
 
         A repetition stays behind the first run, and in front of what changes that which it reads.
         """
-        given, again = self.problem, set(_again(sequence))
-        instances = [v for v, there in enumerate(given.given) if there]
+        base, again = self.problem, set(_again(sequence))
+        instances = [v for v, there in enumerate(base.given) if there]
         current, entries = {v: i for i, v in enumerate(instances)}, len(instances)
         maker = [-1] * entries
         first, ends = dict[int, int](), dict[int, list[int]]()
         reads, writes, before = list[tuple[int, ...]](), list[tuple[int, ...]](), list[frozenset[int]]()
         for k, t in enumerate(sequence):
-            reads.append(tuple(current[v] for v in given.reads[t]))
+            reads.append(tuple(current[v] for v in base.reads[t]))
             earlier = {maker[i] for i in reads[-1]} - {-1}
             if k in again:
                 earlier.add(first[t])
-                ends.setdefault(given.until[t], []).append(k)
+                ends.setdefault(base.until[t], []).append(k)
             else:
                 earlier.update(first[s] for s in self.before[t])
                 earlier.update(ends.get(t, ()))
                 first[t] = k
             before.append(frozenset(earlier))
-            wrote = tuple(range(len(instances), len(instances) + len(given.writes[t])))
+            wrote = tuple(range(len(instances), len(instances) + len(base.writes[t])))
             writes.append(wrote)
-            current.update(zip(given.writes[t], wrote, strict=True))
-            instances += given.writes[t]
+            current.update(zip(base.writes[t], wrote, strict=True))
+            instances += base.writes[t]
             maker += [k] * len(wrote)
-        last, count = {i for v, i in current.items() if given.kept[v]}, len(sequence)
+        last, count = {i for v, i in current.items() if base.kept[v]}, len(sequence)
         problem = replace(
-            given,
-            steps=tuple(given.steps[t] for t in sequence),
+            base,
+            steps=tuple(base.steps[t] for t in sequence),
             reads=tuple(reads),
             writes=tuple(writes),
             updates=((),) * count,
             scratch=tuple(
-                (given.scratch_again if k in again else given.scratch)[t] for k, t in enumerate(sequence)
+                (base.scratch_again if k in again else base.scratch)[t] for k, t in enumerate(sequence)
             ),
             scratch_again=(0,) * count,
             cost=(0,) * count,
             until=(-1,) * count,
-            values=tuple(given.values[v] for v in instances),
-            size=tuple(given.size[v] for v in instances),
+            values=tuple(base.values[v] for v in instances),
+            size=tuple(base.size[v] for v in instances),
             given=tuple(i < entries for i in range(len(instances))),
             kept=tuple(i in last for i in range(len(instances))),
             maker=(-1,) * len(instances),

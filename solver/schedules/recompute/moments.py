@@ -124,7 +124,7 @@ class Moments:
             self._keep_budget(i, t, budget - (less or {}).get(t, 0), unit)
         for i in range(len(self.moments)):
             self._supply(i)
-        cost = sum(problem.cost[p] * made for (p, _), made in self._made.items())
+        cost = sum(problem.cost[p] * runs_again for (p, _), runs_again in self._made.items())
         self._model.minimize(cost)
         if most is not None:
             self._model.add(cost <= most)
@@ -169,23 +169,23 @@ class Moments:
             variables = (self._held.get((v, i)), self._made.get((problem.maker[v], i)))
             return [variable for variable in variables if variable is not None]
 
-        wanted = {v for q in range(moment + 1, end + 1) for v in problem.reads[q]}
-        for v in sorted(wanted):
-            found = sources(v)
-            if found is not None:
-                model.add_bool_or(found)
-        for (p, j), made in self._made.items():
+        read_next = {v for q in range(moment + 1, end + 1) for v in problem.reads[q]}
+        for v in sorted(read_next):
+            literals = sources(v)
+            if literals is not None:
+                model.add_bool_or(literals)
+        for (p, j), runs_again in self._made.items():
             if j == i:
                 for v in problem.reads[p]:
-                    found = sources(v)
-                    if found is not None:
-                        model.add_bool_or([*found, made.negated()])
+                    literals = sources(v)
+                    if literals is not None:
+                        model.add_bool_or([*literals, runs_again.negated()])
         if not last:
             for v, first in enumerate(self._first):
                 later = self._held.get((v, i + 1))
-                found = sources(v) if later is not None and first <= moment else None
-                if later is not None and found is not None:
-                    model.add_bool_or([*found, later.negated()])
+                literals = sources(v) if later is not None and first <= moment else None
+                if later is not None and literals is not None:
+                    model.add_bool_or([*literals, later.negated()])
 
     def solve(self, work: float, deadline: Deadline, seed: int = 0) -> Relaxed:
         """`work` is CP-SAT's deterministic time. When the deadline has passed it stops with what it has, or
@@ -211,7 +211,7 @@ class Moments:
             return Relaxed(bound, None, work=work, cut=cut)
         free = (place for place, held in self._held.items() if not solver.boolean_value(held))
         dropped = tuple((v, self.moments[i]) for v, i in free)
-        again = (place for place, made in self._made.items() if solver.boolean_value(made))
+        again = (place for place, runs_again in self._made.items() if solver.boolean_value(runs_again))
         return Relaxed(bound, dropped, tuple((p, self.moments[i]) for p, i in again), work, cut=cut)
 
     def numbers(self, relaxed: Relaxed, start: Integers) -> Integers:

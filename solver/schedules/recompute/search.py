@@ -44,7 +44,9 @@ def in_segments(problem: ScheduleProblem, start: Integers, counts: Iterable[int]
     again = [v for v, maker in enumerate(problem.maker) if maker >= 0]
     turn = max((problem.maker[v] for v in again), default=-1) + 1  # the first step behind all that may repeat
     size = sum(problem.size[v] for v in again)
-    made = [sum(problem.size[v] for v in problem.writes[t] if problem.maker[v] >= 0) for t in range(turn)]
+    repeatable_bytes = [
+        sum(problem.size[v] for v in problem.writes[t] if problem.maker[v] >= 0) for t in range(turn)
+    ]
     # Values that wait for the turn: the gap, the step that makes them, the last one before the turn to read.
     waiting: list[tuple[int, int, int]] = []
     at = 0
@@ -60,7 +62,7 @@ def in_segments(problem: ScheduleProblem, start: Integers, counts: Iterable[int]
     for parts in counts:
         boundaries, bytes_ = [], 0
         for t in range(turn):
-            bytes_ += made[t]
+            bytes_ += repeatable_bytes[t]
             if bytes_ > size / max(parts, 1):
                 boundaries.append(t)
                 bytes_ = 0

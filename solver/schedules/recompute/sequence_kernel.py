@@ -295,7 +295,7 @@ def measure_beside(
     here: Places,
     there: Places,
 ) -> bool:
-    """What the `length` events of `there.tried` come to; whether they are legal. `here` stands at `sequence`.
+    """Measures the `length` events of `there.tried`; returns whether they are legal. `here` is at `sequence`.
 
     Repetitions of which nothing is read are taken out; `there.result` has the figures of what is left. With
     `clean`, which says that nothing of `sequence` is unread, only what differs is looked at: behind it all
@@ -347,9 +347,10 @@ def _some_idle(at: int, state: Integers, tables: Tables, places: Places) -> int:
 
 @inlined
 def _chain(step: int, to: int, held: int, state: Integers, tables: Tables, places: Places) -> int:
-    """What has to run in front of event `to` so that `step` can, and `step`; its length, -1 if too long.
+    """Lists the steps to run before event `to` so that `step` can run, and `step`.
 
-    Of what is not there by then, `held` of sixteen are kept until then instead.
+    Returns how many there are, -1 for too many. Of what is not there by then, `held` of sixteen are kept
+    until then instead.
     """
     for i in range(places.result[INSTANCES]):  # ordered by their definition
         if places.first[i] < to:
@@ -507,5 +508,5 @@ def walk(
 
 @inlined
 def _penalty(peak: int, over: int, budget: int, weight: int) -> int:
-    """What bytes over the budget cost: so much at most that sums stay below 2**63."""
+    """The cost of bytes over the budget, limited so that sums stay below 2**63."""
     return int(min(float(weight) * (over + 10 * max(0, peak - budget)) / budget, _DEAREST))

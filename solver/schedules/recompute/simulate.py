@@ -93,8 +93,8 @@ def replay(problem: ScheduleProblem, sequence: tuple[int, ...]) -> tuple[int, ..
         now[v] = [event, event]
         instances.append((v, now[v]))
 
-    for v, given in enumerate(problem.given):
-        if given:
+    for v, from_caller in enumerate(problem.given):
+        if from_caller:
             begin(v, 0)
     for event, t in enumerate(sequence):
         for v in problem.reads[t]:

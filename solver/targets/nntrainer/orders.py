@@ -60,9 +60,9 @@ class ExecutionOrder:
 def execution_orders(trainable: Sequence[bool]) -> tuple[ExecutionOrder, ...]:
     """Order of each layer, given which of them, in topological order, are trainable. Linear."""
     tick = len(trainable)
-    found: list[ExecutionOrder] = []
+    orders: list[ExecutionOrder] = []
     for forward in range(len(trainable) - 1, -1, -1):
         ticks = (tick, tick + 1, tick + 2) if trainable[forward] else (tick,) * 3
-        found.append(ExecutionOrder(forward, *ticks))
+        orders.append(ExecutionOrder(forward, *ticks))
         tick = ticks[-1] + 1
-    return tuple(reversed(found))
+    return tuple(reversed(orders))

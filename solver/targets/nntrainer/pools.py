@@ -70,9 +70,9 @@ def nntrainer_orders(graph: TrainableGraph) -> dict[str, tuple[int, ...]]:
     """
     iteration = _Iteration(graph, ALIGNMENT)
     weights = [name for name, request in iteration.requests.items() if request.pool == "weights"]
-    found = {name: sorted(request.ticks) for name, request in iteration.requests.items()}
-    found |= {name: [t for t in found[name] if t < iteration.end] for name in weights}
-    return {name: tuple(ticks) for name, ticks in found.items()}
+    ticks_of = {name: sorted(request.ticks) for name, request in iteration.requests.items()}
+    ticks_of |= {name: [t for t in ticks_of[name] if t < iteration.end] for name in weights}
+    return {name: tuple(ticks) for name, ticks in ticks_of.items()}
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class _Iteration:
 
     def _step_names(self) -> dict[int, tuple[str, str]]:
         """Name and kernel of every tick that comes; a frozen layer has one backward tick."""
-        found: dict[int, tuple[str, str]] = {}
+        names: dict[int, tuple[str, str]] = {}
         for layer, order in zip(self.layers, self.orders, strict=True):
             for tick, phase in (
                 (order.forward, Phase.FORWARD),
@@ -219,10 +219,10 @@ class _Iteration:
                 (order.calc_derivative, Phase.CALC_DERIVATIVE),
             ):
                 if tick < self.end:
-                    found[tick] = (f"{layer.id}:{phase.value}", layer.kernel)
+                    names[tick] = (f"{layer.id}:{phase.value}", layer.kernel)
         if self.clips:
-            found[self.end] = (f"{CLIP}:{Phase.APPLY_GRADIENT.value}", CLIP)
-        return found
+            names[self.end] = (f"{CLIP}:{Phase.APPLY_GRADIENT.value}", CLIP)
+        return names
 
     def _pools(self) -> Iterator[Pool]:
         steps = self.end + self.clips

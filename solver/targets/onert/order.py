@@ -21,18 +21,18 @@ def essential_backward_order(graph: TrainableGraph) -> tuple[Operation, ...]:
 
 
 def _post_order(loss: str, defined_by: Mapping[str, Operation]) -> list[Operation]:
-    found: dict[str, Operation] = {}
+    ordered: dict[str, Operation] = {}
     pending = [(defined_by[loss], False)]
     while pending:
         operation, expanded = pending.pop()
-        if operation.id in found:
+        if operation.id in ordered:
             continue
         if expanded:
-            found[operation.id] = operation
+            ordered[operation.id] = operation
             continue
         pending.append((operation, True))
         pending += [(defined_by[name], False) for name in reversed(operation.inputs) if name in defined_by]
-    return list(found.values())
+    return list(ordered.values())
 
 
 def _essential(graph: TrainableGraph) -> frozenset[str]:

@@ -56,8 +56,8 @@ def _bounds(around: Surroundings, clip: Operation) -> tuple[float | None, float 
 
     def bound(position: int, key: str) -> float | None:
         if not node.has_input(position):
-            given: float | None = node.attributes[key]
-            return given
+            attribute: float | None = node.attributes[key]
+            return attribute
         value = around.constant(clip.inputs[position])
         return None if value is None else float(value.reshape(()))
 

@@ -10,7 +10,7 @@ from solver.preparations.rewriting.surroundings import RANDOM, Surroundings
 
 __all__ = ["FoldConstants"]
 
-#: Outputs may have so many bytes more than the constants they are computed from: planning stays small.
+#: Bytes by which outputs may exceed the constants they are computed from: planning stays small.
 _GROWTH = 1024 * 1024
 
 #: Work that can exceed the size of its operands a thousandfold.
@@ -36,14 +36,14 @@ class FoldConstants(Rule):
             return None
         if not all(map(around.is_constant, filter(None, operation.inputs))):
             return None
-        given = [around.constant(name) if name else None for name in operation.inputs]
+        inputs = [around.constant(name) if name else None for name in operation.inputs]
         node = around.nodes[operation.id]
         if operation.type == "DequantizeLinear" and node.outputs[0].nbytes > node.input(0).nbytes:
             return None
-        size = sum(value.nbytes for value in given if value is not None)
+        size = sum(value.nbytes for value in inputs if value is not None)
         if sum(type_.nbytes for type_ in node.outputs) > size + _GROWTH:
             return None
-        values = around.arithmetic.outputs(node, given)
+        values = around.arithmetic.outputs(node, inputs)
         constants = tuple(
             Operand(name, type_, Role.CONSTANT, Initializer("values", value.tobytes()))
             for name, type_, value in zip(operation.outputs, node.outputs, values, strict=True)

@@ -35,11 +35,13 @@ class FoldNormalization(Rule):
             return None
         norm = [around.constant(name) for name in operation.inputs[1:]]
         linear = [around.constant(name) for name in inner.inputs[1:] if name]
-        found = [value for value in (*norm, *linear) if value is not None]
-        if len(found) < len(norm) + len(linear):
+        constants = [value for value in (*norm, *linear) if value is not None]
+        if len(constants) < len(norm) + len(linear):
             return None
         epsilon = float(around.nodes[operation.id].attributes["epsilon"])
-        weight, bias = _folded(found[:4], epsilon, found[4], found[5] if len(found) > 5 else None)
+        weight, bias = _folded(
+            constants[:4], epsilon, constants[4], constants[5] if len(constants) > 5 else None
+        )
         return _edit(around, inner, operation, weight, bias)
 
 

@@ -35,5 +35,5 @@ class JoinTransposes(Rule):
 
 def _axes(around: Surroundings, operation: Operation) -> tuple[int, ...]:
     node = around.nodes[operation.id]
-    given: tuple[int, ...] | None = node.attributes["perm"]
-    return tuple(range(len(node.input(0).shape)))[::-1] if given is None else given
+    perm: tuple[int, ...] | None = node.attributes["perm"]
+    return tuple(range(len(node.input(0).shape)))[::-1] if perm is None else perm

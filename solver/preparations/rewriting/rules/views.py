@@ -39,10 +39,10 @@ class JoinViews(Rule):
 
 def _shape(around: Surroundings, operation: Operation) -> Operand:
     """The shape of the output as a constant, which takes no memory."""
-    wanted = np.array(around.nodes[operation.id].outputs[0].shape, np.int64)
+    sizes = np.array(around.nodes[operation.id].outputs[0].shape, np.int64)
     return Operand(
         around.new_operand(f"{operation.id}.shape"),
-        TensorType(wanted.shape, DType.INT64),
+        TensorType(sizes.shape, DType.INT64),
         Role.CONSTANT,
-        Initializer("values", wanted.tobytes()),
+        Initializer("values", sizes.tobytes()),
     )
