@@ -36,7 +36,7 @@ def examine(program: str, server: Server, seed: int, examples: int) -> tuple[int
 
 
 def bugs(server: Server) -> Counter[str]:
-    """What the log should not have: errors, lost workers, and lines that are not events."""
+    """The lines that a log should not have: errors, lost workers, and lines that are not events."""
     return Counter(
         str(event["event"])
         for event in server.log

@@ -1,4 +1,4 @@
-"""What several architecture tests look at: the tree, the tracked files, the built wheel."""
+"""Fixtures of several architecture tests: the tree, the tracked files, the built wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the packages import is what pyproject.toml declares: nothing by accident, nothing unused."""
+"""The packages import exactly what pyproject.toml declares: nothing by accident, nothing unused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Dockerfile, the compose file and the unit file promise."""
+"""Tests the promises of the Dockerfile, the compose file and the unit file."""
 
 from __future__ import annotations
 

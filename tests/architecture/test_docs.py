@@ -168,7 +168,7 @@ def test_links_lead_somewhere(root: Path, written: Mapping[Path, str], generated
 
 
 def test_readme_needs_no_site(written: Mapping[Path, str], generated: Mapping[Path, str], root: Path) -> None:
-    """What README links to is there without a build."""
+    """Every file that README links to exists without a build."""
     links = LINK.findall(CODE.sub("", written[Path("README.md")]))
     assert links
     assert [link for link in links if not (root / link).exists()] == []

@@ -60,7 +60,7 @@ class Image:
         return re.sub(r"(?<![\w./])/(opt|src|tmp)(?=/|\b)", rf"{self.place}/\1", text)
 
     def prepare(self, root: Path) -> None:
-        """What stands before the first command that needs no network: copied sources, locked packages."""
+        """Does all before the first command without network: copies sources, provides packages."""
         for name in ("src", "tmp", "opt/build/bin", "scratch"):
             (self.place / name).mkdir(parents=True)
         self.scratch.chmod(0o1777)

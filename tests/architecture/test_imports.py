@@ -1,4 +1,4 @@
-"""What the import contracts cannot see: what is really loaded by an import."""
+"""Tests which modules an import really loads, which the import contracts cannot see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manifests in deploy/kubernetes promise: rights, bounds, probes, names that agree.
+"""Tests the promises of the manifests in deploy/kubernetes: rights, bounds, probes, names that agree.
 
 Kubernetes' own schemas are asked by ``./run deploy``, which needs an environment of its own.
 """

@@ -1,4 +1,4 @@
-"""What each package offers is pinned: a name cannot appear, move or vanish unnoticed.
+"""The public names of each package are pinned: a name cannot appear, move or vanish unnoticed.
 
 After a change that is meant, `python tests/architecture/test_public_names.py` writes the pin again.
 """

@@ -249,7 +249,7 @@ def _row(case: Case, got: Measured) -> tuple[str, ...]:
 
 
 def _required(case: Case) -> str:
-    """What the case must reach, in words."""
+    """The time, peak and gap that the case must reach, in words."""
     said = []
     if case.must[0] < math.inf:
         said.append(

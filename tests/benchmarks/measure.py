@@ -98,7 +98,7 @@ def asked(python: str, *module: str) -> tuple[dict[str, Any], str]:
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """The machine on which the figures were measured."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     system = f"{platform.system()} {platform.machine()}"
     return f"{system}, {_cpu()}, {cores} cores, Python {platform.python_version()}"

@@ -27,7 +27,7 @@ _COPIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What repetitions cost, None where nothing was found; and whether that is proved to be the least."""
+    """The cost of repetitions, None without a solution; and whether it is proved to be the least."""
 
     extra: float | None
     proved: bool

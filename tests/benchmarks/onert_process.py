@@ -86,7 +86,7 @@ def write_circle(path: Path, job: Mapping[str, Any], arrays: Mapping[str, Any]) 
 
 
 def _fill(options: Any, attributes: Mapping[str, Any], circle: Any) -> None:
-    """What `attributes` say, in those fields that these options have."""
+    """Copies `attributes` into the fields that these options have."""
     padding, activation = circle.Padding.Padding, circle.ActivationFunctionType.ActivationFunctionType
     height, width = attributes.get("strides", (1, 1))
     kernel = attributes.get("kernel_shape", (1, 1))

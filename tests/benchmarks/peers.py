@@ -113,7 +113,7 @@ def rivals(problem: LayoutProblem, seconds: float) -> list[Rival]:
 
 
 def generated(source: str, buffers: int, seed: int) -> LayoutProblem | None:
-    """What one of its sources makes, named without ``Source``; None where no intervals have these conflicts.
+    """The problem of one of its sources, named without ``Source``; None if no intervals have these conflicts.
 
     Some sources have a clock for each thread; two lifespans then conflict where neither is over before the
     other by all clocks. A source that makes some numbers of buffers only may make up to seven more.

@@ -1,4 +1,4 @@
-"""What planning costs: processor time by stage as graphs grow, and commands from a cold start."""
+"""Measures the cost of planning: processor time by stage as graphs grow, and commands from a cold start."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _once(document: bytes, options: PlanOptions | None) -> Cost:
     last = time.process_time()
 
     def mark(stage: str, _seconds: float = 0.0) -> None:
-        """What was used since the mark before: a stage has what comes before it, too."""
+        """The resources used since the mark before: a stage includes those of the code before it."""
         nonlocal last
         now = time.process_time()
         found[stage], last = now - last, now

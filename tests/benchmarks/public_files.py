@@ -115,7 +115,7 @@ def outcome_of(model: Path, options: Iterable[str], work: Path) -> Outcome:
 
 
 def _command(name: str, *arguments: object) -> tuple[dict[str, Any], str]:
-    """What ``arenaplan NAME`` prints as JSON, or the sentences with which it refuses."""
+    """The JSON that ``arenaplan NAME`` prints, or the sentences with which it refuses."""
     command = [sys.executable, "-m", "arenaplan", name, *map(str, arguments), "--json"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)

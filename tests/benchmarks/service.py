@@ -315,7 +315,7 @@ async def _plan_new(server: Server, callers: int) -> tuple[int, float, float, fl
 
 
 def costs(console: Console, plans: int = 24) -> None:
-    """What a million new plans a day take, model by model: processors, and what these cost."""
+    """The processors that a million new plans a day take, model by model, and their price."""
     shapes = [
         ("mnist", _mnist()),
         ("MobileNet v2", json.loads((ROOT / "examples/mobilenet_v2.json").read_bytes())),

@@ -152,7 +152,7 @@ def _compare(
 
 
 def solved(instance: Instance, stages: tuple[Stage, ...]) -> Answer:
-    """What the portfolio of these stages answers."""
+    """The answer of the portfolio of these stages."""
     ran: list[str] = []
 
     def recorded(stage: Stage) -> Stage:

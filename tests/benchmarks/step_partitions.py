@@ -1,4 +1,4 @@
-"""What PyTorch's partitioner saves and computes again, as schedules that this project can price.
+"""Saved and repeated steps of PyTorch's partitioner, as schedules that this project can price.
 
     python -m tests.benchmarks.step_partitions NETWORK BUDGET...
 

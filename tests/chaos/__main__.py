@@ -1,4 +1,4 @@
-"""What the service keeps while its processes are killed: ``./run chaos``.
+"""Counts the jobs that the service loses while its processes are killed: ``./run chaos``.
 
 Each row runs real processes and prints what it counted. A job is acknowledged once the service has answered
 202; it is lost if it does not end, and wrong if it ends otherwise than a plan made here does.
@@ -208,7 +208,7 @@ def cancelling(engine: str, count: int) -> bool:
 
 @dataclass
 class Watch:
-    """What callers see of jobs that have ended: each end once, and never another one."""
+    """The ends of jobs as callers see them: each end once, and never another one."""
 
     deployment: Deployment
     ends: dict[str, tuple[str, str]] = field(default_factory=dict)

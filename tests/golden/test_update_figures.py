@@ -1,4 +1,4 @@
-"""What one update takes under training rules: the figures of the documentation, each equal to its bound."""
+"""The bytes of one update under training rules: the figures of the documentation, each equal to its bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent: a 4xx with one clear problem and a pointer, never a 500, and the service goes on."""
+"""Every bad request gets a 4xx with one clear problem and a pointer, never a 500, and the service goes on."""
 
 from __future__ import annotations
 

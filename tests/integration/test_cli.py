@@ -395,7 +395,7 @@ def test_version_and_help(run: Run) -> None:
 
 
 def test_help_is_quick() -> None:
-    """What takes long to import is imported by what needs it."""
+    """Slow imports happen only in the commands that need them."""
     script = "import sys, service.cli.commands; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8"

@@ -50,7 +50,7 @@ def test_jobs(server: Server, tiny: Graph, slow: Graph) -> None:
 
 
 def test_large_graphs_and_files(server: Server, tiny: Graph, tmp_path: Path) -> None:
-    """What is too large for a job is stored first, within the limit; plans go to files as they come."""
+    """Graphs too large for a job are stored first, within the limit; plans go to files as they come."""
     path = tmp_path / "plan.json"
     with Client(server.url) as client:
         with pytest.raises(ProblemError, match="limit"):

@@ -54,7 +54,7 @@ def known(http: httpx.Client) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def declared() -> dict[str, set[str]]:
-    """What has not happened in this server, made to happen."""
+    """Makes the events happen that have not happened in this server."""
     metrics = Metrics()
     metrics.answered("/v1/plan", "POST", 200, 0.1)
     metrics.problem("overloaded")
@@ -136,7 +136,7 @@ def test_what_is_scraped_is_there(http: httpx.Client) -> None:
 
 
 def test_labels_take_few_values(http: httpx.Client) -> None:
-    """What callers make up, as paths and names, is in no label."""
+    """Paths and names that callers make up are in no label."""
 
     def ask(first: int) -> str:
         for number in range(first, first + 15):

@@ -106,7 +106,7 @@ def test_validate(url: str) -> None:
 
 
 def test_plans_by_their_digest(url: str) -> None:
-    """What the service keeps is named in the place of a file; files go on being files."""
+    """A plan that the service keeps can be named instead of a file; files are still read as files."""
     assert run("plan", "graph.json", "-o", "plan.json", "--server", url).exit_code == Exit.OK
     digest = json.loads(Path("plan.json").read_bytes())["digest"]
     for command in (
@@ -193,7 +193,7 @@ def test_a_service_without_jobs_answers_at_once() -> None:
 
 
 def test_a_job_is_shown_on_a_terminal_and_ends_with_the_command(slow: dict[str, Any]) -> None:
-    """What the service is at is drawn; Ctrl-C cancels the job there."""
+    """The progress of the service is drawn; Ctrl-C cancels the job there."""
     Path("slow.json").write_text(json.dumps(slow), encoding="utf-8")
     with running_server(workers=1, validate_max_steps=10_000) as server:
         assert run("plan", "slow.json", "-o", "plan.json").exit_code == Exit.OK

@@ -185,7 +185,7 @@ def browser() -> Iterator[Browser]:
 
 
 def complaints(browser: Browser) -> list[str]:
-    """What the browser has refused or could not do, told and forgotten; but for a logo of Redoc's library,
+    """The browser's refusals and failures since the last call, without that of a logo of Redoc's library,
     which would come from elsewhere.
     """
     found = [
@@ -200,7 +200,7 @@ def complaints(browser: Browser) -> list[str]:
 
 
 def test_pages_work_under_their_policies(server: Server, browser: Browser, tiny: Graph) -> None:
-    """What a page needs is allowed; the browser has nothing to complain of."""
+    """The policies allow all that a page needs: the browser has no complaints."""
     with Client(server.url) as client:
         digest = client.plan(tiny).digest
     page = browser.page()

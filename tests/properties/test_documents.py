@@ -272,7 +272,7 @@ def test_any_operation(
     weight: list[int],
     data: st.DataObject,
 ) -> None:
-    """Whatever an operation is told, the answer is a plan or an error of ours."""
+    """Every operation document gets a plan or an error of ours."""
     operands = [operand("x", "input", shape)]
     if second == "w":
         operands.append(operand("w", "parameter", weight))

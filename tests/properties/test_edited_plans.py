@@ -208,7 +208,7 @@ def _reference(subject: Subject, found: Plan) -> tuple[Program, Mapping[int, Lif
 
 
 def objections(subject: Subject, found: Plan, batch: int | None) -> str:
-    """What the check says of a plan, as every door asks it; empty for what it accepts."""
+    """The objections of the check to a plan, as every entry point calls it; empty for an accepted plan."""
     if isinstance(subject, BlockProgram):
         digest = program_digest(subject)
     else:
@@ -287,7 +287,7 @@ def why_accepted(subject: Made, edit: Edit, found: Plan) -> str:
 
 
 def judged(name: str, edit: Edit) -> tuple[str, str]:
-    """What became of an edit, in a word, and what is wrong with that; empty for what is right."""
+    """The outcome of an edit in a word, and the fault of that outcome; empty for a right one."""
     subject = made(name)
     document = edit.applied(subject.document)
     what = f"{name}: {place(subject.document, edit)} at {edit.path}, {edit.name} -> {edit.value!r:.60}"
@@ -317,7 +317,7 @@ def all_edits(name: str) -> Mapping[str, list[Edit]]:
 
 
 def sample(name: str, count: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """What became of some edits, one of each kind and place before a second one; and what is wrong."""
+    """The outcomes of some edits, one of each kind and place before a second one; and the faults."""
     found, rng = all_edits(name), random.Random(seed)
     kinds = sorted(found)
     rng.shuffle(kinds)

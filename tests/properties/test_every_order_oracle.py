@@ -1,4 +1,4 @@
-"""What holds for every order, against all orders of tiny problems: each solved exactly for itself."""
+"""Bounds for every order, compared with all orders of tiny problems, each solved exactly for itself."""
 
 from __future__ import annotations
 

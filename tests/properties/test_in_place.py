@@ -1,4 +1,4 @@
-"""Whatever the graph: what is planned in place trains to the same bits, in no more memory."""
+"""Any graph planned in place trains to the same bits, in no more memory."""
 
 from __future__ import annotations
 

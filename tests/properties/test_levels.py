@@ -89,7 +89,7 @@ def test_nor_beside_a_step_that_overwrites_the_memory_it_touches(
 
 
 def mix(operation: BlockOperation, views: BlockViews) -> None:
-    """What is written depends on the operation and on every byte that it reads."""
+    """Writes bytes that depend on the operation and on every byte that it reads."""
     mixed = zlib.crc32(operation.name.encode())
     for name in operation.reads:
         mixed = zlib.crc32(views[name].tobytes(), mixed)

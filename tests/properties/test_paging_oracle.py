@@ -49,7 +49,7 @@ def small(
 def paged_facts(
     program: Program, tiers: tuple[Tier, ...], *, in_place: bool = False
 ) -> Mapping[str, int | str | bool] | None:
-    """What the pass records; None where it refuses these tiers."""
+    """The facts that the pass records; None where it refuses these tiers."""
     try:
         return Paging(tiers=tiers, in_place=in_place).apply(program, Deadline()).facts
     except CapacityError:
@@ -118,7 +118,7 @@ def test_bounds_hold_where_values_are_defined_in_place(graph: TrainableGraph, sh
 @settings(max_examples=FUZZ or 60)
 @given(SEEDS, st.sampled_from([0, 1, 2, 4]), st.integers(1, 3), st.floats(0, 1))
 def test_what_is_paged_keeps_capacity_and_proof(seed: int, ahead: int, slower: int, share: float) -> None:
-    """Whatever gaps are taken, in however many slower tiers."""
+    """Any choice of gaps, in any number of slower tiers."""
     _, program = small(seed)
     rng = random.Random(seed)
     problem = paging_problem(program, ahead)

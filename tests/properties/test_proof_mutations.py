@@ -46,7 +46,7 @@ def oracle(name: str) -> TermOracle:
 
 
 def verdicts(judge: TermOracle, reference: Program, plan: Plan) -> tuple[str, str]:
-    """What oracle and proof object to; empty for what they accept."""
+    """The objections of oracle and proof; empty for an accepted plan."""
     broken, found = judge.judge(plan), prove(reference, plan)
     return (
         f"{broken.obligation}: {broken.detail}" if broken else "",

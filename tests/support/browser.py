@@ -102,7 +102,7 @@ class Page:
         )
 
     def media(self, *, scheme: str = "light", kind: str = "") -> None:
-        """What the reader prefers, and whether it is a screen or paper."""
+        """Sets the reader's preferences, and whether the page is on a screen or on paper."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.ask("Emulation.setEmulatedMedia", media=kind, features=features)
 
@@ -171,7 +171,7 @@ class Page:
         path.write_bytes(base64.b64decode(data))
 
     def complaints(self) -> list[str]:
-        """What the browser had to say so far: errors, warnings, requests of other things than the page."""
+        """The browser's messages so far: errors, warnings, requests of other things than the page."""
         found = []
         for event in self._browser.events:
             if event.get("sessionId") != self._session:

@@ -304,7 +304,7 @@ def ignored(_found: object) -> None:
 
 
 def by_task(name: str) -> Callable[[bytes, Path], None]:
-    """What a worker of the service does with the body of a request, in this process."""
+    """The answer of a worker of the service to the body of a request, in this process."""
     limits = {**worker_limits(Settings()), "worker_memory_bytes": 0, "deadline_max_seconds": 1.0}
 
     def run(body: bytes, _folder: Path) -> None:
@@ -314,7 +314,7 @@ def by_task(name: str) -> Callable[[bytes, Path], None]:
 
 
 class Answers:
-    """What a task has to say goes nowhere."""
+    """Drops the messages of a task."""
 
     def stage(self, *_: object) -> None: ...
 
@@ -388,7 +388,7 @@ _TIERS = (Tier("sram", 1200), _FLASH)
 
 
 def options_for(arena: int) -> tuple[PlanOptions, ...]:
-    """What a graph may be planned with whose plain plan takes so many bytes."""
+    """The options for a graph whose plain plan takes this number of bytes."""
     return (
         PlanOptions(in_place=True, sub_ranges=True),
         PlanOptions(order=True, rewrite=True, fit_scratch=True),
@@ -630,7 +630,7 @@ _REPORT = {
 
 
 def answers(task: str) -> list[Any]:
-    """What the service answers to a request for a curve or a verdict."""
+    """The answer of the service to a request for a curve or a verdict."""
     kept: list[Any] = []
 
     class Kept(Answers):

@@ -60,7 +60,7 @@ def of_kind(program: Program, kind: Kind) -> set[str]:
 
 
 def entries(program: Program) -> dict[str, EntryKind]:
-    """What holds each value at the start, by label."""
+    """The kind of entry of each value that holds something at the start, by label."""
     return {program.values[entry.value].label: entry.kind for entry in program.entry}
 
 

@@ -105,7 +105,7 @@ def _text(value: Any) -> str:
 
 
 def _alternatives(schema: Any, defs: Any) -> list[dict[str, Any]]:
-    """What a value may be, without references."""
+    """The alternatives of a schema, without references."""
     if "$ref" in schema:
         return _alternatives(defs[schema["$ref"].rpartition("/")[2]], defs)
     if "anyOf" in schema:

@@ -65,7 +65,7 @@ def _array(value: Any) -> Array:
 
 
 def imported(model: onnx.ModelProto, **options: Any) -> Imported:
-    """What an import of the bytes gives; the loss is mse unless it is said."""
+    """The import of the bytes; the loss is mse by default."""
     return load_onnx(model.SerializeToString(), options=ImportOptions(**{"loss": "mse", **options}))
 
 

@@ -1,4 +1,4 @@
-"""What ONNX's reference evaluator makes of one node."""
+"""The outputs of ONNX's reference evaluator for one node."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class OperatorStep:
         shared: Mapping[str, str] | None = None,
         laid: Mapping[str, int] | None = None,
     ) -> dict[str, bytes]:
-        """What the step leaves in each slot that it writes, run once in memory of its own.
+        """The contents of each slot that the step writes, run once in memory of its own.
 
         Every byte of results is `written` before, every byte of scratch `scratch`. `changed` replaces what
         slots hold, `shared` puts a slot into the memory of a read one, `laid` has the first byte of slots

@@ -145,7 +145,7 @@ def tightened(problem: LayoutProblem, options: SolveOptions) -> tuple[Layout, in
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What CP-SAT says, which searches disagree, and which ran out of work before an answer.
+    """The answer of CP-SAT, the searches that disagree, and those that ran out of work before an answer.
 
     The last two name rule sets, or ``portfolio`` for the default solver.
     """

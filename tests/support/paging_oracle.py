@@ -27,7 +27,7 @@ _AWAY, _THERE = -1, 0
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What happens to a value of `size` bytes: ``touches[level]`` is "", "r" (read), "w" or "u" (update).
+    """The accesses to a value of `size` bytes: ``touches[level]`` is "", "r" (read), "w" or "u" (update).
 
     `kind`: fed by the caller, carried over, or made in the iteration. What is fed or made may be a `result`.
     """
@@ -118,7 +118,7 @@ def least_moved(given: Sequence[Story], capacity: int, ahead: int = 0) -> int | 
 def _moved(
     given: Sequence[Story], costs: dict[tuple[_State, ...], int], level: int, ahead: int
 ) -> dict[tuple[_State, ...], int]:
-    """What each state can become before a level, value by value."""
+    """The states that each state can become before a level, value by value."""
     # Nothing runs before the first level: there a copy in may end sooner.
     soonest = ahead if level else 0
     for i, story in enumerate(given):

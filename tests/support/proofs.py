@@ -1,4 +1,4 @@
-"""What is wrong with a plan beside the reference program of what it was made for."""
+"""The faults of a plan beside the reference program of its graph."""
 
 from __future__ import annotations
 

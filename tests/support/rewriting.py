@@ -22,7 +22,7 @@ __all__ = [
 
 
 def footprint(graph: TrainableGraph) -> Footprint:
-    """What the product judges by, of the program with default options."""
+    """The footprint by which rewriting is judged, of the program with default options."""
     program = Order().run(derive(graph))
     placed = regions(program)
     (curve,) = loads(program, placed=placed)
@@ -68,7 +68,7 @@ def types(graph: TrainableGraph) -> list[str]:
 
 
 def weight(graph: TrainableGraph) -> tuple[int, int, int]:
-    """What every use of a rule that adds no operations lowers, compared from left to right."""
+    """A weight that every use of a rule that adds no operations lowers, compared from left to right."""
     activations = ("Clip", "Relu", "Sigmoid", "Tanh")
     weights = {"Reshape": 1, **dict.fromkeys(activations, 0)}
     bent = {

@@ -160,7 +160,7 @@ class TermOracle:
         return self._contents(("entry", value), self.reference.values[value].type.nbytes)
 
     def _result(self, number: int, slot: str, read: Mapping[str, Contents]) -> Contents:
-        """What reference step `number` writes to `slot` where its read slots have the contents `read`."""
+        """The contents that reference step `number` writes to `slot` if its read slots have `read`."""
         needs = _needs(self.reference, number, slot)
         copied = _copied(self.reference, number, slot)
         if copied is not None:
@@ -466,7 +466,7 @@ def _copied(reference: Program, number: int, slot: str) -> str | None:
 
 
 def _parts(program: Program, step: Step, slot: str) -> list[Part]:
-    """What the operator puts a slot together from, in order; nothing where it computes it."""
+    """The parts that the operator concatenates into a slot, in order; empty where it computes the slot."""
     node = program.operations[step.operation]
     if step.phase is Phase.EXPLICIT or node.operation.type in _OWN_KERNELS:
         return []
@@ -552,7 +552,7 @@ def _check_form(plan: Plan) -> None:
 
 
 def _ranges(plan: Plan, aliased: list[dict[tuple[str, str], bool]]) -> list[list[_Range]]:
-    """What each step touches; a step leaves the bytes of what it defines as a view."""
+    """The bytes that each step touches; a step leaves the bytes of a value that it defines as a view."""
     found = []
     for step, pairs in zip(plan.program.steps, aliased, strict=True):
         views = {target for (_, target), view in pairs.items() if view}

@@ -1,4 +1,4 @@
-"""What steps cost: the products of each operator, the bytes of the rest, and costs that are given."""
+"""Costs of steps: the products of each operator, the bytes of the others, and costs from a table."""
 
 from __future__ import annotations
 

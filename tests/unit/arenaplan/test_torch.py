@@ -1,4 +1,4 @@
-"""What `arenaplan.torch` offers around the graph: batches, documents, weights, and its refusals."""
+"""Tests `arenaplan.torch` around the graph: batches, documents, weights, and its refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Optimizer:
-    """What PyTorch's optimizers look like from outside."""
+    """The attributes of PyTorch's optimizers that are read."""
 
     def __init__(self, *groups: dict[str, Any]) -> None:
         self.param_groups = list(groups)

@@ -1,4 +1,4 @@
-"""What PyTorch's partitioner computes again, beside the search at the peaks that it reaches."""
+"""The steps that PyTorch's partitioner repeats, beside the search at the peaks that it reaches."""
 
 from __future__ import annotations
 

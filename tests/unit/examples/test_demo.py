@@ -1,4 +1,4 @@
-"""What the demonstration shows, and how it ends; tests/integration runs the whole of it."""
+"""Tests the output of the demonstration, and how it ends; tests/integration runs the whole of it."""
 
 from __future__ import annotations
 

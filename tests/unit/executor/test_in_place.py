@@ -114,7 +114,7 @@ def test_the_trap_is_seen_in_training() -> None:
 
 
 def test_a_pass_that_breaks_a_plan_is_a_bug_of_the_planner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a pass returns goes through the proof before it leaves the planner."""
+    """Every result of a pass goes through the proof before it leaves the planner."""
 
     def last_first(self: object, program: Program) -> Program:
         order = list(range(len(program.steps)))

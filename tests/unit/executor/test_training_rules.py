@@ -279,7 +279,7 @@ def test_gradients_are_cleared_by_their_update() -> None:
 
 
 def test_an_update_from_micro_batches_repeats() -> None:
-    """What accumulates begins anew: the same micro-batches twice give the same step with plain SGD."""
+    """Accumulated gradients begin anew: the same micro-batches twice give the same step with plain SGD."""
     graph = regression(TrainingRules(accumulate=2), learning_rate=1e-3)
     batch = synthetic_batch(graph, 0, 1)
     first = trained(graph, [batch] * 2)

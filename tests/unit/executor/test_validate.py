@@ -1,4 +1,4 @@
-"""What the executor must prove: training in the arena equals training with memory of one's own."""
+"""The executor must prove that training in the arena equals training with memory of one's own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_overlap_that_matters_makes_the_run_differ() -> None:
 
 
 def test_bytes_that_are_reused_too_early_are_named_and_noticed() -> None:
-    """What fc2 reads again in the backward pass is overwritten by its own result."""
+    """The input that fc2 reads again in the backward pass is overwritten by its own result."""
     graph = chain((6, 6, 6))
     wrong = moved(plan(graph), "h2", offset_of(plan(graph), "h1"))
     assert violations(graph, wrong)

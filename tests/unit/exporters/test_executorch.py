@@ -31,7 +31,7 @@ ENOUGH = 10**9
 
 @dataclass(eq=False)
 class Spec:
-    """What a TensorSpec says about memory: the last node is part of its life."""
+    """The memory fields of a TensorSpec: the last node is part of its life."""
 
     allocated_memory: int
     lifetime: list[int | None]
@@ -371,7 +371,7 @@ def outputs(program: Any, inputs: Any) -> Any:
 
 
 def exported(name: str, *, training: bool) -> tuple[Callable[[], Any], tuple[Any, ...]]:
-    """What exports a model, with its backward pass where that is asked for, and the inputs."""
+    """A function that exports a model, with its backward pass if `training`, and the inputs."""
     import torch
     from torch.export.experimental import _export_forward_backward
 

@@ -161,7 +161,7 @@ def test_values_leave_for_the_first_tier_with_room() -> None:
 
 
 def test_where_no_layout_fits_more_leaves_until_one_does() -> None:
-    """What is live fits each time; three layouts in a row have a few bytes too many."""
+    """The live values fit each time; three layouts in a row have a few bytes too many."""
     made = plan(attention(), PlanOptions(tiers=tiers(6456, Tier("slow", 2**30, 10**8, 10**8))))
     assert made.sizes[0] <= 6456
     assert validate(attention(), made, steps=1).identical

@@ -1,4 +1,4 @@
-"""What `plan_program` promises beside what it shares with `plan`."""
+"""Tests the promises of `plan_program` that it does not share with `plan`."""
 
 from __future__ import annotations
 

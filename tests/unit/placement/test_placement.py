@@ -150,7 +150,7 @@ def test_bad_options(options: LayoutOptions, path: str) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[SolveOptions]:
-    """What the solver is asked, each time."""
+    """The arguments of each call of the solver."""
     seen: list[SolveOptions] = []
 
     def watched(found: LayoutProblem, *, options: SolveOptions, **more: Any) -> Outcome:

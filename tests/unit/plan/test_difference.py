@@ -104,7 +104,7 @@ def trained() -> PlanView:
 
 
 def test_layers(trained: PlanView) -> None:
-    """Whatever belongs to a weight belongs to the operation that reads it first."""
+    """All values of a weight belong to the operation that reads it first."""
     found = layers(trained)
     values = [value.id for _, buffer in trained.buffers() for value in buffer.values]
     assert set(values) <= set(found)

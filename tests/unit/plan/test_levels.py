@@ -1,4 +1,4 @@
-"""What a plan says about its concurrency levels."""
+"""Tests the concurrency levels of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan says of the bytes that it moves between memories."""
+"""Tests a plan's figures of the bytes that it moves between memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan runs again, read from the plan alone."""
+"""The steps that a plan repeats, read from the plan alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every program must keep: each mistake is named with its step and value."""
+"""Rules of every program: each mistake is named with its step and value."""
 
 from __future__ import annotations
 

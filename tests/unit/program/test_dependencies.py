@@ -31,7 +31,7 @@ def test_by_hand(touches: Touches, expected: list[set[int]]) -> None:
 
 
 def test_a_read_follows_the_last_write_alone() -> None:
-    """What came before follows from the write's own dependencies."""
+    """The order of earlier steps follows from the write's own dependencies."""
     assert direct([("", "a"), ("", "a"), ("a", "")])[2] == {1}
 
 

@@ -1,4 +1,4 @@
-"""What a value lends: the levels between its last touch and the copy that brings it back."""
+"""A value lends its bytes in the levels between its last touch and the copy that brings it back."""
 
 from __future__ import annotations
 

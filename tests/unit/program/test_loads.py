@@ -82,7 +82,7 @@ def test_nothing_is_no_load() -> None:
 
 
 class TestFootprint:
-    """What rewriting judges by: bound, then sum; where the peak is compares as equal."""
+    """The measure of rewriting: bound, then sum; where the peak is compares as equal."""
 
     def test_only_operations_parameters_and_the_seed_are_named(self) -> None:
         assert footprint(chain((4, 4), 2)).at_peak <= {"fc1", "mse", "loss", "w1", "b1"}

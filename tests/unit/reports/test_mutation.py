@@ -39,7 +39,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_module_is_tested_by_what_imports_it_and_by_the_folder_of_its_package(root: Path) -> None:
-    """What imports it comes first; a package's face hides modules that its tests do test."""
+    """Tests that import the module come first; a package's face hides modules that its tests do test."""
     least, every, far = (f"tests/unit/part/test_{name}.py" for name in ("least", "all", "far"))
     face, other = "solver/part/__init__.py", "solver/other.py"
     assert importers(root, [MODULE, face, other]) == {

@@ -157,7 +157,7 @@ class SlowReader(io.StringIO):
 
 
 def test_a_slow_reader_holds_nobody_up() -> None:
-    """What finds no room is dropped; a line says how many, once the reader goes on."""
+    """Lines without room are dropped; a line says how many, once the reader goes on."""
     stream = SlowReader()
     writer = LogWriter(stream, lambda count: f"{count} dropped\n", room=20)
     writer.write("first\n")

@@ -1,4 +1,4 @@
-"""What each onert layer reads backward, which extra tensors it asks for, and what onert refuses."""
+"""The values that each onert layer reads backward, its extra tensors, and the graphs that onert refuses."""
 
 from __future__ import annotations
 

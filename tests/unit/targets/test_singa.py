@@ -1,4 +1,4 @@
-"""What SINGA's operations keep, and in which order they run."""
+"""The values that SINGA's operations keep, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SINGA = PlanOptions(target="singa")
 def steps(
     graph: TrainableGraph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS
 ) -> dict[str, tuple[set[str], set[str]]]:
-    """What each step reads and writes."""
+    """The values that each step reads and writes."""
     program = singa_program(graph, level)
     label = [value.label for value in program.values]
     return {

@@ -187,7 +187,7 @@ def test_every_class_is_reached_in_its_own_way() -> None:
 
 
 class TestTheProgram:
-    """What the explicit operations become: the reference that every plan of them must agree with."""
+    """The program of the explicit operations: the reference that every plan of them must agree with."""
 
     def test_it_passes_the_checks_of_every_program(self) -> None:
         check_program(explicit_program(program(AUTO_RECYCLE)))

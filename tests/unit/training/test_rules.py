@@ -1,4 +1,4 @@
-"""What training rules make of a program: steps, values, entry and exit, and orders that are refused."""
+"""The program under training rules: steps, values, entry and exit, and orders that are refused."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_measures_whose_steps_the_costs_do_not_name_are_left_out() -> None:
 
 
 def test_remedies_are_whole_requests() -> None:
-    """What was asked for stands in each, but for the deadline; what stood there and goes is taken back."""
+    """Each has all requested options but the deadline; options that a remedy drops are taken back."""
     graph = tower()
     costs = modelled_costs(graph, PlanOptions())
     peak = plan(graph).arena_bytes

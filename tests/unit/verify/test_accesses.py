@@ -23,7 +23,7 @@ PLANS = {case.name: case.plan for case in cases()}
 
 
 def planned(plan: Plan, iterations: int = 2) -> Iterator[MemoryAccess]:
-    """What a runtime does that obeys the plan: what a step reads, then what it writes."""
+    """The accesses of a runtime that obeys the plan: a step's reads, then its writes."""
     program = plan.program
     for iteration in range(iterations):
         for t, step in enumerate(program.steps):

@@ -34,7 +34,7 @@ def idle(program: Program) -> Counter[tuple[str, int, int, int]]:
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.7])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_without_copies_each_value_lives_and_waits_as_before(name: str, share: float) -> None:
-    """What is fed waits in both memories from the start, what carries over in either of them."""
+    """Fed values wait in both memories from the start, carried values in either of them."""
     graph = NETWORKS[name]()
     program = Order().run(reference_of(graph, PlanOptions()))
     low, peak = paging_problem(program, 0).smallest, max(loads(program)[0])

@@ -1,4 +1,4 @@
-"""What the proof shares with the code that it checks, and what its page says of that."""
+"""Tests which modules the proof shares with the code that it checks, and that its page names them."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_one_step_a_level_is_right_whatever_the_parallelism() -> None:
 
 
 def test_a_value_is_there_for_the_whole_level(good: Subject) -> None:
-    """What a step of the level still reads, another one of it cannot take, in either order."""
+    """No step can take the bytes that another step of its level still reads, in either order."""
     program = good.plan.program
     checked = 0
     for s, t in beside(program):

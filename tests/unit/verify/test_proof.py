@@ -113,7 +113,7 @@ def test_an_input_or_label_that_is_overwritten_before_its_last_read(good: Subjec
 @pytest.mark.parametrize("label", ["w1", "w2", "w1@first_moment", "w3@second_moment"])
 @pytest.mark.parametrize("other", ["h1", "h5", "z@grad"])
 def test_what_carries_over_cannot_lend_its_bytes(good: Subject, label: str, other: str) -> None:
-    """Whatever its kind or lifetime is said to be."""
+    """No kind or lifetime of the value changes that."""
     found = good.rules(moved(good.plan, other, offset_of(good.plan, label)))
     assert found
     assert found <= {"undefined", "value", "overlap"}
@@ -133,7 +133,7 @@ def test_a_constant_keeps_its_contents() -> None:
 
 
 def test_an_activation_whose_place_is_taken_before_the_backward_step_reads_it(apart: Subject) -> None:
-    """What took it is gone as well by then: its bytes hold nothing behind its last reader."""
+    """The value that took its place is gone by then, too: its bytes hold nothing behind its last reader."""
     there = moved(apart.plan, "h4", offset_of(apart.plan, "h1"))
     assert apart.named(there, "undefined") == {("h1",)}
 
@@ -169,7 +169,7 @@ def test_a_fed_block_that_is_overwritten_before_it_is_read() -> None:
 
 
 def test_bytes_that_are_free_may_be_used() -> None:
-    """What the sum of all lives would call an overlap is one only where a value is still needed."""
+    """Shared bytes are an overlap only where a value is still needed, not wherever whole lives meet."""
     blocks = explicit((("x", "a"), ("a", "b"), ("b", "c"), ("c", "y")), fed=("x",), kept=("y",))
     found = by_hand(blocks, {"x": 0, "a": 4, "b": 8, "c": 12, "y": 16})
     for label, other in (("b", "x"), ("c", "x"), ("c", "a"), ("y", "b")):

@@ -1,4 +1,4 @@
-"""What passes and preparations recorded is counted again: a figure that is changed is refused."""
+"""Figures that passes and preparations recorded are counted again: a changed figure is refused."""
 
 from __future__ import annotations
 

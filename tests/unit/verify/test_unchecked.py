@@ -1,4 +1,4 @@
-"""What is not checked: the page says so, with the same reasons."""
+"""Everything that is not checked is on the page, with the same reasons."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class TestShared:
         assert {operation.inputs[3:6] for operation in cells} == {("lstm1.w", "lstm1.r", "lstm1.b")}
 
     def test_future_is_hidden(self) -> None:
-        """What comes later in a sequence changes no earlier prediction: the mask leaves it no weight."""
+        """Later tokens of a sequence change no earlier prediction: the mask leaves them no weight."""
         example = GALLERY["transformer"]
         model = example.model()
         document = model.document | {"outputs": ["logits.out"]}

@@ -1,4 +1,4 @@
-"""What proofs of plans trust about operators, for every operator, and every step that training can ask for.
+"""Facts that proofs of plans trust, for every operator and every step that training can ask for.
 
 A step writes all of what it writes and takes nothing from what its memory held; it changes nothing that it
 only reads; what an operator says that a result ignores has no influence on it; copies are copies.
@@ -155,7 +155,7 @@ def test_running_statistics_are_no_part_of_what_batch_normalisation_computes() -
 
 @grid("type_", OPERATOR_NAMES)
 def test_a_result_depends_on_what_it_is_the_new_version_of(type_: str) -> None:
-    """What is updated in place never ignores its own old value."""
+    """A value that is updated in place never ignores its own old value."""
     for case, step in steps(type_):
         for slot in step.writes.keys() & step.reads.keys():
             assert slot not in step.kind.ignores(step.node, step.forward, slot), str(case)

@@ -1,4 +1,4 @@
-"""What proofs of plans trust about the program's own steps: accumulation, clipping, updates.
+"""Facts that proofs trust about the program's own steps: accumulation, clipping, updates.
 
 They write all of what they write, take nothing from what their memory and scratch held, and change nothing
 that they only read.
@@ -63,7 +63,7 @@ def ran(
     requests: tuple[ScratchRequest, ...],
     fill: int,
 ) -> dict[str, bytes]:
-    """What the step leaves where it writes; what it reads and writes is updated, anything else stays."""
+    """The bytes that the step leaves where it writes; slots that it reads and writes are updated in place."""
     arrays = {slot: placed(value) for slot, value in reads.items()}
     fresh = {slot: type_ for slot, type_ in writes.items() if slot not in reads}
     for slot, type_ in (*fresh.items(), *((r.name, r.type) for r in requests)):

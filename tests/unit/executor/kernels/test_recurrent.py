@@ -38,7 +38,7 @@ def state(values: list[Array | None], position: int) -> Array:
 
 
 def sums(x: Array, h: Array, rest: list[Array | None]) -> tuple[Array, Array]:
-    """What the gates see of X and of H, each with its bias."""
+    """The sums that the gates take of X and of H, each with its bias."""
     w, r, bias = rest[:3]
     assert w is not None
     assert r is not None

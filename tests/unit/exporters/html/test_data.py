@@ -1,4 +1,4 @@
-"""What a page is made of: one file that fetches nothing and says what the plan says."""
+"""A page is one file that fetches nothing and says what the plan says."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_png(scene: Scene) -> None:
 
 
 def test_png_pixels() -> None:
-    """What is where, so that both formats show the same."""
+    """The pixels of the map, so that both formats show the same."""
     image = pytest.importorskip("PIL.Image", reason='the extra "plot" is not installed')
     import io
 

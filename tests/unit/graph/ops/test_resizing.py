@@ -83,7 +83,7 @@ def test_scratch_is_a_block() -> None:
 
 
 def test_large_examples_are_cut_into_rows() -> None:
-    """What stands between two passes stays within the budget; at least one row of it is there."""
+    """The rows between two passes stay within the budget; there is at least one."""
     node = node_of("Resize", [(2, 256, 256, 64), None, None, [2, 512, 512, 64]])
     for backward in (False, True):
         plan = passes(node, backward=backward)

@@ -1,4 +1,4 @@
-"""What is trained: the operators that read a tensor decide, and never its name."""
+"""Whether a tensor is trained is decided by the operators that read it, and never by its name."""
 
 from __future__ import annotations
 

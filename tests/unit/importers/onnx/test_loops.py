@@ -63,7 +63,7 @@ def scan(**attributes: Any) -> onnx.ModelProto:
 
 
 def looped(rounds: int) -> Callable[[Array], Array]:
-    """What `loop` computes; ONNX's reference evaluator overwrites states that are read again."""
+    """The result of `loop`; ONNX's reference evaluator overwrites states that are read again."""
 
     def run(x: Array) -> Array:
         total, h = np.zeros_like(x), x
@@ -76,7 +76,7 @@ def looped(rounds: int) -> Callable[[Array], Array]:
 
 
 def scanned(turned: bool) -> Callable[[Array], Array]:
-    """What `scan` computes."""
+    """The result of `scan`."""
 
     def run(x: Array) -> Array:
         h: Array = np.zeros((2, 4), np.float32)

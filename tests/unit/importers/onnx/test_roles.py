@@ -1,4 +1,4 @@
-"""What is trained: decided by the places of operands that read a tensor, not by its name or its storage."""
+"""Operand positions that read a tensor decide whether it is trained, not its name or its storage."""
 
 from __future__ import annotations
 

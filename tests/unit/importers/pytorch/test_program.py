@@ -267,7 +267,7 @@ class TestResults:
         assert [place.path for place in traced.results] == ["['z'][0]", "['z'][1][0]", "['a']"]
 
     def test_arguments_as_they_are(self) -> None:
-        """What no operation touches is copied, so that it lies somewhere; a part of it, too."""
+        """An argument that no operation touches is copied, so that it lies somewhere; a part of it, too."""
         import torch
 
         tensors = {"x": torch.randn(4, 6), "w": torch.randn(6, 6)}

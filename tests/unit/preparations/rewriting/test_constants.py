@@ -1,4 +1,4 @@
-"""What is computed from constants alone is computed once, with the bits that training would find."""
+"""Results of constants alone are computed once, with the bits that training would compute."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_it_stays_as_it_is(make: Callable[[Sketch], str]) -> None:
 
 
 def test_an_output_keeps_its_operation() -> None:
-    """What no step defines has no memory to be read from."""
+    """A value that no step defines has no memory to be read from."""
     after = everywhere(scaled(inverse_deviation, outputs=("root",)), RULE).graph
     assert types(after) == ["MatMul", "Sqrt", "Reciprocal", "Mul", "MeanSquaredError"]
 

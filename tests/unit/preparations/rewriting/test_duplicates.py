@@ -1,4 +1,4 @@
-"""What is computed twice from the same operands is computed once."""
+"""Operations that compute the same from the same operands become one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.support.schedule_problems import layered, problem
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
-    """What each step reads must have been written."""
+    """For each step, the steps that must have written the values that it reads."""
     writer = {v: t for t, written in enumerate(given.writes) for v in written}
     return [frozenset(writer[v] for v in reads) for reads in given.reads]
 

@@ -1,4 +1,4 @@
-"""What keeping a budget costs in every order: by hand, and where the order that was found is proved by it."""
+"""The cost of a budget in every order: by hand, and where it proves the order of the search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.schedule_problems import layered, problem
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
-    """What each step reads: step t defines value t."""
+    """The steps whose values each step reads: step t defines value t."""
     return [frozenset(reads) for reads in given.reads]
 
 

@@ -15,7 +15,7 @@ from tests.support.schedule_problems import layered
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
-    """What each step reads: step t defines value t."""
+    """The steps whose values each step reads: step t defines value t."""
     return [frozenset(reads) for reads in given.reads]
 
 

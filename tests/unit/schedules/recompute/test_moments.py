@@ -38,7 +38,7 @@ def test_a_chain_is_solved_by_one_moment() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_solution_is_a_schedule_of_its_own_cost(seed: int) -> None:
-    """Whatever it holds and makes again, every reader finds what it reads; bytes alone may be too many."""
+    """In every solution each reader finds its values; only the bytes may be too many."""
     found = layered(40, seed, width=4.0)
     load = replay(found, tuple(range(40)))
     budget = max(load) * 85 // 100

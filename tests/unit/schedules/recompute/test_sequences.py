@@ -42,7 +42,7 @@ def test_a_sequence_is_measured_as_it_is_replayed() -> None:
 
 
 def test_steps_over_the_budget_are_told_with_the_most_bytes() -> None:
-    """What is over in front of a step, for its sake, counts as that step's."""
+    """The excess of repetitions in front of a step, for its sake, counts as that step's."""
     sequences = Sequences(problem([[], [0], [1], [0, 2]], size=[10, 1, 30, 1], cost=[1, 1, 1, 1]))
     assert sequences.overloads((0, 1, 2, 3), 39) == {2: 2, 3: 2}
     assert sequences.overloads((0, 1, 2, 0, 3), 39) == {3: 2}

@@ -70,7 +70,7 @@ def test_processor_time_per_hour(clock: Clock) -> None:
 
 
 def test_processor_time_of_all_processes(clock: Clock) -> None:
-    """What others have used counts once the database has told, and what it has not heard of as well."""
+    """The time of other processes counts once the database has told, and so does unreported time."""
     made, hour = meter(clock, cpu_seconds_per_hour=10), hour_of(clock.now)
     ask(made)
     made.spend("a", 3.0)

@@ -1,4 +1,4 @@
-"""What every engine of jobs promises, on each database that it works with, wherever large results are."""
+"""The promises of every engine of jobs, on each database that it works with, wherever large results are."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_a_job_that_takes_too_long(store: Store) -> None:
 
 
 async def test_a_job_whose_machine_dies_is_begun_again(store: Store) -> None:
-    """What a claim needs to be taken over is that its lease has run out."""
+    """A claim is taken over as soon as its lease has run out."""
     table = table_of(store)
     job, _ = await table.submit(new_job("echo\nsaved"))
     lost = await table.claim("somebody:who:died")

@@ -1,4 +1,4 @@
-"""What probes are told of a process that runs jobs, by a clock of the test's own."""
+"""The answers to probes of a process that runs jobs, by a clock of the test's own."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ async def test_one_of_several_workers_is_kept_for_small_requests() -> None:
 
 
 async def test_tenants_take_turns() -> None:
-    """Whatever one of them has sent, another is next as soon as a worker is free."""
+    """However much one tenant has sent, another is next as soon as a worker is free."""
     order: list[str] = []
 
     async def note(tenant: str) -> None:
@@ -448,7 +448,7 @@ async def test_a_start_without_descriptors_is_tried_again() -> None:
 
 
 class BrokenLog:
-    """What standard error is once its reader has gone."""
+    """Standard error whose reader has gone."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def fail(*_: object, **__: object) -> None:

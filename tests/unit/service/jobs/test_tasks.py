@@ -1,4 +1,4 @@
-"""What workers do with a request, in this process: limits, keys, fallbacks, memory."""
+"""Workers handle requests in this process: limits, keys, fallbacks, memory."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_the_longest_deadline(seconds: float) -> None:
 
 
 def test_reading_ends_at_the_deadline() -> None:
-    """What is left of it is for the search, and a request that takes longer to read is given up."""
+    """The search gets the time left after reading; a request that takes longer to read is given up."""
     buffers = [{"id": str(k), "size": 1, "start": 0, "end": 1} for k in range(20_000)]
     request = {"problem": {"buffers": buffers}, "options": {"deadline_seconds": 0.0}}
     with pytest.raises(Problem, match="not read within") as caught:

@@ -113,7 +113,7 @@ def test_the_example_of_the_standard() -> None:
 
 @pytest.mark.parametrize("status", [500, 404, 307])
 async def test_sent_again(store: Store, status: int) -> None:
-    """What is not accepted comes again with the same id; a redirect is not followed."""
+    """A delivery that is not accepted comes again with the same id; a redirect is not followed."""
     async with receiving(status, 204) as receiver, sending(store) as table:
         job = await done(table, f"http://127.0.0.1:{receiver.port}/")
         first, _ = await receiver.received.get()
