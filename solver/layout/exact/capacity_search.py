@@ -287,7 +287,10 @@ class BranchAndBound:
         began = time.perf_counter()
         bound, instance, watch = max_load(problem), Instance.of(problem), Watch(deadline, self.options)
         enough = self.options.enough(bound.bytes, problem.capacity)
-        layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
+        layout = incumbent
+        if layout is None:
+            first = greedy_portfolio(instance, enough, deadline)
+            layout, watch.cut = first.layout, first.cut
 
         def report(layout: Layout, proved: int) -> None:
             if self.options.progress is not None:

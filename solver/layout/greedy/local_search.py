@@ -96,7 +96,7 @@ def improve(
     less than one pass.
     """
     if layout.peak <= bound or len(instance) > work:
-        return Improvement(layout, cut=False)
+        return Improvement(layout, cut=layout.peak > bound and deadline.expired)
     walk, failures = _Walk(instance, layout, bound, seed, deadline), 0
     while work > 0 and walk.layout.peak > bound:
         if deadline.expired:

@@ -9,7 +9,9 @@ import pytest
 
 from solver.layout import (
     Buffer,
+    Deadline,
     LayoutProblem,
+    LayoutSolver,
     Lifespan,
     Progress,
     Proof,
@@ -20,9 +22,11 @@ from solver.layout import (
     max_load,
     solve,
 )
+from solver.layout.exact.capacity_search import BranchAndBound
+from solver.layout.greedy.local_search import LocalSearch
 from solver.layout.model.options import USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES
-from tests.support.buffers import best_peak, random_problem
+from tests.support.buffers import best_peak, countdown, random_problem
 from tests.support.oracle import sample
 from tests.support.training_shaped import training_shaped
 
@@ -106,6 +110,12 @@ def test_a_huge_capacity_takes_the_first_layout(name: str, capacity: int) -> Non
     outcome = solve(replace(ABOVE, capacity=capacity), solver=name, options=SolveOptions(fit=True))
     assert outcome.layout is not None
     assert find_violations(ABOVE, outcome.layout) == ()
+
+
+@pytest.mark.parametrize("solver", [BranchAndBound(SolveOptions(work=0)), LocalSearch(work=1)])
+def test_a_deadline_among_the_orders_is_told_where_no_work_is_left(solver: LayoutSolver) -> None:
+    assert not solver.solve(ABOVE, countdown(0)).deterministic
+    assert solver.solve(ABOVE, Deadline()).deterministic
 
 
 @pytest.mark.parametrize(
