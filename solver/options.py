@@ -103,8 +103,8 @@ PLAN_OPTIONS: Final = _by_name(
             "tiers",
             "tiers",
             "Memories of the device, one by one, as sram=512KiB or"
-            " flash=1GiB,read=45MB/s,write=20MB/s,latency=100us. Kernels run in the first; values that do not"
-            " fit are paged out to the others.",
+            " flash=1GiB,read=45MB/s,write=20MB/s,latency=100us; repeatable. Kernels run in the first; values"
+            " that do not fit are paged out to the others.",
             (),
             flag="tier",
             metavar="TIER",
@@ -162,7 +162,8 @@ LAYOUT_OPTIONS: Final = _by_name(
         Option(
             "target_gap",
             "share",
-            "Part of the lower bound, as 0.005, that the peak may be above it when the search stops.",
+            "Part of the lower bound, as 0.005 or on the command line 0.5%, that the peak may be above it when"
+            " the search stops.",
             0.0,
             metavar="GAP",
         ),
