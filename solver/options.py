@@ -162,8 +162,8 @@ LAYOUT_OPTIONS: Final = _by_name(
         Option(
             "target_gap",
             "share",
-            "Part of the lower bound, as 0.005 or on the command line 0.5%, that the peak may be above it when"
-            " the search stops.",
+            "Part of the lower bound, as 0.005 or on the command line 0.5%, that the peak may be above it"
+            " when the search stops.",
             0.0,
             metavar="GAP",
         ),

@@ -112,13 +112,20 @@ def _check_total(problem: LayoutProblem) -> None:
         total = int((columns.size + columns.alignment - 1).sum())
         total += int((columns.pin + columns.size)[columns.pin != UNPINNED].max(initial=0))
     if total > MAX_TOTAL_BYTES:
-        largest = max(range(len(problem.buffers)), key=lambda i: problem.buffers[i].size)
-        buffer = problem.buffers[largest]
+        amount, row, field = max(
+            (amount, -row, field)
+            for row, buffer in enumerate(problem.buffers)
+            for field, amount in (
+                ("size", buffer.size),
+                ("alignment", buffer.alignment),
+                ("offset", buffer.offset or 0),
+            )
+        )
         raise ProblemError(
             f"The buffers add up to {total:,} bytes with padding and pins, more than 2**60; the largest is "
-            f"{buffer.id!r} of {buffer.size:,} bytes.",
+            f"{problem.buffers[-row].id!r} with {field} {amount:,}.",
             remedy="Write sizes, alignments and offsets in a larger unit, such as KiB.",
-            path=("buffers", largest, "size"),
+            path=("buffers", -row, field),
         )
 
 

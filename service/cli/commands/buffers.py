@@ -62,7 +62,7 @@ def solve(
 def compare(
     problem: ProblemFile,
     solver: Annotated[
-        list[str] | None, typer.Option(help="A solver to take part; may be given again. All, if left out.")
+        list[str] | None, typer.Option(help="A solver to take part; repeatable. All, if left out.")
     ] = None,
     deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Time of each solver.")] = 10.0,
     alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,

@@ -128,10 +128,17 @@ def test_more_bytes_than_solvers_can_add_up_are_refused_by_name(count: int) -> N
     assert solve(fits).status is Status.OPTIMAL
     first, *others = fits.buffers
     pinned = replace(first, offset=2**60)
-    for changed in (replace(first, size=2 * size), pinned, replace(first, alignment=2**40)):
-        with pytest.raises(ProblemError, match=r"more than 2\*\*60; the largest is 'b\d+'") as caught:
+    for changed, field in (
+        (replace(first, size=2 * size), "size"),
+        (replace(first, alignment=2**40), "size"),
+        (replace(first, alignment=2**61), "alignment"),
+        (pinned, "offset"),
+    ):
+        with pytest.raises(
+            ProblemError, match=rf"more than 2\*\*60; the largest is 'b\d+' with {field} "
+        ) as caught:
             solve(LayoutProblem((changed, *others)))
-        assert caught.value.path == ("buffers", 0, "size")
+        assert caught.value.path == ("buffers", 0, field)
         assert "larger unit" in str(caught.value)
 
 

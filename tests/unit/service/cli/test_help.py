@@ -57,3 +57,17 @@ def test_lists_of_commands_say_whole_sentences(name: str) -> None:
     listed = shown.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert listed
     assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, one in COMMANDS.items() if not hasattr(one, "commands"))
+)
+def test_help_tells_which_options_may_be_repeated(name: str) -> None:
+    repeated = [option for option in COMMANDS[name].params if getattr(option, "multiple", False)]
+    assert [option.opts for option in repeated if "repeatable" not in (option.help or "").lower()] == []
+
+
+def test_the_help_of_a_target_gap_has_both_of_its_forms() -> None:
+    (option,) = (option for option in COMMANDS["solve"].params if "--target-gap" in option.opts)
+    assert "0.005" in option.help
+    assert "0.5%" in option.help
