@@ -43,6 +43,10 @@ STRATEGIES: Final = 8
 TICK: Final = 0.005
 GRACE: Final = 2
 
+#: Seconds after the deadline at which CP-SAT stops by itself, where nobody waits for it any more. With a
+#: limit at the deadline it would stop some milliseconds before, as if its work were spent.
+OWN_LIMIT: Final = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
@@ -162,7 +166,7 @@ class Model:
         solver.parameters.num_workers = STRATEGIES
         solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = work
-        solver.parameters.max_time_in_seconds = min(self._deadline.remaining, 1e9)
+        solver.parameters.max_time_in_seconds = min(self._deadline.remaining + OWN_LIMIT, 1e9)
         line.stop = solver.stop_search
         status = solver.solve(self._model, self._listener(line))
         finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)

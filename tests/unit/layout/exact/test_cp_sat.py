@@ -128,6 +128,23 @@ def test_an_expired_deadline_returns_the_incumbent() -> None:
     assert (refined.layout, refined.proved, refined.cut) == (poor, 0, True)
 
 
+def test_a_deadline_that_cuts_in_is_told_though_clocks_differ() -> None:
+    """CP-SAT has a clock of its own; here it runs four times as fast."""
+
+    class Slow(Deadline):
+        @property
+        def remaining(self) -> float:
+            return super().remaining / 4
+
+    p = random_problem(random.Random(1), 80, 40, 997, (1, 4, 32))
+    instance, bound = Instance.of(p), max_load(p).bytes
+    start = greedy_portfolio(instance, bound, Deadline()).layout
+    refine(instance, start, bound, Deadline(), 1e-6)  # loads it, which takes longer than the deadline
+    refined = refine(instance, start, bound, Slow.after(0.8), 1e9)
+    assert bound <= refined.layout.peak <= start.peak
+    assert (refined.proved, refined.cut) == (0, True)
+
+
 def test_the_same_problem_gives_the_same_layout() -> None:
     p = random_problem(random.Random(5), 14, 9, 12)
     start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
