@@ -141,7 +141,7 @@ def revoke_key(key_id: str, *, as_json: bool) -> None:
 
 
 def list_tenants(*, as_json: bool) -> None:
-    """Those of whom something is known, with what they have taken in the last day."""
+    """Prints every tenant that has settings, keys or use, with its use of the last 24 hours."""
     with _database() as connection:
         known = {one.name: one for one in table.list_tenants(connection)}
         used = {one.tenant: one for one in table.usage_since(connection, hour_of(time.time()) - 23)}

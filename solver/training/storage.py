@@ -43,9 +43,10 @@ _BLOCK_ELEMENTS = 4096
 def with_storage(program: Program, dtype: DType) -> Program:
     """The reference program in which activations are kept as `dtype` between the two passes. Linear.
 
-    That is every float32 that the forward pass makes or the caller feeds, and the gates of recurrent cells;
-    if a derivative reads it, no output is it, and a kernel runs while it waits. Labels, masks, integers and
-    the statistics of normalisations stay. The program itself where there is nothing to convert.
+    A value is converted if all of these hold: it is a float32 that the forward pass computes or the caller
+    feeds, or a gate of a recurrent cell; a derivative reads it; it is no output; and at least one kernel runs
+    while it waits. Labels, masks, integers and the statistics of normalisations keep their types. If no value
+    is converted, the same program is returned.
     """
     waits = tuple(_waiting(program))
     if not waits:

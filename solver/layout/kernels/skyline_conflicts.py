@@ -1,7 +1,7 @@
 """Why a part of the compiled search failed: how far to go back, and which buffers to try earlier from now on.
 
-An *explanation* is a set of sections such that what is known of them alone (their height, and which unplaced
-buffers live there) leaves no way out, wherever the other buffers are::
+An *explanation* is a set of sections that proves the failure by itself: given their heights, and the unplaced
+buffers that live there, no layout exists, wherever the buffers of other sections lie::
 
                         | p |            the buffers over t that cross p or q lie on the lower neighbour or
     neighbour __________|   |            above it; with what else is over t they reach beyond C, or they

@@ -113,7 +113,7 @@ class SolveOptions:
             )
 
     def limit(self, usual: int) -> int:
-        """The work that a stage may spend, which by itself would spend so much."""
+        """The work that a stage may spend; `usual` is its own budget."""
         if isinstance(self.work, Usual):
             return usual
         return ENDLESS if self.work is None else self.work

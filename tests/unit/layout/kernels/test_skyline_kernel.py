@@ -33,7 +33,10 @@ ROOT = Path(__file__).resolve().parents[4]
 
 _IN_PYTHON = """
 import sys
+from pathlib import Path
+from solver.native import store
 sys.modules["numba"] = None  # importing it fails
+store.PACKAGE_CACHE = Path.home() / "empty"  # this tree may hold compiled code of other tests
 from tests.unit.layout.kernels.test_skyline_kernel import answers
 from solver.native import runs_compiled
 from solver.layout.kernels.skyline_kernel import race
