@@ -327,6 +327,12 @@ def check_labels(reference: Program, plan: Plan) -> Iterator[Violation]:
     if memories != called[: len(memories)]:
         yield Violation("name", (), f"The memories are called {called}, not {memories}.")
         return
+    used = {value.space for value in program.values}
+    for number in range(len(memories), len(called)):
+        if called[number] in called[:number] or number not in used:
+            detail = f"The memory {called[number]!r} is listed a second time, or holds nothing."
+            yield Violation("name", (), detail)
+            return
     ours, theirs = program.values, reference.values
     bound = {(entry.value, entry.reference): False for entry in program.entry}
     bound |= {(exit_.value, exit_.reference): False for exit_ in program.exit}

@@ -142,3 +142,20 @@ def test_plans_of_paged_inputs_and_results_keep_their_names() -> None:
         assert not [*check_labels(reference, small)]
         fed = {e.value for e in small.program.entry if e.kind is EntryKind.FED}
         assert {small.program.by_label[name] for name in ("x", "t")} <= fed
+
+
+@pytest.mark.parametrize("name", ["arena", "spare"])
+def test_memories_that_are_listed_twice_or_hold_nothing(name: str) -> None:
+    """No value is in them, so the proof lets them pass; but the plan claims their bytes."""
+    graph = chain((8, 8, 4), 4)
+    made = plan(graph)
+    spaces = (*made.program.spaces, replace(made.program.spaces[0], name=name))
+    wrong = replace(
+        made,
+        program=replace(made.program, spaces=spaces),
+        sizes=(*made.sizes, 112),
+        certificates=made.certificates * 2,
+    )
+    violations = [*check_labels(reference_of(graph, made.options), wrong)]
+    assert [violation.rule for violation in violations] == ["name"]
+    assert name in violations[0].detail
