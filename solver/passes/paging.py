@@ -115,8 +115,14 @@ class Paging(Pass):
         from solver.schedules.paging.homes import homes
 
         compute = sum(level_costs(program, self.costs))
+        most = self.tiers[0].bytes
         problems = [(ahead, paging_problem(program, ahead)) for ahead in LOOKAHEADS]
-        fitting = [(ahead, problem) for ahead, problem in problems if problem.smallest <= budget]
+        relaxed = {ahead: self._relaxed(program, ahead) for ahead in LOOKAHEADS}
+        fitting = [
+            (ahead, problem)
+            for ahead, problem in problems
+            if problem.smallest <= budget and relaxed[ahead].smallest <= most
+        ]
         if not fitting:
             return None
         tried: list[tuple[int, int, PagingProblem, frozenset[int]]] = []
@@ -145,10 +151,10 @@ class Paging(Pass):
         baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
         complete = cover.complete and not deadline.expired
         took = elapsed(paged, self.tiers, self.costs)
-        bound, relaxed = cover.bound, self._relaxed(program, ahead)
-        if relaxed != problem:
+        bound = cover.bound
+        if relaxed[ahead] != problem:
             # The search holds more than it has to, so its bound is about less than all ways of paging.
-            bound = least_moved(relaxed, self.tiers[0].bytes, deadline, work=work).bound
+            bound = least_moved(relaxed[ahead], most, deadline, work=work).bound
         return _Paged(paged, ahead, took, bound, baseline, complete)
 
     def _relaxed(self, program: Program, ahead: int) -> PagingProblem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from solver.accounting import least_elapsed, step_costs
 from solver.errors import CapacityError, InternalError
@@ -34,6 +35,12 @@ _SHARES, _HALVED = (1000, 500, 200, 100, 0), 3
 #: Figures of a search for an order that hold for every order, with what they are compared with.
 _EVERY_ORDER = ("every_order_nanoseconds", "step_nanoseconds")
 
+#: Bounds that are proved of values with bytes of their own, and false of plans in which some share bytes.
+_OF_OWN_BYTES = {
+    Recompute.name: ("floor", "order_bound", "bound_nanoseconds", "checked_nanoseconds"),
+    Paging.name: ("bound", "least_nanoseconds"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -58,6 +65,14 @@ class Applied:
             for each in self.records
         )
         return replace(self, records=records)
+
+    def without_bounds_of_own_bytes(self) -> Applied:
+        """The same without what is proved only of values that share no bytes."""
+        records = tuple(
+            replace(each, facts={**each.facts, **dict.fromkeys(_OF_OWN_BYTES.get(each.name, ()), 0)})
+            for each in self.records
+        )
+        return replace(self, records=records, bound=None)
 
     @property
     def cost(self) -> int:
@@ -96,24 +111,28 @@ def placed(
 ) -> Placed:
     """Passes and layout. Where steps run again or values are paged, the cheapest plan of several orders.
 
-    So a choice of order makes no plan dearer than it is in the order as written, nor than it is in the order
-    that is chosen where nothing may be defined in place. Raises CapacityError where nothing was found that
-    fits, OptionsError for what passes and solvers refuse.
+    So a choice of order makes no plan dearer than it is in the order as written, and leave to define values
+    in place makes none dearer than it is where each has bytes of its own. Raises CapacityError where nothing
+    was found that fits, OptionsError for what passes and solvers refuse.
     """
     best: Placed | None = None
     refused: CapacityError | None = None
-    tried = set[tuple[int, ...]]()
-    for order, choice in _orders(reference.program, passes, options, deadline, watch):
-        if order in tried:
+    tried = set[tuple[bool, bool, tuple[int, ...] | None]]()
+    for choice in _choices(reference.program, passes, options, deadline, watch):
+        freedom = choice.options.in_place, choice.options.recompute
+        if (*freedom, choice.order) in tried:
             continue
+        as_asked = choice.options.in_place == options.in_place
         try:
-            candidate = _fitting(reference, choice, options, deadline, watch)
+            candidate = _fitting(reference, choice, deadline, watch)
         except CapacityError as error:
-            if error.proved:
+            if error.proved and as_asked:
                 raise
             refused = error if refused is None else min(refused, error, key=lambda each: each.excess)
             continue
-        tried.add(_first_runs(candidate.applied.program))
+        tried.add((*freedom, _first_runs(candidate.applied.program)))
+        if not as_asked:
+            candidate = replace(candidate, applied=candidate.applied.without_bounds_of_own_bytes())
         for figure in _EVERY_ORDER:  # what is proved for every order, the first search has proved
             if best is not None and (known := best.applied.fact(SearchOrder.name, figure)):
                 candidate = replace(
@@ -128,34 +147,63 @@ def placed(
     raise refused or InternalError("No order was tried.")
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Passes to try, with the options that they and the layout get; and the order of steps, where it is known
+    before they run.
+    """
+
+    passes: Passes
+    options: PlanOptions
+    order: tuple[int, ...] | None = None
+
+
+def _choices(
+    program: Program, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+) -> Iterator[_Choice]:
+    """The passes with several orders of steps; with tiers also without each of the other freedoms.
+
+    What is paged depends on what is defined in place and on what runs again, and no bound says which is best.
+    """
+    if not options.tiers:
+        yield from _orders(program, passes, options, deadline, watch)
+        return
+    freedoms = [(True, False) if asked else (False,) for asked in (options.recompute, options.in_place)]
+    for recompute, in_place in product(*freedoms):
+        fewer = replace(
+            options, recompute=recompute, in_place=in_place, sub_ranges=options.sub_ranges and in_place
+        )
+        yield from _orders(program, passes, fewer, deadline, watch)
+
+
 def _orders(
     program: Program, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
-) -> Iterator[tuple[tuple[int, ...] | None, Passes]]:
-    """The same passes with several orders of steps, and each order where it is known before they run."""
-    yield None, passes
+) -> Iterator[_Choice]:
+    """The passes as they are, then with the orders that are compared with theirs."""
+    yield _Choice(passes, options)
     if not options.order or not (options.recompute or options.tiers):
         return
     for each in passes(with_capacity(options)):
         if isinstance(each, SearchOrder):
             if options.in_place and not options.tiers:
                 searched = each.for_own_bytes().apply(program, deadline, watch.searching(each.name))
-                yield _first_runs(searched.program), in_order_of(passes, searched)
+                yield _Choice(in_order_of(passes, searched), options, _first_runs(searched.program))
             break
         program = each.run(program)
-    yield _first_runs(program), in_given_order(passes)
+    # With tiers each budget of recomputation may have had another order.
+    known = not (options.tiers and options.recompute)
+    yield _Choice(in_given_order(passes), options, _first_runs(program) if known else None)
 
 
-def _fitting(
-    reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
-) -> Placed:
+def _fitting(reference: Lowered, choice: _Choice, deadline: Deadline, watch: Stopwatch) -> Placed:
     """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
-    refused = None
+    options, refused = choice.options, None
     #: By space, as each has a tier of its own; without tiers the first stands for all.
     less = [0] * max(1, len(options.tiers))
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
-                applied = _scheduled(reference.program, passes, options, less, deadline, watch)
+                applied = _scheduled(reference.program, choice.passes, options, less, deadline, watch)
             except CapacityError as error:
                 raise refused or error from None
             inside = regions(applied.program, reference.holds)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from solver.accounting.gaps import GapKind, PagingProblem
+from solver.errors import InternalError
 from solver.layout import Deadline
 from solver.schedules.native import cp_solver, run_native
 
@@ -179,11 +180,13 @@ def greedy(
     """On the fullest level the gap that frees most of what is over, for each byte moved; until nothing is.
 
     Then what the rest can do without is held again, the dearest first. It begins with the gaps `start`, and
-    every level must be able to keep the capacity (`problem.smallest`). With `thrifty` what counts is not what
-    is moved but what slower memory has to hold, for how many levels. O(g + l) for each gap taken, g being all
-    gaps and l levels.
+    every level must be able to keep the capacity (`problem.smallest`), else InternalError. With `thrifty`
+    what counts is not what is moved but what slower memory has to hold, for how many levels. O(g + l) for
+    each gap taken, g being all gaps and l levels.
     """
     taken = set(start)
+    if problem.smallest > capacity:
+        raise InternalError(f"No way of paging keeps {capacity} bytes: {problem.smallest} are the least.")
     over = np.array(problem.loads(frozenset(taken)), np.int64) - capacity
     gaps = problem.gaps
     spans = [(span.start, span.end, j) for j, gap in enumerate(gaps) for span in gap.free]
