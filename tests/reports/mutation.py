@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import shutil
@@ -36,7 +37,7 @@ __all__ = ["Outcome", "Result", "Tree", "importers", "judge", "main", "sample"]
 ROOT = Path(__file__).resolve().parents[2]
 
 #: The rooms that the proof of a plan rests on, and the passes, which it judges.
-MODULES = ("solver/verify", "solver/layout/check", "solver/program", "solver/passes")
+MODULES = ("solver/verify", "solver/accounting", "solver/layout/check", "solver/program", "solver/passes")
 #: Tests that say something about a module's behaviour, and need no server and no other package.
 TESTS = ("tests/unit", "tests/properties", "tests/golden")
 PACKAGES = ("arenaplan", "clients", "service", "solver")
@@ -217,57 +218,56 @@ def _shares(sizes: Sequence[int], count: int | None) -> list[int]:
 
 
 def judge(
-    trees: Sequence[Tree], work: Sequence[tuple[str, Mutant]], tests: Mapping[str, Sequence[Sequence[str]]]
+    trees: Sequence[Tree],
+    work: Sequence[tuple[str, Mutant]],
+    tests: Mapping[str, Sequence[Sequence[str]]],
+    record: Path | None = None,
 ) -> tuple[Result, ...]:
     """The outcome of each mutant, in the order of the work, with as many at a time as there are trees.
 
-    ``tests`` has the stages of each path: a stage runs only for the mutants that all earlier ones let pass.
-    Raises RuntimeError where tests fail without any change.
+    ``tests`` has the stages of each path: a mutant that the tests of one stage detect does not reach the
+    next. Each verdict goes to stderr and, as one JSON object a line, to the ``record``. Mutants that it lists
+    as detected are not tried again. Raises RuntimeError where tests fail without any change.
     """
-    outcomes = [Outcome.SURVIVED if tests[path] else Outcome.UNTESTED for path, _ in work]
-    for stage in range(max(map(len, tests.values()), default=0)):
-        left = [
-            i
-            for i, (path, _) in enumerate(work)
-            if outcomes[i] is Outcome.SURVIVED and len(tests[path]) > stage
-        ]
-        own = {path: stages[stage] for path, stages in tests.items() if len(stages) > stage}
-        for i, outcome in zip(left, _round(trees, [work[i] for i in left], own), strict=True):
-            outcomes[i] = outcome
-    return tuple(Result(*one, outcome) for one, outcome in zip(work, outcomes, strict=True))
-
-
-def _round(
-    trees: Sequence[Tree], work: Sequence[tuple[str, Mutant]], tests: Mapping[str, Sequence[str]]
-) -> list[Outcome]:
+    detected = _detected(record)
     free: SimpleQueue[Tree] = SimpleQueue()
     for tree in trees:
         free.put(tree)
+    seconds: dict[tuple[str, ...], float] = {}
 
-    def usual(files: Sequence[str]) -> float:
-        tree, started = free.get(), time.monotonic()
-        try:
+    def limit(tree: Tree, files: tuple[str, ...]) -> float:
+        """Seconds after which tests pass for endless; measured once without a change."""
+        if files not in seconds:
+            started = time.monotonic()
             if tree.run(files) is not Outcome.SURVIVED:
                 raise RuntimeError(f"These tests fail without a change: {' '.join(files)}")
-            return time.monotonic() - started
-        finally:
-            free.put(tree)
+            seconds[files] = time.monotonic() - started
+        return 30 + 4 * seconds[files]
 
     def outcome(one: tuple[str, Mutant]) -> Outcome:
         path, mutant = one
+        if (known := detected.get((path, mutant.diff(path)))) is not None:
+            return known
         tree = free.get()
+        verdict, stage = Outcome.UNTESTED, 0
         try:
-            judged = tree.judge(path, mutant, tests[path], 30 + 4 * seconds[tuple(tests[path])])
+            for files in map(tuple, tests[path]):
+                stage += 1
+                verdict = tree.judge(path, mutant, files, limit(tree, files))
+                if verdict is not Outcome.SURVIVED:
+                    break
         finally:
             free.put(tree)
-        sys.stderr.write(f"{path}:{mutant.line} {judged}\n")
-        return judged
+        sys.stderr.write(f"{path}:{mutant.line} {verdict} at stage {stage}\n")
+        if record is not None:
+            line = {"path": path, "line": mutant.line, "outcome": verdict, "stage": stage}
+            with record.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line | {"diff": mutant.diff(path)}) + "\n")
+        return verdict
 
     pool = ThreadPoolExecutor(len(trees))
     try:
-        stages = list(dict.fromkeys(tuple(tests[path]) for path, _ in work))
-        seconds = dict(zip(stages, pool.map(usual, stages), strict=True))
-        return list(pool.map(outcome, work))
+        outcomes = list(pool.map(outcome, work))
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for tree in trees:
@@ -275,6 +275,19 @@ def _round(
         raise
     finally:
         pool.shutdown()
+    return tuple(Result(*one, outcome) for one, outcome in zip(work, outcomes, strict=True))
+
+
+def _detected(record: Path | None) -> dict[tuple[str, str], Outcome]:
+    """Outcomes of the mutants that a record lists as detected, by path and diff."""
+    if record is None or not record.exists():
+        return {}
+    lines = map(json.loads, record.read_text(encoding="utf-8").splitlines())
+    return {
+        (line["path"], line["diff"]): Outcome(line["outcome"])
+        for line in lines
+        if line["outcome"] in (Outcome.FAILED, Outcome.ENDLESS)
+    }
 
 
 def _print(console: Console, results: Sequence[Result]) -> None:
@@ -303,6 +316,11 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
     )
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        help="file to append verdicts to; what it lists as noticed is not tried again",
+    )
     asked = parser.parse_args(arguments)
     paths = asked.paths or MODULES
     try:
@@ -313,7 +331,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
     console, started = Console(width=120), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="arenaplan-mutants-") as place:
         trees = [Tree.copy(root, Path(place) / str(k)) for k in range(max(1, asked.jobs))]
-        results = judge(trees, work, tests)
+        results = judge(trees, work, tests, asked.record)
     _print(console, results)
     console.print(
         f"\n{len(work)} changes, seed {asked.seed}, {(time.monotonic() - started) / 60:.1f} minutes"

@@ -93,6 +93,22 @@ def test_the_report_names_survivors(root: Path, capsys: pytest.CaptureFixture[st
     assert (root / MODULE).read_text(encoding="utf-8") == SOURCE
 
 
+def test_a_run_goes_on_from_its_record(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Noticed changes are not tried again; survivors are, since a test may have been added."""
+    arguments = [MODULE, "--sample", "0", "--jobs", "1", "--record", str(tmp_path / "record.jsonl")]
+    main(arguments, root)
+    assert capsys.readouterr().err.count("solver/part/least.py:2 ") == 2
+    (root / "tests/unit/part/test_least.py").write_text(
+        asserting("solver.part.least", "least(True, 1) is 1"), encoding="utf-8"
+    )
+    main(arguments, root)
+    again = capsys.readouterr()
+    assert again.err == "solver/part/least.py:2 failed at stage 1\n"
+    assert "100.0%" in again.out
+
+
 def test_a_wrong_path_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["solver/nowhere"], root)
