@@ -55,6 +55,9 @@ def test_all_that_was_compiled_runs_without_numba_and_llvmlite() -> None:
 
 _SWEEP = """
 import numpy as np
+from pathlib import Path
+from solver.native import store
+store.PACKAGE_CACHE = Path.home() / "empty"  # this tree may hold compiled code of other tests
 from solver.layout.check.sweep import disjoint
 zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
 print(disjoint(zero, one, zero, one))
