@@ -146,7 +146,7 @@ def render(plan: PlanView, width: int | None) -> None:
 
 
 def _uncheckable(plan: PlanView) -> Iterator[str]:
-    """Notes on arenas whose bound rests on a solver, which nobody can check by adding up."""
+    """Notes on arenas whose bound was proved by a solver: adding up sizes does not confirm it."""
     for arena in plan.arenas:
         if arena.certificate.proof is Proof.SOLVER:
             yield f"{arena.name}: {certificate_note(arena.certificate)}"

@@ -1,7 +1,7 @@
 """Figures of a device: how long each step takes there, and the memories that contents may be paged to.
 
-Costs are measured or written down by whoever has the device. Tiers are its memories, from the one in which
-kernels run to those that only hold paged contents.
+Costs are measured on the device, or estimated by its owner. Tiers are its memories: first the one in which
+kernels run, then those that only hold paged contents.
 """
 
 from __future__ import annotations

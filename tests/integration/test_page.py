@@ -30,7 +30,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The page, which complains of nothing and asks nobody but its service."""
+    """The page; afterwards: it logged no error, and sent requests to its own service only."""
     opened = browser.page(1000, 1100)
     opened.open(f"{server.url}/")
     yield opened

@@ -136,7 +136,7 @@ _METAVARS: Final = {"size": "SIZE"}
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    """An option as typer reads it. Defaults of sizes and shares are left to whoever reads the options."""
+    """The typer parameter of an option. Sizes, shares and tiers default to None: not passed on."""
     declared = typer.Option(
         flag_of(option.name),
         help=option.help,

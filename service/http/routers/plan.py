@@ -28,10 +28,10 @@ _PLANS: Final = ContentAddressed("plan", "plans")
 _MODELS: Final = ContentAddressed("model", "plans", read_model_body, has_notes=True)
 _PROGRAMS: Final = ContentAddressed("program", "plans")
 
-#: What is made of two plans, beside the exporters: what changed, as JSON.
+#: The export that compares two plans, beside the registered exporters of one plan: their differences as JSON.
 _DIFFERENCE: Final = "difference"
 
-#: A page of ours brings its script and style and asks nobody; the browser sees to it that it stays so.
+#: Pages of this service contain their script and style and send no requests; the browser enforces this.
 _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

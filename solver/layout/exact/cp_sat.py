@@ -43,8 +43,8 @@ STRATEGIES: Final = 8
 TICK: Final = 0.005
 GRACE: Final = 2
 
-#: Seconds after the deadline at which CP-SAT stops by itself, where nobody waits for it any more. With a
-#: limit at the deadline it would stop some milliseconds before, as if its work were spent.
+#: Time limit of CP-SAT itself, in seconds after the deadline; the caller has stopped waiting by then. A limit
+#: at the deadline would end the search some milliseconds early, and pass for a work limit that was reached.
 OWN_LIMIT: Final = 1.0
 
 

@@ -58,7 +58,7 @@ class Orders:
         return int(np.maximum(self.loads(order) - cut, 0).sum())
 
     def loads(self, order: Sequence[int]) -> Integers:
-        """The load of each place of an order, in bytes. Overwritten by what is asked for next."""
+        """The load of each place of an order, in bytes; a view that the next call of a method overwrites."""
         self.peak(order)
         return self._room.load
 
