@@ -192,19 +192,19 @@ class CapacityError(ArenaplanError):
         return self.required - self.available
 
     @staticmethod
-    def sentence(subject: str, *, found: int | None, bound: int, capacity: int) -> str:
-        """States the proved lower bound `bound` and the peak `found` of the best layout, None without one.
+    def sentence(subject: str, *, peak: int | None, bound: int, capacity: int) -> str:
+        """States the proved lower bound and the peak of the best layout (None: no layout), in bytes.
 
         `subject` begins the sentence, as "The plan needs". A bound over the capacity: nothing can fit.
         """
         if bound > capacity:
-            best = "" if found in (None, bound) else f", {found:,} as far as the solver could find"
+            best = "" if peak in (None, bound) else f", {peak:,} as far as the solver could find"
             return f"{subject} {bound:,} bytes at least{best}; the capacity is {capacity:,}."
         proved = f"{bound:,} bytes at least are proved" if bound else "No bound is proved"
         unknown = f"{proved}, so whether a layout within it exists is not known."
-        if found is None:
+        if peak is None:
             return f"No layout was found; the capacity is {capacity:,}. {unknown}"
-        best = f"{subject} {found:,} bytes as far as the solver could find"
+        best = f"{subject} {peak:,} bytes as far as the solver could find"
         return f"{best}; the capacity is {capacity:,}. {unknown}"
 
 

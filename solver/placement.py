@@ -139,7 +139,7 @@ def _does_not_fit(problem: LayoutProblem, outcome: Outcome, capacity: int) -> Ca
     """Says which buffer, where one alone is too large; else what lives at the worst step."""
     peak, bound = outcome.layout.peak if outcome.layout else None, outcome.lower_bound
     live = live_at(problem, outcome.witness_step or 0)
-    message = CapacityError.sentence("The buffers need", found=peak, bound=bound, capacity=capacity)
+    message = CapacityError.sentence("The buffers need", peak=peak, bound=bound, capacity=capacity)
     row, largest = max(enumerate(problem.buffers, 1), key=lambda numbered: numbered[1].size)
     if largest.size > capacity:
         alone = f"Buffer {largest.id!r} (row {row}) alone has {largest.size:,} bytes"

@@ -121,7 +121,7 @@ def _there(problem: ScheduleProblem, *, again: bool) -> list[int]:
     for v in range(values):
         if not again or problem.maker[v] < 0:
             since = until = always
-            if not problem.given[v]:
+            if not problem.fed[v]:
                 since = 0
                 for m in makers[v]:
                     since |= behind[m]

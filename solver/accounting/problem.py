@@ -1,7 +1,7 @@
 """A scheduling problem: what steps read and write, what that costs, and which steps may run again.
 
     fixed      weights, optimizer variables, constants: there throughout, not decided about
-    given      written by the caller: there from the start, until its last reader
+    fed        written by the caller: there from the start, until its last reader
     kept       an exit: there until the end
     made       by a forward step that may run again: kept, or dropped and made again
     the rest   derivatives, gradients, partials: made once, kept until their last reader
@@ -51,7 +51,7 @@ class ScheduleProblem:
     until: tuple[int, ...]
     values: tuple[str, ...]
     size: tuple[int, ...]
-    given: tuple[bool, ...]
+    fed: tuple[bool, ...]
     kept: tuple[bool, ...]
     maker: tuple[int, ...]
     together: tuple[int, ...]
@@ -72,7 +72,7 @@ class ScheduleProblem:
         is kept. Without either they are n and -1, for n steps. Linear in the touches.
         """
         steps = len(self.steps)
-        first = [-1 if from_caller else steps for from_caller in self.given]
+        first = [-1 if from_caller else steps for from_caller in self.fed]
         last = [-1] * len(self.values)
         for t in range(steps):
             for v in self.writes[t]:
@@ -160,7 +160,7 @@ def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = 
         until=tuple(until),
         values=tuple(program.values[value].label for value in number),
         size=tuple(size[value] for value in number),
-        given=tuple(value in fed for value in number),
+        fed=tuple(value in fed for value in number),
         kept=tuple(value in exits for value in number),
         maker=tuple(maker),
         together=_together(program, number) if in_place else tuple(range(len(number))),

@@ -219,7 +219,7 @@ def with_offline_plan(
     if outcome.layout is None or (capacity is not None and outcome.layout.peak > capacity):
         bound = outcome.lower_bound
         raise CapacityError(
-            CapacityError.sentence("The tensors need", found=None, bound=bound, capacity=capacity or 0),
+            CapacityError.sentence("The tensors need", peak=None, bound=bound, capacity=capacity or 0),
             remedy="Raise the capacity, or make the model smaller.",
             required=bound,
             available=capacity or 0,

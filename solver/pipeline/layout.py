@@ -117,7 +117,7 @@ def _does_not_fit(
         subject = f"What is placed in tier {name!r} needs"
         raised, path = f"Give {name!r} {required:,} bytes", ("tiers", space, "bytes")
     return CapacityError(
-        CapacityError.sentence(subject, found=peak, bound=bound, capacity=capacity),
+        CapacityError.sentence(subject, peak=peak, bound=bound, capacity=capacity),
         remedy=f"{', '.join((raised, *ways[:-1]))}{', or ' + ways[-1] if ways else ''}.",
         required=required,
         available=capacity,

@@ -51,22 +51,22 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One limit, and what the plan has: bytes, or for shares parts of one."""
+    """One limit and the figure of the plan: both in bytes, or both ratios where `is_share`."""
 
-    what: str
-    found: float
+    subject: str
+    actual: float
     allowed: float
     is_share: bool = False
 
     @property
     def kept(self) -> bool:
-        return self.found <= self.allowed
+        return self.actual <= self.allowed
 
     def __str__(self) -> str:
         sign = "<=" if self.kept else ">"
         if self.is_share:
-            return f"{self.what} {100 * self.found:.2f} % {sign} {100 * self.allowed:g} %"
-        return f"{self.what} {int(self.found):,} {sign} {int(self.allowed):,} bytes"
+            return f"{self.subject} {100 * self.actual:.2f} % {sign} {100 * self.allowed:g} %"
+        return f"{self.subject} {int(self.actual):,} {sign} {int(self.allowed):,} bytes"
 
 
 def checks(budget: Budget, plan: PlanView, baseline: PlanView | None = None) -> Iterator[Check]:

@@ -51,7 +51,7 @@ class Tables(NamedTuple):
     touch_start: Integers
     touches: Integers
     size: Integers
-    given: Integers
+    fed: Integers
     kept: Integers
     maker: Integers
     scratch: Integers
@@ -102,7 +102,7 @@ def tables(problem: ScheduleProblem) -> Tables:
         *end_to_end(problem.writes),
         *end_to_end(problem.touches),
         column(problem.size),
-        column(problem.given),
+        column(problem.fed),
         column(problem.kept),
         column(problem.maker),
         column(problem.scratch),

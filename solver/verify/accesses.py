@@ -1,10 +1,10 @@
 """Compares a log of the addresses that a runtime touched with the plan: reads of bytes that no step wrote, or
 that another step changed since.
 
-    log      step 3 writes [0, 64)   step 4 writes [32, 96)   step 5 reads [0, 64)
+    accesses step 3 writes [0, 64)   step 4 writes [32, 96)   step 5 reads [0, 64)
                    │                       │                        │
-    found    ......333333333333      ......333333444444...     bytes 32 to 64 hold step 4's result,
-    wanted   ......333333333333      ......333333......444     and the plan says step 3's: a fault
+    log      ......333333333333      ......333333444444...     bytes 32 to 64 hold step 4's result,
+    plan     ......333333333333      ......333333......444     but in the plan step 3's: a fault
 
 Two maps from bytes to the step that wrote them last: one follows the log, the other the plan. A read is right
 where both agree. No value of a byte is looked at, so a log of addresses is enough, from any runtime.
@@ -62,9 +62,9 @@ class AccessRule(Enum):
 class AccessFault:
     """One wrong access: bytes ``[start, end)`` of a space, the first of the access that are wrong.
 
-    `value` is what the plan has there for the step, `wanted` the step that wrote it in the plan, `found` the
-    one that wrote there last in the log; None where no step did, or the caller. `count` are faults of the
-    same kind by the same step, this one included.
+    `value` is the value that the plan has there for the step. `writer_in_plan` and `writer_in_log` are the
+    steps that wrote these bytes last; None where the caller did, or nothing. `count` is the number of faults
+    of this kind by this step.
     """
 
     rule: AccessRule
@@ -75,8 +75,8 @@ class AccessFault:
     space: str
     start: int
     end: int
-    wanted: str | None
-    found: str | None
+    writer_in_plan: str | None
+    writer_in_log: str | None
     detail: str
     count: int = 1
 
@@ -124,7 +124,7 @@ def check_accesses(plan: Plan, log: Iterable[MemoryAccess]) -> tuple[AccessFault
             )
     faults: dict[tuple[AccessRule, int, str | None, str | None], AccessFault] = {}
     for step, fault in _Checker(plan, _in_iterations(plan, log)).run():
-        key = (fault.rule, step, fault.value, fault.found)
+        key = (fault.rule, step, fault.value, fault.writer_in_log)
         if key in faults:
             faults[key] = replace(faults[key], count=faults[key].count + 1)
         else:
@@ -159,8 +159,8 @@ class _Checker:
         self._plan, self._iterations = plan, iterations
         program = plan.program
         self._steps = program.steps
-        self._found = [_Bytes(size) for size in plan.sizes]
-        self._wanted = [_Bytes(size) for size in plan.sizes]
+        self._in_log = [_Bytes(size) for size in plan.sizes]
+        self._in_plan = [_Bytes(size) for size in plan.sizes]
         self._views = {(alias.step, alias.value) for alias in program.aliases if alias.view}
         # In the order in which results are there.
         self._order = sorted(range(len(self._steps)), key=lambda t: (self._steps[t].until, t))
@@ -193,7 +193,7 @@ class _Checker:
         for entry in self._plan.program.entry:
             if iteration == 0 or entry.kind is EntryKind.FED:
                 space, low, high = self._place(entry.value)
-                for held in (self._found, self._wanted):
+                for held in (self._in_log, self._in_plan):
                     held[space].write(low, high, self._tag(iteration, -1))
 
     def _place(self, value: int) -> tuple[int, int, int]:
@@ -208,13 +208,13 @@ class _Checker:
         for binding in self._steps[t].bindings:
             space, low, high = self._place(binding.value)
             if binding.access is Access.UPDATE:
-                for start, end, who in list(self._found[space].runs(low, high)):
+                for start, end, who in list(self._in_log[space].runs(low, high)):
                     if who == tag:
-                        self._wanted[space].write(start, end, tag)
+                        self._in_plan[space].write(start, end, tag)
             elif binding.access is Access.SCRATCH:
-                self._wanted[space].write(low, high, _NOBODY)
+                self._in_plan[space].write(low, high, _NOBODY)
             elif binding.access is Access.WRITE and (t, binding.value) not in self._views:
-                self._wanted[space].write(low, high, tag)
+                self._in_plan[space].write(low, high, tag)
 
     def _bound(self, access: MemoryAccess) -> Iterator[tuple[int, int, int | None, Access | None]]:
         """The access in pieces: each with the value that the step has there and how; None where it has none.
@@ -241,7 +241,7 @@ class _Checker:
                 continue  # a copy of bytes to themselves leaves what was there
             if (value is None or how is Access.READ) and fault is None:
                 fault = self._outside(iteration, access, start, end, value)
-            self._found[access.space].write(start, end, self._tag(iteration, access.step))
+            self._in_log[access.space].write(start, end, self._tag(iteration, access.step))
         return fault
 
     def _read(self, iteration: int, access: MemoryAccess) -> AccessFault | None:
@@ -252,11 +252,11 @@ class _Checker:
             # What the step itself has written it may read again; of results and scratch nothing else.
             writers = [(start, end, own)]
             if how is not None and how.reads:
-                writers = list(self._wanted[access.space].runs(start, end))
+                writers = list(self._in_plan[access.space].runs(start, end))
             for low, high, right in writers:
-                for first, last, who in self._found[access.space].runs(low, high):
+                for first, last, who in self._in_log[access.space].runs(low, high):
                     if who != own and (who != right or who == _NOBODY):
-                        return self._fault(iteration, access, first, last, value, right, who)
+                        return self._mismatch(iteration, access, first, last, value, right, who)
         return None
 
     # ------------------------------------------------------------------------------------ in words
@@ -265,7 +265,7 @@ class _Checker:
         step = tag % (len(self._steps) + 1) - 1
         return None if tag == _NOBODY or step < 0 else self._plan.program.step_labels[step]
 
-    def _fault(
+    def _mismatch(
         self,
         iteration: int,
         access: MemoryAccess,
@@ -291,7 +291,7 @@ class _Checker:
         else:
             rule = AccessRule.STALE
             detail = f"{writer} has not written there; what is there is by {wrong or 'the caller'}"
-        return self._told(rule, iteration, access, start, end, label, right, wrong, detail)
+        return self._fault(rule, iteration, access, start, end, label, right, wrong, detail)
 
     def _outside(
         self, iteration: int, access: MemoryAccess, start: int, end: int, value: int | None
@@ -300,7 +300,7 @@ class _Checker:
         if value is not None:
             label = program.values[value].label
             detail = f"the step may read {label!r} there, and not write it"
-            return self._told(AccessRule.OUTSIDE, iteration, access, start, end, label, None, None, detail)
+            return self._fault(AccessRule.OUTSIDE, iteration, access, start, end, label, None, None, detail)
         there = [
             program.values[k].label
             for k, span in self._lives.items()
@@ -311,8 +311,8 @@ class _Checker:
         if there:
             names = ", ".join(map(repr, there[:3])) + (f" and {len(there) - 3} more" if there[3:] else "")
             detail += f"; these are of {names} at that time"
-        writer = next(self._found[access.space].runs(start, end))[2]
-        return self._told(
+        writer = next(self._in_log[access.space].runs(start, end))[2]
+        return self._fault(
             AccessRule.OUTSIDE, iteration, access, start, end, None, None, self._who(writer), detail
         )
 
@@ -320,9 +320,9 @@ class _Checker:
         size, end = self._plan.sizes[access.space], access.offset + access.nbytes
         detail = f"the space ends at {size:,}"
         start = max(access.offset, size)
-        return self._told(AccessRule.OUTSIDE, iteration, access, start, end, None, None, None, detail)
+        return self._fault(AccessRule.OUTSIDE, iteration, access, start, end, None, None, None, detail)
 
-    def _told(
+    def _fault(
         self,
         rule: AccessRule,
         iteration: int,

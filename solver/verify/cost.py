@@ -101,10 +101,10 @@ class _Facts:
         self.steps = [reference.steps[t] for t in bound.order]
         self.at = {t: position for position, t in enumerate(bound.order)}
         self.persistent = {e.value for e in reference.entry if e.kind is not EntryKind.FED}
-        self.given = {e.value for e in reference.entry if e.kind is EntryKind.FED}
+        self.fed = {e.value for e in reference.entry if e.kind is EntryKind.FED}
         self.exits = {exit_.value for exit_ in reference.exit}
         count, end = len(reference.values), len(self.steps)
-        self.first = [-1 if v in self.given else end for v in range(count)]
+        self.first = [-1 if v in self.fed else end for v in range(count)]
         self.last = [-1] * count
         self.readers: list[list[int]] = [[] for _ in range(count)]
         self.definers: list[list[int]] = [[] for _ in range(count)]

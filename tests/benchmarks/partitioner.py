@@ -78,7 +78,7 @@ def beside(captured: Mapping[str, Any], sequence: Sequence[int]) -> tuple[Schedu
         until=tuple(count if captured["again"][t] else -1 for t in order),
         values=tuple(f"v{v}" for v in range(len(size))),
         size=tuple(size),
-        given=(False,) * len(size),
+        fed=(False,) * len(size),
         kept=(False,) * len(size),
         maker=tuple(maker),
         together=tuple(range(len(size))),

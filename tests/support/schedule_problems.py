@@ -43,7 +43,7 @@ def problem(
         until=tuple(count if may[t] and t not in ends else -1 for t in range(count)),
         values=tuple(f"v{t}" for t in range(count)),
         size=tuple(size),
-        given=(False,) * count,
+        fed=(False,) * count,
         kept=tuple(t in ends for t in range(count)),
         maker=tuple(t if may[t] and t not in ends else -1 for t in range(count)),
         together=tuple(range(count)),
@@ -149,7 +149,7 @@ def mixed(count: int, seed: int) -> ScheduleProblem:
         until=tuple(until),
         values=tuple(f"v{v}" for v in range(len(maker))),
         size=tuple(rng.randint(1, 100) for _ in maker),
-        given=tuple(v < given for v in range(len(maker))),
+        fed=tuple(v < given for v in range(len(maker))),
         kept=tuple(kept),
         maker=tuple(t if t >= 0 and until[t] >= 0 else -1 for t in maker),
         together=tuple(range(len(maker))),
@@ -182,7 +182,7 @@ def exact(given: ScheduleProblem, budget: int) -> int | None:
             if given.fixed + scratch + live <= budget:
                 yield 0 if first else given.cost[t], done + first, after
 
-    begin = (0, sum(1 << v for v in values if given.given[v]))
+    begin = (0, sum(1 << v for v in values if given.fed[v]))
     best, heap = {begin: 0}, [(0, *begin)]
     while heap:
         cost, done, memory = heapq.heappop(heap)

@@ -66,10 +66,10 @@ class Cuts:
         #: The arc that a value's bytes stand for.
         self._arc: dict[int, int] = {}
         for v in sorted(self._counted):
-            if len(writers[v]) + problem.given[v] != 1:
+            if len(writers[v]) + problem.fed[v] != 1:
                 continue  # which of them comes first is open
             self._arc[v] = len(room)
-            arc(self._source if problem.given[v] else writers[v][0], steps + v, problem.size[v])
+            arc(self._source if problem.fed[v] else writers[v][0], steps + v, problem.size[v])
             if problem.kept[v]:
                 arc(steps + v, self._sink, self._never)
             for t in readers[v]:

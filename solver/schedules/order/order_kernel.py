@@ -78,7 +78,7 @@ def peak_of(order: Integers, tables: Tables, links: Links, room: Room) -> int:
     count, live, peak = len(order), tables.fixed, 0
     for v in range(len(tables.size)):
         first[v], last[v] = count, -1
-        if tables.given[v]:
+        if tables.fed[v]:
             first[v] = -1
             live += tables.size[v]
     for k in range(count):

@@ -171,7 +171,7 @@ def _renamed(problem: ScheduleProblem) -> ScheduleProblem:
     labels, size, fed, kept = (
         list(problem.values),
         list(problem.size),
-        list(problem.given),
+        list(problem.fed),
         list(problem.kept),
     )
     now = list(range(len(labels)))
@@ -197,7 +197,7 @@ def _renamed(problem: ScheduleProblem) -> ScheduleProblem:
         updates=tuple(updates),
         values=tuple(labels),
         size=tuple(size),
-        given=tuple(fed),
+        fed=tuple(fed),
         kept=tuple(kept),
         maker=(-1,) * len(labels),
         until=(-1,) * len(problem.steps),

@@ -254,9 +254,9 @@ class _Moments:
         """Whether a value had been made by moment i. Of what is written more than once, or given and written,
         the contents at a moment are open: nothing is asked of it.
         """
-        if len(self._writers[v]) + self._problem.given[v] != 1:
+        if len(self._writers[v]) + self._problem.fed[v] != 1:
             return False
-        return True if self._problem.given[v] else self._done[i][self._writers[v][0]]
+        return True if self._problem.fed[v] else self._done[i][self._writers[v][0]]
 
     def _need(self, i: int) -> None:
         """A value that is read after moment i, or held at the next one, is held at moment i or made again."""

@@ -182,7 +182,7 @@ class _Search:
         A repetition stays behind the first run, and in front of what changes that which it reads.
         """
         base, again = self.problem, set(_again(sequence))
-        instances = [v for v, there in enumerate(base.given) if there]
+        instances = [v for v, there in enumerate(base.fed) if there]
         current, entries = {v: i for i, v in enumerate(instances)}, len(instances)
         maker = [-1] * entries
         first, ends = dict[int, int](), dict[int, list[int]]()
@@ -218,7 +218,7 @@ class _Search:
             until=(-1,) * count,
             values=tuple(base.values[v] for v in instances),
             size=tuple(base.size[v] for v in instances),
-            given=tuple(i < entries for i in range(len(instances))),
+            fed=tuple(i < entries for i in range(len(instances))),
             kept=tuple(i in last for i in range(len(instances))),
             maker=(-1,) * len(instances),
             together=tuple(range(len(instances))),

@@ -101,11 +101,11 @@ def simulate(numbers: Integers, budget: int, tables: Tables, work: Work) -> int:
     instances, k, extra = 0, 0, 0
     work.result[PEAK] = -1
     for v in range(len(tables.size)):
-        there[v] = tables.given[v]
+        there[v] = tables.fed[v]
         work.gap[v] = tables.touch_start[v] - 1
         owner[v] = -1
         work.current[v] = -1
-        if tables.given[v]:
+        if tables.fed[v]:
             _open(tables, work, v, 0, instances)
             instances += 1
     for position in range(count):

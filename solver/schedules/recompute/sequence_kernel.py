@@ -93,7 +93,7 @@ def measure(sequence: Integers, count: int, budget: int, tables: Tables, places:
     result[PEAK] = -1
     for v in range(len(tables.size)):
         current[v] = -1
-        if tables.given[v]:
+        if tables.fed[v]:
             current[v] = instances
             value[instances], first[instances], last[instances] = v, 0, 0
             instances += 1
@@ -318,7 +318,7 @@ def measure_beside(
     same, begin, more = _until_alike(sequence, same, begin, live, tables, here, there)
     if same == 0:
         for v in range(len(tables.size)):
-            if tables.given[v] and not there.wanted[v]:  # it is there until the first event
+            if tables.fed[v] and not there.wanted[v]:  # it is there until the first event
                 load[begin] += tables.size[v]
     peak = max(here.fullest[same], here.fullest_behind[end])
     over = here.overs[same] + here.overs[count] - here.overs[end]

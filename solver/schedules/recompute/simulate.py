@@ -93,7 +93,7 @@ def replay(problem: ScheduleProblem, sequence: tuple[int, ...]) -> tuple[int, ..
         now[v] = [event, event]
         instances.append((v, now[v]))
 
-    for v, from_caller in enumerate(problem.given):
+    for v, from_caller in enumerate(problem.fed):
         if from_caller:
             begin(v, 0)
     for event, t in enumerate(sequence):

@@ -186,7 +186,7 @@ def test_a_runtime_logs_what_it_touches_by_the_tables(tmp_path: Path, simple: Pl
     )
     assert check_accesses(simple, load_accesses(right, simple)) == ()
     found = check_accesses(simple, load_accesses(wrong, simple))
-    assert found[0].wanted == simple.program.step_labels[0]
+    assert found[0].writer_in_plan == simple.program.step_labels[0]
 
 
 def test_headers_of_all_kinds_of_plans_stand_side_by_side(tmp_path: Path) -> None:

@@ -90,7 +90,11 @@ def test_a_result_that_nobody_wrote(plan: Plan) -> None:
     writer, value, reader = written_and_read(plan)
     found = check_accesses(plan, log_without(plan, writer, value))[0]
     labels = plan.program.step_labels
-    assert (found.rule, found.step, found.wanted) == (AccessRule.UNWRITTEN, labels[reader], labels[writer])
+    assert (found.rule, found.step, found.writer_in_plan) == (
+        AccessRule.UNWRITTEN,
+        labels[reader],
+        labels[writer],
+    )
     assert found.value == plan.program.values[value].label
     assert found.detail.endswith(f"no step has written there; {labels[writer]} should have.")
 
@@ -170,8 +174,8 @@ class Oracle:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.steps = plan, plan.program.steps
-        self.found: dict[tuple[int, int], Any] = {}
-        self.wanted: dict[tuple[int, int], Any] = {}
+        self.in_log: dict[tuple[int, int], Any] = {}
+        self.in_plan: dict[tuple[int, int], Any] = {}
         self.views = {(alias.step, alias.value) for alias in plan.program.aliases if alias.view}
 
     def places(self, value: int) -> list[tuple[int, int]]:
@@ -185,7 +189,7 @@ class Oracle:
             for entry in self.plan.program.entry:
                 if iteration == 0 or entry.kind is EntryKind.FED:
                     for at in self.places(entry.value):
-                        self.found[at] = self.wanted[at] = (iteration, "caller")
+                        self.in_log[at] = self.in_plan[at] = (iteration, "caller")
             ran = {access.step for access in accesses}
             left = [t for t, step in enumerate(self.steps) if not step.due or t in ran]
             left.sort(key=lambda t: self.steps[t].until)
@@ -202,10 +206,10 @@ class Oracle:
         for b in self.steps[t].bindings:
             for at in self.places(b.value):
                 written = b.access is Access.WRITE and (t, b.value) not in self.views
-                if written or (b.access is Access.UPDATE and self.found.get(at) == (iteration, t)):
-                    self.wanted[at] = (iteration, t)
+                if written or (b.access is Access.UPDATE and self.in_log.get(at) == (iteration, t)):
+                    self.in_plan[at] = (iteration, t)
                 elif b.access is Access.SCRATCH:
-                    self.wanted[at] = None
+                    self.in_plan[at] = None
 
     def is_faulty(self, iteration: int, access: MemoryAccess) -> bool:
         own = (iteration, access.step)
@@ -220,12 +224,12 @@ class Oracle:
                 fitting = [b for b in here if b.access.writes]
                 if not fitting or (access.step, fitting[0].value) not in self.views:
                     faulty |= not fitting
-                    self.found[at] = own
+                    self.in_log[at] = own
             elif not here:
                 faulty = True
-            elif self.found.get(at) != own:
-                right = self.wanted.get(at) if any(b.access.reads for b in here) else own
-                faulty |= self.found.get(at) is None or self.found.get(at) != right
+            elif self.in_log.get(at) != own:
+                right = self.in_plan.get(at) if any(b.access.reads for b in here) else own
+                faulty |= self.in_log.get(at) is None or self.in_log.get(at) != right
         return faulty
 
 

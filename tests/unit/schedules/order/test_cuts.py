@@ -68,7 +68,7 @@ def test_no_order_is_below_its_cut_at_any_step(seed: int) -> None:
         given,
         values=(*given.values, "fed"),
         size=(*given.size, rng.randint(1, 100)),
-        given=(*given.given, True),
+        fed=(*given.fed, True),
         kept=(*given.kept, rng.random() < 0.3),
         maker=(*given.maker, -1),
         together=(*given.together, 7),

@@ -99,7 +99,7 @@ def test_a_neighbour_measured_beside_a_sequence_is_measured_as_it_is_replayed(se
         reads=tuple(reads),
         values=tuple(f"v{v}" for v in range(2 * steps + 2)),
         size=tuple(rng.randint(1, 90) for _ in range(2 * steps + 2)),
-        given=(False,) * (2 * steps) + (True, True),
+        fed=(False,) * (2 * steps) + (True, True),
         kept=(*drawn.kept, *(False,) * (steps + 2)),
         maker=(
             *drawn.maker,
