@@ -82,11 +82,12 @@ class Paging(Pass):
         tell(None)
         spread = spread.at_same_residues()
         budget = most + max(loads(spread)[0]) - self._peak(spread)
+        ways = self._ways(spread)
         best: _Paged | None = None
         refused: CapacityError | None = None
         while True:
             try:
-                paged = self._best(spread, budget, deadline, tell)
+                paged = self._best(spread, ways, budget, deadline, tell)
             except CapacityError as error:
                 refused, paged = error, None
             else:
@@ -106,7 +107,22 @@ class Paging(Pass):
         figures = {"peak_before": peak_before, "peak_after": peak, "compute_nanoseconds": compute}
         return Applied(best.program, figures | best.facts(self.tiers), best.complete)
 
-    def _best(self, program: Program, budget: int, deadline: Deadline, tell: Tell) -> _Paged | None:
+    def _ways(self, program: Program) -> list[_Way]:
+        """The lookaheads with which the first tier may be enough."""
+        saved = shareable(program) if self.in_place else ()
+        ways = []
+        for ahead in LOOKAHEADS:
+            problem = paging_problem(program, ahead)
+            relaxed = paging_problem(program, ahead, relaxed=True)
+            if self.in_place:
+                relaxed = replace(relaxed, fixed=tuple(map(sub, relaxed.fixed, saved)))
+            if relaxed.smallest <= self.tiers[0].bytes:
+                ways.append(_Way(ahead, problem, relaxed))
+        return ways
+
+    def _best(
+        self, program: Program, ways: Sequence[_Way], budget: int, deadline: Deadline, tell: Tell
+    ) -> _Paged | None:
         """The fastest of some lookaheads, the smallest of equals; None where none keeps the budget.
 
         Which one that is, greedy covers tell. Only that one is searched for a better cover.
@@ -115,31 +131,25 @@ class Paging(Pass):
         from solver.schedules.paging.homes import homes
 
         compute = sum(level_costs(program, self.costs))
-        most = self.tiers[0].bytes
-        problems = [(ahead, paging_problem(program, ahead)) for ahead in LOOKAHEADS]
-        relaxed = {ahead: self._relaxed(program, ahead) for ahead in LOOKAHEADS}
-        fitting = [
-            (ahead, problem)
-            for ahead, problem in problems
-            if problem.smallest <= budget and relaxed[ahead].smallest <= most
-        ]
+        fitting = [way for way in ways if way.problem.smallest <= budget]
         if not fitting:
             return None
-        tried: list[tuple[int, int, PagingProblem, frozenset[int]]] = []
+        tried: list[tuple[int, _Way, frozenset[int]]] = []
         # Where slower memory has no room for what is cheapest to move, what takes least of it leaves.
         for thrifty in (False, True):
-            for ahead, problem in fitting:
-                taken = greedy(problem, budget, thrifty=thrifty)
-                took = self._elapsed(program, problem, taken)
-                tried.append((took, ahead, problem, taken))
-                tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
+            for way in fitting:
+                taken = greedy(way.problem, budget, thrifty=thrifty)
+                took = self._elapsed(program, way.problem, taken)
+                tried.append((took, way, taken))
+                tell(SearchProgress(moved_bytes=sum(way.problem.cost(taken))))
                 if took <= compute or (deadline.expired and took < _ENDLESS):
                     break
             if any(took < _ENDLESS for took, *_ in tried):
                 break
-        took, ahead, problem, taken = min(tried, key=lambda each: each[:2])
+        took, way, taken = min(tried, key=lambda each: (each[0], each[1].lookahead))
         if took == _ENDLESS:
-            raise self._no_room(program, [(problem, taken) for _, _, problem, taken in tried])
+            raise self._no_room(program, [(way.problem, taken) for _, way, taken in tried])
+        problem = way.problem
         work = WORK * _SHARE if self.recompute else WORK
         cover = least_moved(problem, budget, deadline, work=work)
         if self._elapsed(program, problem, cover.taken) <= took:
@@ -152,18 +162,10 @@ class Paging(Pass):
         complete = cover.complete and not deadline.expired
         took = elapsed(paged, self.tiers, self.costs)
         bound = cover.bound
-        if relaxed[ahead] != problem:
+        if way.relaxed != problem:
             # The search holds more than it has to, so its bound is about less than all ways of paging.
-            bound = least_moved(relaxed[ahead], most, deadline, work=work).bound
-        return _Paged(paged, ahead, took, bound, baseline, complete)
-
-    def _relaxed(self, program: Program, ahead: int) -> PagingProblem:
-        """The problem that every way of paging solves; with `in_place` every way of sharing bytes as well."""
-        problem = paging_problem(program, ahead, relaxed=True)
-        if not self.in_place:
-            return problem
-        saved = shareable(program)
-        return replace(problem, fixed=tuple(map(sub, problem.fixed, saved)))
+            bound = least_moved(way.relaxed, self.tiers[0].bytes, deadline, work=work).bound
+        return _Paged(paged, way.lookahead, took, bound, baseline, complete)
 
     def _elapsed(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> int:
         """Nanoseconds of an iteration with these gaps paged; `_ENDLESS` where there is no room for that."""
@@ -219,6 +221,17 @@ class Paging(Pass):
             live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),
             path=("tiers", least.tier, "bytes"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A lookahead, the problem that is searched, and the `relaxed` one that every way of paging solves: with
+    `in_place` every way of sharing bytes as well.
+    """
+
+    lookahead: int
+    problem: PagingProblem
+    relaxed: PagingProblem
 
 
 @dataclass(frozen=True, slots=True)

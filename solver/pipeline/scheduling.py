@@ -46,12 +46,15 @@ _OF_OWN_BYTES = {
 class Applied:
     """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
     proved of the cost of repetitions.
+
+    `orders` are the orders in which steps run first, in this program and in those that it was the best of.
     """
 
     program: Program
     records: tuple[Record, ...]
     complete: bool
     bound: CostBound | None
+    orders: frozenset[tuple[int, ...]]
 
     def fact(self, name: str, figure: str) -> int:
         """A figure of a record; 0 without it."""
@@ -99,11 +102,15 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The program behind all passes, its regions, and the layout of each space."""
+    """The program behind all passes, its regions, and the layout of each space.
+
+    `reduced` says whether passes had to keep fewer bytes than the options have, so that the layout fits.
+    """
 
     applied: Applied
     regions: Sequence[Region]
     outcomes: list[Outcome]
+    reduced: bool
 
 
 def placed(
@@ -117,10 +124,11 @@ def placed(
     """
     best: Placed | None = None
     refused: CapacityError | None = None
+    tight = False
     tried = set[tuple[bool, bool, tuple[int, ...] | None]]()
     for choice in _choices(reference.program, passes, options, deadline, watch):
         freedom = choice.options.in_place, choice.options.recompute
-        if (*freedom, choice.order) in tried:
+        if (*freedom, choice.order) in tried or (choice.if_tight and not tight):
             continue
         as_asked = choice.options.in_place == options.in_place
         try:
@@ -129,8 +137,11 @@ def placed(
             if error.proved and as_asked:
                 raise
             refused = error if refused is None else min(refused, error, key=lambda each: each.excess)
+            tight = True
             continue
-        tried.add((*freedom, _first_runs(candidate.applied.program)))
+        tight = tight or candidate.reduced
+        if len(candidate.applied.orders) == 1:
+            tried |= {(*freedom, order) for order in candidate.applied.orders}
         if not as_asked:
             candidate = replace(candidate, applied=candidate.applied.without_bounds_of_own_bytes())
         for figure in _EVERY_ORDER:  # what is proved for every order, the first search has proved
@@ -151,11 +162,14 @@ def placed(
 class _Choice:
     """Passes to try, with the options that they and the layout get; and the order of steps, where it is known
     before they run.
+
+    With `if_tight` it can be better only where the layout of another choice exceeded the capacity.
     """
 
     passes: Passes
     options: PlanOptions
     order: tuple[int, ...] | None = None
+    if_tight: bool = False
 
 
 def _choices(
@@ -164,6 +178,7 @@ def _choices(
     """The passes with several orders of steps; with tiers also without each of the other freedoms.
 
     What is paged depends on what is defined in place and on what runs again, and no bound says which is best.
+    But recomputation with its largest budget is none, and `Paging` alone tries to share no bytes.
     """
     if not options.tiers:
         yield from _orders(program, passes, options, deadline, watch)
@@ -173,7 +188,9 @@ def _choices(
         fewer = replace(
             options, recompute=recompute, in_place=in_place, sub_ranges=options.sub_ranges and in_place
         )
-        yield from _orders(program, passes, fewer, deadline, watch)
+        if_tight = recompute != options.recompute or not (options.order or recompute)
+        for choice in _orders(program, passes, fewer, deadline, watch):
+            yield replace(choice, if_tight=if_tight and fewer != options)
 
 
 def _orders(
@@ -190,9 +207,7 @@ def _orders(
                 yield _Choice(in_order_of(passes, searched), options, _first_runs(searched.program))
             break
         program = each.run(program)
-    # With tiers each budget of recomputation may have had another order.
-    known = not (options.tiers and options.recompute)
-    yield _Choice(in_given_order(passes), options, _first_runs(program) if known else None)
+    yield _Choice(in_given_order(passes), options, _first_runs(program))
 
 
 def _fitting(reference: Lowered, choice: _Choice, deadline: Deadline, watch: Stopwatch) -> Placed:
@@ -213,7 +228,7 @@ def _fitting(reference: Lowered, choice: _Choice, deadline: Deadline, watch: Sto
                 if less[0] and options.tiers:  # what was proved is about a smaller tier than the options say
                     for figure in ("bound", "least_nanoseconds"):
                         applied = applied.stating(Paging.name, figure, 0)
-                return Placed(applied, inside, outcomes)
+                return Placed(applied, inside, outcomes, reduced=any(less))
             except CapacityError as error:
                 refused = refused or error
                 least = 0 if round_ < _FEW_ROUNDS else error.available // _LATER_STEP
@@ -278,18 +293,17 @@ def _scheduled(
             break
         attempt((best + min(beside, key=lambda s: by_share[s].nanoseconds if s in by_share else 0)) // 2)
     best = fastest()
+    orders = frozenset(order for each in by_share.values() for order in each.orders)
+    winner = replace(by_share[best], orders=orders)
     if options.parallelism > 1:
-        return by_share[best]  # steps beside others cost less than the sum
-    order = _first_runs(by_share[best].program)
+        return winner  # steps beside others cost less than the sum
     proved = [
         (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
         for each in by_share.values()
-        if not options.order or _first_runs(each.program) == order
+        if not options.order or each.orders == by_share[best].orders
     ]
     alone = sum(step_costs(program, options.costs))
-    return by_share[best].stating(
-        Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved)
-    )
+    return winner.stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
 
 
 def _first_runs(program: Program) -> tuple[int, ...]:
@@ -305,4 +319,4 @@ def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline, watch
         if result.facts is not None:
             records.append(Record(each.name, result.facts))
         program, complete = result.program, complete and result.complete
-    return Applied(program, tuple(records), complete, bound)
+    return Applied(program, tuple(records), complete, bound, frozenset({_first_runs(program)}))
