@@ -36,8 +36,10 @@ __all__ = [
 
 _log = structlog.get_logger("service.access")
 
-#: Most bytes of a request line and its headers.
+#: Most bytes of a request line and its headers, and of trailers or the framing of chunks in a row.
 HEAD_BYTES: Final = 1 << 16
+#: Most bytes of a request that are read and dropped behind an answer that came before its end.
+DRAIN_BYTES: Final = 128 << 20
 #: Connections with bodies of more bytes than this are read in turns.
 PACED_BYTES: Final = 1 << 16
 #: Connections that are resumed in one turn of the event loop; each may bring 256 KiB.
@@ -152,19 +154,46 @@ class Admission:
     open: int = 0
 
 
+class _Drained(asyncio.Transport):
+    """The transport as the cycle of one request sees it: to close it first drains the connection."""
+
+    def __init__(self, protocol: GuardedProtocol) -> None:
+        super().__init__()
+        self._protocol = protocol
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._protocol.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._protocol.draining or self._protocol.transport.is_closing()
+
+    def close(self) -> None:
+        self._protocol.close_drained()
+
+
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. Slow requests are answered 408, malformed ones 400, and too many connections 503."""
+    """One connection. Slow requests are answered 408, malformed ones 400, and too many connections 503.
+
+    An answer may come before the end of the request, as 401 and 413 do. What the client still sends is then
+    read and dropped: to close a socket with unread bytes resets the connection, and the answer is lost to a
+    client that first sends all of its request. The rest may take `DRAIN_BYTES` and `body_seconds`, and its
+    connection is the first that has to make room for others.
+    """
 
     def __init__(self, admission: Admission, **more: Any) -> None:
         super().__init__(**more)
         self._admission = admission
         self._timer: asyncio.TimerHandle | None = None
-        self._head_bytes = 0
         self._in_head = False
+        self._in_body = False
         self._begun = False
         self._body_bytes = 0
+        #: Bytes since the last complete head, part of a body, or request.
+        self._framing_bytes = 0
         self._refused = False
         self._holder = ""
+        #: Whether the last answer was given, and what still comes is dropped.
+        self.draining = False
 
     # ---------------------------------------------------------------------------------- connections
 
@@ -202,26 +231,56 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def give_up(self) -> None:
         """Close an idle connection to make room for another one."""
-        if self._head_bytes:
+        if self._in_head and not self.draining:
             self._refuse("request-timeout", "The headers were not complete when connections ran short.")
         else:
             self.transport.close()
 
+    def close_drained(self) -> None:
+        """Close the connection once its client has read the last answer, or sends no more of its request."""
+        if self.draining or not (self._in_head or self._in_body) or self.transport.is_closing():
+            self.transport.close()
+            return
+        self.draining = True
+        self._body_bytes = 0
+        self._wait()
+        self._set_timer(self._admission.body_seconds, self.transport.close)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+
+    def _drop(self, data: bytes) -> None:
+        """Read on, in turns with other connections, unless too much has come."""
+        self._body_bytes += len(data)
+        if self._body_bytes > DRAIN_BYTES:
+            self.transport.close()
+        else:
+            self.flow.pause_reading()
+            self.flow.resume_reading()
+
+    def shutdown(self) -> None:
+        if self.draining:
+            self.transport.close()
+        else:
+            super().shutdown()
+
     # ------------------------------------------------------------------------------------- requests
 
     def data_received(self, data: bytes) -> None:
+        if self.draining:
+            self._drop(data)
+            return
         if self._refused:
             return
-        in_head = self in self._admission.waiting
+        self._framing_bytes += len(data)
         super().data_received(data)
         # Timers are set for what is missing now: most requests arrive whole, and need none.
         begun, self._begun = self._begun, False
-        if self in self._admission.waiting:
-            # Behind a body in the same data, a request has only begun.
-            self._head_bytes = self._head_bytes + len(data) if in_head else 1
-            if self._head_bytes > HEAD_BYTES:
-                self._refuse("headers-too-large", f"The headers take more than {HEAD_BYTES:,} bytes.")
-            elif begun or self._timer is None:
+        if (self._in_head or self._in_body) and self._framing_bytes > HEAD_BYTES:
+            part = "headers" if self._in_head else "trailers, or the extensions of a chunk,"
+            self._refuse("headers-too-large", f"The {part} take more than {HEAD_BYTES:,} bytes.")
+        elif self in self._admission.waiting:
+            if begun or self._timer is None:
                 self._set_timer(self._admission.header_seconds, self._late_headers)
         elif self._timer is None and self._at_work and self.cycle.more_body:
             self._set_timer(self._admission.body_seconds, self._late_body)
@@ -233,36 +292,61 @@ class GuardedProtocol(HttpToolsProtocol):
             self._wait()
 
     def on_headers_complete(self) -> None:
+        self._framing_bytes = 0
+        size = len(self.url) + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
+        if size > HEAD_BYTES:
+            self._refuse(
+                "headers-too-large", f"The headers take {size:,} bytes; the limit is {HEAD_BYTES:,}."
+            )
+            raise httptools.HttpParserError("long headers")
         names = [name for name, _ in self.headers]
         if self.parser.get_http_version() == "1.1" and names.count(b"host") != 1:
             raise httptools.HttpParserError("not exactly one Host")
         if b"transfer-encoding" in names and b"content-length" in names:
             # A proxy in front of this service may use the other of the two: request smuggling.
             raise httptools.HttpParserError("a length in two ways")
+        codings = b",".join(value for name, value in self.headers if name == b"transfer-encoding")
+        if b"transfer-encoding" in names and codings.strip().lower() != b"chunked":
+            self._refuse(
+                "bad-request", f"Transfer-Encoding is {codings.decode('latin-1')!r:.80}, not 'chunked'."
+            )
+            raise httptools.HttpParserError("another transfer coding")
         host = next((value for name, value in self.headers if name == b"host"), b"").decode("latin-1")
         if host and not self._admission.hosts.include(host):  # no browser sends none
             self._refuse("unknown-host", f"The host {host!r:.80} is not one of this service.")
             raise httptools.HttpParserError("another host")
         super().on_headers_complete()
-        self._in_head = False
+        self.cycle.transport = _Drained(self)
+        self._in_head, self._in_body = False, True
         self._body_bytes = 0
         self._stop_waiting()
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
+        self._framing_bytes = 0
+        if self.cycle.response_complete:
+            self._drop(body)
+            return
         self._body_bytes += len(body)
-        if self._body_bytes > PACED_BYTES and not self.cycle.response_complete:
+        if self._body_bytes > PACED_BYTES:
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._stop_waiting()
+        self._framing_bytes = 0
+        self._in_body = False
+        if self._at_work:
+            self._stop_waiting()
 
     def on_response_complete(self) -> None:
+        if self.draining:
+            return
         super().on_response_complete()
         if not self._at_work and not self.transport.is_closing():
             self._wait()
-            if self._in_head:  # the next request has begun meanwhile
+            if self._in_body:
+                self._set_timer(self._admission.body_seconds, self.transport.close)
+            elif self._in_head:  # the next request has begun meanwhile
                 self._set_timer(self._admission.header_seconds, self._late_headers)
 
     @property
@@ -273,7 +357,6 @@ class GuardedProtocol(HttpToolsProtocol):
     def _wait(self) -> None:
         """Wait for a request. How long an answered connection stays open is the server's decision."""
         self._stop_waiting()
-        self._head_bytes = 0
         self._admission.waiting[self] = None
 
     def _set_timer(self, seconds: float, late: Callable[[], None]) -> None:
@@ -288,7 +371,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _late_headers(self) -> None:
-        if not self._head_bytes:  # nothing was asked for
+        if not self._in_head:  # nothing was asked for
             self.transport.close()
         elif not self._at_work:
             limit = self._admission.header_seconds
@@ -328,7 +411,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._at_work:  # wakes the application where it waits for the rest of the request
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self.transport.close()
+        if code in ("overloaded", "request-timeout"):  # these are to be gone
+            self.transport.close()
+        else:
+            self.close_drained()
         self._admission.refused(code)
         _log.info(
             "request refused",

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from service.http.connections import (
+    DRAIN_BYTES,
     HEAD_BYTES,
     PARTS_AT_A_TIME,
     Admission,
@@ -57,7 +58,8 @@ async def serving(
     release, arrived = asyncio.Event(), asyncio.Queue[str]()
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        size, more = 0, True
+        early, size = scope["path"] in ("/early", "/early-close"), 0
+        more = not early
         while more:
             message = await receive()
             size, more = size + len(message.get("body", b"")), message.get("more_body", False)
@@ -65,8 +67,10 @@ async def serving(
             arrived.put_nowait(scope["path"])
             await release.wait()
         body = str(size).encode()
-        length = str(len(body)).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        headers = [(b"content-length", str(len(body)).encode())]
+        headers += [(b"connection", b"close")] if scope["path"] == "/early-close" else []
+        status = 413 if early else 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     config, state = uvicorn.Config(application, lifespan="off", log_config=None), ServerState()
@@ -85,6 +89,10 @@ async def serving(
         server.close()
         release.set()
         await asyncio.gather(*state.tasks)
+        while state.connections:
+            for connection in list(state.connections):
+                connection.shutdown()
+            await asyncio.sleep(0)
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
@@ -223,6 +231,9 @@ MALFORMED: dict[str, Callable[[], bytes]] = {
     "no host": lambda: b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": lambda: b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
     "a bad chunk": lambda: b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    "a coding that is not read": lambda: (
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+    ),
     "a connection to elsewhere": lambda: b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
@@ -233,12 +244,111 @@ async def test_what_breaks_the_rules_of_http(case: str) -> None:
         await problem(await site.open(MALFORMED[case]()), 400, "bad-request")
 
 
-async def test_too_much_before_the_body() -> None:
+_LONG = b"X-Long: " + b"x" * HEAD_BYTES
+_CHUNKS = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + 2 * _LONG,
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + _LONG + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * (HEAD_BYTES // 6) + b"\r\n",
+        b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=["half sent", "one long header", "many headers", "a long address"],
+)
+async def test_too_much_before_the_body(request_bytes: bytes) -> None:
     async with serving() as site:
-        head = b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * (2 * HEAD_BYTES)
-        found, headers, body = await answer(await site.open(head))
-        assert (found, headers["content-type"]) == (431, MEDIA_TYPE)
-        assert json.loads(body)["type"] == "/problems/headers-too-large"
+        await problem(await site.open(request_bytes), 431, "headers-too-large")
+
+
+@pytest.mark.parametrize(
+    "endless", [b"0\r\n" + 8 * _LONG, b"1;" + b"x" * (8 * HEAD_BYTES)], ids=["trailers", "extensions"]
+)
+async def test_too_much_between_the_parts_of_a_body(endless: bytes) -> None:
+    """An endless head behind a body would be kept in memory as well."""
+    async with serving() as site:
+        reader = await site.open(_CHUNKS)
+        site.writers[0].write(endless)
+        await site.writers[0].drain()
+        await problem(reader, 431, "headers-too-large")
+
+
+async def test_too_much_of_a_head_behind_a_request_that_is_answered_yet() -> None:
+    async with serving() as site:
+        reader = await site.open(GET.replace(b"/ ", b"/wait "))
+        await site.arrived.get()
+        site.writers[0].write(b"GET / HTTP/1.1\r\n" + 2 * _LONG)
+        await problem(reader, 431, "headers-too-large")
+
+
+def _upload(path: str, size: int) -> bytes:
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("path", ["/early", "/early-close"])
+async def test_an_early_answer_is_read_by_a_client_that_sends_everything_first(path: str) -> None:
+    size = 50_000_000
+    async with serving() as site:
+        reader = await site.open(_upload(path, size))
+        for _ in range(50):
+            site.writers[0].write(bytes(size // 50))
+            await site.writers[0].drain()
+        assert (await answer(reader))[0] == 413
+        if path == "/early":  # the connection goes on
+            site.writers[0].write(GET)
+            assert (await answer(reader))[0] == 200
+        else:
+            assert await reader.read() == b""
+
+
+async def test_a_malformed_request_is_answered_though_its_body_still_comes() -> None:
+    size = 10_000_000
+    async with serving() as site:
+        reader = await site.open(_upload("/", size).replace(b"Host: x", b"Host: x\r\nHost: y"))
+        site.writers[0].write(bytes(size))
+        await site.writers[0].drain()
+        await problem(reader, 400, "bad-request")
+
+
+@pytest.mark.parametrize("path", ["/early", "/early-close"])
+async def test_a_body_behind_an_answer_is_not_read_without_end(path: str) -> None:
+    async with serving() as site:
+        reader = await site.open(_upload(path, 10 * DRAIN_BYTES))
+        assert (await answer(reader))[0] == 413
+        sent = 0
+
+        async def send_on() -> None:
+            nonlocal sent
+            while sent < 2 * DRAIN_BYTES:
+                site.writers[0].write(bytes(1 << 20))
+                await site.writers[0].drain()
+                sent += 1 << 20
+
+        with pytest.raises(ConnectionError):
+            await send_on()
+        assert sent >= DRAIN_BYTES
+
+
+@pytest.mark.parametrize("path", ["/early", "/early-close"])
+async def test_a_body_behind_an_answer_is_not_awaited_for_long(path: str) -> None:
+    async with serving(body_seconds=0.05) as site:
+        reader = await site.open(_upload(path, 10))
+        assert (await answer(reader))[0] == 413
+        assert await reader.read() == b""
+
+
+async def test_a_connection_that_is_drained_makes_room_first() -> None:
+    async with serving(connections=2) as site:
+        drained = await site.open(_upload("/early", 10))
+        assert (await answer(drained))[0] == 413
+        busy = await site.open(GET.replace(b"/ ", b"/wait "))
+        await site.arrived.get()
+        assert (await answer(await site.open(GET)))[0] == 200
+        assert await drained.read() == b""
+        site.release.set()
+        assert (await answer(busy))[0] == 200
 
 
 @pytest.mark.parametrize(
