@@ -24,45 +24,74 @@ from typing import TYPE_CHECKING, Any
 from arenaplan.neighbours import NEIGHBOURS, hidden
 
 if TYPE_CHECKING:
-    from arenaplan import builder, executorch, jax, onnx, torch
+    from arenaplan import executorch, jax, onnx, torch
     from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
-    from arenaplan.models import load, plan
+    from arenaplan.models import explain, load_graph, load_plan, load_program, plan, tradeoff
     from clients import AsyncClient, Client
-    from solver.errors import ArenaplanError
-    from solver.executor import Trainer
-    from solver.plan import Plan, PlanOptions
+    from solver.errors import (
+        ArenaplanError,
+        CapacityError,
+        DocumentError,
+        GraphError,
+        InternalError,
+        OptionsError,
+        PlanError,
+        ProblemError,
+    )
+    from solver.executor import Trainer, synthetic_batch, validate
+    from solver.pipeline import BlockProgram, TrainableGraph
+    from solver.plan import Plan, PlanOptions, TradeOff, ValidationReport, Verdict
 
 __all__ = [
     "ArenaplanError",
     "AsyncClient",
+    "BlockProgram",
+    "CapacityError",
     "Client",
+    "DocumentError",
+    "GraphError",
+    "InternalError",
     "Model",
+    "OptionsError",
     "Plan",
+    "PlanError",
     "PlanOptions",
+    "ProblemError",
     "Tape",
     "Tensor",
+    "TradeOff",
+    "TrainableGraph",
     "Trainer",
+    "ValidationReport",
+    "Verdict",
     "adam",
-    "builder",
     "executorch",
+    "explain",
     "jax",
     "layers",
-    "load",
+    "load_graph",
+    "load_plan",
+    "load_program",
     "onnx",
     "ops",
     "plan",
     "sgd",
+    "synthetic_batch",
     "torch",
+    "tradeoff",
+    "validate",
 ]
 
-#: What each module has; a module without names is offered itself.
+#: The names of each module; a name of no module is a module itself.
 _WHERE = {
     "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
-    "arenaplan.models": "load plan",
+    "arenaplan.models": "explain load_graph load_plan load_program plan tradeoff",
     "clients": "AsyncClient Client",
-    "solver.errors": "ArenaplanError",
-    "solver.executor": "Trainer",
-    "solver.plan": "Plan PlanOptions",
+    "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
+    " OptionsError PlanError ProblemError",
+    "solver.executor": "Trainer synthetic_batch validate",
+    "solver.pipeline": "BlockProgram TrainableGraph",
+    "solver.plan": "Plan PlanOptions TradeOff ValidationReport Verdict",
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
 
@@ -86,4 +115,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

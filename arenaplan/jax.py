@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from arenaplan.kernels import runner
+from solver.arguments import checks_arguments
 from solver.importers.jax import trace
 from solver.importers.traced import TracedStep
 
 __all__ = ["TracedStep", "program", "runner"]
 
 
+@checks_arguments
 def program(
     step: Callable[..., Any],
     example_arguments: Sequence[Any],

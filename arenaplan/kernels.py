@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from solver.arguments import checks_arguments
+from solver.executor import BlockRunner
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_program
 from solver.plan import PlanOptions
 
-if TYPE_CHECKING:
-    from solver.executor import BlockRunner
-
 __all__ = ["runner"]
 
 
+@checks_arguments
 def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
     """The framework's kernels in the planned arena, which begins with the values of the trace.
 
@@ -23,8 +21,6 @@ def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
     gives what the function returned.
     Raises what planning raises.
     """
-    from solver.executor import BlockRunner
-
     block_runner = BlockRunner(step.program, plan_program(step.program, options), step.functions)
     for name, values in step.values.items():
         if name in step.program.blocks:

@@ -1,26 +1,39 @@
-"""Planning in one call, from every form of a model."""
+"""Files in, plans and verdicts out: each in one call, from every form of a model."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
 from arenaplan.builder import Model
 from service.cli.models import read_model_file
-from solver import documents
+from solver import documents, verdict
+from solver.arguments import checks_arguments
 from solver.errors import DocumentError, OptionsError
 from solver.pipeline import BlockProgram, TrainableGraph, plan_program
 from solver.pipeline import plan as plan_graph
-from solver.plan import Plan, PlanOptions
+from solver.plan import Plan, PlanOptions, TradeOff, Verdict
 
-__all__ = ["HasGraph", "HasProgram", "Loaded", "Plannable", "load", "plan"]
+__all__ = [
+    "HasGraph",
+    "HasProgram",
+    "ImportChoices",
+    "Plannable",
+    "explain",
+    "load_graph",
+    "load_plan",
+    "load_program",
+    "plan",
+    "tradeoff",
+]
 
 
 @runtime_checkable
 class HasGraph(Protocol):
-    """An object with a graph: a model of a `Tape`, or what `arenaplan.torch.graph` captured."""
+    """An object with a graph: a model of a `Tape`, or the result of `arenaplan.torch.graph`."""
 
     @property
     def graph(self) -> TrainableGraph: ...
@@ -34,67 +47,195 @@ class HasProgram(Protocol):
     def program(self) -> BlockProgram: ...
 
 
-#: A file, a document as JSON text or as its parsed value, or the graph or program that is read from those.
-Plannable = (
-    str | os.PathLike[str] | bytes | Mapping[str, Any] | TrainableGraph | BlockProgram | HasGraph | HasProgram
-)
+#: A document is JSON text or its parsed value.
+Plannable = Annotated[
+    str
+    | os.PathLike[str]
+    | bytes
+    | Mapping[str, Any]
+    | TrainableGraph
+    | BlockProgram
+    | HasGraph
+    | HasProgram,
+    "a path, a document, a graph, a program, or an object that has a graph or a program",
+]
 
-#: The contents of a file.
-Loaded = TrainableGraph | BlockProgram | Plan
+
+class ImportChoices(TypedDict, total=False):
+    """How a model of another tool is trained, as the options of ``arenaplan plan`` for such models."""
+
+    loss: str
+    output: str
+    class_axis: int
+    optimizer: str
+    learning_rate: float
+    trainable: str
+    frozen: str
+    dim: str | list[str]
+    input: str | list[str]
+    batch_norm: Literal["train", "frozen"]
+    weights: str
+    freeze_before: str | list[str]
+    keep_outputs: str
+
 
 _PLAN = "arenaplan.plan"
 
 
-def load(path: str | os.PathLike[str], *, batch: int | None = None) -> Loaded:
-    """The graph, explicit program or plan of a file; other formats by their suffix, as `plan` of the command
-    line reads them.
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A model that was read, and the parsed document that it comes from, if it is one."""
 
-    `batch` takes the place of a graph's own. Files of weights that a graph names are looked for from the
-    folder of its document. Raises OSError where the file cannot be read, ArenaplanError with the place of the
-    mistake. Cost: linear in the file.
+    subject: TrainableGraph | BlockProgram | Plan
+    document: Mapping[str, Any] | None = None
+
+
+# -------------------------------------------------------------------------------------------- files
+
+
+@checks_arguments
+def load_graph(
+    path: str | os.PathLike[str], *, batch: int | None = None, **choices: Unpack[ImportChoices]
+) -> TrainableGraph:
+    """The graph of a document or of a model of another tool (.onnx, .circle, .tflite).
+
+    `batch` takes the place of a graph's own. `choices` say how a model of another tool is trained:
+    ``loss="cross-entropy", optimizer="adam"``. Files of weights that a document names are looked for from
+    its folder. Raises OSError if the file cannot be read, ArenaplanError with the place of the mistake.
+    Cost: linear in the file.
     """
-    place = Path(path)
-    if place.suffix.lower() in ("", ".json"):
-        return _of_document(documents.parse_json(place.read_bytes()), batch, place.parent)
-    return read_model_file(place).read(batch)
+    subject = _read_file(path, batch, choices).subject
+    if isinstance(subject, TrainableGraph):
+        return subject
+    raise _another_kind(path, subject)
 
 
-def _of_document(value: object, batch: int | None, folder: Path | None = None) -> Loaded:
+@checks_arguments
+def load_program(path: str | os.PathLike[str]) -> BlockProgram:
+    """The explicit program of a document. Raises OSError if the file cannot be read, ArenaplanError."""
+    subject = _read_file(path, None).subject
+    if isinstance(subject, BlockProgram):
+        return subject
+    raise _another_kind(path, subject)
+
+
+@checks_arguments
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """The plan of a document. Raises OSError if the file cannot be read, ArenaplanError."""
+    subject = _read_file(path, None).subject
+    if isinstance(subject, Plan):
+        return subject
+    raise _another_kind(path, subject)
+
+
+def _another_kind(path: str | os.PathLike[str], subject: object) -> DocumentError:
+    kind = {TrainableGraph: "graph", BlockProgram: "program"}.get(type(subject), "plan")
+    return DocumentError(
+        f"{os.fspath(path)!r:.200} is a {kind}.",
+        remedy=f"Read it by arenaplan.load_{kind}({os.fspath(path)!r:.200}).",
+        path=("format",),
+    )
+
+
+def _read_file(
+    path: str | os.PathLike[str], batch: int | None, choices: Mapping[str, Any] | None = None
+) -> _Read:
+    file = read_model_file(Path(path))
+    if file.importer is not None or choices:
+        return _Read(file.read(batch, choices or {}))
+    return _read_document(file.parsed(), batch, file.path.parent)
+
+
+def _read_document(value: object, batch: int | None, folder: Path | None = None) -> _Read:
     """The contents of a parsed document, by the format that it names; its files are found from `folder`."""
-    if not isinstance(value, Mapping):
-        return documents.load_graph(cast("Mapping[str, Any]", value), batch=batch)  # which says what is wrong
+    if not isinstance(value, Mapping):  # the reader of graphs names the mistake
+        return _Read(documents.load_graph(cast("Mapping[str, Any]", value), batch=batch))
     match value.get("format"):
         case documents.PROGRAM_FORMAT:
-            return documents.load_program(value)
+            return _Read(documents.load_program(value), value)
         case format_ if format_ == _PLAN:
-            return documents.load_plan(value)
-    return documents.load_graph(value, batch=batch, folder=folder)
+            return _Read(documents.load_plan(value), value)
+    return _Read(documents.load_graph(value, batch=batch, folder=folder), value)
 
 
+# ------------------------------------------------------------------------------ plans and verdicts
+
+
+@checks_arguments
 def plan(model: Plannable, options: PlanOptions | None = None, **choices: Any) -> Plan:
-    """The plan of one training step: every tensor at its byte of the arena, proved to compute what is asked.
+    """The plan of one training step: every tensor at its byte of the arena, proved to compute the graph.
 
-    `model` is a path, a document (text or parsed), a graph, a program, or what holds one. `choices` are the
-    options of plans by name, as an options document has them: ``capacity="24 MiB"``, ``target="onert"``;
-    they are given like that or together as `options`. Without a deadline the same arguments give the same
-    plan, byte for byte. Raises ArenaplanError: a CapacityError where no arena within the capacity was found.
+    `model` is a path, a document (text or parsed), a graph, a program, or an object that has one. `choices`
+    are the options of plans by name, as an options document has them: ``capacity="24 MiB"``,
+    ``target="onert"``; pass them by name, or together as `options`. Without a deadline the same arguments
+    give the same plan, byte for byte. Raises ArenaplanError: a CapacityError if no arena within the capacity
+    was found.
     """
-    if options is not None and choices:
-        raise TypeError("plan() takes options as a PlanOptions or by name, not both")
-    options = options or (documents.load_options(choices) if choices else PlanOptions())
-    subject = _subject(model, options.batch)
+    resolved = _options(options, choices)
+    subject = _network(model, resolved.batch).subject
     if isinstance(subject, BlockProgram):
-        return plan_program(subject, options)
-    return plan_graph(subject, options)
+        return plan_program(subject, resolved)
+    return plan_graph(_graph(subject), resolved)
 
 
-def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgram:
-    loaded: Loaded
+@checks_arguments
+def explain(
+    model: Plannable, options: PlanOptions | None = None, *, training: bool = False, **choices: Any
+) -> Verdict:
+    """Whether the graph can be trained in ``capacity``, and the measures that make it fit.
+
+    Each measure has been planned and proved. With `training`, measures that change the training are tried,
+    too. `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError without a
+    capacity, and for an explicit program.
+    """
+    resolved = _options(options, choices)
+    read = _network(model, resolved.batch)
+    batches = None if read.document is None else verdict.batches_of(read.document, resolved)
+    return verdict.explain(_graph(read.subject), resolved, training=training, batches=batches)
+
+
+@checks_arguments
+def tradeoff(
+    model: Plannable, options: PlanOptions | None = None, *, points: int = 10, **choices: Any
+) -> TradeOff:
+    """The cost of less memory in modelled time, as a curve of at most `points` points.
+
+    `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError for an explicit
+    program.
+    """
+    resolved = _options(options, choices)
+    subject = _network(model, resolved.batch).subject
+    return verdict.tradeoff(_graph(subject), resolved, points=points)
+
+
+def _options(options: PlanOptions | None, choices: Mapping[str, Any]) -> PlanOptions:
+    if options is not None and choices:
+        raise OptionsError(
+            "Options are passed as a PlanOptions and by name.",
+            remedy=f"Pass {', '.join(choices)} in the PlanOptions, or all of them by name.",
+        )
+    return options or (documents.load_options(choices) if choices else PlanOptions())
+
+
+def _graph(subject: TrainableGraph | BlockProgram | Plan) -> TrainableGraph:
+    if not isinstance(subject, TrainableGraph):
+        raise OptionsError(
+            f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and nothing says"
+            " which may run again.",
+            remedy="Give a graph, or plan the program with a capacity.",
+        )
+    return subject
+
+
+def _network(model: Plannable, batch: int | None) -> _Read:
+    """The graph or program of a model, with the document that it comes from."""
+    read: _Read
     match model:
         case BlockProgram():
-            return model
+            read = _Read(model)
         case Model():
-            return documents.load_graph(model.document, batch=batch) if batch is not None else model.graph
+            graph = model.graph if batch is None else documents.load_graph(model.document, batch=batch)
+            read = _Read(graph, model.document)
         case TrainableGraph() | HasGraph() if batch is not None:
             raise OptionsError(
                 f"A batch of {batch} is asked for, but the shapes of a graph are concrete.",
@@ -102,25 +243,21 @@ def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgr
                 path=("batch",),
             )
         case TrainableGraph():
-            return model
+            read = _Read(model)
         case bytes():
-            loaded = _of_document(documents.parse_json(model), batch)
+            read = _read_document(documents.parse_json(model), batch)
         case Mapping():
-            loaded = _of_document(model, batch)
+            read = _read_document(model, batch)
         case str() | os.PathLike():
-            loaded = load(model, batch=batch)
+            read = _read_file(model, batch)
         case HasGraph():
-            return model.graph
+            read = _Read(model.graph)
         case HasProgram():
-            return model.program
-        case _:
-            raise TypeError(
-                f"cannot plan {type(model).__name__}: give a path, a document, a graph or a program"
-            )
-    if isinstance(loaded, Plan):
+            read = _Read(model.program)
+    if isinstance(read.subject, Plan):
         raise DocumentError(
             "The document is a plan already.",
             remedy="Give the graph or the program that it is for.",
             path=("format",),
         )
-    return loaded
+    return read

@@ -17,22 +17,22 @@ import base64
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
 from solver import documents
+from solver.arguments import checks_arguments
 from solver.errors import BatchError, PlanError
+from solver.executor import Trainer
+from solver.executor.initial import initial_value
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
 from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
-
-if TYPE_CHECKING:
-    from solver.executor import Trainer
 
 __all__ = ["LOSSES", "Captured", "TracedStep", "document", "graph", "program", "runner", "trace"]
 
@@ -52,16 +52,17 @@ class Captured:
         """Notes on the capture, a sentence each; `graph` warns of them."""
         return self.imported.notes
 
+    @checks_arguments
     def plan(self, options: PlanOptions | None = None) -> Plan:
         """The plan of one training step: every tensor at its byte of the arena."""
         return plan(self.graph, options)
 
+    @checks_arguments
     def trainer(self, options: PlanOptions | None = None) -> Trainer:
         """A trainer in a new arena, which starts from the weights of the module."""
-        from solver.executor import Trainer
-
         return Trainer(self.graph, self.plan(options))
 
+    @checks_arguments
     def train(self, batches: Iterable[Sequence[Any]]) -> Iterator[float]:
         """Plan, then train in the arena; the loss of each batch: inputs, then targets, as tensors."""
         with self.trainer() as trainer:
@@ -82,18 +83,18 @@ class Captured:
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
         return {name: array for name, array in arrays.items() if name in self.graph.operands}
 
+    @checks_arguments
     def load_weights(self, state: Mapping[str, Any]) -> Captured:
         """The same graph with first values from a ``state_dict``. Raises DocumentError where one is wrong."""
         return Captured(self.imported.with_weights(state))
 
+    @checks_arguments
     def state_dict(self, trainer: Trainer | None = None) -> dict[str, Any]:
         """Tensors by PyTorch's names, for ``load_state_dict``: as trained, or the first values.
 
         What the graph does not read, such as counts of batches, is as it was when the module was captured.
         """
         import torch
-
-        from solver.executor.initial import initial_value
 
         values = {}
         for weight in self.imported.weights:
@@ -109,6 +110,7 @@ class Captured:
         }
 
 
+@checks_arguments
 def graph(
     module: Any,
     example_inputs: Any,
@@ -170,6 +172,7 @@ def graph(
     return Captured(imported)
 
 
+@checks_arguments
 def document(module: Any, example_inputs: Any, **options: Any) -> dict[str, Any]:
     """A graph document whose batch is symbolic: what `graph` captures, for any number of examples.
 
@@ -191,6 +194,7 @@ def document(module: Any, example_inputs: Any, **options: Any) -> dict[str, Any]
     return {**first, "batch": size, "operands": operands}
 
 
+@checks_arguments
 def program(
     module: Any,
     example_inputs: Any,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from arenaplan.builder.tape import Tensor
+from solver.arguments import checks_arguments
 from solver.graph import Role
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 
+@checks_arguments
 def conv(
     x: Tensor,
     filters: int,
@@ -51,6 +53,7 @@ def conv(
     )
 
 
+@checks_arguments
 def depthwise(
     x: Tensor,
     *,
@@ -75,6 +78,7 @@ def depthwise(
     )
 
 
+@checks_arguments
 def dense(x: Tensor, units: int, *, activation: str = "None", name: str | None = None) -> Tensor:
     """A fully connected layer over [batch, features]; its weight is [units, features]."""
     tape = x.tape
@@ -85,6 +89,7 @@ def dense(x: Tensor, units: int, *, activation: str = "None", name: str | None =
     return tape.apply("Gemm", x, weight, bias, name=name, transB=1, activation=activation)
 
 
+@checks_arguments
 def project(x: Tensor, units: int, *, bias: bool = True, name: str | None = None) -> Tensor:
     """A linear map of the last axis, whatever stands before it; its weight is [features, units]."""
     tape = x.tape
@@ -97,6 +102,7 @@ def project(x: Tensor, units: int, *, bias: bool = True, name: str | None = None
     return tape.apply("Add", y, tape.parameter(f"{name}.bias", [units], "zeros"), name=f"{name}.add")
 
 
+@checks_arguments
 def layer_norm(x: Tensor, *, name: str | None = None) -> Tensor:
     """Over the last axis."""
     tape = x.tape
@@ -106,6 +112,7 @@ def layer_norm(x: Tensor, *, name: str | None = None) -> Tensor:
     return tape.apply("LayerNormalization", x, scale, shift, name=name)
 
 
+@checks_arguments
 def batch_norm(x: Tensor, *, scale: str = "ones", name: str | None = None) -> Tensor:
     """Over everything but channels, with statistics of the batch; running ones are kept for later use.
 
@@ -126,6 +133,7 @@ def batch_norm(x: Tensor, *, scale: str = "ones", name: str | None = None) -> Te
     )
 
 
+@checks_arguments
 def lstm(x: Tensor, units: int, *, name: str | None = None) -> Tensor:
     """The last hidden state after a sequence [batch, time, features]; the graph has a cell a step."""
     tape, half = x.tape, math.sqrt(1 / units)
@@ -137,11 +145,13 @@ def lstm(x: Tensor, units: int, *, name: str | None = None) -> Tensor:
     return last.reshape(-1, units)
 
 
+@checks_arguments
 def embedding(index: Tensor, table: Tensor, *, name: str | None = None) -> Tensor:
     """A row of the table for each index."""
     return index.tape.apply("Gather", table, index, name=index.tape.name("embedding", name))
 
 
+@checks_arguments
 def upsample(x: Tensor, filters: int, *, name: str | None = None) -> Tensor:
     """Twice the height and width: each position becomes a block of 2x2."""
     tape, channels = x.tape, x.shape[-1]

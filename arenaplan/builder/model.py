@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from solver.arguments import checks_arguments
 from solver.documents import load_graph
 from solver.executor import Trainer, ValidationReport, validate
 from solver.graph import Array, Role, TrainableGraph
@@ -34,6 +35,7 @@ class Model:
     graph: TrainableGraph
 
     @classmethod
+    @checks_arguments
     def of(cls, document: Document) -> Model:
         """Raises GraphError with the place of the culprit."""
         return cls(document, load_graph(document))
@@ -43,24 +45,29 @@ class Model:
         """Numbers in parameters, trained or not."""
         return sum(x.type.elements for x in self.graph.operands.values() if x.role is Role.PARAMETER)
 
+    @checks_arguments
     def plan(self, options: PlanOptions | None = None) -> Plan:
         """The plan of one training step: every tensor at its byte of the arena."""
         return plan(self.graph, options)
 
+    @checks_arguments
     def trainer(self, options: PlanOptions | None = None) -> Trainer:
         """A trainer in a new arena, before the first step."""
         return Trainer(self.graph, self.plan(options))
 
+    @checks_arguments
     def train(self, batches: Iterable[Batch]) -> Iterator[float]:
         """Plan, then train in the arena; the loss of each batch as it comes."""
         trainer = self.trainer()
         for batch in batches:
             yield trainer.step(batch)
 
+    @checks_arguments
     def validate(self, steps: int = 2) -> ValidationReport:
         """Train in the arena and without shared memory, and compare bit for bit."""
         return validate(self.graph, self.plan(), steps=steps)
 
+    @checks_arguments
     def starting_from(self, values: Mapping[str, Array]) -> Model:
         """The same model with other first values; those of operands that it does not have do not count."""
         operands = [

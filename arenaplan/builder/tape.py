@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from arenaplan.builder.model import Document, Model, inline
+from solver.arguments import checks_arguments
 from solver.graph import Array, DType, Initializer, Operand, Operation, Role, TensorType, output_types
 
 __all__ = ["Document", "Operandlike", "Tape", "Tensor", "Trainable"]
@@ -37,38 +38,49 @@ class Tensor:
     def shape(self) -> tuple[int, ...]:
         return self.type.shape
 
+    @checks_arguments
     def __add__(self, other: Operandlike) -> Tensor:
         return self._binary("Add", self, other)
 
+    @checks_arguments
     def __radd__(self, other: float) -> Tensor:
         return self._binary("Add", other, self)
 
+    @checks_arguments
     def __sub__(self, other: Operandlike) -> Tensor:
         return self._binary("Sub", self, other)
 
+    @checks_arguments
     def __rsub__(self, other: float) -> Tensor:
         return self._binary("Sub", other, self)
 
+    @checks_arguments
     def __mul__(self, other: Operandlike) -> Tensor:
         return self._binary("Mul", self, other)
 
+    @checks_arguments
     def __rmul__(self, other: float) -> Tensor:
         return self._binary("Mul", other, self)
 
+    @checks_arguments
     def __truediv__(self, other: Operandlike) -> Tensor:
         return self._binary("Div", self, other)
 
+    @checks_arguments
     def __matmul__(self, other: Tensor) -> Tensor:
         return self.tape.apply("MatMul", self, other)
 
+    @checks_arguments
     def reshape(self, *shape: int, name: str | None = None) -> Tensor:
         """-1 takes what is left, 0 keeps the dimension at its place: the batch stays symbolic."""
         name = self.tape.name("reshape", name)
         return self.tape.apply("Reshape", self, self.tape.integers(f"{name}.shape", shape), name=name)
 
+    @checks_arguments
     def transpose(self, *axes: int, name: str | None = None) -> Tensor:
         return self.tape.apply("Transpose", self, name=self.tape.name("transpose", name), perm=list(axes))
 
+    @checks_arguments
     def mean(self, *axes: int, keepdims: bool = False, name: str | None = None) -> Tensor:
         name = self.tape.name("mean", name)
         constant = self.tape.integers(f"{name}.axes", axes)
@@ -94,6 +106,7 @@ class Tape:
     called after it: ``conv2.weight``, ``conv2.out``. The other methods take full names, as `name` makes them.
     """
 
+    @checks_arguments
     def __init__(self, name: str, *, batch: int) -> None:
         self.title = name
         self.batch = batch
@@ -107,6 +120,7 @@ class Tape:
     # ------------------------------------------------------------------------------------ names
 
     @contextmanager
+    @checks_arguments
     def scope(self, name: str) -> Iterator[None]:
         """Prefix of every name recorded meanwhile."""
         outer, self._scope = self._scope, f"{self._scope}{name}."
@@ -115,6 +129,7 @@ class Tape:
         finally:
             self._scope = outer
 
+    @checks_arguments
     def name(self, kind: str, name: str | None) -> str:
         """The full name of the next operation of a kind: the given one, or the kind and a number."""
         if name is not None:
@@ -124,10 +139,12 @@ class Tape:
 
     # --------------------------------------------------------------------------------- operands
 
+    @checks_arguments
     def input(self, name: str, *dimensions: int, dtype: DType = DType.FLOAT32) -> Tensor:
         """A batch of examples of the given dimensions, fed at every step."""
         return self._fed(name, Role.INPUT, dimensions, dtype)
 
+    @checks_arguments
     def label(self, name: str, *dimensions: int, dtype: DType = DType.FLOAT32) -> Tensor:
         """A batch of what is wanted for each example."""
         return self._fed(name, Role.LABEL, dimensions, dtype)
@@ -136,6 +153,7 @@ class Tape:
         declared: list[int | str] = ["batch", *dimensions]
         return self._declare(name, role, declared, TensorType((self.batch, *dimensions), dtype))
 
+    @checks_arguments
     def parameter(
         self, name: str, shape: Sequence[int], kind: str, *, role: Role = Role.PARAMETER, **fields: float
     ) -> Tensor:
@@ -146,6 +164,7 @@ class Tape:
             initializer["seed"] = self._seed
         return self._declare(name, role, list(shape), TensorType(tuple(shape), DType.FLOAT32), initializer)
 
+    @checks_arguments
     def constant(self, name: str, values: Array) -> Tensor:
         """Values that never change."""
         initializer = {"kind": "values", "values": values.ravel().tolist()}
@@ -154,6 +173,7 @@ class Tape:
         type_ = TensorType(values.shape, DType(values.dtype.name))
         return self._declare(name, Role.CONSTANT, list(values.shape), type_, initializer, values)
 
+    @checks_arguments
     def integers(self, name: str, values: Sequence[int]) -> Tensor:
         """A constant list of integers: a shape, axes, pads."""
         return self.constant(name, np.array(values, np.int64))
@@ -175,10 +195,12 @@ class Tape:
 
     # ------------------------------------------------------------------------------- operations
 
+    @checks_arguments
     def apply(self, type_: str, *inputs: Tensor | None, name: str | None = None, **attributes: Any) -> Tensor:
         """Record an operation with one output. None stands for an optional input that is left out."""
         return self.apply_many(type_, *inputs, name=name, outputs=("out",), **attributes)[0]
 
+    @checks_arguments
     def apply_many(
         self,
         type_: str,
@@ -212,6 +234,7 @@ class Tape:
 
     # -------------------------------------------------------------------------------- finishing
 
+    @checks_arguments
     def document(
         self,
         loss: Tensor,
@@ -239,6 +262,7 @@ class Tape:
         }
         return document | {"training": training} if training else document
 
+    @checks_arguments
     def minimise(
         self,
         loss: Tensor,

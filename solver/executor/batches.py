@@ -6,12 +6,14 @@ import zlib
 
 import numpy as np
 
+from solver.arguments import checks_arguments
 from solver.graph.ops import lookup
 from solver.graph.types import Array, Operand, Operation, Role, TrainableGraph
 
 __all__ = ["synthetic_batch"]
 
 
+@checks_arguments
 def synthetic_batch(graph: TrainableGraph, seed: int, step: int) -> dict[str, Array]:
     """One array for each input and label of the graph.
 

@@ -12,6 +12,7 @@ from typing import NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from solver.arguments import checks_arguments
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -101,7 +102,7 @@ def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> d
     return data
 
 
-def open_paging_file(plan: Plan, path: Path | None) -> PagingFile | None:
+def open_paging_file(plan: Plan, path: str | os.PathLike[str] | None) -> PagingFile | None:
     """A file for all memories of a plan but those where kernels run; None without a path.
 
     Raises PlanError for a plan with one memory, and for a file that cannot be made.
@@ -113,25 +114,7 @@ def open_paging_file(plan: Plan, path: Path | None) -> PagingFile | None:
             "The plan has no slower memory that a file could be.",
             remedy="Plan with tiers, or leave the paging file out.",
         )
-    return PagingFile(path, slow_bytes(plan), POISON)
-
-
-def _check_arguments(graph: object, plan: object) -> None:
-    if not isinstance(graph, TrainableGraph) or not isinstance(plan, Plan):
-        raise PlanError(
-            f"A trainer takes a graph and a plan, not {type(graph).__name__} and {type(plan).__name__}.",
-            remedy="Make both first: graph = arenaplan.load('model.json'), then"
-            " arenaplan.Trainer(graph, arenaplan.plan(graph)).",
-        )
-
-
-def _path(path: object) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise PlanError(
-            f"A checkpoint is a file, and its path is of type {type(path).__name__}.",
-            remedy="Give a path, as 'training.safetensors'.",
-        )
-    return Path(path)
+    return PagingFile(Path(path), slow_bytes(plan), POISON)
 
 
 class Trainer:
@@ -148,8 +131,10 @@ class Trainer:
     that made it, where its threads and its paging file are not its own.
     """
 
-    def __init__(self, graph: TrainableGraph, plan: Plan, *, paging_file: Path | None = None) -> None:
-        _check_arguments(graph, plan)
+    @checks_arguments
+    def __init__(
+        self, graph: TrainableGraph, plan: Plan, *, paging_file: str | os.PathLike[str] | None = None
+    ) -> None:
         subject = rewritten(graph, plan)
         reference = reference_program(subject, plan)
         violations = check_plan(reference, plan, graph_digest(graph))
@@ -214,6 +199,7 @@ class Trainer:
         self._is_cut_short = False
         return float(self.runner.value(self.graph.loss))
 
+    @checks_arguments
     def read(self, name: str) -> Array:
         """Copy of a parameter, an output or the loss, as it stands after the last step.
 
@@ -234,6 +220,7 @@ class Trainer:
             )
         return self.runner.value(name).copy()
 
+    @checks_arguments
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint: weights, optimizer variables, running statistics, accumulated gradients, and
         the number of the iteration, from which random numbers follow; as a .safetensors file.
@@ -245,8 +232,9 @@ class Trainer:
         self._check_usable()
         carried = self.runner.carried()
         contents = {label: carried[number] for label, number in self._carried.items()}
-        write_checkpoint(_path(path), Checkpoint(self._digest, self.runner.iteration, contents), self._types)
+        write_checkpoint(Path(path), Checkpoint(self._digest, self.runner.iteration, contents), self._types)
 
+    @checks_arguments
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continue where the training stood that wrote a checkpoint, whatever this trainer did before.
 
@@ -254,7 +242,7 @@ class Trainer:
         then stands where it stood.
         """
         self._check_usable(runs=True, restores=True)
-        checkpoint = read_checkpoint(_path(path), self._digest, self._types)
+        checkpoint = read_checkpoint(Path(path), self._digest, self._types)
         data = inline_data(self._subject, self.runner.constant_sources())
         contents = {self._carried[label]: array for label, array in checkpoint.contents.items()}
         self._is_cut_short = True

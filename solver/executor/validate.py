@@ -9,12 +9,13 @@ address modulo 64 (SIMD reductions may round differently elsewhere), one step af
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 
+from solver.arguments import checks_arguments
 from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
@@ -34,6 +35,7 @@ from solver.program import Program
 __all__ = ["StepReport", "ValidationReport", "validate"]
 
 
+@checks_arguments
 def validate(
     graph: TrainableGraph,
     plan: Plan,
@@ -42,7 +44,7 @@ def validate(
     seed: int = 0,
     on_step: Callable[[StepReport], None] | None = None,
     run_wrong_plans: bool = False,
-    paging_file: Path | None = None,
+    paging_file: str | os.PathLike[str] | None = None,
 ) -> ValidationReport:
     """Prove `plan`, then train `graph` in its arena for `steps` steps on synthetic batches.
 

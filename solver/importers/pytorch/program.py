@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from solver.arguments import checks_arguments
 from solver.errors import DocumentError
 from solver.graph import Array, TensorType
 from solver.graph.types import DType
@@ -75,6 +76,7 @@ class _View:
         return raw.view(self.dtype).as_strided(self.shape, self.strides, self.start)
 
 
+@checks_arguments
 def trace(
     step: Callable[[Mapping[str, Any]], Any],
     tensors: Mapping[str, Any],

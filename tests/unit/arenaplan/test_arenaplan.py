@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,7 @@ import arenaplan
 from arenaplan.neighbours import NEIGHBOURS, hidden
 from solver.documents import dump_graph, dump_plan
 from solver.errors import ArenaplanError, CapacityError, DocumentError, OptionsError
-from solver.graph import FileRange, Initializer, TrainableGraph
-from solver.pipeline import BlockProgram
+from solver.graph import FileRange, Initializer
 
 ROOT = Path(__file__).resolve().parents[3]
 MNIST = ROOT / "examples" / "mnist.json"
@@ -60,7 +60,7 @@ class TestLoading:
         )
 
     def test_names_are_listed(self) -> None:
-        assert set(arenaplan.__all__) <= set(dir(arenaplan))
+        assert dir(arenaplan) == sorted(arenaplan.__all__)
 
     def test_an_unknown_name(self) -> None:
         with pytest.raises(AttributeError, match="no attribute 'plann'"):
@@ -128,14 +128,12 @@ class TestPlan:
 
     def test_of_documents_and_what_they_become(self) -> None:
         text = MNIST.read_bytes()
-        graph = arenaplan.load(MNIST)
-        assert isinstance(graph, TrainableGraph)
+        graph = arenaplan.load_graph(MNIST)
         plans = [arenaplan.plan(x) for x in (text, json.loads(text), graph)]
         assert {plan.digest for plan in plans} == {arenaplan.plan(MNIST).digest}
 
     def test_of_a_program(self) -> None:
-        program = arenaplan.load(MOMENTUM)
-        assert isinstance(program, BlockProgram)
+        program = arenaplan.load_program(MOMENTUM)
         assert arenaplan.plan(program) == arenaplan.plan(MOMENTUM)
 
     def test_of_a_model_of_a_tape(self) -> None:
@@ -160,19 +158,18 @@ class TestPlan:
             arenaplan.plan(MNIST, capasity=3)
 
     def test_options_twice(self) -> None:
-        with pytest.raises(TypeError, match="not both"):
+        with pytest.raises(OptionsError, match="Pass batch in the PlanOptions"):
             arenaplan.plan(MNIST, arenaplan.PlanOptions(), batch=3)
 
     def test_a_graph_has_its_batch(self) -> None:
-        graph = arenaplan.load(MNIST, batch=8)
-        assert isinstance(graph, TrainableGraph)
+        graph = arenaplan.load_graph(MNIST, batch=8)
         with pytest.raises(OptionsError, match="concrete") as error:
             arenaplan.plan(graph, batch=16)
         assert error.value.path == ("batch",)
 
     @pytest.mark.parametrize("model", [3, None, ["graph"]])
     def test_of_something_else(self, model: object) -> None:
-        with pytest.raises(TypeError, match="cannot plan"):
+        with pytest.raises(OptionsError, match="Give a path, a document, a graph, a program"):
             arenaplan.plan(model)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("text", [b"", b"[]", b"3", b"{}", b'{"format": 3}'])
@@ -181,25 +178,70 @@ class TestPlan:
             arenaplan.plan(text)
 
 
+class TestVerdicts:
+    def test_explain(self) -> None:
+        """A graph has one batch, so micro-batches are offered for documents alone."""
+        offers = {
+            name: {
+                part
+                for remedy in arenaplan.explain(model, capacity="12 MiB", training=True).remedies
+                for part in remedy.names
+            }
+            for name, model in (("document", MNIST), ("graph", arenaplan.load_graph(MNIST)))
+        }
+        assert any("micro" in part for part in offers["document"])
+        assert not any("micro" in part for part in offers["graph"])
+
+    def test_tradeoff(self) -> None:
+        curve = arenaplan.tradeoff(MNIST, batch=4, points=3)
+        assert 2 <= len(curve.points) <= 4
+        assert curve == arenaplan.tradeoff(arenaplan.load_graph(MNIST, batch=4), points=3)
+
+    @pytest.mark.parametrize("call", [arenaplan.explain, arenaplan.tradeoff])
+    def test_of_a_program(self, call: Callable[..., object]) -> None:
+        with pytest.raises(OptionsError, match="program of explicit operations"):
+            call(MOMENTUM, capacity="1 MiB")
+
+    def test_validate(self) -> None:
+        graph = arenaplan.load_graph(MNIST, batch=2)
+        assert arenaplan.validate(graph, arenaplan.plan(graph), steps=1).identical
+
+
 class TestLoad:
+    @pytest.mark.parametrize(
+        ("load", "path", "reader"),
+        [
+            (arenaplan.load_graph, MOMENTUM, "load_program"),
+            (arenaplan.load_program, MNIST, "load_graph"),
+            (arenaplan.load_plan, MNIST, "load_graph"),
+        ],
+    )
+    def test_another_kind_of_file(self, load: Callable[[Path], object], path: Path, reader: str) -> None:
+        with pytest.raises(DocumentError, match="is a") as caught:
+            load(path)
+        assert caught.value.remedy == f"Read it by arenaplan.{reader}({str(path)!r})."
+        getattr(arenaplan, reader)(path)
+
+    def test_how_a_document_is_trained_stands_in_it(self) -> None:
+        with pytest.raises(OptionsError, match="says itself how it is trained"):
+            arenaplan.load_graph(MNIST, loss="mse")
+
     def test_a_plan(self, tmp_path: Path) -> None:
         made = arenaplan.plan(MNIST)
         (tmp_path / "plan.json").write_bytes(dump_plan(made))
-        assert arenaplan.load(tmp_path / "plan.json") == made
+        assert arenaplan.load_plan(tmp_path / "plan.json") == made
         with pytest.raises(DocumentError, match="a plan already"):
             arenaplan.plan(tmp_path / "plan.json")
 
     def test_a_graph_with_another_batch(self, tmp_path: Path) -> None:
-        graph = arenaplan.load(MNIST, batch=3)
-        assert isinstance(graph, TrainableGraph)
+        graph = arenaplan.load_graph(MNIST, batch=3)
         assert graph.operands["image"].shape[0] == 3
         (tmp_path / "graph").write_bytes(dump_graph(graph))
-        assert arenaplan.load(tmp_path / "graph") == graph
+        assert arenaplan.load_graph(tmp_path / "graph") == graph
 
     def test_weights_beside_the_document(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """As `validate` finds them, from wherever it is called."""
-        graph = arenaplan.load(MNIST, batch=2)
-        assert isinstance(graph, TrainableGraph)
+        graph = arenaplan.load_graph(MNIST, batch=2)
         name = graph.trainable[0]
         operand = graph.operands[name]
         value = np.arange(operand.type.elements, dtype=np.float32)
@@ -211,11 +253,10 @@ class TestLoad:
         (folder / "graph.json").write_bytes(dump_graph(graph.with_graph(operands=operands)))
         for path in (folder / "graph.json", Path("models/graph.json")):
             monkeypatch.chdir(tmp_path)
-            loaded = arenaplan.load(path)
-            assert isinstance(loaded, TrainableGraph)
+            loaded = arenaplan.load_graph(path)
             with arenaplan.Trainer(loaded, arenaplan.plan(loaded)) as trainer:
                 assert trainer.read(name).tobytes() == value.tobytes()
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
-            arenaplan.load(tmp_path / "nothing.json")
+            arenaplan.load_graph(tmp_path / "nothing.json")
