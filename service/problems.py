@@ -31,6 +31,12 @@ class ProblemType:
     def uri(self) -> str:
         return f"/problems/{self.code}"
 
+    def facts(self) -> dict[str, str | int]:
+        """The type as `GET /problems/{code}` answers it in JSON."""
+        return {
+            "type": self.uri, "title": self.title, "status": self.status, "explanation": self.explanation
+        }  # fmt: skip
+
 
 _TYPES: Final = (
     ProblemType(

@@ -70,7 +70,8 @@ def _body(document: dict[str, Any], body: dict[str, Any]) -> Iterator[str]:
         for key, rule in schema["properties"].items()
     ]
     yield table(("field of the body", "values", "required", "meaning"), rows)
-    for example in body.get("examples", {}).values():
+    for name in body.get("examples", {}):
+        example = document["components"]["examples"][name]
         text = json.dumps(example["value"], indent=1)
         if len(text) <= SHOWN:
             yield f"{example['summary']}:\n\n```json\n{text}\n```"

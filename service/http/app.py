@@ -25,8 +25,33 @@ __all__ = ["create_app"]
 _log = structlog.get_logger("service")
 
 _DESCRIPTION = """Plans the memory of neural-network training, proves how good the plan is, and
-proves that it is right by training in it. Every error is `application/problem+json`
-([all types](problems))."""
+proves that it is right by training in it.
+
+**Send this first:** `POST /plan` with the example `tiny`. The answer's `digest` opens the report of the plan
+at `/plans/{digest}`, and its files, such as a C header, at `/v1/plans/{digest}/{format}`. The body may also
+be the bytes of a model: ONNX, Circle or TensorFlow Lite. Send work that takes minutes to `POST /v1/jobs`.
+
+**Keys:** a service that was started with `ARENAPLAN_AUTH=keys` needs one for each request. Its operator makes
+it with `arenaplan keys create --name NAME`. *Authorize* takes it on this page; programs send it as
+`Authorization: Bearer ap_...`.
+
+**Errors** are `application/problem+json`, with a remedy: [all types](problems).
+
+**Versions:** paths below `/v1` keep their meaning. `POST /plan` is the same as `POST /v1/plan`."""
+
+#: In the order of the page at `/docs`.
+_TAGS = [
+    {"name": "plans", "description": "A network in; its plan and proof, report, costs and files out."},
+    {"name": "layouts", "description": "Buffers with known lifespans in; their offsets out."},
+    {
+        "name": "jobs",
+        "description": "Work that goes on when its caller has left, and graphs stored for it.",
+    },
+    {
+        "name": "service",
+        "description": "Health, metrics, JSON Schemas, and what problems mean.",
+    },
+]
 
 
 def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.tasks") -> FastAPI:
@@ -47,13 +72,21 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         title="arenaplan",
         version=version(),
         description=_DESCRIPTION,
+        license_info={"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+        openapi_tags=_TAGS,
+        generate_unique_id_function=lambda route: route.name,  # the names of methods in generated clients
         lifespan=_lifespan,
         # Requests are counted and traced by our own middleware, once.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         docs_url=None,  # pages of our own, with policies for the browser
         redoc_url=None,
         # The badge would ask a validator on the Internet.
-        swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
+        swagger_ui_parameters={
+            "validatorUrl": None,
+            "tryItOutEnabled": True,
+            "displayRequestDuration": True,
+            "defaultModelsExpandDepth": 0,
+        },
     )
     state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
     state.watch()

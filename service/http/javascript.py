@@ -29,9 +29,7 @@ def _operations() -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
     for path, methods in _document()["paths"].items():
         if path.startswith("/v1/"):
             for method, operation in methods.items():
-                suffix = f"{re.sub(r'[^a-zA-Z0-9]', '_', path)}_{method}"
-                name = operation["operationId"].removesuffix(suffix)
-                yield _camel(name), method.upper(), path, operation
+                yield _camel(operation["operationId"]), method.upper(), path, operation
 
 
 def _document() -> dict[str, Any]:

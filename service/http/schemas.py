@@ -6,14 +6,27 @@ these models describe them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from solver.documents import BuffersDocument, GraphDocument, PlanDocument, ProgramDocument
+from service.settings import Settings
+from solver import pipeline
+from solver.documents import (
+    BuffersDocument,
+    GraphDocument,
+    LayoutDocument,
+    PlanDocument,
+    ProgramDocument,
+    ReportDocument,
+    TradeOffDocument,
+    VerdictDocument,
+)
 from solver.documents.options import LayoutOptionFields, OptionFields
+from solver.layout import SOLVERS
 
 __all__ = [
+    "MODELS",
     "ExplainRequest",
     "JobDocument",
     "JobRequest",
@@ -28,6 +41,7 @@ __all__ = [
     "ShortVerdict",
     "TradeOffRequest",
     "ValidateRequest",
+    "narrow",
 ]
 
 
@@ -220,3 +234,39 @@ class JobsDocument(BaseModel):
 
     jobs: list[JobDocument]
     next: str | None = Field(description="Path of the next page; null on the last one.")
+
+
+#: Every body of a request or an answer.
+MODELS: Final = (
+    PlanRequest, ProgramRequest, TradeOffRequest, ExplainRequest, ValidateRequest, LayoutRequest, JobRequest,
+    PlanDocument, TradeOffDocument, VerdictDocument, ReportDocument, LayoutDocument, JobDocument,
+    JobsDocument, ProblemDocument,
+)  # fmt: skip
+
+
+def narrow(schemas: dict[str, Any], settings: Settings) -> None:
+    """Narrow options to the values that this service takes, where documents say only text or number."""
+    powers = [1 << power for power in range(21)]
+    alignment = {"anyOf": [{"type": "integer", "enum": powers}, {"type": "null"}]}
+    seconds = {"type": "number", "minimum": 0, "maximum": settings.deadline_max_seconds}
+    deadline = {"anyOf": [seconds, {"type": "null"}]}
+    solver = {"enum": sorted(SOLVERS)}
+    narrower: dict[str, dict[str, dict[str, Any]]] = {
+        "PlanRequestOptions": {
+            "target": {"enum": sorted({*pipeline.TARGETS, pipeline.PROGRAM})},
+            "solver": solver,
+            "update": {"enum": ["end", "immediate"]},
+            "alignment": alignment,
+            "deadline_seconds": deadline,
+        },
+        "LayoutRequestOptions": {
+            "solver": solver,
+            "alignment": alignment,
+            "deadline_seconds": deadline,
+            "target_gap": {"exclusiveMaximum": 1_000_000},
+        },
+        "ValidateRequest": {"steps": {"maximum": settings.validate_max_steps}},
+    }
+    for model, properties in narrower.items():
+        for name, more in properties.items():
+            schemas[model]["properties"][name].update(more)

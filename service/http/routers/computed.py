@@ -10,14 +10,16 @@ from service.auth.principal import principal_of
 from service.http.bodies import is_model, read_json_body, read_model_body
 from service.http.content_addressed import ContentAddressed
 from service.http.disconnect import GONE, unless_disconnected
-from service.http.openapi import EXPLAIN_ROUTE, TRADEOFF_ROUTE, VALIDATE_ROUTE
+from service.http.openapi import NOTES, READING_PROBLEMS, answer, computed, model_body
 from service.http.prefer import respond_later, seconds_to_wait
+from service.http.schemas import ExplainRequest, TradeOffRequest, ValidateRequest
 from service.http.scopes import note
 from service.http.state import state_of
 from service.jobs.notes import notes_headers
 from service.jobs.protocol import Limits, run_task
 from service.jobs.requests import model_work
 from service.problems import Problem
+from solver.documents import ReportDocument, TradeOffDocument, VerdictDocument
 
 __all__ = ["router"]
 
@@ -28,7 +30,15 @@ _PLANS: Final = ContentAddressed("plan", "plans")
 _FACTS: Final = ("points", "verdict", "complete", "identical")
 
 
-@router.post("/v1/tradeoff", **TRADEOFF_ROUTE)
+@router.post(
+    "/v1/tradeoff",
+    **computed(
+        "Costs of smaller peaks",
+        model_body(TradeOffRequest, "points"),
+        answer(TradeOffDocument, "The curve.", "curve", headers=NOTES),
+        *READING_PROBLEMS,
+    ),
+)
 async def tradeoff(request: Request) -> Response:
     """The cost of smaller peaks in modelled time, with the proved bound beside each cost, down to the floor.
 
@@ -40,7 +50,15 @@ async def tradeoff(request: Request) -> Response:
     return await _answer(request, "tradeoff", state_of(request).search_limits)
 
 
-@router.post("/v1/explain", **EXPLAIN_ROUTE)
+@router.post(
+    "/v1/explain",
+    **computed(
+        "Whether a capacity is enough, and what makes it so",
+        model_body(ExplainRequest, "capacity"),
+        answer(VerdictDocument, "The verdict.", "verdict", headers=NOTES),
+        *READING_PROBLEMS,
+    ),
+)
 async def explain(request: Request) -> Response:
     """Whether the capacity among the options is enough: impossible, open, or a plan; and what makes it fit.
 
@@ -54,7 +72,15 @@ async def explain(request: Request) -> Response:
     return await _answer(request, "explain", state_of(request).search_limits)
 
 
-@router.post("/v1/validate", **VALIDATE_ROUTE)
+@router.post(
+    "/v1/validate",
+    **computed(
+        "Train in a plan and compare",
+        model_body(ValidateRequest, "validation"),
+        answer(ReportDocument, "The comparison, step by step.", "report", headers=NOTES),
+        *READING_PROBLEMS, "invalid-plan", "plan-not-found", "validation-too-large",
+    ),
+)  # fmt: skip
 async def validate(request: Request) -> Response:
     """Train some steps inside the planned arena, beside a reference run without any sharing.
 

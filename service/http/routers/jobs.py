@@ -7,22 +7,27 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from service.auth.principal import principal_of
 from service.http.bodies import MODEL_TYPES, read_json_body
 from service.http.openapi import (
-    CANCEL_ROUTE,
-    EVENTS_ROUTE,
-    JOB_ROUTE,
-    JOBS_ROUTE,
-    RESULT_ROUTE,
-    SUBMIT_ROUTE,
+    NOT_MODIFIED,
+    NOTES,
+    READING_PROBLEMS,
+    STORE_PROBLEMS,
+    answer,
+    content,
+    job_answer,
+    named,
+    problems,
+    request_body,
 )
 from service.http.responses import answer_response, job_response
+from service.http.schemas import JobRequest, JobsDocument
 from service.http.scopes import is_head, note
 from service.http.state import State, state_of
 from service.jobs.model import Job, NewJob, job_document
@@ -52,8 +57,42 @@ IdempotencyKey = Annotated[
 ]
 
 
-@router.post("/v1/jobs", **SUBMIT_ROUTE)
-async def submit(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
+Id = Annotated[str, Path(description="The `id` of a job.", openapi_examples=named("job_id"))]
+
+#: One event of the stream. OpenAPI 3.1 has no word for the items of a stream: the schema is that of each.
+_EVENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "An event as its fields; the stream has one after the other.",
+    "required": ["event", "id", "data"],
+    "properties": {
+        "event": {"enum": ["state", "progress", "end"], "description": "What is new; `end` is the last."},
+        "id": {"type": "string", "pattern": "^[0-9]+$", "description": "For Last-Event-ID."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": "#/components/schemas/JobDocument"},
+            "description": "The document of the job.",
+        },
+    },
+}
+
+
+@router.post(
+    "/v1/jobs",
+    summary="Accept a job",
+    status_code=202,
+    responses={
+        200: job_answer("The job that was accepted for this Idempotency-Key, and is finished."),
+        202: job_answer("The job."),
+        **problems(
+            "invalid-json", "bad-request", "invalid-request", "body-too-large", "unsupported-media-type",
+            "request-timeout", "too-many-bytes", "headers-too-large", "overloaded", "graph-not-found",
+            "webhook-refused", "idempotency-conflict", "too-many-jobs", *STORE_PROBLEMS,
+        ),
+    },
+    openapi_extra={"requestBody": request_body(JobRequest, "order")},
+)  # fmt: skip
+async def submit_job(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
     """Accept work, and answer with the job that does it. It goes on when the caller has left.
 
     `request` is the body of the synchronous route of the same name. A large graph, or a model, is stored
@@ -109,8 +148,14 @@ async def _read_order(request: Request, state: State) -> bytes | Spool:
         raise
 
 
-@router.get("/v1/jobs", **JOBS_ROUTE)
-async def jobs(
+@router.get(
+    "/v1/jobs",
+    summary="Jobs, the newest first",
+    responses={
+        200: answer(JobsDocument, "A page of jobs.", "jobs"), **problems("invalid-request", *STORE_PROBLEMS)
+    },
+)  # fmt: skip
+async def list_jobs(
     request: Request,
     state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="Most jobs in the answer.")] = 50,
@@ -130,33 +175,72 @@ async def jobs(
     return JSONResponse(document, headers={"Cache-Control": "no-store"})
 
 
-@router.get("/v1/jobs/{id}", **JOB_ROUTE)
-async def job(request: Request, id: str) -> Response:
+@router.get(
+    "/v1/jobs/{id}",
+    summary="A job",
+    responses={200: job_answer("The job as it is now."), **problems("job-not-found", *STORE_PROBLEMS)},
+)
+async def get_job(request: Request, id: Id) -> Response:
     """A job as it is now: its state, and how far it is."""
     status = await state_of(request).backend.stored.jobs.get(principal_of(request).tenant, id)
     return job_response(request, status)
 
 
-@router.get("/v1/jobs/{id}/result", **RESULT_ROUTE)
-async def result(request: Request, id: str) -> Response:
+@router.get(
+    "/v1/jobs/{id}/result",
+    summary="The result of a job",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The answer of the synchronous route; of an import, a graph document.",
+            "headers": NOTES,
+            "content": content("plan", type="object"),
+        },
+        304: NOT_MODIFIED,
+        **problems(
+            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *READING_PROBLEMS,
+            "storage-unavailable", "invalid-problem", "capacity-exceeded", "invalid-plan",
+            "validation-too-large", "too-many-buffers", "internal-error", *STORE_PROBLEMS,
+        ),
+    },
+)  # fmt: skip
+async def get_job_result(request: Request, id: Id) -> Response:
     """The very answer of the synchronous route; of a job that failed, its problem."""
     stored = state_of(request).backend.stored
-    answer = await stored.jobs.answer(principal_of(request).tenant, id)
-    return answer_response(request, answer)
+    return answer_response(request, await stored.jobs.answer(principal_of(request).tenant, id))
 
 
-@router.delete("/v1/jobs/{id}", **CANCEL_ROUTE)
-async def cancel(request: Request, id: str) -> Response:
+@router.delete(
+    "/v1/jobs/{id}",
+    summary="Cancel a job",
+    responses={
+        200: job_answer("The job, which has ended, now or before."),
+        202: job_answer("The job, which is being ended."),
+        **problems("job-not-found", *STORE_PROBLEMS),
+    },
+)
+async def cancel_job(request: Request, id: Id) -> Response:
     """End a job. 200 where it has ended, 202 where its process is being ended, which takes no second."""
     status = await state_of(request).backend.stored.jobs.cancel(principal_of(request).tenant, id)
     note(request.scope, job=status.id, state=str(status.state))
     return job_response(request, status, 200 if status.state.final else 202)
 
 
-@router.get("/v1/jobs/{id}/events", **EVENTS_ROUTE)
-async def events(
+@router.get(
+    "/v1/jobs/{id}/events",
+    summary="News of a job",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Server-sent events, each with the document of the job as its data.",
+            "content": content("event", "text/event-stream", **_EVENT),
+        },
+        **problems("job-not-found", "invalid-request", *STORE_PROBLEMS),
+    },
+)
+async def stream_job_events(
     request: Request,
-    id: str,
+    id: Id,
     last: Annotated[
         str | None, Header(alias="Last-Event-ID", description="The last event that is known already.")
     ] = None,

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 
-from service.http.openapi import HEALTH_ROUTE, METRICS_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
+from service.http.openapi import content, named, problems
 from service.http.state import state_of
 from service.http.web.pages import page_response, problem_page, problems_page, redoc_page, swagger_page
-from service.problems import CATALOGUE, Problem, ProblemType
+from service.problems import CATALOGUE, Problem
 from service.telemetry.metrics import CONTENT_TYPE
 from solver.documents import SCHEMAS
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["service"])
+
+SchemaName = Annotated[
+    str, Path(description="A name that `/v1/schemas` lists, as graph.", openapi_examples=named("schema_name"))
+]
+ProblemCode = Annotated[
+    str,
+    Path(
+        description="What is behind `/problems/` in the type of a problem, as shape-mismatch.",
+        openapi_examples=named("problem_code"),
+    ),
+]
 
 
 @router.get("/docs", include_in_schema=False)
@@ -31,15 +42,29 @@ async def redoc(request: Request) -> Response:
     return redoc_page(f"{request.app.title} - ReDoc", request.scope.get("root_path", ""))
 
 
-@router.get("/healthz", **HEALTH_ROUTE)
-async def healthz(request: Request) -> JSONResponse:
+@router.get(
+    "/healthz",
+    summary="Is the process up?",
+    responses={
+        200: {"description": "It is.", "content": content("health")},
+        503: {"description": "The workers are supervised no more: restart the process."},
+    },
+)
+async def get_health(request: Request) -> JSONResponse:
     """200 as long as the service answers and looks after its workers; 503 says that it must be restarted."""
     supervised = state_of(request).pool.supervised
     return JSONResponse({"status": "ok" if supervised else "unsupervised"}, 200 if supervised else 503)
 
 
-@router.get("/readyz", **READY_ROUTE)
-async def readyz(request: Request) -> JSONResponse:
+@router.get(
+    "/readyz",
+    summary="Can it plan?",
+    responses={
+        200: {"description": "It can.", "content": content("readiness")},
+        503: {"description": "Not yet, not now, or not any more; `status` says which."},
+    },
+)
+async def get_readiness(request: Request) -> JSONResponse:
     """200 once a worker is there to plan, else 503; also tells how many of them live.
 
     503 as well while all workers are busy and as many requests wait as may (`overloaded`), and once the
@@ -57,8 +82,19 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse({**facts, **known}, 200 if ready else 503)
 
 
-@router.get("/metrics", **METRICS_ROUTE)
-async def metrics(request: Request) -> Response:
+@router.get(
+    "/metrics",
+    summary="Metrics in Prometheus's text format",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "One sample a line.",
+            "content": content("metrics", "text/plain", type="string"),
+        },
+        **problems("not-found"),
+    },
+)
+async def get_metrics(request: Request) -> Response:
     """Metrics for Prometheus: requests, queue, workers, memory of answers, processes."""
     state = state_of(request)
     if not state.settings.metrics:
@@ -67,14 +103,29 @@ async def metrics(request: Request) -> Response:
     return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
 
-@router.get("/v1/schemas", summary="Names of the JSON Schemas", response_description="The names, sorted.")
-async def schemas() -> dict[str, list[str]]:
+@router.get(
+    "/v1/schemas",
+    summary="Names of the JSON Schemas",
+    response_description="The names, sorted.",
+    responses={200: {"content": {"application/json": {"examples": named("schemas")}}}},
+)
+async def list_schemas() -> dict[str, list[str]]:
     """The kinds of documents that have a schema here: `/v1/schemas/{name}` is that of one."""
     return {"schemas": sorted(SCHEMAS)}
 
 
-@router.get("/v1/schemas/{name}", **SCHEMA_ROUTE)
-async def schema(name: str) -> JSONResponse:
+@router.get(
+    "/v1/schemas/{name}",
+    summary="A JSON Schema",
+    responses={
+        200: {
+            "description": "The schema.",
+            "content": content("schema", "application/schema+json", type="object"),
+        },
+        **problems("not-found"),
+    },
+)
+async def get_schema(name: SchemaName) -> JSONResponse:
     """The JSON Schema of a document; `/v1/schemas` lists the names."""
     if name not in SCHEMAS:
         remedy = f"Choose one of {', '.join(sorted(SCHEMAS))}."
@@ -83,26 +134,32 @@ async def schema(name: str) -> JSONResponse:
 
 
 @router.get("/problems", include_in_schema=False)
-async def problems(request: Request) -> Response:
+async def list_problem_types(request: Request) -> Response:
     if _wants_page(request):
         return page_response(problems_page(request.scope.get("root_path", "")), img_src="'self'")
-    return JSONResponse([_facts(kind) for kind in CATALOGUE.values()])
+    return JSONResponse([kind.facts() for kind in CATALOGUE.values()])
 
 
-@router.get("/problems/{code}", **PROBLEM_ROUTE)
-async def problem(request: Request, code: str) -> Response:
+@router.get(
+    "/problems/{code}",
+    summary="What a problem type means",
+    responses={
+        200: {
+            "description": "Type, title, status and explanation.",
+            "content": {**content("problem_type", type="object"), "text/html": {}},
+        },
+        **problems("not-found"),
+    },
+)
+async def get_problem_type(request: Request, code: ProblemCode) -> Response:
     """For people (HTML) and programs (JSON), by the Accept header."""
     kind = CATALOGUE.get(code)
     if kind is None:
         raise Problem("not-found", f"There is no problem type {code!r:.80}.", remedy="See /problems.")
     if _wants_page(request):
         return page_response(problem_page(kind, request.scope.get("root_path", "")), img_src="'self'")
-    return JSONResponse(_facts(kind))
+    return JSONResponse(kind.facts())
 
 
 def _wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
-
-
-def _facts(kind: ProblemType) -> dict[str, Any]:
-    return {"type": kind.uri, "title": kind.title, "status": kind.status, "explanation": kind.explanation}

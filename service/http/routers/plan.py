@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from service.auth.principal import principal_of
 from service.http.bodies import is_model, read_model_body
 from service.http.content_addressed import ContentAddressed
 from service.http.disconnect import GONE, unless_disconnected
-from service.http.openapi import EXPORT_ROUTE, PLAN_ROUTE, PROGRAM_ROUTE, STORED_PLAN_ROUTE
+from service.http.openapi import (
+    ANY_PROBLEM,
+    NOT_MODIFIED,
+    NOTES,
+    READING_PROBLEMS,
+    answer,
+    computed,
+    content,
+    model_body,
+    named,
+    problems,
+    request_body,
+)
 from service.http.responses import CACHE_CONTROL, matches_tag
+from service.http.schemas import PlanRequest, ProgramRequest
 from service.http.scopes import note
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
+from solver.documents import PlanDocument
 from solver.exporters import EXPORTERS
 
 __all__ = ["router"]
@@ -38,8 +52,27 @@ _POLICY: Final = (
 )
 
 
-@router.post("/v1/plan", **PLAN_ROUTE)
-@router.post("/plan", **{**PLAN_ROUTE, "summary": "Plan a training graph: the same as `/v1/plan`"})
+Digest = Annotated[
+    str,
+    Path(
+        description="Digest of a plan: its `digest`, and the entity tag of the answer that had it.",
+        openapi_examples=named("plan_digest"),
+    ),
+]
+Format = Annotated[str, Path(description=f"One of {', '.join(EXPORTERS)}, or {_DIFFERENCE}.")]
+Against = Annotated[str | None, Query(description="Digest of an older plan, for what has changed since.")]
+
+_PLAN_ROUTE: Final = computed(
+    "Plan a training graph",
+    model_body(PlanRequest, "tiny", "mnist"),
+    answer(PlanDocument, "The plan; its digest is the entity tag.", "plan", headers=NOTES),
+    *READING_PROBLEMS, "invalid-problem", "capacity-exceeded",
+    cached=True,
+)  # fmt: skip
+
+
+@router.post("/v1/plan", **{**_PLAN_ROUTE, "summary": "Plan a training graph: the same as POST /plan"})
+@router.post("/plan", name="plan_unversioned", **_PLAN_ROUTE)
 async def plan(request: Request) -> Response:
     """Plan the memory of a training graph and prove how good the plan is.
 
@@ -58,8 +91,19 @@ async def plan(request: Request) -> Response:
     return await _PLANS.answer(request)
 
 
-@router.post("/v1/program", **PROGRAM_ROUTE)
-async def program(request: Request) -> Response:
+@router.post(
+    "/v1/program",
+    **computed(
+        "Plan explicit operations",
+        request_body(ProgramRequest, "momentum", "parallel"),
+        answer(PlanDocument, "The plan; its digest is the entity tag.", "plan"),
+        *ANY_PROBLEM, "invalid-graph", "use-before-def", "duplicate-name", "dangling-operand",
+        "invalid-dimension", "too-many-operations", "invalid-options", "invalid-problem",
+        "capacity-exceeded",
+        cached=True,
+    ),
+)  # fmt: skip
+async def plan_program(request: Request) -> Response:
     """Plan the memory of explicit operations, each with the blocks that it reads and writes.
 
     Blocks that are read before they are written carry over from one iteration to the next and keep
@@ -69,8 +113,14 @@ async def program(request: Request) -> Response:
     return await _PROGRAMS.answer(request)
 
 
-@router.get("/v1/plans/{digest}", **STORED_PLAN_ROUTE)
-async def stored_plan(request: Request, digest: str) -> Response:
+@router.get(
+    "/v1/plans/{digest}",
+    summary="A plan by its digest",
+    responses={
+        200: answer(PlanDocument, "The plan.", "plan"), 304: NOT_MODIFIED, **problems("plan-not-found")
+    },
+)  # fmt: skip
+async def get_plan(request: Request, digest: Digest) -> Response:
     """A plan that this service made before, by its digest, as long as it is kept in memory.
 
     The Accept header may ask for another file of it, as `text/html` or `text/x-c`: see
@@ -85,11 +135,27 @@ async def stored_plan(request: Request, digest: str) -> Response:
     return stored
 
 
-Against = Annotated[str | None, Query(description="Digest of an older plan, for what has changed since.")]
-
-
-@router.get("/v1/plans/{digest}/{format}", **EXPORT_ROUTE)
-async def exported_plan(request: Request, digest: str, format: str, against: Against = None) -> Response:
+@router.get(
+    "/v1/plans/{digest}/{format}",
+    summary="A plan as another file",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The file.",
+            "content": {
+                "application/json": {},
+                **{exporter.media_type: {} for exporter in EXPORTERS.values()},
+                **content("offsets", "text/csv", type="string"),
+            },
+        },
+        304: NOT_MODIFIED,
+        **problems(
+            "plan-not-found", "not-found", "invalid-request", "invalid-options", "overloaded", "worker-lost",
+            "time-limit",
+        ),
+    },
+)  # fmt: skip
+async def export_plan(request: Request, digest: Digest, format: Format, against: Against = None) -> Response:
     """A plan that is kept here, written for a runtime, a viewer or a table.
 
     `format` is one of c-header, report, perfetto, memory-viz, offsets-csv and offsets-json. The report takes

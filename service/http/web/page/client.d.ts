@@ -3,25 +3,25 @@ import { Options, Service, ServerEvent } from "./service.js";
 
 export class Client extends Service {
   plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | JobDocument>;
-  program(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
-  storedPlan(digest: string, options?: Options): Promise<PlanDocument>;
-  exportedPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
+  planProgram(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
+  getPlan(digest: string, options?: Options): Promise<PlanDocument>;
+  exportPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
   tradeoff(body: TradeOffRequest | Blob | ArrayBuffer, options?: Options): Promise<TradeOffDocument | JobDocument>;
   explain(body: ExplainRequest | Blob | ArrayBuffer, options?: Options): Promise<VerdictDocument | JobDocument>;
   validate(body: ValidateRequest | Blob | ArrayBuffer, options?: Options): Promise<ReportDocument | JobDocument>;
-  layout(body: LayoutRequest, options?: Options): Promise<LayoutDocument | JobDocument>;
-  storedLayout(digest: string, options?: Options): Promise<LayoutDocument>;
-  submit(body: JobRequest, options?: Options): Promise<JobDocument>;
-  jobs(options?: Options<{ state?: State | null; limit?: number; after?: string | null }>): Promise<JobsDocument>;
-  job(id: string, options?: Options): Promise<JobDocument>;
-  cancel(id: string, options?: Options): Promise<JobDocument>;
-  result(id: string, options?: Options): Promise<Record<string, unknown>>;
-  events(id: string, options?: Options): AsyncGenerator<ServerEvent>;
-  store(digest: string, body: Blob | ArrayBuffer, options?: Options): Promise<any>;
-  graph(digest: string, options?: Options): Promise<any>;
-  remove(digest: string, options?: Options): Promise<any>;
-  schemas(options?: Options): Promise<Record<string, Array<string>>>;
-  schema(name: string, options?: Options): Promise<Record<string, unknown>>;
+  placeBuffers(body: LayoutRequest, options?: Options): Promise<LayoutDocument | JobDocument>;
+  getLayout(digest: string, options?: Options): Promise<LayoutDocument>;
+  submitJob(body: JobRequest, options?: Options): Promise<JobDocument>;
+  listJobs(options?: Options<{ state?: State | null; limit?: number; after?: string | null }>): Promise<JobsDocument>;
+  getJob(id: string, options?: Options): Promise<JobDocument>;
+  cancelJob(id: string, options?: Options): Promise<JobDocument>;
+  getJobResult(id: string, options?: Options): Promise<Record<string, unknown>>;
+  streamJobEvents(id: string, options?: Options): AsyncGenerator<ServerEvent>;
+  storeGraph(digest: string, body: Blob | ArrayBuffer, options?: Options): Promise<any>;
+  getGraph(digest: string, options?: Options): Promise<any>;
+  deleteGraph(digest: string, options?: Options): Promise<any>;
+  listSchemas(options?: Options): Promise<Record<string, Array<string>>>;
+  getSchema(name: string, options?: Options): Promise<Record<string, unknown>>;
 }
 
 /** How a step uses the bytes of a value. */

@@ -3,23 +3,23 @@ import { Service } from "./service.js";
 
 /** Every route as a method; types stand in client.d.ts. */
 export class Client extends Service {
-  /** Plan a training graph: POST /v1/plan */
+  /** Plan a training graph: the same as POST /plan: POST /v1/plan */
   plan(body, options = {}) {
     return this.ask("POST", `/v1/plan`, body, options);
   }
 
   /** Plan explicit operations: POST /v1/program */
-  program(body, options = {}) {
+  planProgram(body, options = {}) {
     return this.ask("POST", `/v1/program`, body, options);
   }
 
   /** A plan by its digest: GET /v1/plans/{digest} */
-  storedPlan(digest, options = {}) {
+  getPlan(digest, options = {}) {
     return this.ask("GET", `/v1/plans/${encodeURIComponent(digest)}`, undefined, options);
   }
 
   /** A plan as another file: GET /v1/plans/{digest}/{format} */
-  exportedPlan(digest, format, options = {}) {
+  exportPlan(digest, format, options = {}) {
     return this.ask("GET", `/v1/plans/${encodeURIComponent(digest)}/${encodeURIComponent(format)}`, undefined, options);
   }
 
@@ -39,67 +39,67 @@ export class Client extends Service {
   }
 
   /** Place buffers with known lifespans: POST /v1/layout */
-  layout(body, options = {}) {
+  placeBuffers(body, options = {}) {
     return this.ask("POST", `/v1/layout`, body, options);
   }
 
   /** A layout by its digest: GET /v1/layouts/{digest} */
-  storedLayout(digest, options = {}) {
+  getLayout(digest, options = {}) {
     return this.ask("GET", `/v1/layouts/${encodeURIComponent(digest)}`, undefined, options);
   }
 
   /** Accept a job: POST /v1/jobs */
-  submit(body, options = {}) {
+  submitJob(body, options = {}) {
     return this.ask("POST", `/v1/jobs`, body, options);
   }
 
   /** Jobs, the newest first: GET /v1/jobs */
-  jobs(options = {}) {
+  listJobs(options = {}) {
     return this.ask("GET", `/v1/jobs`, undefined, options);
   }
 
   /** A job: GET /v1/jobs/{id} */
-  job(id, options = {}) {
+  getJob(id, options = {}) {
     return this.ask("GET", `/v1/jobs/${encodeURIComponent(id)}`, undefined, options);
   }
 
   /** Cancel a job: DELETE /v1/jobs/{id} */
-  cancel(id, options = {}) {
+  cancelJob(id, options = {}) {
     return this.ask("DELETE", `/v1/jobs/${encodeURIComponent(id)}`, undefined, options);
   }
 
   /** The result of a job: GET /v1/jobs/{id}/result */
-  result(id, options = {}) {
+  getJobResult(id, options = {}) {
     return this.ask("GET", `/v1/jobs/${encodeURIComponent(id)}/result`, undefined, options);
   }
 
   /** News of a job: GET /v1/jobs/{id}/events */
-  events(id, options = {}) {
+  streamJobEvents(id, options = {}) {
     return this.stream("GET", `/v1/jobs/${encodeURIComponent(id)}/events`, undefined, options);
   }
 
   /** Store a graph or a model: PUT /v1/graphs/{digest} */
-  store(digest, body, options = {}) {
+  storeGraph(digest, body, options = {}) {
     return this.ask("PUT", `/v1/graphs/${encodeURIComponent(digest)}`, body, options);
   }
 
   /** A stored graph: GET /v1/graphs/{digest} */
-  graph(digest, options = {}) {
+  getGraph(digest, options = {}) {
     return this.ask("GET", `/v1/graphs/${encodeURIComponent(digest)}`, undefined, options);
   }
 
   /** Forget a graph: DELETE /v1/graphs/{digest} */
-  remove(digest, options = {}) {
+  deleteGraph(digest, options = {}) {
     return this.ask("DELETE", `/v1/graphs/${encodeURIComponent(digest)}`, undefined, options);
   }
 
   /** Names of the JSON Schemas: GET /v1/schemas */
-  schemas(options = {}) {
+  listSchemas(options = {}) {
     return this.ask("GET", `/v1/schemas`, undefined, options);
   }
 
   /** A JSON Schema: GET /v1/schemas/{name} */
-  schema(name, options = {}) {
+  getSchema(name, options = {}) {
     return this.ask("GET", `/v1/schemas/${encodeURIComponent(name)}`, undefined, options);
   }
 }

@@ -53,7 +53,7 @@ async function describe() {
     const chosen = at(name).value;
     at(name).replaceChildren(...properties[name].enum.map((text) => new Option(text, text, false, text === chosen)));
   }
-  return description.paths["/v1/plan"].post.requestBody.content["application/json"].examples;
+  return description.components.examples;
 }
 const description = describe().catch(() => null);
 
@@ -130,40 +130,40 @@ async function answer(client, given, signal) {
   if (network.kind === "model") return client.plan(network.blob, { query: given, signal });
   const body = new Blob([`{"${network.kind}":`, network.blob, `,"options":${JSON.stringify(given)}}`]);
   const headers = { "Content-Type": "application/json" };
-  return client[network.kind === "program" ? "program" : "plan"](body, { headers, signal });
+  return client[network.kind === "program" ? "planProgram" : "plan"](body, { headers, signal });
 }
 
 async function submit(client, given, signal) {
-  const task = network.kind === "program" ? "program" : "plan";
+  const task = network.kind === "program" ? "planProgram" : "plan";
   const key = [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
   const headers = { "Idempotency-Key": key, "Content-Type": "application/json" };
   if (network.kind !== "model" && network.blob.size <= INLINE_BYTES) {
     const inside = [`{"task":"${task}","request":{"${network.kind}":`, network.blob];
-    return client.submit(new Blob([...inside, `,"options":${JSON.stringify(given)}}}`]), { headers, signal });
+    return client.submitJob(new Blob([...inside, `,"options":${JSON.stringify(given)}}}`]), { headers, signal });
   }
   // Digests are made by pages from secure origins alone; others plan at once, without a job.
   if (!crypto.subtle) throw new ProblemError({ type: "/problems/jobs-off" }, 0);
   const found = await crypto.subtle.digest("SHA-256", await network.blob.arrayBuffer());
   const digest = [...new Uint8Array(found)].map((one) => one.toString(16).padStart(2, "0")).join("");
   const type = network.kind === "model" ? "application/octet-stream" : "application/json";
-  await client.store(digest, network.blob, { headers: { "Content-Type": type }, signal });
-  return client.submit({ task, graph: digest, request: { options: given } }, { headers, signal });
+  await client.storeGraph(digest, network.blob, { headers: { "Content-Type": type }, signal });
+  return client.submitJob({ task, graph: digest, request: { options: given } }, { headers, signal });
 }
 
 /** The result of a job; connections that break are made again. */
 async function followed(client, job, signal) {
-  signal.addEventListener("abort", () => client.cancel(job.id).catch(() => {}));
+  signal.addEventListener("abort", () => client.cancelJob(job.id).catch(() => {}));
   const headers = {};
   let broken = 0;
   while (broken < 8) {
     try {
-      for await (const event of client.events(job.id, { headers, signal })) {
+      for await (const event of client.streamJobEvents(job.id, { headers, signal })) {
         headers["Last-Event-ID"] = event.id;
         broken = 0;
         tell(event.data);
         if (event.kind !== "end") continue;
         if (event.data.error) throw new ProblemError(event.data.error, event.data.error.status);
-        return await client.result(job.id, { signal });
+        return await client.getJobResult(job.id, { signal });
       }
     } catch (error) {
       if (signal.aborted || error instanceof ProblemError) throw error;

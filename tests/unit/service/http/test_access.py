@@ -25,7 +25,7 @@ from service.auth.keys import Key, new_key
 from service.auth.principal import ALL_SCOPES, needed_scope
 from service.auth.table import Tenant
 from service.http.app import create_app
-from service.http.openapi import example
+from service.http.examples import example
 from service.jobs.backend import open_database
 from service.settings import Settings
 from solver import documents, pipeline

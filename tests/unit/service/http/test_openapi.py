@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from service.http.openapi import example
+from service.http import schemas
+from service.http.examples import example
 from service.problems import CATALOGUE
 from service.settings import Settings
 from solver import documents
+from solver.version import version
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -22,6 +24,36 @@ ROOT = Path(__file__).resolve().parents[4]
 @pytest.fixture
 def document(app: FastAPI) -> dict[str, Any]:
     return app.openapi()
+
+
+#: Operations are named by a verb, and by what it does something to.
+VERBS = {
+    "cancel", "delete", "explain", "export", "get", "list", "place", "plan", "store", "stream", "submit",
+    "tradeoff", "validate",
+}  # fmt: skip
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def shown(document: dict[str, Any], content: dict[str, Any]) -> list[Any]:
+    """The values of the examples of one media type."""
+    names = [one["$ref"].rpartition("/")[2] for one in content.get("examples", {}).values()]
+    return [document["components"]["examples"][name]["value"] for name in names]
+
+
+def check(content: dict[str, Any], values: list[Any]) -> None:
+    """Each value is what the schema says."""
+    models = {model.__name__: model for model in schemas.MODELS}
+    model = models.get(content["schema"].get("$ref", "").rpartition("/")[2])
+    for value in values:
+        if model is not None:
+            model.model_validate(value)
+        if content["schema"].get("type") in ("object", "string"):
+            assert isinstance(value, {"object": dict, "string": str}[content["schema"]["type"]])
 
 
 def references(value: Any) -> Iterator[str]:
@@ -34,7 +66,11 @@ def references(value: Any) -> Iterator[str]:
 
 
 def test_references_resolve(document: dict[str, Any]) -> None:
-    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    known = {
+        f"#/components/{kind}/{name}"
+        for kind in ("schemas", "examples")
+        for name in document["components"][kind]
+    }
     assert set(references(document)) - known == set()
 
 
@@ -123,3 +159,71 @@ def test_examples_are_those_of_the_project(document: dict[str, Any]) -> None:
     for path, names in (("/plan", {"tiny", "mnist"}), ("/v1/program", {"momentum", "parallel"})):
         body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         assert names <= set(body["examples"])
+
+
+def test_what_to_send_first_comes_first(document: dict[str, Any]) -> None:
+    """With two examples; the text says so, and how to get a key, and what the version promises."""
+    assert next(iter(document["paths"])) == "/plan"
+    first = document["paths"]["/plan"]["post"]
+    assert first["tags"] == [document["tags"][0]["name"]]
+    assert list(first["requestBody"]["content"]["application/json"]["examples"]) == ["tiny", "mnist"]
+    text = document["info"]["description"]
+    assert text.index("`POST /plan` with the example `tiny`") < text.index("arenaplan keys create --name")
+    assert "Authorization: Bearer ap_" in text
+    assert document["info"]["version"] == version()
+    assert document["info"]["license"]["identifier"] == "Apache-2.0"
+
+
+def test_every_tag_has_a_text(document: dict[str, Any]) -> None:
+    texts = {tag["name"]: tag["description"] for tag in document["tags"]}
+    assert all(texts.values())
+    assert {tag for _, operation in operations(document) for tag in operation["tags"]} == set(texts)
+
+
+def test_operation_ids_are_names_for_methods(document: dict[str, Any]) -> None:
+    """Unique, in snake case, each begins with a verb, and none repeats its path or method."""
+    ids = [operation["operationId"] for _, operation in operations(document)]
+    assert len(ids) == len(set(ids))
+    for name in ids:
+        assert re.fullmatch(r"[a-z]+(_[a-z]+){0,2}", name)
+        assert name.split("_")[0] in VERBS
+        assert not {"v1", "post", "put"} & set(name.split("_"))
+
+
+def test_every_request_has_an_example(document: dict[str, Any]) -> None:
+    bodies = 0
+    for name, operation in operations(document):
+        assert operation["summary"], name
+        assert operation["description"], name
+        if "requestBody" not in operation:
+            continue
+        content = operation["requestBody"]["content"]["application/json"]
+        values = shown(document, content)
+        assert values, name
+        check(content, values)
+        bodies += 1
+    assert bodies == 9
+
+
+def test_every_digest_and_id_has_an_example(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        for parameter in operation.get("parameters", []):
+            if parameter["in"] == "path" and parameter["name"] != "format":
+                assert shown(document, parameter), name
+
+
+def test_every_success_has_an_example(document: dict[str, Any]) -> None:
+    """In one media type at least, and always in JSON; a 201 or 204 says nothing."""
+    successes = 0
+    for name, operation in operations(document):
+        for status, response in operation["responses"].items():
+            if not status.startswith("2") or status in ("201", "204"):
+                continue
+            contents = response["content"].values()
+            assert any(shown(document, content) for content in contents), (name, status)
+            for content in contents:
+                assert not content.get("schema", {}).get("$ref") or shown(document, content), (name, status)
+                if shown(document, content):
+                    check(content, shown(document, content))
+            successes += 1
+    assert successes > 25

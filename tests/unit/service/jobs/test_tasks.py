@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.http.openapi import example
+from service.http.examples import example
 from service.http.schemas import Progress
 from service.http.state import State
 from service.jobs.tasks import TASKS, warm
