@@ -26,7 +26,7 @@ from arenaplan.neighbours import NEIGHBOURS, hidden
 if TYPE_CHECKING:
     from arenaplan import executorch, jax, onnx, torch
     from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
-    from arenaplan.models import explain, load_graph, load_plan, load_program, plan, tradeoff
+    from arenaplan.models import explain, load_graph, load_plan, load_program, plan, save, tradeoff
     from clients import AsyncClient, Client
     from solver.errors import (
         ArenaplanError,
@@ -75,6 +75,7 @@ __all__ = [
     "onnx",
     "ops",
     "plan",
+    "save",
     "sgd",
     "synthetic_batch",
     "torch",
@@ -85,7 +86,7 @@ __all__ = [
 #: The names of each module; a name of no module is a module itself.
 _WHERE = {
     "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
-    "arenaplan.models": "explain load_graph load_plan load_program plan tradeoff",
+    "arenaplan.models": "explain load_graph load_plan load_program plan save tradeoff",
     "clients": "AsyncClient Client",
     "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
     " OptionsError PlanError ProblemError",
@@ -102,16 +103,18 @@ for _sentence in _HIDDEN.values():
     warnings.warn(_sentence, RuntimeWarning, stacklevel=2)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _MODULE_OF:
-        return importlib.import_module(f"{__name__}.{name}")
-    module = _MODULE_OF[name]
-    if module in _HIDDEN:
-        raise ImportError(_HIDDEN[module], name=module)
-    value = globals()[name] = getattr(importlib.import_module(module), name)
-    return value
+if not TYPE_CHECKING:  # a checker would accept every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _MODULE_OF:
+            return importlib.import_module(f"{__name__}.{name}")
+        module = _MODULE_OF[name]
+        if module in _HIDDEN:
+            raise ImportError(_HIDDEN[module], name=module)
+        value = globals()[name] = getattr(importlib.import_module(module), name)
+        return value
 
 
 def __dir__() -> list[str]:

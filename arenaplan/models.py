@@ -13,6 +13,7 @@ from service.cli.models import read_model_file
 from solver import documents, verdict
 from solver.arguments import checks_arguments
 from solver.errors import DocumentError, OptionsError
+from solver.exporters import exporter_of_file
 from solver.pipeline import BlockProgram, TrainableGraph, plan_program
 from solver.pipeline import plan as plan_graph
 from solver.plan import Plan, PlanOptions, TradeOff, Verdict
@@ -27,6 +28,7 @@ __all__ = [
     "load_plan",
     "load_program",
     "plan",
+    "save",
     "tradeoff",
 ]
 
@@ -126,6 +128,18 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     if isinstance(subject, Plan):
         return subject
     raise _another_kind(path, subject)
+
+
+@checks_arguments
+def save(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan: its document to a .json file, else what ``arenaplan export`` writes to this name.
+
+    Such names end in .h (a C header), .html (a report), .csv and others. Raises OSError if the file cannot be
+    written, OptionsError for another suffix.
+    """
+    is_document = os.fspath(path).lower().endswith(".json") and not os.fspath(path).endswith(".trace.json")
+    data = documents.dump_plan(plan) if is_document else exporter_of_file(os.fspath(path)).dump(plan)
+    Path(path).write_bytes(data)
 
 
 def _another_kind(path: str | os.PathLike[str], subject: object) -> DocumentError:

@@ -6,11 +6,13 @@ claim without the planner (`solver.verify`). It stores no lifespan, sum or peak:
 
 from __future__ import annotations
 
+import html
+import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from solver.layout import Certificate, Lifespan
+from solver.layout import Certificate, Lifespan, Proof
 from solver.plan.options import PlanOptions
 from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep
 from solver.program import (
@@ -56,6 +58,27 @@ class Plan:
     producer: str = ""
     digest: str = ""
     cost_bound: CostBound | None = None
+
+    def __repr__(self) -> str:
+        """Three lines: the name and bytes; the bound; whether the bound proves that nothing is smaller."""
+        arenas = "one arena" if len(self.sizes) == 1 else f"{len(self.sizes)} arenas"
+        if self.gap_bytes:
+            proof = f"not proved to be the smallest: {self.gap_bytes:,} bytes above the bound"
+        elif all(certificate.proof is Proof.MAX_LOAD for certificate in self.certificates):
+            proof = "proved to be the smallest for these steps; anyone can add the bound up"
+        else:
+            proof = "proved to be the smallest for these steps by a complete search"
+        return (
+            f"<Plan of {self.graph!r}: {self.arena_bytes:,} bytes in {arenas},\n"
+            f" lower bound {self.lower_bound:,} bytes,\n"
+            f" {proof}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The same with the memory map of each arena, for notebooks."""
+        # By name, as exporters are loaded: pictures are drawn of plans, and their package stands above.
+        pictures = importlib.import_module("solver.exporters.memory_map")
+        return f"<pre>{html.escape(repr(self))}</pre>\n" + "\n".join(pictures.plan_svgs(self))
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:

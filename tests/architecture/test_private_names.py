@@ -11,8 +11,8 @@ import pytest
 
 OURS = ("arenaplan", "solver", "service", "clients", "examples")
 
-#: Public in spite of their look: of named tuples, and of the standard library.
-KNOWN = frozenset({"_asdict", "_fields", "_make", "_replace", "_exit"})
+#: Public in spite of their look: of named tuples, of the standard library, and for notebooks.
+KNOWN = frozenset({"_asdict", "_fields", "_make", "_replace", "_exit", "_repr_html_"})
 
 #: Functions that take the name of an attribute as their second argument.
 BY_NAME = frozenset({"delattr", "getattr", "hasattr", "object", "setattr"})

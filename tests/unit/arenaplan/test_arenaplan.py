@@ -62,9 +62,10 @@ class TestLoading:
     def test_names_are_listed(self) -> None:
         assert dir(arenaplan) == sorted(arenaplan.__all__)
 
-    def test_an_unknown_name(self) -> None:
-        with pytest.raises(AttributeError, match="no attribute 'plann'"):
-            arenaplan.plann  # noqa: B018
+    @pytest.mark.parametrize("name", ["plann", "load"])
+    def test_an_unknown_name(self, name: str) -> None:
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+            getattr(arenaplan, name)
 
     def test_the_client_is_the_one_of_the_package_behind(self) -> None:
         from clients import Client
