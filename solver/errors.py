@@ -2,6 +2,8 @@
 
     ArenaplanError
     ├── DocumentError            the bytes are not a document of this kind and version
+    │   ├── NotJsonError         the bytes are not JSON
+    │   └── OtherFormatError     a document of another kind, which it names
     ├── GraphError               the document is well formed, the graph is not
     │   ├── UnknownOperatorError
     │   ├── AttributeRuleError
@@ -47,7 +49,9 @@ __all__ = [
     "GraphError",
     "InternalError",
     "LossError",
+    "NotJsonError",
     "OptionsError",
+    "OtherFormatError",
     "PlanError",
     "ProblemError",
     "ShapeMismatchError",
@@ -90,6 +94,18 @@ class ArenaplanError(Exception):
 
 class DocumentError(ArenaplanError):
     code = "invalid-document"
+
+
+class NotJsonError(DocumentError):
+    """The bytes are not JSON text in UTF-8, so perhaps a file of another tool."""
+
+
+class OtherFormatError(DocumentError):
+    """`format` is what the document says it is, as ``arenaplan.plan``."""
+
+    def __init__(self, message: str, *, format_: str, remedy: str) -> None:
+        super().__init__(message, remedy=remedy, path=("format",))
+        self.format = format_
 
 
 class GraphError(ArenaplanError):

@@ -19,6 +19,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
+from service.cli.kinds import command_for
 from service.problems import problem_from
 from solver.errors import ArenaplanError, CapacityError, DocumentError, InternalError, OptionsError
 from solver.options import flag_of
@@ -201,7 +202,11 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
         sys.stdout.flush()
     except ArenaplanError as error:
         problem = problem_from(error)
-        message = f"{_place(error, document)}{problem.detail}{_largest(error)} {problem.remedy}".rstrip()
+        if command := command_for(error, document):
+            problem.remedy = command
+            message = f"{document}: {command}"
+        else:
+            message = f"{_place(error, document)}{problem.detail}{_largest(error)} {problem.remedy}".rstrip()
         facts = {name: value for name, value in problem.document().items() if name not in ("status", "title")}
         fail(message, _exit_of(error), as_json=as_json, **facts)
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import note_end, print_json, print_line, read_document, write_document
 from solver import exporters, importers
-from solver.errors import OptionsError
+from solver.errors import NotJsonError, OptionsError
 from solver.layout import (
     SOLVERS,
     Certificate,
@@ -89,6 +89,11 @@ def read_source(path: Path) -> Source:
         from solver import documents
 
         return Source(name, documents.load_buffers(data), None, _JSON)
+    if b"\0" in data[:1024]:
+        raise NotJsonError(
+            f"{name!r:.200} is neither a buffers document nor CSV.",
+            remedy="Give MiniMalloc's CSV, or a buffers document (.json).",
+        )
     table = importers.load_minimalloc(data)
     return Source(name, table.problem, table.incumbent(), _CSV)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,7 +141,8 @@ def run_import(
     file = read_model_file(path)
     if file.importer is None:
         file.parsed()
-        raise DocumentError(f"{str(path)!r:.200} is a document already.", remedy="Plan it as it is.")
+        command = f"arenaplan plan {shlex.quote(str(path))} -o plan.json"
+        raise DocumentError(f"{str(path)!r:.200} is a document already.", remedy=f"Plan it: {command}")
     if server is None:
         graph = file.graph(batch, choices)
     else:

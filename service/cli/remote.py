@@ -50,6 +50,7 @@ _ERRORS: Final[Mapping[str, type[ArenaplanError]]] = {
     for kind in vars(errors).values()
     if isinstance(kind, type)
     and issubclass(kind, ArenaplanError)
+    and "code" in vars(kind)  # subclasses without a code of their own are told apart here alone
     and kind not in (ArenaplanError, CapacityError, InternalError, TooManyOperationsError)
 }
 

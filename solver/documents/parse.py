@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Literal, NoReturn
 
-from solver.errors import DocumentError
+from solver.errors import DocumentError, NotJsonError
 
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "PROGRAM_FORMAT", "Fault", "Place", "find_fault", "parse_json", "place"]
 
@@ -63,7 +63,7 @@ def _decode(data: bytes) -> str:
         text = data.decode()
     except UnicodeDecodeError as error:
         where = place(data[: error.start].decode(), error.start)
-        raise DocumentError(
+        raise NotJsonError(
             f"Byte {error.start:,} of the document (line {where.line}) is not UTF-8.",
             remedy="Save the document as UTF-8.",
         ) from None
@@ -148,8 +148,8 @@ def _short(token: str) -> str:
 
 def _not_json(text: str, error: json.JSONDecodeError) -> DocumentError:
     if not text.strip():
-        return DocumentError("The document is empty.", remedy="Send a JSON object.")
-    return DocumentError(
+        return DocumentError("The document is empty.", remedy="Give a JSON object.")
+    return NotJsonError(
         f"The document is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).",
         remedy="Correct it there; a JSON validator shows the same place.",
     )

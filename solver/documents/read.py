@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from solver.documents.fields import NO_CONTROL, DocumentModel
 from solver.documents.parse import parse_json
-from solver.errors import ArenaplanError, DocumentError
+from solver.errors import ArenaplanError, DocumentError, OtherFormatError
 
 __all__ = ["header", "read"]
 
@@ -62,17 +62,17 @@ def _checked_header(
     if not isinstance(value, Mapping):
         raise DocumentError(
             f"The document is {_kind_of(value)}, not an object.",
-            remedy=f'Send an object with "format": "{format_}" and "version": {latest}.',
+            remedy=f'Give an object with "format": "{format_}" and "version": {latest}.',
         )
     if "format" not in value and is_required:
         raise DocumentError(
             "The document does not say what it is.", remedy=f'Add "format": "{format_}".', path=("format",)
         )
-    if value.get("format", format_) != format_:
-        raise DocumentError(
-            f"The format is {_shown(value['format'])}, not '{format_}'.",
-            remedy=f'Send a document whose format is "{format_}".',
-            path=("format",),
+    if (actual := value.get("format", format_)) != format_:
+        raise OtherFormatError(
+            f"The format is {_shown(actual)}, not '{format_}'.",
+            format_=str(actual),
+            remedy=f'Give a document whose format is "{format_}".',
         )
     if "version" not in value and is_required:
         raise DocumentError(

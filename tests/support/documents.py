@@ -150,10 +150,10 @@ def _bad(
     return BadGraph(id_, lambda: mutated(pointer, value), error, pointer if at is None else at, words)
 
 
-_DOCUMENT = errors.DocumentError
+_DOCUMENT, _OTHER = errors.DocumentError, errors.OtherFormatError
 _FORMS = (
     _bad("no-format", "/format", ..., _DOCUMENT, "does not say what it is", '"format": "arenaplan.graph"'),
-    _bad("wrong-format", "/format", "arenaplan.plan", _DOCUMENT, "'arenaplan.plan'", "'arenaplan.graph'"),
+    _bad("wrong-format", "/format", "arenaplan.plan", _OTHER, "'arenaplan.plan'", "'arenaplan.graph'"),
     _bad("no-version", "/version", ..., _DOCUMENT, "no version", '"version": 1'),
     _bad("wrong-version", "/version", 2, _DOCUMENT, "Version 2", "Known versions: 1"),
     _bad("text-version", "/version", "1", _DOCUMENT, "Version '1'"),

@@ -18,7 +18,7 @@ from solver.documents import (
     load_layout_options,
 )
 from solver.documents.options import RulesOfLayout
-from solver.errors import DocumentError, OptionsError, PlanError, ProblemError
+from solver.errors import DocumentError, OptionsError, OtherFormatError, PlanError, ProblemError
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, Proof, Rules, Status
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
@@ -219,7 +219,7 @@ def test_rules_are_those_of_the_solver() -> None:
         ({"rules": []}, DocumentError, "/rules"),
         ({"rules": {"peel": 0}}, DocumentError, "/rules/peel"),
         ({"rules": {"peeling": False}}, DocumentError, "/rules/peeling"),
-        ({"format": "arenaplan.options"}, DocumentError, "/format"),
+        ({"format": "arenaplan.options"}, OtherFormatError, "/format"),
     ],
 )
 def test_bad_options(given: dict[str, Any], error: type[Exception], pointer: str) -> None:

@@ -15,6 +15,7 @@ from solver.errors import (
     DimensionError,
     DocumentError,
     GraphError,
+    OtherFormatError,
     TooManyOperationsError,
 )
 from solver.graph import DType, TensorType
@@ -110,7 +111,7 @@ def test_any_size_up_to_63_bits(size: int) -> None:
 @pytest.mark.parametrize(
     ("bad", "error", "path"),
     [
-        (document(format="arenaplan.graph"), DocumentError, ("format",)),
+        (document(format="arenaplan.graph"), OtherFormatError, ("format",)),
         (document(version=3), DocumentError, ("version",)),
         (document(any_order=True), DocumentError, ("any_order",)),
         (_newer(1, workspace=4), DocumentError, ("operations", 0, "workspace")),

@@ -213,7 +213,7 @@ BAD = {
         "-#/rows/0/offset: Line 2: buffer 'a' is pinned at 4, not a multiple",
     ),
     "no JSON": ("{", "-: The document is not JSON"),
-    "another document": ('{"format": "arenaplan.graph", "version": 1}', "-#/format: The format is"),
+    "another document": ('{"format": "arenaplan.graph", "version": 1}', "-: this is a graph: arenaplan plan"),
     **{
         f"a document with {changes}": (
             buffers_json(buffers=[
