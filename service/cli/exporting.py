@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service.cli.command_line import command_line, print_commands
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents, exporters
 from solver.errors import DocumentError, OptionsError
 from solver.plan import Plan, PlanView
 
-__all__ = ["ModelFile", "export", "loaded_plan", "report"]
+__all__ = ["ModelFile", "export", "loaded_plan", "print_report", "report"]
 
 #: What is written into a model file, by name, with the suffix that says it.
 _INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"}
@@ -186,6 +187,22 @@ def read_plan(path: Path, server: str | None = None) -> bytes:
 def loaded_plan(path: Path, server: str | None = None) -> Plan:
     """The plan of a document: of a file, standard input, or kept by the service at `server`."""
     return documents.load_plan(read_plan(path, server))
+
+
+def print_report(path: Path, new: Path | None, plan: Plan, server: str | None) -> None:
+    """Print the summary of `plan`, the newer of the two, and the command that writes the page."""
+    from service.cli.planning import print_summary
+
+    print_summary(plan, as_json=False, beside=False)
+    options = {"server": server}
+    files = (path,) if new is None else (path, new)
+    name = "change.html" if new is not None else f"{path.stem if str(path) != '-' else 'plan'}.html"
+    commands = [("to write the page", command_line("report", *files, options=options, output=name))]
+    if new is None:
+        commands.append(("to see the same here", command_line("show", path, options=options)))
+    else:
+        commands.append(("to see what changed here", command_line("diff", *files, options=options)))
+    print_commands(commands)
 
 
 def report(plan: PlanView, old: PlanView | None, output: Path) -> None:

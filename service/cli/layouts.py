@@ -37,8 +37,8 @@ from solver.placement import place, prepare
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
+    from service.cli.tables import FittingTable
     from solver.exporters.memory_map import Scene
 
 __all__ = [
@@ -379,7 +379,7 @@ def _entry_facts(comparison: Comparison, entry: Entry) -> dict[str, Any]:
     }
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: Comparison) -> FittingTable:
     """One line a solver. A ``*`` says that time, not work, ended the search."""
     from service.cli.tables import make_table
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from service.cli.command_line import command_line, explain_command, print_commands
 from service.cli.console import (
     heed,
     print_json,
@@ -20,6 +21,7 @@ from service.cli.console import (
 )
 from service.cli.models import ModelFile, read_model_file
 from solver import documents, pipeline
+from solver.errors import CapacityError
 from solver.layout import Progress
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan, PlanOptions, PlanView, paging, recomputation
@@ -27,7 +29,8 @@ from solver.schedules import SearchProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+
+    from service.cli.tables import FittingTable
 
 __all__ = [
     "certificate_table",
@@ -51,7 +54,7 @@ _LONG_SOLVER = 18
 def run(
     model: Path,
     fields: Mapping[str, Any],
-    output: Path,
+    output: Path | None,
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
     as_json: bool,
@@ -59,21 +62,61 @@ def run(
 ) -> None:
     """Plan the network in the file `model`, here or by the service at `server`; write it, print a summary.
 
-    `fields` are those of an options document, and are checked as in one, so that every entry point has the
-    same rules and messages. `choices` are those for models of other tools.
+    Without `output` the plan goes to standard output; a terminal shows the summary alone. `fields` are those
+    of an options document, and are checked as in one, so that every entry point has the same rules and
+    messages. `choices` are those for models of other tools.
     """
     file = read_model_file(model)
+    asked = fields
     if "costs" in fields:
         from service.cli import costs  # the executor, which most plans do without
 
         fields = costs.chosen(fields, file, choices)
     options = read_options(fields) if fields else PlanOptions()
-    if server is None:
-        plan = make_plan(file, options, choices)
-    else:
-        plan = plan_at(server, file, options, choices, as_json=as_json)
-    write_document(output, documents.dump_plan(plan, indent=2) + b"\n")
-    print_summary(plan, as_json=as_json, beside=str(output) == "-")
+    try:
+        if server is None:
+            plan = make_plan(file, options, choices)
+        else:
+            plan = plan_at(server, file, options, choices, as_json=as_json)
+    except CapacityError as error:
+        if _can_be_explained(file, options):
+            capacity = options.tiers[0].bytes if options.tiers else error.available
+            command = explain_command(model, asked, choices, capacity, server)
+            first = f"{error.remedy} See" if options.tiers else "Raise the capacity, or see"
+            error.remedy = f"{first} what would make it fit: {command}"
+        raise
+    if output is None and not as_json and sys.stdout.isatty():
+        print_summary(plan, as_json=False, beside=False)
+        again = {**asked, **choices, "server": server}
+        write = command_line("plan", model, options=again, output="plan.json")
+        print_commands([("to write the plan", write), *_next_commands(model, "plan.json", plan, choices)])
+        return
+    write_document(output or Path("-"), documents.dump_plan(plan, indent=2) + b"\n")
+    print_summary(plan, as_json=as_json, beside=output is None or str(output) == "-")
+    if output is not None and str(output) != "-" and not as_json and sys.stdout.isatty():
+        print_commands(_next_commands(model, str(output), plan, choices))
+
+
+def _can_be_explained(file: ModelFile, options: PlanOptions) -> bool:
+    """Whether `explain` takes this network and its target."""
+    if file.importer is None and file.parsed().get("format") == documents.PROGRAM_FORMAT:
+        return False
+    return pipeline.TARGETS[options.target].capabilities.recompute
+
+
+def _next_commands(
+    model: Path, plan_file: str, plan: Plan, choices: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """What people do with a plan: words, and the command."""
+    yield "to see what is live at the peak, and where", command_line("show", plan_file, options={})
+    page = Path(plan_file).with_suffix(".html")
+    yield "to see the same as a page", command_line("report", plan_file, options={}, output=str(page))
+    header = Path(plan_file).with_suffix(".h")
+    yield "to use it on a device", command_line("export", plan_file, options={}, output=str(header))
+    target = pipeline.TARGETS.get(plan.options.target)
+    if target is not None and target.capabilities.trains and str(model) != "-":
+        validate = command_line("validate", model, plan_file, options=choices)
+        yield "to train in it, and compare bit for bit", validate
 
 
 def _errors_may_be_seen() -> bool:
@@ -260,17 +303,12 @@ def _seconds(nanoseconds: int) -> str:
     return f"{nanoseconds / 1e9:.4g} s"
 
 
-def certificate_table(plan: PlanView) -> Table:
+def certificate_table(plan: PlanView) -> FittingTable:
     """One line an arena: size, bound, and why nothing smaller exists. It fits the usual 80 columns."""
-    from rich.table import Table
+    from service.cli.tables import make_table
 
-    table = Table(title=f"{plan.graph}: {plan.arena_bytes:,} bytes", title_justify="left")
     several = len(plan.arenas) > 1  # a single one needs no name
-    if several:
-        table.add_column("arena")
-    for heading in ("bytes", "lower bound", "gap", "status", "proof", "solver"):
-        table.add_column(heading, justify="right" if heading in ("bytes", "lower bound", "gap") else "left")
-    table.columns[-1].overflow = "fold"
+    rows = []
     for arena in plan.arenas:
         facts = _arena(arena)
         figures = (f"{arena.size:,}", f"{facts['lower_bound']:,}", f"{arena.gap:.2%}")
@@ -278,5 +316,7 @@ def certificate_table(plan: PlanView) -> Table:
         if several or len(solver) > _LONG_SOLVER:
             solver = solver.replace("/", "/\n")  # the stage on a line of its own
         names = [arena.name] if several else []
-        table.add_row(*names, *figures, facts["status"], facts["proof"] or "-", solver)
-    return table
+        rows.append((*names, *figures, facts["status"], facts["proof"] or "-", solver))
+    headings = (">bytes", ">lower bound", ">gap", "status", "proof", "~solver")
+    title = f"{plan.graph}: {plan.arena_bytes:,} bytes"
+    return make_table(title, ("arena", *headings) if several else headings, rows)

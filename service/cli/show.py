@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from service.cli.console import print_json, read_document
 from service.cli.planning import (
@@ -21,7 +20,7 @@ from service.cli.planning import (
     print_recomputation,
     summary,
 )
-from service.cli.tables import make_table
+from service.cli.tables import FittingTable, make_table
 from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
@@ -54,6 +53,8 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = " .:-=+*#@"
 #: Operands named at the worst step of each arena; --json has all of them.
 _MOST_NAMED: Final = 8
+#: Lines of the table of allocations; the first is no operation.
+_MOST_OPERATIONS: Final = 41
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
 
@@ -172,7 +173,7 @@ def _in_place(plan: PlanView) -> Iterator[str]:
         )
 
 
-def _repetitions(recomputation: Recomputation) -> Table:
+def _repetitions(recomputation: Recomputation) -> FittingTable:
     """The steps that run again, their level, and the step that reads their results."""
     title = (
         f"Run again: {recomputation.peak_before:,} -> {recomputation.peak_after:,} bytes live at once;"
@@ -185,7 +186,7 @@ def _repetitions(recomputation: Recomputation) -> Table:
     return make_table(title, (">level", "~step", "~values", "~for"), rows)
 
 
-def _copies(paging: Paging) -> Table:
+def _copies(paging: Paging) -> FittingTable:
     """The copies out of the memory where kernels run, and back."""
     sizes = ", ".join(f"{tier.used:,} of {tier.bytes:,} in {tier.name}" for tier in paging.tiers)
     title = f"Paged: without it {paging.peak_before:,} bytes are live at once; taken are {sizes}"
@@ -196,7 +197,7 @@ def _copies(paging: Paging) -> Table:
     return make_table(title, (">level", "~step", "~from", "~to", ">bytes"), rows)
 
 
-def _replacements(plan: PlanView) -> Table:
+def _replacements(plan: PlanView) -> FittingTable:
     """The operations that were rewritten, with the lower bound after each group."""
     first, last = plan.replacements[0], plan.replacements[-1]
     title = f"Rewritten: bound {first.bytes_before:,} -> {last.bytes_after:,} bytes"
@@ -212,8 +213,7 @@ def _some(names: tuple[str, ...]) -> str:
     return escape(", ".join((*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else []))))
 
 
-def _kinds(plan: PlanView, statistics: PlanReport) -> Table:
-    table = Table(title="By kind", title_justify="left", show_footer=True)
+def _kinds(plan: PlanView, statistics: PlanReport) -> FittingTable:
     saved = 1 - plan.arena_bytes / statistics.total if statistics.total else 0.0
     footer = (
         "",
@@ -221,12 +221,8 @@ def _kinds(plan: PlanView, statistics: PlanReport) -> Table:
         f"{statistics.total:,}",
         f"{saved:.1%} saved",
     )
-    headings = ("kind", "buffers", "without reuse", "own peak")
-    for heading, text in zip(headings, footer, strict=True):
-        table.add_column(heading, text, justify="left" if heading == "kind" else "right")
-    for row in statistics.kinds:
-        table.add_row(*_kind_row(row))
-    return table
+    headings = ("kind", ">buffers", ">without reuse", ">own peak")
+    return make_table("By kind", headings, [_kind_row(row) for row in statistics.kinds], footer=footer)
 
 
 def _kind_row(row: KindBytes) -> tuple[str, ...]:
@@ -248,17 +244,19 @@ def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaRe
         console.print(line, markup=False, highlight=False, no_wrap=True)
 
 
-def _recycling(recycling: Recycling) -> Table:
+def _recycling(recycling: Recycling) -> FittingTable:
     """The blocks that each operation allocates, and those that are freed after it."""
     rows = [("(before)", " ".join(recycling.before), "", "")]
     rows += [
         (step.id, " ".join(step.allocated), " ".join(step.freed), f"{step.live_bytes:,}")
         for step in recycling.steps
     ]
+    shown = rows[:_MOST_OPERATIONS]
+    if more := len(rows) - len(shown):
+        shown.append((f"{more} more", "", "", ""))
+    shown.append(("(kept)", " ".join(recycling.kept), "", ""))
     headings = ("~operation", "~allocated", "~freed after it", ">live bytes")
-    table = make_table("Allocation and recycling", headings, rows, max_rows=41)  # one is no operation
-    table.add_row("(kept)", " ".join(recycling.kept), "", "")
-    return table
+    return make_table("Allocation and recycling", headings, shown, max_rows=len(shown))
 
 
 def _peak_title(about: ArenaReport, unit: str) -> str:

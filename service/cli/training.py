@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from service.cli.console import heed, print_json, print_line, read_document, showing, write_document
 from service.cli.models import read_model_file
-from service.cli.tables import make_table
+from service.cli.tables import FittingTable, make_table
 from solver import documents, executor
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import MemoryAccess, StepReport, ValidationReport
@@ -231,7 +230,7 @@ def _print(report: ValidationReport) -> None:
         )
 
 
-def _losses(report: ValidationReport) -> Table:
+def _losses(report: ValidationReport) -> FittingTable:
     rows = [
         (
             str(step.step),

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from service.cli.console import heed, read_options, write_document
 from service.cli.costs import chosen
 from service.cli.models import read_model_file
 from service.cli.planning import progress_line
-from service.cli.tables import make_table
+from service.cli.tables import FittingTable, make_table
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
@@ -263,7 +262,7 @@ def _needs(result: Verdict) -> Iterator[str]:
             yield f"{sum(size for _, size in values):,} for what it {what} ({named}{more})"
 
 
-def _remedies(result: Verdict) -> Table:
+def _remedies(result: Verdict) -> FittingTable:
     words = {Changes.NOTHING: "nothing", Changes.ROUNDING: "rounding", Changes.TRAINING: "what is learned"}
     rows = []
     for remedy in result.remedies:

@@ -53,8 +53,14 @@ def plan(
     ],
     *,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
-    ] = Path("-"),
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Where the plan goes; - is standard output, which is also taken without -o. A terminal shows"
+            " the summary in its place.",
+        ),
+    ] = None,
     schedule: ScheduleOptions,
     search: SearchOptions,
     steps: StepOptions,

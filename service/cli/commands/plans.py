@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -168,8 +169,14 @@ def report(
         Path | None, typer.Argument(help="A second plan: the page shows what changed between them.")
     ] = None,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the page goes; - is standard output.")
-    ] = Path("-"),
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Where the page goes; - is standard output, which is also taken without -o. A terminal shows"
+            " the summary in its place.",
+        ),
+    ] = None,
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -182,10 +189,13 @@ def report(
 
         first = exporting.loaded_plan(plan, server)
     with reporting(as_json=as_json, document=str(new or plan)):
-        if new is None:
-            exporting.report(first, None, output)
+        second = None if new is None else exporting.loaded_plan(new, server)
+        if output is None and sys.stdout.isatty():
+            exporting.print_report(plan, new, second or first, server)
+        elif second is None:
+            exporting.report(first, None, output or Path("-"))
         else:
-            exporting.report(exporting.loaded_plan(new, server), first, output)
+            exporting.report(second, first, output or Path("-"))
 
 
 @app.command(

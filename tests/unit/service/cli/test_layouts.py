@@ -419,7 +419,7 @@ def test_a_solver_without_a_layout() -> None:
     comparison = Comparison("x", one, (Entry("some", nothing),))
     assert comparison.ratio(comparison.entries[0]) is None
     assert comparison_facts(comparison)["solvers"][0]["peak"] is None
-    assert comparison_table(comparison).row_count == 1
+    assert len(comparison_table(comparison).rows) == 1
 
 
 def test_nothing_to_compare() -> None:

@@ -1,0 +1,142 @@
+"""What a person sees at a terminal: summaries and commands to go on with, never a document."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.commands import app
+from solver.documents import load_plan
+from tests.support.terminal import ROOT, Seen, on_terminal
+
+GRAPHS = {
+    "mnist.json": ROOT / "examples/mnist.json",
+    "my program.json": ROOT / "examples/programs/momentum.json",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, path in GRAPHS.items():
+        shutil.copy(path, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commands_of(seen: Seen) -> list[list[str]]:
+    """The commands that stand on lines of their own, as words."""
+    return [shlex.split(line)[1:] for line in seen.lines if line.startswith("  arenaplan ")]
+
+
+def run(*words: str) -> Result:
+    """The command with pipes for everything, in this process."""
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.mark.parametrize(
+    ("name", "title"), [("mnist.json", "mnist: "), ("my program.json", "linear with momentum: ")]
+)
+def test_a_plan_is_summed_up_and_every_command_works(folder: Path, name: str, title: str) -> None:
+    seen = on_terminal("plan", name, "--alignment", "128", folder=folder)
+    assert seen.exit_code == 0
+    assert title in seen.text
+    assert len("\n".join(seen.lines)) < 2500
+    assert '"format"' not in seen.text
+    commands = commands_of(seen)
+    assert commands[0] == ["plan", name, "--alignment", "128", "-o", "plan.json"]
+    assert [words[0] for words in commands[1:4]] == ["show", "report", "export"]
+    for words in commands:
+        done = run(*words)
+        assert done.exit_code == 0, done.stderr
+    assert load_plan((folder / "plan.json").read_bytes()).options.alignment == 128
+    assert (folder / "plan.html").read_bytes().startswith(b"<!doctype html>")
+    assert "arenaplan" in (folder / "plan.h").read_text(encoding="utf-8")
+
+
+def test_a_plan_in_a_file_says_what_comes_next(folder: Path) -> None:
+    seen = on_terminal("plan", "mnist.json", "-o", "out.json", folder=folder)
+    assert ["show", "out.json"] in commands_of(seen)
+    assert ["validate", "mnist.json", "out.json"] in commands_of(seen)
+    assert all(words[0] != "plan" for words in commands_of(seen))
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "-"), ("--json",)])
+def test_a_pipe_gets_the_document(folder: Path, output: tuple[str, ...]) -> None:
+    done = run("plan", "mnist.json", *output)
+    assert load_plan(done.stdout.encode()).graph == "mnist"
+    assert done.stderr == ""
+
+
+def test_a_terminal_gets_the_document_that_it_asks_for(folder: Path) -> None:
+    seen = on_terminal("plan", "mnist.json", "-o", "-", folder=folder)
+    assert '"format": "arenaplan.plan"' in seen.text
+
+
+def test_a_page_is_not_written_to_a_terminal(folder: Path) -> None:
+    for name in ("old.json", "new.json"):
+        assert run("plan", "mnist.json", "-o", name).exit_code == 0
+    for files in (("old.json",), ("old.json", "new.json")):
+        seen = on_terminal("report", *files, folder=folder)
+        assert seen.exit_code == 0
+        assert "<" not in seen.text
+        assert "21,613,184" in seen.text
+        for words in commands_of(seen):
+            assert run(*words).exit_code == 0
+        assert run("report", *files).stdout.startswith("<!doctype html>")
+    assert {"old.html", "change.html"} <= {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("options", "explained"),
+    [
+        (("--capacity", "512KiB"), ["--capacity", "512KiB"]),
+        (("--capacity", "512001", "--batch", "8"), ["--batch", "8", "--capacity", "512001"]),
+        (("--tier", "a=512KiB", "--tier", "b=1GiB,bandwidth=1MB/s"), ["--capacity", "512KiB"]),
+    ],
+)
+def test_a_capacity_that_is_too_small_ends_with_the_command(
+    folder: Path, options: tuple[str, ...], explained: list[str]
+) -> None:
+    seen = on_terminal("plan", "mnist.json", *options, folder=folder)
+    assert seen.exit_code == 3
+    command = seen.text.rpartition("what would make it fit: arenaplan ")[2]
+    assert shlex.split(command) == ["explain", "mnist.json", *explained]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("my program.json", ()), ("mnist.json", ("--target", "onert"))]
+)
+def test_what_cannot_be_explained_is_not_offered(folder: Path, name: str, options: tuple[str, ...]) -> None:
+    seen = on_terminal("plan", name, "--capacity", "4KiB", *options, folder=folder)
+    assert seen.exit_code == 3
+    assert "Raise the capacity to " in seen.text
+    assert "explain" not in seen.text
+
+
+@pytest.mark.parametrize("command", ["show", "tradeoff", "explain", "plan", "validate", "compare"])
+def test_no_figure_is_cut_in_a_narrow_terminal(folder: Path, command: str) -> None:
+    """All figures of a wide terminal stand in a narrow one, whole."""
+    assert run("plan", "mnist.json", "-o", "plan.json").exit_code == 0
+    (folder / "buffers.csv").write_text("id,lower,upper,size\na,0,3,4096\nb,1,4,1048576\n", encoding="utf-8")
+    words = {
+        "show": ("plan.json",),
+        "tradeoff": ("mnist.json", "--points", "3"),
+        "explain": ("mnist.json", "--capacity", "16.6MB"),
+        "plan": ("mnist.json",),
+        "validate": ("mnist.json", "plan.json", "--steps", "1"),
+        "compare": ("buffers.csv", "--solver", "greedy", "--solver", "best-fit"),
+    }[command]
+    wide, narrow = (
+        on_terminal(command, *words, folder=folder, columns=columns, shows_errors=False)
+        for columns in (160, 40)
+    )
+    assert narrow.exit_code == wide.exit_code
+    figures = [set(re.findall(r"\d[\d,.]*,\d{3}", " ".join(seen.lines))) for seen in (wide, narrow)]
+    assert figures[0] == figures[1]
+    assert figures[0]
+    assert "…" not in narrow.text
