@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final, TextIO
 
 import structlog
@@ -119,9 +120,13 @@ class LogWriter:
                 select.select([], [number], [])
 
 
-def configure_logging(level: str, style: str) -> LogWriter:
-    """Send the service's events and those of its libraries to standard error, in one form."""
+def configure_logging(level: str, style: str | None) -> LogWriter:
+    """Send the service's events and those of its libraries to standard error, in one form.
+
+    `style` is json or text; None stands for text where standard error is a terminal, else for json.
+    """
     threshold = logging.getLevelNamesMapping()[level.upper()]
+    style = style or ("text" if sys.stderr.isatty() else "json")
     renderer = _renderer(style)
 
     def gap_line(count: int) -> str:
@@ -142,13 +147,44 @@ def configure_logging(level: str, style: str) -> LogWriter:
         cache_logger_on_first_use=False,
     )
     logging.config.dictConfig(_library_logging(threshold, renderer, writer))
+    if style == "text":  # of the server's own lines, those that say what this service says better
+        logging.getLogger("uvicorn.error").setLevel(max(threshold, logging.WARNING))
     return writer
 
 
 def _renderer(style: str) -> Any:
-    if style == "json":
-        return _json
-    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    return _json if style == "json" else _text
+
+
+#: Facts of an event that a person at a terminal has no use for; the JSON has them.
+_FOR_MACHINES: Final = frozenset(
+    {"level", "timestamp", "event", "exception", "client", "digest", "request_id", "trace_id", "pid"}
+)
+
+
+def _text(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
+    """``12:34:56 POST /v1/plan: 200, 52.6 ms, arena_bytes 11584``: local time, and the event for people."""
+    facts = {name: value for name, value in event.items() if name not in _FOR_MACHINES}
+    what = str(event.get("event", ""))
+    if what == "request":
+        status, milliseconds = facts.pop("status", None), facts.pop("milliseconds", 0.0)
+        what = f"{facts.pop('method', '')} {facts.pop('path', '')}: {status}, {milliseconds} ms"
+        if isinstance(status, int) and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            facts["request_id"] = event.get("request_id")
+    elif what == "listening":
+        what = f"listening on {facts.pop('url', '')}; try {facts.pop('docs', '')}. Ctrl-C stops it."
+    detail = facts.pop("detail", None)
+    named = "".join(f", {name} {value}" for name, value in facts.items() if value is not None)
+    level = event.get("level", "info")
+    moment = datetime.fromisoformat(str(event["timestamp"])).astimezone()
+    line = f"{moment:%H:%M:%S} {'' if level == 'info' else f'{level}: '}{what}{named}"
+    trace = str(event.get("exception", "")).splitlines()
+    return "\n".join(map(_printable, [line + (f": {detail}" if detail else ""), *trace]))
+
+
+def _printable(line: str) -> str:
+    """Control characters of callers as escapes: they must not reach the terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def _json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:

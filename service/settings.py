@@ -264,8 +264,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe event that is logged."
     )
-    log_format: Literal["json", "text"] = Field(
-        default="json", description="`json`: one object a line; `text`: for a terminal."
+    log_format: Literal["json", "text"] | None = Field(
+        default=None,
+        description="`json`: one object a line; `text`: for people. Unset: text on a terminal, else JSON.",
     )
     root_path: str = Field(
         default="", description="Path prefix that a reverse proxy strips, as in `/arenaplan`."

@@ -140,3 +140,15 @@ def test_no_figure_is_cut_in_a_narrow_terminal(folder: Path, command: str) -> No
     assert figures[0] == figures[1]
     assert figures[0]
     assert "…" not in narrow.text
+
+
+def test_the_service_logs_for_people_on_a_terminal(folder: Path) -> None:
+    seen = on_terminal(
+        "serve", "--port", "0", "--workers", "1", folder=folder, until=lambda text: "listening" in text
+    )
+    assert seen.exit_code == 0
+    listening = next(line for line in seen.lines if "listening" in line)
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d listening on (http://127\.0\.0\.1:\d+); try \1/docs\. Ctrl-C stops it\.", listening
+    )
+    assert not any("{" in line for line in seen.lines)

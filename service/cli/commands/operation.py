@@ -18,7 +18,7 @@ app = typer.Typer()
 @app.command(
     epilog=examples(
         "arenaplan serve",
-        "arenaplan serve --port 9000 --workers 2 --log-format text",
+        "arenaplan serve --port 9000 --workers 2 --log-format json",
         "ARENAPLAN_BODY_LIMIT_BYTES=16MiB arenaplan serve",
     )
 )
@@ -32,7 +32,9 @@ def serve(
             "--allow-anonymous", help="Listen beyond loopback though nobody has to say who they are."
         ),
     ] = False,
-    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="json or text; left out, text on a terminal and json elsewhere.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
     """Serve all of this over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
@@ -58,7 +60,9 @@ def worker(
     health_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Answer /healthz and /readyz here, for probes.")
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="json or text; left out, text on a terminal and json elsewhere.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
     """Run the jobs of a PostgreSQL database.

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ def restored() -> Iterator[None]:
     yield
     root.handlers[:], root.level = handlers, level
     access.propagate = True
+    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)
     structlog.reset_defaults()
 
 
@@ -125,7 +127,45 @@ def test_access_lines_of_the_server_are_dropped(configured: Configure) -> None:
 def test_text(configured: Configure) -> None:
     written = configured("info", "text")
     structlog.get_logger("service").info("started", workers=2)
-    assert "started" in written()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d started, workers 2\n", written())
+
+
+def test_text_of_a_request(configured: Configure) -> None:
+    """For people: without what machines need, but for the id of a request that went wrong in here."""
+    written = configured("info", "text")
+    log = structlog.get_logger("service")
+    request = {"method": "POST", "path": "/v1/plan\x1b[2J", "milliseconds": 5.5, "request_id": "r1"}
+    log.info("request", status=422, detail="No.", problem="invalid-json", client="::1", **request)
+    log.info("request", status=500, **request)
+    refused, broken = written().splitlines()
+    assert refused[9:] == "POST /v1/plan\\x1b[2J: 422, 5.5 ms, problem invalid-json: No."
+    assert broken[9:] == "POST /v1/plan\\x1b[2J: 500, 5.5 ms, request_id r1"
+
+
+def test_text_of_what_goes_wrong(configured: Configure) -> None:
+    written = configured("info", "text")
+    logging.getLogger("uvicorn.error").info("Application startup complete.")
+    logging.getLogger("library").warning("beware of %s", "\x07bells")
+    try:
+        raise ValueError("a\x1bb")
+    except ValueError:
+        structlog.get_logger("service").exception("failed")
+    lines = written().splitlines()
+    assert lines[0][9:] == "warning: beware of \\x07bells"
+    assert lines[1][9:] == "error: failed"
+    assert lines[2] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: a\\x1bb"
+
+
+def test_the_style_is_that_of_the_reader(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for is_terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        writer = configure_logging("info", None)
+        structlog.get_logger("service").info("started")
+        assert writer.drain(PATIENCE)
+        assert capsys.readouterr().err.startswith("{") is not is_terminal
 
 
 def test_a_reader_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
