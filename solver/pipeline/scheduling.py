@@ -265,8 +265,10 @@ def _scheduled(
 
     def attempt(share: int) -> None:
         capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 1000
+        # Passes in front may raise the peak, and with all bytes nothing should run again.
+        budget = replace(options, capacity=capacity, recompute=share < _SHARES[0])
         try:
-            by_share[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline, watch)
+            by_share[share] = _applied(program, passes(budget), deadline, watch)
         except CapacityError as error:
             without[share] = error
 
