@@ -17,6 +17,7 @@ import numpy as np
 
 import arenaplan
 from arenaplan import layers, ops
+from solver.graph import Array, DType
 from solver.importers.options import ImportOptions
 
 HERE = Path(__file__).parent
@@ -64,19 +65,23 @@ def networks() -> None:
         x = layers.batch_norm(layers.depthwise(x))
         x = ops.pool(ops.add(ops.relu(x), ops.gelu(x)), 2)
         x = ops.clip(layers.upsample(ops.pad(x, [0] * 8), 4), -1.0, 1.0)
-    words = tape.input("words", 6, 5)
+    table = tape.parameter("table", [100, 5], "normal", scale=0.1)
+    words = layers.embedding(tape.input("words", 6, dtype=DType.INT64), table)
     y = layers.layer_norm(layers.project(layers.lstm(words, 10), 12))
     x = layers.dense(ops.flatten(x), 12) * 0.5 + y
     model: arenaplan.Model = tape.minimise(
         ops.mean_squared_error(ops.softmax(x), tape.label("target", 12)), arenaplan.adam(0.01)
     )
     print(model.parameters, model.plan().arena_bytes, model.validate(steps=1).identical)
-    batch = {
+    batch: dict[str, Array] = {
         "image": np.zeros((4, 8, 8, 3), np.float32),
-        "words": np.zeros((4, 6, 5), np.float32),
+        "words": np.zeros((4, 6), np.int64),
         "target": np.ones((4, 12), np.float32),
     }
     print(list(model.train([batch])), arenaplan.sgd(0.1, momentum=0.9))
+
+    x, y = tape.input("logit", 1), tape.label("answer", 1)
+    print(ops.binary_cross_entropy(x, y).shape, ops.cross_entropy(x, y).shape)
 
 
 def errors() -> None:
