@@ -83,11 +83,14 @@ def _dotted(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def importers(root: Path, modules: Iterable[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
+def importers(
+    root: Path, modules: Iterable[str], *, nearest: bool = False
+) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Stages of test files that may notice a change of each module (a path from the root); none is empty.
 
-    Named after the module; of the folder of unit tests that mirrors its package; the rest. Belongs to a stage
-    what imports the module, directly or by way of one other module, or stands in the folder.
+    Named after the module; of the folder of unit tests that mirrors its package; the rest, unless only the
+    `nearest` are asked for. A file belongs to a stage if it imports the module, directly or by way of one
+    other module, or stands in the folder.
     """
     files = [path for top in (*PACKAGES, "examples", "tests") for path in sorted((root / top).rglob("*.py"))]
     names = {_dotted(path, root): path for path in files}
@@ -110,7 +113,7 @@ def importers(root: Path, modules: Iterable[str]) -> dict[str, tuple[tuple[str, 
             beside = mirror is not None and path.startswith(mirror)
             if path.startswith(TESTS) and (found & near or beside):
                 sorts[0 if Path(path).stem in own else 1 if beside else 2].append(path)
-        return tuple(tuple(sorted(files)) for files in sorts if files)
+        return tuple(tuple(sorted(files)) for files in sorts[: 2 if nearest else 3] if files)
 
     return {module: stages(module) for module in modules}
 
@@ -138,7 +141,7 @@ class Tree:
 
     def run(self, tests: Sequence[str], seconds: float | None = None) -> Outcome:
         """Of the tests with the tree as it is; stopped with all its processes after so many seconds."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests]
         # A change may keep the size and the second of a file, by which Python knows its bytecode.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.root)}
         self._process = subprocess.Popen(
@@ -233,16 +236,18 @@ def judge(
     free: SimpleQueue[Tree] = SimpleQueue()
     for tree in trees:
         free.put(tree)
-    seconds: dict[tuple[str, ...], float] = {}
+    runs: list[
+        tuple[frozenset[str], float]
+    ] = []  # files that pass without a change, and their seconds together
 
-    def limit(tree: Tree, files: tuple[str, ...]) -> float:
-        """Seconds after which tests pass for endless; measured once without a change."""
-        if files not in seconds:
+    def limit(tree: Tree, files: Sequence[str]) -> float:
+        """Seconds after which tests pass for endless. Each file runs once without a change."""
+        if new := frozenset(files).difference(*(run for run, _ in runs)):
             started = time.monotonic()
-            if tree.run(files) is not Outcome.SURVIVED:
-                raise RuntimeError(f"These tests fail without a change: {' '.join(files)}")
-            seconds[files] = time.monotonic() - started
-        return 30 + 4 * seconds[files]
+            if tree.run(sorted(new)) is not Outcome.SURVIVED:
+                raise RuntimeError(f"These tests fail without a change: {' '.join(sorted(new))}")
+            runs.append((new, time.monotonic() - started))
+        return 30 + 4 * sum(seconds for run, seconds in runs if not run.isdisjoint(files))
 
     def outcome(one: tuple[str, Mutant]) -> Outcome:
         path, mutant = one
@@ -251,7 +256,7 @@ def judge(
         tree = free.get()
         verdict, stage = Outcome.UNTESTED, 0
         try:
-            for files in map(tuple, tests[path]):
+            for files in tests[path]:
                 stage += 1
                 verdict = tree.judge(path, mutant, files, limit(tree, files))
                 if verdict is not Outcome.SURVIVED:
@@ -317,6 +322,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument(
+        "--nearest", action="store_true", help="leave out the tests outside the folder of a module's package"
+    )
+    parser.add_argument(
         "--record",
         type=Path,
         help="file to append verdicts to; what it lists as noticed is not tried again",
@@ -327,7 +335,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
         work = sample(root, paths, asked.sample or None, asked.seed)
     except FileNotFoundError as error:
         parser.error(str(error))
-    tests = importers(root, dict.fromkeys(path for path, _ in work))
+    tests = importers(root, dict.fromkeys(path for path, _ in work), nearest=asked.nearest)
     console, started = Console(width=120), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="arenaplan-mutants-") as place:
         trees = [Tree.copy(root, Path(place) / str(k)) for k in range(max(1, asked.jobs))]

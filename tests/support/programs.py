@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
 from solver.graph import DType, TensorType
-from solver.training import Block, BlockOperation, BlockProgram, build_program
+from solver.program import Program
+from solver.training import Block, BlockOperation, BlockProgram, build_program, explicit_program
 
-__all__ = ["AUTO_RECYCLE", "RUN_GRAPH", "block", "independent_pairs", "program", "programs"]
+__all__ = ["AUTO_RECYCLE", "RUN_GRAPH", "block", "independent_pairs", "program", "programs", "sequential"]
 
 Touches = tuple[str, str]
 
@@ -39,6 +41,12 @@ def program(
     if dtype is not None:
         blocks = [Block(b.name, TensorType((1,), dtype), b.fed, b.kept) for b in blocks]
     return build_program("test", blocks, operations)
+
+
+def sequential(*touches: Touches, fed: str = "", kept: str = "", **sizes: int) -> Program:
+    """The derived program of such operations; blocks are unaligned, with 4 bytes or those of `sizes`."""
+    derived = explicit_program(program(touches, sizes=sizes, fed=fed.split(), kept=kept.split()))
+    return replace(derived, spaces=tuple(replace(space, alignment=1) for space in derived.spaces))
 
 
 #: (in + b1) * in + (in + b2), and its derivatives.

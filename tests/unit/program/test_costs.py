@@ -7,11 +7,23 @@ from typing import Any
 import pytest
 
 from solver.errors import OptionsError
-from solver.program import MOST_NANOSECONDS, Costs, Program, check_costs, given_costs
+from solver.pipeline import plan
+from solver.plan import PlanOptions
+from solver.program import (
+    COPY,
+    MOST_NANOSECONDS,
+    Costs,
+    Program,
+    Tier,
+    check_costs,
+    check_tiers,
+    given_costs,
+    transfer_nanoseconds,
+)
 from solver.schedules import rerun
 from solver.training import derive
 from tests.support.derived import at
-from tests.support.graphs import chain
+from tests.support.graphs import chain, tower
 
 PROGRAM = derive(chain((6, 5, 4), 3))
 #: A microsecond for the steps of each operation.
@@ -61,3 +73,66 @@ def test_wrong_costs_are_named(
         check_costs(PROGRAM, costs(given))
     assert caught.value.path == ("costs", "nanoseconds", *place)
     assert remedy in caught.value.remedy
+
+
+def test_copies_between_memories_have_no_cost_of_their_own() -> None:
+    graph = tower()
+    tiers = (Tier("fast", plan(graph).arena_bytes * 4 // 5), Tier("slow", 2**24, 10**9, 10**9))
+    program = plan(graph, PlanOptions(tiers=tiers)).program
+    is_copy = [program.kernel(step) == COPY for step in program.steps]
+    table = {program.operations[step.operation].operation.id: 7 for step in program.steps}
+    assert any(is_copy)
+    assert given_costs(program, costs(table)) == tuple(0 if copy else 7 for copy in is_copy)
+
+
+# ------------------------------------------------------------------------------------------------ tiers
+
+
+def test_a_transfer_takes_latency_and_the_slower_of_both_ends() -> None:
+    fast, flash = Tier("fast", 1, 10**9, 2 * 10**9), Tier("flash", 10_000, 10**9, 5 * 10**8, 100)
+    assert transfer_nanoseconds(fast, flash, 1000) == 100 + 2000
+    assert transfer_nanoseconds(flash, fast, 1000) == 100 + 1000
+    assert transfer_nanoseconds(Tier("any", 1), flash, 1) == 102
+    assert transfer_nanoseconds(Tier("late", 1, latency=30), flash, 1) == 132
+
+
+@pytest.mark.parametrize(
+    "tiers",
+    [
+        (),
+        (Tier("a", 1), Tier("b", 1, 1, 1)),
+        (Tier("a", 1, read=1), Tier("b", 1, read=1)),
+        (Tier("a", 1, 1, 1), Tier("b", 1), Tier("c", 1)),
+    ],
+)
+def test_one_bandwidth_in_each_direction_is_enough(tiers: tuple[Tier, ...]) -> None:
+    check_tiers(tiers)
+
+
+@pytest.mark.parametrize(
+    ("tiers", "message", "path"),
+    [
+        ((Tier("a", 4096),), "the only tier is 'a'", ("tiers",)),
+        ((Tier("a", 4096), Tier("b", 4096)), "how fast tier 'b' is written", ("tiers", 1)),
+        ((Tier("a", 4096), Tier("b", 4096, read=1)), "how fast tier 'b' is written", ("tiers", 1)),
+        ((Tier("a", 4096, read=1), Tier("b", 4096)), "how fast tier 'b' is read", ("tiers", 1)),
+        ((Tier("a", 9), Tier("b", 9, 1, 1), Tier("c", 9)), "how fast tier 'c' is written", ("tiers", 2)),
+        (
+            (Tier("a", 9), Tier("b", 9, 1, 1), Tier("b", 9, 1, 1)),
+            "Tier 2 is called 'b'",
+            ("tiers", 2, "name"),
+        ),
+        ((Tier("a", 4096), Tier("", 4096, 1, 1)), "Tier 1 has no name", ("tiers", 1, "name")),
+        ((Tier("a", 0), Tier("b", 4096, 1, 1)), "figure of tier 'a'", ("tiers", 0)),
+        ((Tier("a", 1), Tier("b", 4096, -1, 1)), "figure of tier 'b'", ("tiers", 1)),
+        ((Tier("a", 1), Tier("b", 4096, 1, -1)), "figure of tier 'b'", ("tiers", 1)),
+        ((Tier("a", 1), Tier("b", 4096, 1, 1, -1)), "figure of tier 'b'", ("tiers", 1)),
+    ],
+)
+def test_tiers_that_nothing_can_be_paged_between_are_named(
+    tiers: tuple[Tier, ...], message: str, path: tuple[object, ...]
+) -> None:
+    with pytest.raises(OptionsError, match=message) as caught:
+        check_tiers(tiers)
+    assert caught.value.path == path
+    assert caught.value.remedy

@@ -1,0 +1,53 @@
+"""How long an iteration takes, on programs small enough to follow by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from solver.accounting import elapsed, least_elapsed, level_costs, paging_problem
+from solver.program import Program, Tier, loads, transfer_nanoseconds
+from solver.schedules.paging import in_tiers, with_transfers
+from tests.support.programs import sequential
+
+SRAM, FLASH = Tier("sram", 1000), Tier("flash", 10_000, 10**9, 5 * 10**8, 100)
+
+
+def paged_line(ahead: int) -> Program:
+    problem = paging_problem(LONG, ahead)
+    (number,) = (j for j, g in enumerate(problem.gaps) if LONG.values[g.value].label == "a")
+    homes = {problem.gaps[number].value: 1}
+    return with_transfers(in_tiers(LONG, [SRAM, FLASH]), problem, [number], homes, [SRAM, FLASH])
+
+
+LONG = sequential(
+    ("x", "a"), *((f"t{k}", f"t{k + 1}") for k in range(8)), ("t8 a", "e"), fed="x t0", a=10_000
+)
+
+
+def test_steps_wait_for_transfers_that_nothing_hides() -> None:
+    alone = sum(level_costs(LONG))
+    out, back = transfer_nanoseconds(SRAM, FLASH, 10_000), transfer_nanoseconds(FLASH, SRAM, 10_000)
+    assert elapsed(paged_line(0), [SRAM, FLASH]) == alone + out + back
+    times = [elapsed(paged_line(ahead), [SRAM, FLASH]) for ahead in (0, 1, 2, 3)]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] < times[0]
+    cheap = [Tier("sram", 1), Tier("flash", 1, 10**12, 10**12)]
+    assert elapsed(paged_line(3), cheap) == alone
+
+
+def test_no_iteration_takes_less_than_its_steps_its_repetitions_or_its_transfers() -> None:
+    """Four values of 100 bytes are there at once, the first tier has 200; 4 bytes of what moves are fed."""
+    big = sequential(
+        ("x", "a"), ("a", "b"), ("b", "c"), ("c b", "d"), ("d a", "e"), fed="x", a=100, b=100, c=100, d=100
+    )
+    peak = max(loads(big)[0])
+    assert peak == 400
+    tiers = (Tier("sram", 200), Tier("flash", 10_000, 10**9, 10**9))
+    # Nothing is proved: some bytes go out and come in, or something runs again for nothing.
+    assert least_elapsed(big, tiers, 50, [(200, 0)]) == 50
+    # Where repetitions cost that much, it takes less to move nearly all that is too many.
+    assert least_elapsed(big, tiers, 50, [(399, 1000)]) == 2 * (399 - 200 - 4)
+    # Where they cost less, it takes less to run steps again, or some of both.
+    assert least_elapsed(big, tiers, 50, [(399, 100)]) == 150
+    assert least_elapsed(big, tiers, 50, [(300, 900), (399, 60)]) == 2 * (300 - 200 - 4)
+    assert least_elapsed(big, (tiers[0], replace(tiers[1], write=10**8)), 50, [(399, 9000)]) == 11 * 195
