@@ -45,12 +45,62 @@ def buffer(id: str = "x", size: Any = 4, start: Any = 0, end: Any = 2, **other: 
     ],
 )
 def test_a_bad_buffer_is_named_with_its_field(bad: Buffer, field: str, words: str) -> None:
-    with pytest.raises(ProblemError) as caught:
-        check_problem(LayoutProblem((buffer("good"), bad)))
-    assert words in caught.value.message
-    assert "'x'" in caught.value.message
-    assert caught.value.pointer == f"/buffers/1/{field}"
-    assert caught.value.remedy
+    assert_named(bad, field, words)
+
+
+def assert_named(bad: Buffer, field: str, words: str) -> None:
+    """Among few buffers, which are looked at one by one, and among many, of which arrays choose some."""
+    for others in (1, 100):
+        good = [buffer(f"good{i}") for i in range(others)]
+        with pytest.raises(ProblemError) as caught:
+            check_problem(LayoutProblem((*good, bad)))
+        assert words in f"{caught.value.message} {caught.value.remedy}"
+        assert "'x'" in caught.value.message
+        assert caught.value.pointer == f"/buffers/{others}/{field}"
+        assert caught.value.remedy
+
+
+def hole(start: Any, end: Any, low: Any = 0, high: Any = 0) -> Hole:
+    return Hole(Lifespan(start, end), low, high)
+
+
+@pytest.mark.parametrize(
+    ("holes", "words"),
+    [
+        ((hole(3.0, 4),), "Steps are whole numbers"),
+        ((hole(3, 4.0),), "Steps are whole numbers"),
+        ((hole(3, 3),), "ends after its start"),
+        ((hole(4, 3),), "ends after its start"),
+        ((hole(1, 3),), "inside the lifespan [2, 9)"),
+        ((hole(8, 10),), "inside the lifespan [2, 9)"),
+        ((hole(3, 5), hole(4, 6)), "the one before ends at 5"),
+        ((hole(6, 7), hole(3, 4)), "the one before ends at 7"),
+        ((hole(3, 4, 0.0, 1),), "Bytes are whole numbers"),
+        ((hole(3, 4, 0, 1.0),), "Bytes are whole numbers"),
+        ((hole(3, 4, -1, 1),), "inside the buffer"),
+        ((hole(3, 4, 2, 1),), "inside the buffer"),
+        ((hole(3, 4, 0, 5),), "inside the buffer"),
+        ((hole(2, 9),), "no bytes at any step of its lifespan [2, 9)"),
+        ((hole(2, 5), hole(5, 9, 4, 4)), "no bytes at any step of its lifespan [2, 9)"),
+    ],
+)
+def test_a_bad_hole_is_named(holes: tuple[Hole, ...], words: str) -> None:
+    assert_named(buffer(size=4, start=2, end=9, holes=holes), "gaps", words)
+
+
+@pytest.mark.parametrize(
+    ("size", "holes"),
+    [
+        (4, (hole(2, 3), hole(8, 9))),
+        (4, (hole(2, 5), hole(5, 8))),
+        (4, (hole(2, 9, 0, 4),)),
+        (4, (hole(2, 9, 1, 2),)),
+        (4, (hole(2, 5), hole(5, 9, 3, 4))),
+        (0, (hole(2, 9),)),
+    ],
+)
+def test_holes_that_leave_a_byte_are_right(size: int, holes: tuple[Hole, ...]) -> None:
+    check_problem(LayoutProblem((buffer(size=size, start=2, end=9, holes=holes),)))
 
 
 def test_ids_are_unique() -> None:
@@ -125,6 +175,24 @@ def test_a_hole_lends_what_a_load_beyond_63_bits_needs() -> None:
     check_problem(LayoutProblem((lent, Buffer("b", 2**62, Lifespan(4, 6)))))
     with pytest.raises(ProblemError, match="'a' brings the bytes live at step 6"):
         check_problem(LayoutProblem((Buffer("b", 2**62, Lifespan(4, 7)), lent)))
+
+
+def test_a_hole_in_front_lends_its_bytes_until_it_ends() -> None:
+    lent = Buffer("a", 2**62, Lifespan(0, 9), holes=(Hole(Lifespan(0, 3)),))
+    check_problem(LayoutProblem((lent, Buffer("b", 2**62, Lifespan(0, 3)))))
+    with pytest.raises(ProblemError, match="'b' brings the bytes live at step 4"):
+        check_problem(LayoutProblem((lent, Buffer("b", 2**62, Lifespan(4, 6)))))
+
+
+def test_the_bytes_that_a_hole_keeps_count() -> None:
+    """From step 3 to 6 the upper half of 2**62 bytes is live."""
+    lent = Buffer("a", 2**62, Lifespan(0, 9), holes=(Hole(Lifespan(3, 6), 2**61, 2**62),))
+    room = 2**63 - 1 - 2**61
+    check_problem(
+        LayoutProblem((lent, Buffer("b", room, Lifespan(4, 6)), Buffer("c", 2**61, Lifespan(7, 9))))
+    )
+    with pytest.raises(ProblemError, match="'b' brings the bytes live at step 4"):
+        check_problem(LayoutProblem((lent, Buffer("b", room + 1, Lifespan(4, 6)))))
 
 
 @pytest.mark.parametrize("capacity", [-1, 2.5, True])
