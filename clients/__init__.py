@@ -17,7 +17,16 @@ from clients.errors import (
     ProblemError,
     UnexpectedAnswer,
 )
-from clients.jobs import AsyncJob, AsyncJobs, Job, JobEvent, JobProgress, Jobs, JobStatus
+from clients.jobs import (
+    AsyncJob,
+    AsyncJobs,
+    Job,
+    JobEvent,
+    JobProgress,
+    Jobs,
+    JobStatus,
+    WebhookDelivery,
+)
 from clients.results import (
     ArenaResult,
     LayoutResult,
@@ -64,4 +73,5 @@ __all__ = [
     "ValidationResult",
     "VerdictResult",
     "ViolationResult",
+    "WebhookDelivery",
 ]

@@ -25,7 +25,7 @@ from clients.retry import Retry
 from clients.server_events import EventReader
 from clients.tasks import GraphLike, Option, Options, Request, Task, Timeout, read_answer, reading
 
-__all__ = ["AsyncJob", "AsyncJobs", "Job", "JobEvent", "JobProgress", "JobStatus", "Jobs"]
+__all__ = ["AsyncJob", "AsyncJobs", "Job", "JobEvent", "JobProgress", "JobStatus", "Jobs", "WebhookDelivery"]
 
 T = TypeVar("T")
 
@@ -59,9 +59,25 @@ class JobProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookDelivery:
+    """How far the webhook of a job is: `state` is ``pending``, ``delivered`` or ``failed``. `failure` is the
+    status of the last attempt, or why there was none; None where it has arrived, or was not tried yet.
+    """
+
+    state: str
+    attempts: int
+    failure: str | None = None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> WebhookDelivery:
+        return cls(document["state"], document["attempts"], document.get("failure"))
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job as it was when the service was asked. `state` is ``queued``, ``running``, ``succeeded``,
-    ``failed`` or ``cancelled``; `error` is why it has failed, `attempts` how often it was begun.
+    ``failed`` or ``cancelled``; `error` is why it has failed, `attempts` how often it was begun. `webhook` is
+    None where the job has none.
     """
 
     id: str
@@ -73,6 +89,7 @@ class JobStatus:
     attempts: int
     progress: JobProgress | None
     error: ProblemError | None
+    webhook: WebhookDelivery | None
     document: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -82,7 +99,7 @@ class JobStatus:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> JobStatus:
-        progress, error = document.get("progress"), document.get("error")
+        progress, error, webhook = (document.get(name) for name in ("progress", "error", "webhook"))
         return cls(
             id=document["id"],
             task=document["task"],
@@ -93,6 +110,7 @@ class JobStatus:
             attempts=document["attempts"],
             progress=None if progress is None else JobProgress.of(progress),
             error=None if error is None else tasks.problem_of(error),
+            webhook=None if webhook is None else WebhookDelivery.of(webhook),
             document=document,
         )
 
@@ -185,6 +203,9 @@ class _BaseJob(Generic[T]):
         except ProblemError as problem:
             if problem.type.endswith("/job-cancelled"):
                 raise JobCancelled(problem.document) from None
+            cause = problem.document.get("problem")
+            if problem.type.endswith("/job-failed") and isinstance(cause, dict) and "type" in cause:
+                raise tasks.problem_of(cause) from None
             raise
 
 

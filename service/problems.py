@@ -250,6 +250,11 @@ _TYPES: Final = (
         "It has no result. Send it again to have one.",
     ),
     ProblemType(
+        "job-failed", 409, "The job has failed",
+        "It has no result, and will have none. `problem` is the one that it has failed with, as the "
+        "synchronous route would have answered it; its remedy says what to change.",
+    ),
+    ProblemType(
         "job-expired", 410, "The result of the job has been removed",
         "Results are kept for ARENAPLAN_JOB_TTL_SECONDS after the job has finished. Send it again: the same "
         "request gets the same plan.",

@@ -15,6 +15,7 @@ from service.http.state import state_of
 from service.jobs.model import NewJob, State
 from service.jobs.requests import MODEL_WORK
 from service.jobs.spool import Spool, pieces
+from service.problems import Problem
 from service.telemetry import tracing
 
 __all__ = ["respond_later", "seconds_to_wait"]
@@ -54,7 +55,9 @@ async def respond_later(request: Request, work: str, body: bytes | Spool, second
     until = loop.time() + seconds
     while not job.state.final and (left := until - loop.time()) > 0:
         job = await engine.changed(job, left)
-    if job.state in (State.SUCCEEDED, State.FAILED):
+    if job.state is State.FAILED and job.error is not None:
+        raise Problem(**job.error)
+    if job.state is State.SUCCEEDED:
         answer = await engine.answer(principal.tenant, job.id)
         response = answer_response(request, answer, hit=False)
         response.headers["Preference-Applied"] = f"wait={seconds:.0f}"

@@ -172,6 +172,18 @@ class JobLinks(BaseModel):
     events: str
 
 
+class Delivery(BaseModel):
+    """How far the webhook of a job is."""
+
+    state: Literal["pending", "delivered", "failed"] = Field(
+        description="Failed: it was given up. Pending: it is sent once the job has ended, or again."
+    )
+    attempts: int = Field(description="How often it was sent.")
+    failure: str | None = Field(
+        description="Of the last attempt, unless it has arrived: `status 500`, or why there was no status."
+    )
+
+
 class ShortVerdict(BaseModel):
     """The verdict of bounds alone on a capacity; `/v1/explain` says more."""
 
@@ -212,6 +224,9 @@ class ProblemDocument(BaseModel):
     live_at_peak: list[OperandSize] | None = Field(
         default=None, description="What is live at the worst step."
     )
+    problem: ProblemDocument | None = Field(
+        default=None, description="What the job has failed with (job-failed)."
+    )
 
 
 class JobDocument(BaseModel):
@@ -226,6 +241,7 @@ class JobDocument(BaseModel):
     attempts: int = Field(description="How often it was begun; more than once where a worker has died.")
     progress: Progress | None
     error: ProblemDocument | None = Field(description="Why it failed.")
+    webhook: Delivery | None = Field(description="Null where the job has none.")
     links: JobLinks
 
 

@@ -47,8 +47,8 @@ class JobEngine(Protocol):
     async def answer(self, tenant: str, job: str) -> Answer:
         """The result of the job.
 
-        Raises `Problem` ``job-not-found``, ``job-not-finished``, ``job-cancelled``, ``job-expired``, or the
-        one that the job has failed with.
+        Raises `Problem` ``job-not-found``, ``job-not-finished``, ``job-failed``, ``job-cancelled`` or
+        ``job-expired``.
         """
 
     async def cancel(self, tenant: str, job: str) -> Job:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from service.problems import Problem
 
@@ -50,6 +50,17 @@ class NewJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """How far the webhook of a job is. `failure` is the status of the last attempt, or why there was none;
+    None where it has arrived, or was not tried yet.
+    """
+
+    state: Literal["pending", "delivered", "failed"]
+    attempts: int = 0
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job as it is now. Times are seconds since 1970; `revision` grows with each change of the rest.
 
@@ -72,6 +83,7 @@ class Job:
     result: str | None = None
     webhook: str | None = None
     trace: str | None = None
+    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,5 +124,6 @@ def job_document(job: Job, root: str = "") -> dict[str, Any]:
         "attempts": job.attempts,
         "progress": None if job.progress is None else dict(job.progress),
         "error": None if job.error is None else Problem(**job.error).document(),
+        "webhook": None if job.delivery is None else asdict(job.delivery),
         "links": {"self": here, "result": f"{here}/result", "events": f"{here}/events"},
     }

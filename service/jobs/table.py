@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, select, update
@@ -26,7 +26,7 @@ from service.jobs.blobs import (
     touch_blob,
     upsert,
 )
-from service.jobs.model import Answer, Job, NewJob, State, new_id
+from service.jobs.model import Answer, Delivery, Job, NewJob, State, new_id
 from service.problems import Problem
 from service.store.schema import deliveries, graphs, jobs, results
 
@@ -126,8 +126,11 @@ class JobTable:
             query = query.where(jobs.c.state == state)
         if after is not None:
             query = query.where(jobs.c.id < after)
-        rows = await self._store.read(lambda connection: connection.execute(query).all())
-        return [_job(row) for row in rows]
+
+        def page(connection: Connection) -> list[Job]:
+            return _with_deliveries(connection, [_job(row) for row in connection.execute(query).all()])
+
+        return await self._store.read(page)
 
     async def answer(self, tenant: str, job: str) -> Answer:
         """As `JobEngine.answer`."""
@@ -368,7 +371,31 @@ def _next() -> Select[Any]:
 def _find(connection: Connection, tenant: str, job: str) -> Job | None:
     query = select(*_VISIBLE).where(jobs.c.id == job, jobs.c.tenant == tenant)
     row = connection.execute(query).one_or_none()
-    return None if row is None else _job(row)
+    return None if row is None else _with_deliveries(connection, [_job(row)])[0]
+
+
+def _with_deliveries(connection: Connection, listed: Sequence[Job]) -> list[Job]:
+    """The jobs, each with how far its webhook is."""
+    ended = [delivery_id(job.id) for job in listed if job.webhook is not None and job.state.final]
+    rows = connection.execute(select(deliveries).where(deliveries.c.id.in_(ended))).all() if ended else []
+    by_job = {row.job: _delivery(row) for row in rows}
+    return [
+        replace(job, delivery=by_job.get(job.id) if job.state.final else Delivery("pending"))
+        if job.webhook is not None
+        else job
+        for job in listed
+    ]
+
+
+def _delivery(row: Row[*tuple[Any, ...]]) -> Delivery:
+    if row.due is not None:
+        return Delivery("pending", row.attempts, row.failure)
+    return Delivery("delivered" if row.failure is None else "failed", row.attempts, row.failure)
+
+
+def delivery_id(job: str) -> str:
+    """The id of the webhook of a job, the same in every attempt."""
+    return f"msg_{job}"
 
 
 def _first_of(connection: Connection, new: NewJob) -> Job | None:
@@ -412,7 +439,7 @@ def _end(connection: Connection, which: ColumnElement[bool], ended: Mapping[str,
         return False
     _ring(connection, row.id)
     if row.webhook is not None:
-        delivery = {"id": f"msg_{new_id()}", "job": row.id, "tenant": row.tenant, "url": row.webhook}
+        delivery = {"id": delivery_id(row.id), "job": row.id, "tenant": row.tenant, "url": row.webhook}
         connection.execute(deliveries.insert().values(**delivery, attempts=0, due=time.time()))
     return True
 
@@ -430,7 +457,13 @@ def _job_not_found(job: str) -> Problem:
 def _no_answer(job: Job) -> Problem:
     """Why a job has no result."""
     if job.state is State.FAILED and job.error is not None:
-        return Problem(**job.error)
+        problem = Problem(**job.error)
+        return Problem(
+            "job-failed",
+            f"The job has failed: {problem.detail}",
+            remedy=problem.remedy,
+            extensions={"problem": problem.document()},
+        )
     if job.state is State.CANCELLED:
         return Problem("job-cancelled", "The job was cancelled.", remedy="Send it again to have a result.")
     if job.state is State.SUCCEEDED:

@@ -51,8 +51,12 @@ _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def check_url(url: str, *, configured: bool) -> None:
-    """Raises `Problem` ``webhook-refused`` for an address that no webhook is ever sent to."""
+def check_url(url: str, *, configured: bool, allow_private: bool = False) -> None:
+    """Raises `Problem` ``webhook-refused`` for an address that no webhook is ever sent to.
+
+    Names are not resolved here, except those of this machine: they may lead elsewhere when the job has ended,
+    and are looked up then.
+    """
     if not configured:
         raise _refused("This service has no secret to sign webhooks with.", "Follow the events of the job.")
     try:
@@ -64,6 +68,26 @@ def check_url(url: str, *, configured: bool) -> None:
         raise _refused(f"{url!r:.80} is not an address to send to.", "Give an http or https URL.")
     if parts.username is not None or parts.password is not None:
         raise _refused("The address of the webhook has a user name in it.", "Check the signature instead.")
+    host = parts.hostname or ""
+    if not allow_private and not _may_be_public(host):
+        raise _refused(
+            f"{host!r:.80} is not an address of the public Internet.",
+            "Name a public address, or start the service with ARENAPLAN_WEBHOOK_ALLOW_PRIVATE=true.",
+        )
+
+
+def _may_be_public(host: str) -> bool:
+    """Whether a host is a public address, or a name that may lead to one."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return False
+    try:
+        return _is_public(ipaddress.ip_address(host.partition("%")[0]))
+    except ValueError:
+        pass
+    try:  # 127.1, 0x7f000001 and 2130706433 are addresses, too
+        return _is_public(ipaddress.IPv4Address(socket.inet_aton(host)))
+    except OSError:
+        return True
 
 
 def _refused(detail: str, remedy: str) -> Problem:

@@ -142,7 +142,12 @@ def test_a_job_that_cannot_be_done(http: httpx.Client, tiny: Graph) -> None:
     assert document["error"]["type"] == "/problems/capacity-exceeded"
     result = http.get(f"{job}/result")
     assert (result.status_code, result.headers["content-type"]) == (409, "application/problem+json")
-    assert result.json()["required"] == document["error"]["required"] > 100
+    assert result.json()["type"] == "/problems/job-failed"
+    assert result.json()["problem"] == document["error"]
+    assert document["error"]["required"] > 100
+    body = {"graph": tiny, "options": {"capacity": 100}}
+    at_once = http.post("/v1/plan", json=body, headers={"Prefer": "respond-async, wait=60"})
+    assert at_once.json()["type"] == "/problems/capacity-exceeded"
 
 
 def test_what_is_no_job(http: httpx.Client, tiny: Graph) -> None:
@@ -155,6 +160,7 @@ def test_what_is_no_job(http: httpx.Client, tiny: Graph) -> None:
         ({"task": "import", "request": {}}, "/graph"),
         ({"task": "plan", "request": {"graph": tiny}, "webhook": {"url": 1}}, "/webhook"),
         ({"task": "plan", "request": {"graph": tiny}, "webhook": {"url": "http://x/"}}, "/webhook/url"),
+        ({"task": "plan", "request": {"graph": tiny}, "webhook": {"url": "http://[::1]/"}}, "/webhook/url"),
     ]
     for body, pointer in cases:
         response = http.post("/v1/jobs", json=body)

@@ -17,7 +17,6 @@ from service.http.bodies import MODEL_TYPES, read_json_body
 from service.http.openapi import (
     NOT_MODIFIED,
     NOTES,
-    READING_PROBLEMS,
     STORE_PROBLEMS,
     answer,
     content,
@@ -116,7 +115,12 @@ async def submit_job(request: Request, idempotency_key: IdempotencyKey = None) -
         model = await state.backend.stored.graphs.media_type(principal.tenant, order.graph) in MODEL_TYPES
     work, asked = order.work(model=model)
     if order.webhook is not None:
-        check_url(order.webhook, configured=state.settings.webhook_secret is not None)
+        settings = state.settings
+        check_url(
+            order.webhook,
+            configured=settings.webhook_secret is not None,
+            allow_private=settings.webhook_allow_private,
+        )
     job, new = await jobs.submit(
         NewJob(
             principal.tenant,
@@ -198,14 +202,13 @@ async def get_job(request: Request, id: Id) -> Response:
         },
         304: NOT_MODIFIED,
         **problems(
-            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *READING_PROBLEMS,
-            "storage-unavailable", "invalid-problem", "capacity-exceeded", "invalid-plan",
-            "validation-too-large", "too-many-buffers", "internal-error", *STORE_PROBLEMS,
+            "job-not-found", "job-not-finished", "job-failed", "job-cancelled", "job-expired",
+            "storage-unavailable", *STORE_PROBLEMS,
         ),
     },
 )  # fmt: skip
 async def get_job_result(request: Request, id: Id) -> Response:
-    """The very answer of the synchronous route; of a job that failed, its problem."""
+    """The very answer of the synchronous route; 409 `job-failed`, with its problem, of a job that failed."""
     stored = state_of(request).backend.stored
     return answer_response(request, await stored.jobs.answer(principal_of(request).tenant, id))
 

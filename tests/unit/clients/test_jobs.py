@@ -202,8 +202,9 @@ async def test_a_job_that_fails(run: Run) -> None:
     capacity |= {"excess": 1, "live_at_peak": []}
     failed = stream(event("end", 1, job("failed", error=capacity)))
     headers = {"Content-Type": "application/problem+json"}
+    ended = {**PROBLEM, "type": "/problems/job-failed", "status": 409, "problem": capacity}
     service = Service(
-        post_jobs=ACCEPTED, get_events=failed, get_result=httpx.Response(409, json=capacity, headers=headers)
+        post_jobs=ACCEPTED, get_events=failed, get_result=httpx.Response(409, json=ended, headers=headers)
     )
     heard: list[JobStatus] = []
 

@@ -96,6 +96,13 @@ export interface CostsFields {
   nanoseconds: Record<string, unknown>;
 }
 
+/** How far the webhook of a job is. */
+export interface Delivery {
+  state: "pending" | "delivered" | "failed";
+  attempts: number;
+  failure: string | null;
+}
+
 export type DualRowOfPlan = [RowKind, number, number, number, number, number, Array<number>];
 
 /** Where the contents of a value come from when an iteration begins. */
@@ -172,6 +179,7 @@ export interface JobDocument {
   attempts: number;
   progress: Progress | null;
   error: ProblemDocument | null;
+  webhook: Delivery | null;
   links: JobLinks;
 }
 
@@ -413,6 +421,7 @@ export interface ProblemDocument {
   proved?: boolean | null;
   verdict?: ShortVerdict | null;
   live_at_peak?: Array<OperandSize> | null;
+  problem?: ProblemDocument | null;
   [name: string]: unknown;
 }
 

@@ -70,8 +70,11 @@ async def test_a_job_fails_with_its_problem(engine: JobEngine) -> None:
     with pytest.raises(Problem) as caught:
         await engine.answer("default", job.id)
     problem = caught.value
-    assert (problem.kind.code, problem.detail, problem.pointer) == (
-        "shape-mismatch",
+    assert (problem.kind.code, problem.kind.status) == ("job-failed", 409)
+    assert "shapes differ" in problem.detail
+    cause = problem.extensions["problem"]
+    assert (cause["type"], cause["detail"], cause["pointer"]) == (
+        "/problems/shape-mismatch",
         "shapes differ",
         "/graph",
     )
@@ -184,7 +187,8 @@ async def test_machines_that_die_again_and_again(store: Store) -> None:
         assert await table.rescue() == ([job.id] if attempt < 3 else [])
     with pytest.raises(Problem) as caught:
         await table.answer("default", job.id)
-    assert caught.value.kind.code == "worker-lost"
+    assert caught.value.kind.status == 409
+    assert caught.value.extensions["problem"]["type"] == "/problems/worker-lost"
 
 
 async def test_an_engine_that_stops_gives_its_jobs_back(store: Store) -> None:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import pytest
 from sqlalchemy import select, update
 
-from service.jobs.model import Job, job_document
+from service.jobs.model import Delivery, Job, job_document
 from service.jobs.table import JobTable
-from service.jobs.webhooks import Webhooks, check_url, signature
+from service.jobs.webhooks import PAUSES, Webhooks, check_url, signature
 from service.problems import Problem
 from service.store import Store
 from service.store.schema import deliveries
@@ -79,6 +79,14 @@ async def done(table: JobTable, url: str) -> Job:
     return job
 
 
+async def delivery_of(table: JobTable, job: Job, state: str) -> Delivery:
+    """How far the webhook is, once it is in this state."""
+    async with asyncio.timeout(60):
+        while (delivery := (await table.get(job.tenant, job.id)).delivery) is None or delivery.state != state:
+            await asyncio.to_thread(time.sleep, 0.02)
+    return delivery
+
+
 async def failure_of(store: Store, job: Job) -> str:
     """Why the first attempt has failed, once it has."""
     wanted = select(deliveries.c.failure).where(deliveries.c.job == job.id)
@@ -118,8 +126,10 @@ async def test_sent_again(store: Store, status: int) -> None:
         job = await done(table, f"http://127.0.0.1:{receiver.port}/")
         first, _ = await receiver.received.get()
         assert await failure_of(store, job) == f"status {status}"
+        assert (await table.get("default", job.id)).delivery == Delivery("pending", 1, f"status {status}")
         await store.write(lambda connection: connection.execute(update(deliveries).values(due=0.0)))
         second, _ = await receiver.received.get()
+        assert await delivery_of(table, job, "delivered") == Delivery("delivered", 2)
     assert first["webhook-id"] == second["webhook-id"]
     assert receiver.received.empty()
 
@@ -133,6 +143,31 @@ async def test_no_address_that_is_not_public(store: Store, host: str) -> None:
         job = await done(table, f"http://{host}:{receiver.port}/")
         assert "public Internet" in await failure_of(store, job)
         assert receiver.received.empty()
+
+
+async def test_a_webhook_that_is_given_up(store: Store) -> None:
+    """The job says so, with the last status and the number of attempts."""
+    async with receiving(503) as receiver, sending(store) as table:
+        job = await done(table, f"http://127.0.0.1:{receiver.port}/")
+        again = update(deliveries).values(due=0.0, failure=None)
+        for _ in range(len(PAUSES)):
+            await receiver.received.get()
+            await failure_of(store, job)
+            await store.write(lambda connection: connection.execute(again))
+        attempts = len(PAUSES) + 1
+        assert await delivery_of(table, job, "failed") == Delivery("failed", attempts, "status 503")
+        (listed,) = await table.page("default", state=None, limit=10, after=None)
+        assert job_document(listed)["webhook"] == {
+            "state": "failed", "attempts": attempts, "failure": "status 503",
+        }  # fmt: skip
+
+
+async def test_a_webhook_waits_for_the_end_of_its_job(store: Store) -> None:
+    table = table_of(store)
+    job, _ = await table.submit(new_job("echo\n", webhook="https://example.com/"))
+    assert (await table.get("default", job.id)).delivery == Delivery("pending")
+    without, _ = await table.submit(new_job("echo\n"))
+    assert job_document(await table.get("default", without.id))["webhook"] is None
 
 
 async def test_nobody_listens(store: Store) -> None:
@@ -152,6 +187,28 @@ def test_what_is_refused_at_once(url: str) -> None:
         check_url(url, configured=True)
     assert (caught.value.kind.code, caught.value.pointer) == ("webhook-refused", "/webhook/url")
     assert "secret" not in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "127.1", "2130706433", "0x7f.1", "10.1.2.3", "172.16.0.1", "192.168.0.1:8080", "0.0.0.0",
+        "169.254.169.254", "100.64.0.1", "[::1]", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]",
+        "[64:ff9b::a00:1]", "[2002:7f00:1::]", "localhost", "LOCALHOST:1", "x.localhost", "224.0.0.1",
+    ],
+)  # fmt: skip
+def test_private_literals_are_refused_at_once(host: str) -> None:
+    with pytest.raises(Problem, match="public Internet") as caught:
+        check_url(f"http://{host}/hook", configured=True)
+    assert (caught.value.kind.code, caught.value.pointer) == ("webhook-refused", "/webhook/url")
+    check_url(f"http://{host}/hook", configured=True, allow_private=True)
+
+
+@pytest.mark.parametrize(
+    "host", ["example.com", "1.1.1.1", "[2606:4700::1111]", "10.example", "127.0.0.1.example"]
+)
+def test_public_addresses_and_names_are_taken(host: str) -> None:
+    check_url(f"https://{host}/hook", configured=True)
 
 
 def test_nothing_to_sign_with() -> None:
