@@ -235,6 +235,11 @@ class Settings(BaseSettings):
         default=None, description="Certificate chain (PEM) to serve HTTPS with; with TLS 1.2 or newer."
     )
     tls_key: Path | None = Field(default=None, description="The private key of the certificate (PEM).")
+    guides: Path | None = Field(
+        default=None,
+        description="Folder with the documentation, which `./run docs` builds as `site`, to show at "
+        "`/guides/`. Unset: that page says where it is.",
+    )
     shutdown_seconds: Annotated[int, Field(ge=1)] = Field(
         default=30, description="How long running requests may finish after SIGTERM."
     )
@@ -286,6 +291,8 @@ class Settings(BaseSettings):
             raise ValueError("ARENAPLAN_RESULT_URL needs a database, which knows what is kept there")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("ARENAPLAN_TLS_CERTIFICATE and ARENAPLAN_TLS_KEY need each other")
+        if self.guides is not None and not (self.guides / "index.html").is_file():
+            raise ValueError(f"ARENAPLAN_GUIDES={self.guides} has no index.html: build it with `./run docs`")
         return self
 
 

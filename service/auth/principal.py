@@ -46,9 +46,9 @@ def is_tenant(name: str) -> bool:
 
 #: Pages and documents that say nothing about anybody.
 _PUBLIC: Final = frozenset(
-    {"/", "/docs", "/healthz", "/openapi.json", "/problems", "/readyz", "/redoc", "/v1/schemas"}
+    {"/", "/docs", "/guides", "/healthz", "/openapi.json", "/problems", "/readyz", "/redoc", "/v1/schemas"}
 )
-_PUBLIC_BELOW: Final = ("/page/", "/problems/", "/static-offline-docs/", "/v1/schemas/")
+_PUBLIC_BELOW: Final = ("/guides/", "/page/", "/problems/", "/static-offline-docs/", "/v1/schemas/")
 _SCOPES: Final = (("/v1/jobs", "jobs"), ("/v1/graphs", "jobs"), ("/metrics", "metrics"))
 
 

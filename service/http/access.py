@@ -86,7 +86,7 @@ class Access:
 
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
         note(scope, problem=problem.kind.code, detail=problem.detail)
-        response = problem_response(problem, scope["state"]["request_id"])
+        response = problem_response(scope, problem)
         length = header_of(scope, b"content-length") or "0"
         if header_of(scope, b"transfer-encoding") or not length.isdecimal() or int(length) > UNREAD_BYTES:
             response.headers["Connection"] = "close"

@@ -16,6 +16,7 @@ from service.http.middleware import HeadAsGet, RequestContext
 from service.http.routers import computed, graphs, jobs, layout, meta, page, plan
 from service.http.state import State
 from service.http.users import Users
+from service.http.web.pages import GuideFiles
 from service.jobs.pool import WorkerPool
 from service.settings import Settings
 from solver.version import version
@@ -90,6 +91,8 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     )
     state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
     state.watch()
+    if settings.guides is not None:
+        app.mount("/guides", GuideFiles(directory=settings.guides, html=True))
     routers = [one.router for one in (page, plan, computed, layout, jobs, graphs, meta)]
     for router in routers:
         app.include_router(router)

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
 from service.http.disconnect import GONE
-from service.http.responses import instance_of, problem_response
+from service.http.responses import problem_response
 from service.http.scopes import note
 from service.problems import Problem
 from solver.errors import json_pointer
@@ -21,7 +21,7 @@ __all__ = ["install"]
 
 def _answer(request: Request, problem: Problem) -> Response:
     note(request.scope, problem=problem.kind.code, detail=problem.detail[:200])
-    return problem_response(problem, instance_of(request))
+    return problem_response(request.scope, problem)
 
 
 def _http(request: Request, error: HTTPException) -> Response:

@@ -145,7 +145,7 @@ class _Exchange:
     async def fail(self, receive: Receive) -> None:
         if self._status is None:
             bug = Problem("internal-error", "The request could not be handled; that is a bug in the service.")
-            await problem_response(bug, self.request_id)(self._scope, receive, self.send)
+            await problem_response(self._scope, bug)(self._scope, receive, self.send)
 
     async def cut_off(self, receive: Receive) -> None:
         if self._status is None:
@@ -155,7 +155,7 @@ class _Exchange:
                 remedy="Send it again.",
                 headers={"Retry-After": "2", "Connection": "close"},
             )
-            await problem_response(stopped, self.request_id)(self._scope, receive, self.send)
+            await problem_response(self._scope, stopped)(self._scope, receive, self.send)
 
     def _tell(self) -> None:
         """The access line, the metrics, and what the span is called."""

@@ -6,8 +6,10 @@ import json
 from typing import Final
 
 from fastapi import Request, Response
+from starlette.types import Scope
 
 from service.http.scopes import header_of
+from service.http.web.pages import page_response, problem_page
 from service.jobs.model import Answer, Job, job_document
 from service.jobs.notes import notes_headers
 from service.problems import MEDIA_TYPE, Problem
@@ -16,10 +18,10 @@ __all__ = [
     "CACHE_CONTROL",
     "answer_response",
     "content_response",
-    "instance_of",
     "job_response",
     "matches_tag",
     "problem_response",
+    "wants_page",
 ]
 
 #: Caches may keep a plan, yet must ask before they use it: the service may know it no longer.
@@ -70,11 +72,16 @@ def answer_response(request: Request, answer: Answer, *, hit: bool = True) -> Re
     return content_response(request, name, answer.body, kept=answer.facts["kept"], hit=hit, notes=notes)
 
 
-def problem_response(problem: Problem, request_id: str) -> Response:
-    body = json.dumps(problem.document(f"urn:request:{request_id}"), ensure_ascii=False).encode()
-    return Response(body, problem.kind.status, {**problem.headers}, MEDIA_TYPE)
+def wants_page(scope: Scope) -> bool:
+    """Whether a person asks for something to read: a browser that opens an address says so."""
+    return scope["method"] in ("GET", "HEAD") and "text/html" in (header_of(scope, b"accept") or "")
 
 
-def instance_of(request: Request) -> str:
-    """The id of the request, under which the log knows it."""
-    return str(request.scope["state"]["request_id"])
+def problem_response(scope: Scope, problem: Problem) -> Response:
+    """The problem as a page for a person, else as a document for a program."""
+    status, instance = problem.kind.status, scope["state"]["request_id"]
+    if wants_page(scope):
+        page = problem_page(problem, instance, scope.get("root_path", ""))
+        return page_response(page, status, {**problem.headers, "Vary": "Accept"}, img_src="'self'")
+    body = json.dumps(problem.document(f"urn:request:{instance}"), ensure_ascii=False).encode()
+    return Response(body, status, {**problem.headers}, MEDIA_TYPE)

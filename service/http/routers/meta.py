@@ -8,8 +8,16 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 
 from service.http.openapi import content, named, problems
+from service.http.responses import wants_page
 from service.http.state import state_of
-from service.http.web.pages import page_response, problem_page, problems_page, redoc_page, swagger_page
+from service.http.web.pages import (
+    guides_page,
+    page_response,
+    problem_type_page,
+    problems_page,
+    redoc_page,
+    swagger_page,
+)
 from service.problems import CATALOGUE, Problem
 from service.telemetry.metrics import CONTENT_TYPE
 from solver.documents import SCHEMAS
@@ -40,6 +48,12 @@ async def docs(request: Request) -> Response:
 @router.get("/redoc", include_in_schema=False)
 async def redoc(request: Request) -> Response:
     return redoc_page(f"{request.app.title} - ReDoc", request.scope.get("root_path", ""))
+
+
+@router.get("/guides/", include_in_schema=False)
+async def guides(request: Request) -> Response:
+    """Where the guides are; with ARENAPLAN_GUIDES, the files of that folder come before this."""
+    return page_response(guides_page(request.scope.get("root_path", "")), img_src="'self'")
 
 
 @router.get(
@@ -135,7 +149,7 @@ async def get_schema(name: SchemaName) -> JSONResponse:
 
 @router.get("/problems", include_in_schema=False)
 async def list_problem_types(request: Request) -> Response:
-    if _wants_page(request):
+    if wants_page(request.scope):
         return page_response(problems_page(request.scope.get("root_path", "")), img_src="'self'")
     return JSONResponse([kind.facts() for kind in CATALOGUE.values()])
 
@@ -156,10 +170,6 @@ async def get_problem_type(request: Request, code: ProblemCode) -> Response:
     kind = CATALOGUE.get(code)
     if kind is None:
         raise Problem("not-found", f"There is no problem type {code!r:.80}.", remedy="See /problems.")
-    if _wants_page(request):
-        return page_response(problem_page(kind, request.scope.get("root_path", "")), img_src="'self'")
+    if wants_page(request.scope):
+        return page_response(problem_type_page(kind, request.scope.get("root_path", "")), img_src="'self'")
     return JSONResponse(kind.facts())
-
-
-def _wants_page(request: Request) -> bool:
-    return "text/html" in request.headers.get("accept", "")

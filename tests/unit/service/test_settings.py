@@ -126,18 +126,19 @@ def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         ({"auth": "oidc"}, "ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE"),
         ({"auth": "keys", "database_url": "off"}, "needs a database"),
         ({"quota_stored_bytes": 5}, "need ARENAPLAN_AUTH"),
         ({"tls_key": "key.pem"}, "need each other"),
+        ({"guides": "nowhere"}, "has no index.html: build it with `./run docs`"),
     ],
 )
 def test_settings_fit_together(
-    capsys: pytest.CaptureFixture[str], given: dict[str, object], said: str
+    capsys: pytest.CaptureFixture[str], arguments: dict[str, object], message: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        configuration.settings(given)
+        configuration.settings(arguments)
     assert caught.value.code == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())

@@ -34,9 +34,8 @@ from tests.support.server import PATIENCE
 
 #: Open to everybody, as they say nothing about anybody. Whoever opens another route has to say so here.
 PUBLIC = {
-    "/", "/docs", "/healthz", "/openapi.json", "/page/{name}", "/problems", "/problems/{code}", "/readyz",
-    "/redoc",
-    "/static-offline-docs/{file}", "/v1/schemas", "/v1/schemas/{name}",
+    "/", "/docs", "/guides/", "/healthz", "/openapi.json", "/page/{name}", "/problems", "/problems/{code}",
+    "/readyz", "/redoc", "/static-offline-docs/{file}", "/v1/schemas", "/v1/schemas/{name}",
 }  # fmt: skip
 #: In all that belongs to the first tenant, and in no answer to anybody else.
 MARK = "mark-of-the-first-tenant"

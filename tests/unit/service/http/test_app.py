@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -285,6 +286,58 @@ async def test_no_such_path(http: httpx.AsyncClient) -> None:
     assert response.status_code == 404
     assert problem(response) == "not-found"
     assert "/nowhere" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/nowhere", 404, "There is nothing at /nowhere."),
+        ("/plans/x", 404, "No plan &#x27;x&#x27; is kept here."),
+        ("/v1/plans/x", 404, "Send the request to /v1/plan again"),
+        ("/problems/x", 404, "There is no problem type"),
+        ("/plan", 405, "/plan does not take GET."),
+        ("/bug", 500, "that is a bug in the service"),
+        ("/nowhere/%3Cscript%3Ealert(1)%3C/script%3E", 404, "&lt;script&gt;alert(1)&lt;/script&gt;"),
+    ],
+)
+async def test_a_person_reads_a_page_and_a_program_a_problem(
+    http: httpx.AsyncClient, path: str, status: int, text: str
+) -> None:
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+    page = await http.get(path, headers={"Accept": browser})
+    assert page.status_code == status
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["vary"] == "Accept"
+    assert "script-src" not in page.headers["content-security-policy"]
+    assert text in page.text
+    assert page.headers["x-request-id"] in page.text
+    assert "secret" not in page.text
+    assert ("allow" in page.headers) == (status == 405)
+    for accept in ("*/*", "application/json", "application/problem+json"):
+        document = await http.get(path, headers={"Accept": accept})
+        assert document.status_code == status
+        problem(document)
+
+
+async def test_what_is_sent_is_answered_with_a_problem_even_to_a_browser(http: httpx.AsyncClient) -> None:
+    response = await post(http, "{", Accept="text/html", Content_Type="text/plain")
+    assert response.status_code == 415
+    assert problem(response) == "unsupported-media-type"
+
+
+async def test_the_guides(tmp_path: Path) -> None:
+    """The files of a folder; without one, a page that says where they are."""
+    (tmp_path / "index.html").write_text("<p>the guides</p>", encoding="utf-8")
+    shown, hidden = (create_app(Settings(workers=1, guides=folder)) for folder in (tmp_path, None))
+    for app, text in ((shown, "the guides"), (hidden, "ARENAPLAN_GUIDES=site")):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            assert (await http.get("/guides")).headers["location"].endswith("/guides/")
+            page = await http.get("/guides/")
+            assert page.status_code == 200
+            assert text in page.text
+            assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+            assert (await http.get("/guides/nowhere.html")).status_code == 404
 
 
 async def test_wrong_method(http: httpx.AsyncClient) -> None:
