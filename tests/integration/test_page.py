@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli.commands import app
+from solver.layout import SOLVERS
+from solver.targets import TARGETS
 from tests.support.browser import Browser, Page, chromium, running_browser
 from tests.support.onnx_models import model_of, node
 from tests.support.server import Server, running_server
@@ -60,16 +63,17 @@ def test_the_example_with_the_keyboard_alone(page: Page) -> None:
     page.run("(window.said = [], new MutationObserver(() => said.push(stage.textContent))"
              ".observe(stage, {childList: true}), example.focus())")  # fmt: skip
     page.press("Enter")
-    wait_for(page, "!plan.disabled && document.activeElement === plan")
+    wait_for(page, "document.activeElement === plan")
     page.press("Enter")
     wait_for(page, "!done.hidden")
-    assert page.text("#size") == "mnist: 21,613,184 bytes"
+    assert page.text("#size") == "mnist: 21,613,184 bytes (20.6 MiB)"
     assert page.text("#proof").startswith("Proved: ")
     assert page.run("document.activeElement.id") == "done"
     said = page.run("said")
-    assert said[0] == "sending"
-    assert len(said) > 1
-    assert "21,613,184" in page.text("#arenas")
+    assert said[:2] == ["mnist.json is chosen.", "sending"]
+    assert len(said) > 3
+    assert said[-1] == ""
+    assert "21,613,184 (20.6 MiB)" in page.text("#arenas")
     page.media(scheme="dark")
     page.open(page.run("report.href"))
     assert "mnist" in page.text("h1")
@@ -82,6 +86,7 @@ def test_a_graph_that_does_not_fit(page: Page, tmp_path: Path, tiny: dict[str, A
     plan(page)
     assert page.text("#title") == "The arena does not fit the capacity"
     assert "the capacity is 100" in page.text("#detail")
+    assert page.run("capacity.getAttribute('aria-invalid')") == "true"
     assert page.run("live.tBodies[0].rows.length") > 0
     assert page.run("document.activeElement.id") == "failed"
     page.run("capacity.value = ''")
@@ -103,15 +108,42 @@ def test_a_model(page: Page, tmp_path: Path) -> None:
     assert page.text("#size").startswith("model: ")
 
 
-def test_what_is_not_a_graph(browser: Browser, server: Server, tmp_path: Path) -> None:
-    """The service says what is wrong; the browser notes that it has refused the request."""
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        (b'{"format": ', "(line 1, column 12)"),
+        (b'{\n  "format": "arenaplan.graph",\n  "version": 1\n  "name": "x"}', "(line 4, column 3)"),
+        (b'{"name": 1,\n "name": 2}', 'Key "name" stands twice in one object (line 2, column 2).'),
+        (b'{"a": NaN}', "NaN is not a JSON number (line 1, column 7)."),
+        (b'{"a": 1}}', "(line 1, column 9)"),
+        (b'\xef\xbb\xbf{"a": 1}', "starts with a byte order mark"),
+        (b'{"a": "\xff"}', "Byte 7 of the document (line 1) is not UTF-8."),
+    ],
+)
+def test_what_is_not_json_is_told_in_lines_of_the_file(
+    browser: Browser, server: Server, tmp_path: Path, text: bytes, detail: str
+) -> None:
+    """The file stands inside of a request; the place of the mistake is the one in the file all the same."""
     page = browser.page()
     page.open(f"{server.url}/")
-    (tmp_path / "graph.json").write_text('{"format": ', encoding="utf-8")
+    (tmp_path / "graph.json").write_bytes(text)
     choose(page, tmp_path / "graph.json")
     plan(page)
     assert page.text("#title") == "Not strict JSON"
-    assert page.text("#detail") != ""
+    assert detail in page.text("#detail")
+
+
+def test_what_is_wrong_in_a_graph_is_found_in_the_file(
+    browser: Browser, server: Server, tmp_path: Path, tiny: dict[str, Any]
+) -> None:
+    page = browser.page()
+    page.open(f"{server.url}/")
+    tiny["operations"][1]["type"] = "Gemmm"
+    (tmp_path / "graph.json").write_text(json.dumps(tiny), encoding="utf-8")
+    choose(page, tmp_path / "graph.json")
+    plan(page)
+    assert page.text("#title") == "Unknown operator"
+    assert page.text("#where") == "In graph.json: /operations/1/type"
 
 
 def test_with_a_key(browser: Browser, tmp_path: Path) -> None:
@@ -125,12 +157,13 @@ def test_with_a_key(browser: Browser, tmp_path: Path) -> None:
         page = browser.page()
         page.open(f"{server.url}/")
         page.click("#example")
-        wait_for(page, "!document.getElementById('plan').disabled")
+        wait_for(page, "chosen.textContent.startsWith('mnist.json')")
         plan(page)
         assert page.text("#title") == "The caller is not known"
+        assert page.run("access.open") is True
         page.run(f"key.value = {json.dumps(json.loads(made.stdout)['key'])}")
         plan(page)
-        assert page.text("#size") == "mnist: 21,613,184 bytes"
+        assert page.text("#size") == "mnist: 21,613,184 bytes (20.6 MiB)"
         assert page.run("report.hidden") is True
 
 
@@ -142,5 +175,90 @@ def test_narrow_and_without_jobs(browser: Browser, tmp_path: Path, tiny: dict[st
         page.open(f"{server.url}/")
         choose(page, tmp_path / "graph.json")
         plan(page)
-        assert page.text("#size") == f"{tiny['name']}: {page.text('#arenas tbody td')} bytes"
+        size, _, unit = page.text("#arenas tbody td").partition(" ")
+        assert page.text("#size") == f"{tiny['name']}: {size} bytes {unit}"
+        assert unit == "(11.3 KiB)"
         assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_every_target_and_solver_is_offered_and_explained(page: Page) -> None:
+    for select, names in (("target", TARGETS), ("solver", SOLVERS)):
+        offered = page.run(f"[...{select}.options].map(one => one.value)")
+        assert sorted(offered) == sorted(names)
+        assert page.run(f"document.getElementById('{select}-help').textContent !== ''")
+    assert page.run("[target.value, solver.value]") == ["reference", "portfolio"]
+    assert page.run("advanced.open") is False
+
+
+def test_the_keyboard_reaches_everything_in_the_order_of_reading(page: Page) -> None:
+    page.run("advanced.open = access.open = true")
+    reached: list[str] = []
+    while (name := page.run("document.activeElement.id")) != "plan":
+        page.press("Tab")
+        reached.append(page.run("document.activeElement.id || document.activeElement.innerText"))
+        assert page.run(
+            "document.activeElement.matches(':focus-visible, #file') &&"
+            " getComputedStyle(document.activeElement.id === 'file' ? drop : document.activeElement)"
+            ".outlineStyle !== 'none'"
+        ), reached[-1]
+        assert len(reached) < 40, name
+    boxes = page.run("[...document.querySelectorAll('.checks input')].map(one => one.id)")
+    assert reached == [
+        "Guides", "HTTP routes", "Problems", "The guides", "file", "example", "capacity", "batch", "Advanced",
+        "target", "solver", *boxes, "Access key", "key", "plan",
+    ]  # fmt: skip
+    page.press("Enter")
+    assert page.run("[document.activeElement.id, stage.innerText]") == ["file", "Choose a network first."]
+
+
+def test_a_screen_reader_hears_a_name_for_everything(page: Page) -> None:
+    page.run("advanced.open = access.open = true")
+    spoken = page.spoken()
+    for role, name in spoken:
+        if role in ("button", "checkbox", "combobox", "heading", "link", "textbox", "DisclosureTriangle"):
+            assert name, (role, spoken)
+    assert {("textbox", "Capacity"), ("textbox", "Key"), ("button", "Plan"), ("group", "Network")} <= {
+        *spoken
+    }
+    assert [name for role, name in spoken if role == "combobox"] == ["Target", "Solver"]
+    page.click("#example")
+    plan(page)
+    assert page.run("document.activeElement.id") == "done"
+    assert ("region", "mnist: 21,613,184 bytes (20.6 MiB)") in page.spoken()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1000), ("dark", 1000), ("light", 375), ("dark", 375)]
+)
+def test_nothing_keeps_people_from_using_the_pages(
+    browser: Browser, server: Server, scheme: str, width: int
+) -> None:
+    """axe-core has nothing to say of any page of ours in any state, and none is wider than its window."""
+    axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    page = browser.page(width, 900)
+    page.media(scheme=scheme)
+
+    def check(state: str) -> None:
+        page.run(f"{axe};1")
+        found = page.run(
+            "axe.run({resultTypes: ['violations']}).then(result => result.violations"
+            ".map(one => [one.impact, one.id, one.nodes.map(node => node.html)]))"
+        )
+        assert found == [], state
+        assert page.run("document.documentElement.scrollWidth") <= width, state
+
+    page.open(f"{server.url}/")
+    check("start")
+    page.run("advanced.open = access.open = true")
+    page.click("#example")
+    wait_for(page, "chosen.textContent.startsWith('mnist.json')")
+    check("chosen")
+    plan(page)
+    check("done")
+    page.run("capacity.value = '100'")
+    plan(page)
+    check("failed")
+    for path in ("plans/x", "nowhere", "guides/", "problems", "problems/shape-mismatch"):
+        page.open(f"{server.url}/{path}")
+        assert page.run("document.body.innerText.length") > 100
+        check(path)

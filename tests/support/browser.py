@@ -155,12 +155,24 @@ class Page:
         self.mouse("mouseReleased", end, button="left", clickCount=1)
         self.settle()
 
-    def press(self, key: str) -> None:
-        """One key, as ``ArrowLeft`` or ``p``."""
+    def press(self, key: str, *, shift: bool = False) -> None:
+        """One key, as ``ArrowLeft``, ``Tab`` or ``p``."""
         text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
-        self.ask("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
-        self.ask("Input.dispatchKeyEvent", type="keyUp", key=key)
+        code = {"Tab": 9, "Enter": 13, " ": 32}.get(key, 0)
+        more = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        self.ask("Input.dispatchKeyEvent", type="keyDown", **more, **text)
+        self.ask("Input.dispatchKeyEvent", type="keyUp", **more)
         self.settle()
+
+    def spoken(self) -> list[tuple[str, str]]:
+        """Role and name of each element that a screen reader comes to, in its order."""
+        self.ask("Accessibility.enable")
+        nodes = self.ask("Accessibility.getFullAXTree")["nodes"]
+        return [
+            (node["role"]["value"], node.get("name", {}).get("value", ""))
+            for node in nodes
+            if not node["ignored"] and node["role"]["value"] not in ("none", "generic", "InlineTextBox")
+        ]
 
     def write(self, text: str) -> None:
         self.ask("Input.insertText", text=text)

@@ -22,7 +22,10 @@ _MEDIA_TYPES: Final = {
     "page.js": "text/javascript; charset=utf-8",
     "client.js": "text/javascript; charset=utf-8",
     "service.js": "text/javascript; charset=utf-8",
+    "mnist.json": "application/json",
 }
+#: The example of the page is one of the requests that the OpenAPI document shows.
+_FOLDERS: Final = {"mnist.json": "examples"}
 
 #: Nothing inline, and nothing from elsewhere.
 _POLICY: Final = (
@@ -53,5 +56,5 @@ def _file(request: Request, name: str) -> Response:
 @cache
 def _content(name: str) -> tuple[bytes, str]:
     """The bytes of a file, and their digest."""
-    body = files("service.http.web").joinpath("page", name).read_bytes()
+    body = files("service.http.web").joinpath(_FOLDERS.get(name, "page"), name).read_bytes()
     return body, hashlib.sha256(body).hexdigest()

@@ -5,6 +5,14 @@ import { ProblemError } from "./service.js";
 
 const at = (id) => document.getElementById(id);
 const bytes = (count) => count.toLocaleString("en-US");
+/** 21,613,184 as "20.6 MiB", the unit in which the report has it; nothing below 1 KiB. */
+const inUnits = (count) => {
+  const power = Math.min(Math.floor(Math.log2(Math.max(count, 1)) / 10), 4);
+  const size = count / 2 ** (10 * power);
+  return power ? ` (${size.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)} ${["KiB", "MiB", "GiB", "TiB"][power - 1]})` : "";
+};
+const both = (count) => `${bytes(count)}${inUnits(count)}`;
+const sized = (count) => `${bytes(count)} bytes${inUnits(count)}`;
 const show = (...ids) => {
   for (const id of ["working", "failed", "done"]) at(id).hidden = !ids.includes(id);
 };
@@ -29,9 +37,10 @@ async function choose(name, blob) {
   let kind = "model";
   if (!model) kind = (await isProgram(blob)) ? "program" : "graph";
   network = { name, blob, kind };
-  at("chosen").textContent = `${name} (${bytes(blob.size)} bytes)`;
+  at("chosen").textContent = `${name}, ${sized(blob.size)}`;
   at("training").hidden = !model;
-  at("plan").disabled = false;
+  at("target").disabled = kind === "program";
+  at("stage").textContent = `${name} is chosen.`;
   show();
 }
 
@@ -42,20 +51,6 @@ async function isProgram(blob) {
     return false; // the service says what is wrong with it
   }
 }
-
-/** Names that may be chosen, and an example, from the service's own description. */
-async function describe() {
-  const response = await fetch("openapi.json");
-  if (!response.ok) return null;
-  const description = await response.json();
-  const { properties } = description.components.schemas.PlanRequestOptions;
-  for (const name of ["target", "solver"]) {
-    const chosen = at(name).value;
-    at(name).replaceChildren(...properties[name].enum.map((text) => new Option(text, text, false, text === chosen)));
-  }
-  return description.components.examples;
-}
-const description = describe().catch(() => null);
 
 at("file").addEventListener("change", ({ target }) => {
   if (target.files.length) choose(target.files[0].name, target.files[0]);
@@ -69,16 +64,19 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   });
 }
 at("example").addEventListener("click", async () => {
-  const examples = await description;
-  if (!examples) return failed(new Error("The service does not say what its examples are."));
-  const text = JSON.stringify(examples.mnist.value.graph);
-  await choose("mnist.json", new Blob([text], { type: "application/json" }));
-  at("plan").focus();
+  try {
+    const response = await fetch("page/mnist.json");
+    const { graph } = await response.json();
+    await choose("mnist.json", new Blob([JSON.stringify(graph)], { type: "application/json" }));
+    at("plan").focus();
+  } catch (error) {
+    failed(error);
+  }
 });
 
 function options() {
   const given = {};
-  for (const name of OPTIONS) if (at(name).value.trim()) given[name] = at(name).value.trim();
+  for (const name of OPTIONS) if (!at(name).disabled && at(name).value.trim()) given[name] = at(name).value.trim();
   const batch = at("batch").value.trim();
   if (batch) given.batch = /^\d+$/.test(batch) ? Number(batch) : batch;
   for (const name of SWITCHES) if (at(name).checked) given[name] = true;
@@ -93,6 +91,11 @@ function options() {
 
 at("form").addEventListener("submit", async (event) => {
   event.preventDefault();
+  if (!network) {
+    at("stage").textContent = "Choose a network first.";
+    at("file").focus();
+    return;
+  }
   const client = new Client({ key: at("key").value.trim() });
   stop = new AbortController();
   at("plan").disabled = true;
@@ -108,8 +111,9 @@ at("form").addEventListener("submit", async (event) => {
   try {
     succeeded(await answer(client, options(), stop.signal));
   } catch (error) {
-    if (stop.signal.aborted) show();
-    else failed(error);
+    if (!stop.signal.aborted) return failed(await inTheFile(client, error));
+    at("stage").textContent = "Cancelled.";
+    show();
   } finally {
     clearInterval(clock);
     at("plan").disabled = false;
@@ -117,6 +121,16 @@ at("form").addEventListener("submit", async (event) => {
   }
 });
 at("cancel").addEventListener("click", () => stop?.abort());
+
+/**
+ * A request holds the file inside of it, so lines and columns are not those of the file. A file that is not JSON is
+ * therefore sent again by itself, and what is said of it is shown.
+ */
+async function inTheFile(client, error) {
+  if (!(error instanceof ProblemError) || error.code !== "invalid-json") return error;
+  const headers = { "Content-Type": "application/json" };
+  return client.plan(network.blob, { headers }).then(() => error, (other) => (other.code === error.code ? other : error));
+}
 
 /** The plan, by a job where the service keeps some, else at once. */
 async function answer(client, given, signal) {
@@ -176,13 +190,13 @@ async function followed(client, job, signal) {
 
 function tell({ state, progress }) {
   const parts = [progress?.stage ?? state];
-  if (progress?.peak_bytes != null) parts.push(`${bytes(progress.peak_bytes)} bytes so far`);
-  if (progress?.bound_bytes != null) parts.push(`at least ${bytes(progress.bound_bytes)}`);
+  if (progress?.peak_bytes != null) parts.push(`${sized(progress.peak_bytes)} so far`);
+  if (progress?.bound_bytes != null) parts.push(`at least ${sized(progress.bound_bytes)}`);
   if (progress?.extra_nanoseconds != null && progress.step_nanoseconds) {
     const share = (part) => `${(100 * part / progress.step_nanoseconds).toFixed(2)} %`;
     parts.push(`+${share(progress.extra_nanoseconds)} of time, at least ${share(progress.bound_nanoseconds)}`);
   }
-  if (progress?.moved_bytes != null) parts.push(`${bytes(progress.moved_bytes)} bytes moved`);
+  if (progress?.moved_bytes != null) parts.push(`${sized(progress.moved_bytes)} moved`);
   at("stage").textContent = parts.join(", ");
   if (progress?.done != null) at("bar").value = progress.done;
 }
@@ -204,13 +218,14 @@ function succeeded(document) {
   const arenas = plan.spaces.map(([name, , , size, certificate]) => ({ name, size, ...certificate }));
   const total = arenas.reduce((sum, arena) => sum + arena.size, 0);
   const optimal = arenas.every((arena) => arena.status === "optimal");
-  at("size").textContent = `${plan.graph}: ${bytes(total)} bytes`;
+  at("stage").textContent = "";
+  at("size").textContent = `${plan.graph}: ${sized(total)}`;
   at("proof").textContent = optimal
     ? "Proved: nothing smaller is possible for this order of the steps."
     : "The best that was found; the lower bound says how far from it an optimum can be.";
   at("arenas").tBodies[0].replaceChildren(
     ...arenas.map(({ name, size, lower_bound: bound, status, proof, solver }) =>
-      row([name, bytes(size), bytes(bound), `${(bound ? (100 * (size - bound)) / bound : 0).toFixed(2)} %`, status, proof ?? "-", solver]),
+      row([name, both(size), both(bound), `${(bound ? (100 * (size - bound)) / bound : 0).toFixed(2)} %`, status, proof ?? "-", solver]),
     ),
   );
   at("digest").textContent = plan.digest;
@@ -221,15 +236,35 @@ function succeeded(document) {
   at("done").focus();
 }
 
+/** Text into an element, with what stands between backticks as code, and units beside bytes. */
+function write(element, text) {
+  const withUnits = text.replace(/(\d[\d,]*) bytes\b(?! \()/g, (_, count) => sized(Number(count.replaceAll(",", ""))));
+  element.replaceChildren(
+    ...withUnits.split("`").map((part, k) => (k % 2 ? Object.assign(document.createElement("code"), { textContent: part }) : part)),
+  );
+}
+
+/** Where the culprit is, in the words of somebody who sees the file, or the field of the form that has it. */
+function locate(pointer) {
+  const [, , inside, option] = /^(\/request)?\/(?:(?:graph|program)(\/.*)|(?:options|query)\/(\w+))/.exec(pointer ?? "") ?? [];
+  const field = at(option);
+  for (const one of document.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
+  field?.setAttribute("aria-invalid", "true");
+  if (field?.closest("details")) field.closest("details").open = true;
+  return inside ? `In ${network.name}: ${inside}` : "";
+}
+
 function failed(error) {
-  const { title, detail, remedy, live_at_peak: live = [] } = error instanceof ProblemError ? error.document : {};
+  const { title, detail, remedy, pointer, live_at_peak: live = [] } = error instanceof ProblemError ? error.document : {};
+  at("stage").textContent = "";
   at("title").textContent = title ?? "That did not work";
-  at("detail").textContent = detail ?? error.message;
-  at("remedy").textContent = remedy ?? "";
+  write(at("detail"), detail ?? error.message);
+  at("where").textContent = locate(pointer);
+  write(at("remedy"), remedy ?? "");
   at("live").hidden = !live.length;
-  at("live").tBodies[0].replaceChildren(...live.slice(0, 12).map((one) => row([one.operand, bytes(one.bytes)])));
+  at("live").tBodies[0].replaceChildren(...live.slice(0, 12).map((one) => row([one.operand, both(one.bytes)])));
   show("failed");
-  if (error.status === 401) at("key").closest("details").open = true;
+  if (error.status === 401) at("access").open = true;
   at("failed").focus();
 }
 
