@@ -9,6 +9,8 @@ those. ``--in-package`` keeps compiled code inside the package, as an image need
 from __future__ import annotations
 
 import argparse
+import logging
+import math
 import os
 import sys
 import time
@@ -16,13 +18,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.native import PACKAGE_CACHE, NotKept, only_kept, runs_compiled
+from solver.native import PACKAGE_CACHE, compiling_after, runs_compiled, writable
 
 __all__ = ["load", "main"]
+
+_log = logging.getLogger(__name__)
 
 #: Two steps, one value: enough to call each compiled function, with arguments of the types that it is for.
 _SMALLEST: Final = ScheduleProblem(
@@ -44,14 +46,18 @@ _SMALLEST: Final = ScheduleProblem(
 )
 
 
-def load(*, smallest_first: bool = True) -> bool:
-    """Loads all compiled code into this process, and compiles what is not on disk.
+def load(*, compiles: bool = True, smallest_first: bool = True) -> bool:
+    """Loads all compiled code into this process, and (`compiles`) compiles what is not on disk.
 
-    Returns False where nothing compiles (the log says why). A search that has to compile in the middle hears
-    no deadline meanwhile, so nothing compiled is called with other types than here.
+    Returns False where something does not load or compile (the log says why). A search that compiles in the
+    middle hears no deadline meanwhile, so nothing compiled is called with other types than here.
     """
+    if compiles and not writable():
+        _log.warning("No directory can be written to keep compiled code: set NUMBA_CACHE_DIR.")
+        compiles = False
     parts = _PARTS if smallest_first else _PARTS[::-1]
-    return all(part() for part in parts)
+    with compiling_after(0 if compiles else math.inf):
+        return all(part() for part in parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,14 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.beside and hasattr(os, "nice"):
         os.nice(10)
     began = time.perf_counter()
-    if options.check:
-        try:
-            with only_kept():
-                load()
-        except NotKept as error:
-            sys.stderr.write(f"{error}: run python -m solver.compile\n")
-            return 1
-    elif not load(smallest_first=options.beside):
+    if options.check and not load(compiles=False):
+        sys.stderr.write("The search was not compiled before: run python -m solver.compile\n")
+        return 1
+    if not options.check and not load(smallest_first=options.beside):
         return 1
     seconds, verb = time.perf_counter() - began, "loads" if options.check else "is compiled"
     sys.stdout.write(f"The search of {Path(__file__).parent} {verb} ({seconds:.1f} s).\n")
@@ -81,17 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sweep() -> bool:
-    from solver.layout.check.sweep import disjoint, sweep
+    from solver.layout.check.sweep import is_compiled
 
-    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-    disjoint(zero, one, zero, one)
-    return runs_compiled(sweep)
+    return is_compiled()
 
 
 def _placing() -> bool:
     from solver.layout.greedy.index import placing_is_compiled
 
-    return placing_is_compiled()
+    return placing_is_compiled(compiles=True)
 
 
 def _search() -> bool:

@@ -10,10 +10,9 @@ import importlib
 import json
 import logging
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -29,7 +28,7 @@ from solver.errors import ArenaplanError, CapacityError
 from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
-from solver.native import NotKept, compile_beside, only_kept
+from solver.native import compile_beside, deadline_of
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
 from solver.schedules import SearchProgress
 
@@ -111,13 +110,14 @@ def _problem(error: ArenaplanError, *prefix: str) -> Problem:
     """A layout that was not found says more where the compiled search has looked for it."""
     problem = problem_from(error, prefix)
     if isinstance(error, CapacityError) and not error.proved and not _compiled():
-        problem.detail += " The compiled search does not load in this service, and slower code finds less."
+        problem.detail += (
+            " The compiled search does not load in this service yet, and slower code finds less."
+        )
     return problem
 
 
-@cache
 def _compiled() -> bool:
-    return load_compiled()
+    return load_compiled(compiles=False)
 
 
 def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | None], None]:
@@ -290,7 +290,8 @@ def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str, clo
     if options.deadline_seconds is None:
         _send_plan("result", make(options), channel, key)
         return
-    _send_fallback(make, options, channel, key)
+    with deadline_of(options.deadline_seconds):
+        _send_fallback(make, options, channel, key)
     plan = make(clock.shortened(options))
     asked = dataclasses.replace(plan.options, deadline_seconds=options.deadline_seconds)
     _send_plan("result", documents.with_digest(dataclasses.replace(plan, options=asked)), channel, key)
@@ -381,10 +382,10 @@ def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -
 
 
 def _send_layout_fallback(problem: Buffers, options: LayoutOptions, channel: Channel, key: str) -> None:
-    """Time decides whether this layout is ever used, so it says that it is not deterministic."""
-    greedy = dataclasses.replace(options, solver="greedy", deadline_seconds=None)
+    """The first layout of the search. Time decides whether it is used, so it is marked not deterministic."""
+    first = dataclasses.replace(options, solver="portfolio", deadline_seconds=0.0)
     with contextlib.suppress(CapacityError):
-        placed = placement.place(problem, greedy)
+        placed = placement.place(problem, first)
         late = dataclasses.replace(placed, options=options, deterministic=False)
         _send_layout("fallback", late, channel, key)
 
@@ -458,8 +459,12 @@ def warm() -> Mapping[str, bool] | None:
     On a new machine a process of its own compiles the searches first, and requests do not wait for it:
     until it ends, this returns None, for the caller to ask again.
     """
-    if _still_compiling():
-        return None
+    if not _compiled():
+        match compile_beside().poll():
+            case None:
+                return None
+            case failed if failed:
+                load_compiled()  # fails as fast, and logs the reason
     available = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
     # Documents and targets load one by one, when they are first asked for.
     for name in documents.__all__:
@@ -470,21 +475,6 @@ def warm() -> Mapping[str, bool] | None:
     gc.collect()
     gc.freeze()
     return available
-
-
-def _still_compiling() -> bool:
-    """Whether a process of this worker compiles the searches; begins one where they are not on disk."""
-    if not _compiling:
-        try:
-            with only_kept():
-                load_compiled()
-        except NotKept:
-            _compiling.append(compile_beside())
-    return bool(_compiling) and _compiling[0].poll() is None
-
-
-#: The process of this worker that compiles, once there is one.
-_compiling: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def _load_cp_sat() -> bool:

@@ -30,6 +30,7 @@ from solver.layout.model.problem import (
     Status,
 )
 from solver.layout.portfolio import Portfolio
+from solver.native import deadline_of
 
 __all__ = ["MAX_TOTAL_BYTES", "SOLVERS", "solve"]
 
@@ -70,7 +71,9 @@ def solve(
     """
     if solver not in SOLVERS:
         raise OptionsError(f"There is no solver {solver!r}.", remedy=f"Choose one of {', '.join(SOLVERS)}.")
-    with columns_kept(problem):
+    # A cancel event that is set leaves no time, but is no deadline.
+    seconds = None if deadline is None or deadline.cancelled else deadline.remaining
+    with columns_kept(problem), deadline_of(seconds):
         return _solved(problem, solver, deadline, incumbent, options)
 
 

@@ -295,5 +295,5 @@ class Portfolio:
             f"{self.name}/{run.stage}",
             began,
             proved=run.proved,
-            deterministic=not (watch.cut or self.options.race),
+            deterministic=watch.deterministic,
         )

@@ -1,8 +1,12 @@
 """Decorators for functions that run as machine code.
 
-A compiled function is compiled for the types of the arguments of its first call, and refuses others: whole
-numbers, real numbers, C-contiguous arrays, and named tuples of these. Machine code is called with the address
-of one block of 64-bit numbers::
+A function whose machine code is on disk runs as that. Another one runs as Python, which gives the same answer
+in a hundred times the time, until it has taken longer than `compiling_after` says; then it is compiled. So
+small problems compile nothing, and time decides when a function is compiled but never what it returns.
+
+Machine code is for the types of the arguments of its first call, and refuses others: whole numbers, real
+numbers, C-contiguous arrays, and named tuples of these. It is called with the address of one block of 64-bit
+numbers::
 
     measure(sequence, 3, tables)        block: | address, shape | 3 | address, shape, address, shape, ... |
                                                  sequence              arrays of the named tuple
@@ -22,9 +26,13 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from contextvars import ContextVar
+from functools import cache, wraps
+from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -34,13 +42,17 @@ from solver.native import store
 from solver.native.source import Kind, Source
 
 __all__ = [
+    "COMPILING_SECONDS",
+    "PYTHON_SECONDS",
     "Kernel",
-    "NotKept",
     "addressed",
     "compile_beside",
     "compiled",
+    "compiling_after",
+    "deadline_of",
+    "heeding_deadline",
     "inlined",
-    "only_kept",
+    "may_compile",
     "runs_compiled",
 ]
 
@@ -48,8 +60,20 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Argument = TypeVar("Argument")
 
 
-class NotKept(Exception):
-    """A function is needed that was not compiled before, where nothing may be compiled."""
+#: Seconds that one function runs as Python before it is compiled: about what the fastest takes to compile.
+PYTHON_SECONDS: Final = 2.0
+
+#: Deadline, in seconds, up to which nothing is compiled: all functions take up to forty on two cores.
+COMPILING_SECONDS: Final = 60.0
+
+#: For the log.
+_DEADLINE_NOTE: Final = (
+    f"The searches are not compiled yet, and with a deadline of {COMPILING_SECONDS:g} s or less they run as"
+    " Python: for better answers run `python -m solver.compile` once."
+)
+
+#: Seconds between two looks on disk for a function that runs as Python: another process may have compiled it.
+_LOOK_SECONDS: Final = 1.0
 
 
 class Kernel(Source):
@@ -57,43 +81,65 @@ class Kernel(Source):
 
     def __init__(self, function: Callable[..., Any], call: Callable[..., Any] | None = None) -> None:
         super().__init__(function)
-        self._call = call
+        self._call, self._python = call, _plain(function)
+        self._python_seconds, self._looked = 0.0, -inf
 
     def __call__(self, *arguments: Any) -> Any:
-        return (self._call or self._loaded(arguments))(*arguments)
+        call = self._call or self._loaded(arguments)
+        if call is not None:
+            return call(*arguments)
+        began = time.perf_counter()
+        try:
+            return self._python(*arguments)
+        finally:
+            self._python_seconds += time.perf_counter() - began
 
     def runs_compiled(self) -> bool:
         """Whether the function has been called and runs as machine code."""
         return isinstance(self._call, _MachineCode)
 
-    def _loaded(self, arguments: Sequence[Any]) -> Callable[..., Any]:
-        with _LOADING:
-            if self._call is None:
+    def _loaded(self, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """Machine code, or Python where nothing compiles; None: Python for now."""
+        after = _COMPILING_AFTER.get()
+        if _IN_PYTHON.get() or not _LOADING.acquire(blocking=after < _DEADLINE_IS_SHORT):
+            return None
+        try:
+            compiles = self._python_seconds >= after
+            due = compiles or after == inf or time.monotonic() >= self._looked + _LOOK_SECONDS
+            if self._call is None and due:
                 kinds = tuple(map(_kind, arguments))
                 try:
-                    self._call = _MachineCode(self, kinds, self._address(kinds))
-                except NotKept:
-                    raise
+                    address = self._address(kinds, compiles=compiles)
+                    self._call = None if address is None else _MachineCode(self, kinds, address)
                 except Exception as error:  # noqa: BLE001 - numba, LLVM and the system fail in ways of their own
-                    _warn_once(error)
-                    self._call = _plain(self.function)
+                    _FAILED.append(error)
+                    _log_once(f"Searches run without compiled code, which is slow: {_FAILED[0]}")
+                    self._call = self._python
+                self._looked = time.monotonic()
             return self._call
+        finally:
+            _LOADING.release()
 
-    def _address(self, kinds: tuple[Kind, ...]) -> int:
-        """The address of code that is on disk, or that is compiled now and written there."""
+    def _address(self, kinds: tuple[Kind, ...], *, compiles: bool) -> int | None:
+        """The address of code that is on disk, or that is compiled now; None: neither."""
         meaning = "\0".join((self.meaning(), repr(kinds), _compiler()))
         key = hashlib.sha256(meaning.encode()).hexdigest()
-        address = store.load(self.name, key)
+        address, ours = store.load(self.name, key), self.function.__module__.startswith("solver.")
         if address is not None:
             return address
-        if not _COMPILING:
-            raise NotKept(f"{self.name} was not compiled before")
-        if not store.writable():
-            raise OSError("no directory can be written to keep compiled code: set NUMBA_CACHE_DIR")
+        if not compiles:
+            if not _numba_is_installed():
+                raise ImportError("numba is not installed")
+            if ours and _COMPILING_AFTER.get() == _DEADLINE_IS_SHORT:
+                _announce(_DEADLINE_NOTE)
+            return None
         from solver.native.emit import machine_code
 
-        if self.function.__module__.startswith("solver."):
-            _announce()
+        if not store.writable():
+            _log_once("No directory is writable, so each process compiles anew: set NUMBA_CACHE_DIR.")
+            return store.loaded_object(machine_code(self, kinds))
+        if ours:
+            _announce("Compiling the searches, once on this machine: up to half a minute.")
         with store.locked(self.name):
             address = store.load(self.name, key)  # another process may have compiled it meanwhile
             if address is None:
@@ -153,11 +199,15 @@ class _PlainArray:
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as Python. 64-bit hashes overflow on purpose, as they do in machine code."""
+    """The function as Python, with all that it calls. Hashes overflow on purpose, as there."""
 
     def called(*arguments: Any) -> Any:
-        with np.errstate(over="ignore"):
-            return function(*map(_as_plain, arguments))
+        outermost = _IN_PYTHON.set(True)
+        try:
+            with np.errstate(over="ignore"):
+                return function(*map(_as_plain, arguments))
+        finally:
+            _IN_PYTHON.reset(outermost)
 
     return called
 
@@ -208,28 +258,35 @@ def _numbers(kind: Kind, argument: Any) -> Iterator[int]:
         yield from argument.shape
 
 
-def _announce() -> None:
-    """At the first function that this process compiles: says so, and starts a process for the others.
+def _announce(note: str) -> None:
+    """At the first function that this process compiles or lacks: logs it, and starts a process for the rest.
 
     That process begins with the fastest to compile, and ends with this one at the latest.
     """
     if _BESIDE or os.environ.get(_HELPING):
         return
-    logging.getLogger(__name__).warning("Compiling the searches, once on this machine: up to half a minute.")
-    _BESIDE.append(compile_beside())
-    atexit.register(_BESIDE[0].terminate)
+    _log_once(note)
+    atexit.register(compile_beside().terminate)
 
 
 def compile_beside() -> subprocess.Popen[bytes]:
-    """Starts a process of low priority that compiles all functions, the fastest to compile first."""
-    script = f"import sys; sys.path[:] = {sys.path!r}; from solver.compile import main; sys.exit(main())"
-    return subprocess.Popen(
-        [sys.executable, "-c", script, "--beside"],
-        env={**os.environ, _HELPING: "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    """Starts, once, a process of low priority that compiles all functions, the fastest to compile first."""
+    if not _BESIDE:
+        script = f"import sys; sys.path[:] = {sys.path!r}; from solver.compile import main; sys.exit(main())"
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, "--beside"],
+            env={**os.environ, _HELPING: "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _BESIDE.append(process)
+    return _BESIDE[0]
+
+
+@cache
+def _numba_is_installed() -> bool:
+    return find_spec("numba") is not None
 
 
 @cache
@@ -238,15 +295,15 @@ def _compiler() -> str:
     return Path(__file__).with_name("emit.py").read_text("utf-8")
 
 
-def _warn_once(reason: Exception) -> None:
-    if not _WARNED:
-        _WARNED.append(reason)
-        logger = logging.getLogger(__name__)
-        logger.warning("Searches run without compiled code, which is slow: %s", reason)
+def _log_once(note: str) -> None:
+    if note not in _LOGGED:
+        _LOGGED.add(note)
+        logging.getLogger(__name__).warning(note)
 
 
-#: Why nothing compiles here, once that is known.
-_WARNED: Final[list[Exception]] = []
+#: Why functions did not compile, and the notes that were logged.
+_FAILED: Final[list[Exception]] = []
+_LOGGED: Final[set[str]] = set()
 
 #: The process that compiles beside this one, and how it knows that it is the one.
 _BESIDE: Final[list[subprocess.Popen[bytes]]] = []
@@ -255,19 +312,52 @@ _HELPING: Final = "SOLVER_COMPILES_BESIDE"
 #: One function is loaded, or compiled, at a time.
 _LOADING: Final = threading.RLock()
 
-#: Empty while nothing may be compiled.
-_COMPILING: Final = [True]
+#: Seconds as Python after which a function is compiled. Infinity and `_DEADLINE_IS_SHORT` are never reached;
+#: within a short deadline another process compiles meanwhile.
+_COMPILING_AFTER: Final = ContextVar("_COMPILING_AFTER", default=PYTHON_SECONDS)
+_DEADLINE_IS_SHORT: Final = sys.float_info.max
+
+#: Whether a function runs as Python, which then calls others as Python.
+_IN_PYTHON: Final = ContextVar("_IN_PYTHON", default=False)
 
 
 @contextmanager
-def only_kept() -> Iterator[None]:
-    """Compiles nothing meanwhile: a call of a function that is not on disk raises `NotKept`."""
-    before = _COMPILING[:]
-    _COMPILING.clear()
+def compiling_after(seconds: float) -> Iterator[None]:
+    """Within it, a function is compiled once it has run as Python for `seconds`; with infinity none is."""
+    before = _COMPILING_AFTER.set(seconds)
     try:
         yield
     finally:
-        _COMPILING.extend(before)
+        _COMPILING_AFTER.reset(before)
+
+
+@contextmanager
+def deadline_of(seconds: float | None) -> Iterator[None]:
+    """Within it, nothing is compiled if the deadline is at most `COMPILING_SECONDS`: it would use that up.
+
+    A process beside this one compiles meanwhile. None is no deadline.
+    """
+    if seconds is None or seconds > COMPILING_SECONDS:
+        yield
+    else:
+        with compiling_after(_DEADLINE_IS_SHORT):
+            yield
+
+
+def heeding_deadline(function: Function) -> Function:
+    """A function of something and of options, which calls all else within `deadline_of` their deadline."""
+
+    @wraps(function)
+    def called(subject: Any, options: Any = None, *others: Any, **named: Any) -> Any:
+        with deadline_of(None if options is None else options.deadline_seconds):
+            return function(subject, options, *others, **named)
+
+    return cast(Function, called)
+
+
+def may_compile() -> bool:
+    """Whether functions that are not on disk are compiled once they have run long enough."""
+    return _COMPILING_AFTER.get() < _DEADLINE_IS_SHORT and _numba_is_installed() and not _FAILED
 
 
 def addressed(argument: Argument) -> Argument:
@@ -279,10 +369,10 @@ def addressed(argument: Argument) -> Argument:
 
 
 def compiled(function: Function) -> Function:
-    """Compiled when first called, kept on disk, running beside other threads.
+    """Compiled once it has run long enough, kept on disk, running beside other threads.
 
     No reference counts, no exceptions: a compiled function allocates nothing, raises nothing and divides by
-    nothing that can be zero. Where nothing compiles it runs as Python, a hundred times slower.
+    nothing that can be zero. Until it is compiled it runs as Python, a hundred times slower.
     """
     return cast(Function, Kernel(function))
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PACKAGE_CACHE", "SYMBOL", "function_at", "keep", "load", "locked", "writable"]
+__all__ = ["PACKAGE_CACHE", "SYMBOL", "function_at", "keep", "load", "loaded_object", "locked", "writable"]
 
 #: The function to call, by the same name in all files.
 SYMBOL: Final = "arenaplan_kernel"
@@ -51,7 +51,7 @@ def function_at(address: int) -> Callable[[int], int]:
 def load(name: str, key: str) -> int | None:
     """The address of the code of this function, loaded for good; None where no file of it loads."""
     for directory in _directories():
-        for suffix, loaded in ((_LIBRARY, _loaded_library), (_OBJECT, _loaded_object)):
+        for suffix, loaded in ((_LIBRARY, _loaded_library), (_OBJECT, lambda _, code: loaded_object(code))):
             path = _path(directory, name, key, suffix)
             with suppress(OSError, RuntimeError, ImportError, AttributeError):
                 content = path.read_bytes()
@@ -61,7 +61,7 @@ def load(name: str, key: str) -> int | None:
 
 
 def writable() -> bool:
-    """Whether code can be kept: compiling without a directory for it would take a minute each time."""
+    """Whether code can be kept; elsewhere each process compiles what it needs."""
     return any(_writable(directory) for directory in _directories())
 
 
@@ -131,7 +131,8 @@ def _loaded_library(path: Path, code: bytes) -> int | None:
     return ctypes.cast(getattr(library, SYMBOL), ctypes.c_void_p).value
 
 
-def _loaded_object(path: Path, code: bytes) -> int:
+def loaded_object(code: bytes) -> int:
+    """The address of the code in an object file that llvmlite loads for good."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

@@ -16,6 +16,7 @@ from solver.errors import CapacityError, DimensionError, InternalError, OptionsE
 from solver.graph import TrainableGraph, graph_digest
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
+from solver.native import heeding_deadline
 from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder, without_advice
 from solver.pipeline.layout import place
 from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
@@ -37,6 +38,7 @@ __all__ = ["Start", "arena_bytes", "modelled_costs", "plan", "plan_program", "re
 
 
 @collector_paused()
+@heeding_deadline
 def plan(
     graph: TrainableGraph,
     options: PlanOptions | None = None,
@@ -138,6 +140,7 @@ def _prepared_plan(
 
 
 @collector_paused()
+@heeding_deadline
 def plan_program(
     program: BlockProgram,
     options: PlanOptions | None = None,

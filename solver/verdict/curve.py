@@ -17,6 +17,7 @@ from itertools import pairwise
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
+from solver.native import heeding_deadline
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOff, TradeOffPoint
 from solver.verdict.subject import Found, Subject
@@ -30,6 +31,7 @@ MOST_POINTS = 100
 _SHARE = 0.2
 
 
+@heeding_deadline
 def tradeoff(
     graph: TrainableGraph,
     options: PlanOptions | None = None,

@@ -19,6 +19,7 @@ from solver.accounting import ScheduleProblem, step_costs
 from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
+from solver.native import heeding_deadline
 from solver.pipeline.watch import Follower
 from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, paging, recomputation
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
@@ -45,6 +46,7 @@ class Brief:
     peak: int
 
 
+@heeding_deadline
 def brief(graph: TrainableGraph, options: PlanOptions) -> Brief:
     """Milliseconds for some hundred steps, and what rewriting takes. Raises OptionsError as `explain`
     does.
@@ -53,6 +55,7 @@ def brief(graph: TrainableGraph, options: PlanOptions) -> Brief:
     return Brief(subject.floor.bytes, subject.problem.steps[subject.floor.step], subject.peak)
 
 
+@heeding_deadline
 def explain(
     graph: TrainableGraph,
     options: PlanOptions,

@@ -138,7 +138,8 @@ def disjoint(rows: Rectangles) -> bool:
     if sharing >= SWEPT_FROM_PAIRS and all(array.dtype != object for array in rows):
         from solver.layout.check import sweep  # compiled code, where it is needed
 
-        return sweep.disjoint(start, end, low, high)
+        if sweep.is_compiled():
+            return sweep.disjoint(start, end, low, high)
     return next(meeting(rows), None) is None
 
 

@@ -12,14 +12,15 @@ below it is live.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from solver.native import compiled
+from solver.native import compiled, compiling_after, may_compile, runs_compiled
 
-__all__ = ["disjoint", "sweep"]
+__all__ = ["disjoint", "is_compiled", "sweep"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 _Flags: TypeAlias = npt.NDArray[np.uint8]
@@ -32,6 +33,15 @@ def disjoint(start: _Integers, end: _Integers, low: _Integers, high: _Integers) 
     rank[by_low] = np.arange(len(low))
     live = np.zeros(2 << len(start).bit_length(), np.uint8)
     return bool(sweep(start, end, low, high, rank, by_low, np.argsort(start), np.argsort(end), live))
+
+
+def is_compiled() -> bool:
+    """Whether `disjoint` runs as machine code; compiles it, in a second, unless a deadline forbids that."""
+    if not runs_compiled(sweep):
+        zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+        with compiling_after(0) if may_compile() else nullcontext():
+            disjoint(zero, one, zero, one)
+    return runs_compiled(sweep)
 
 
 @compiled

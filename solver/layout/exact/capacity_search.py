@@ -299,7 +299,12 @@ class BranchAndBound:
 
         search = CapacitySearch(instance, layout, max(bound.bytes, pinned_top(problem)), watch, report)
         result = search.tighten(enough if enough > bound.bytes else 0)
-        deterministic = not (watch.cut or self.options.race)
         return settle(
-            problem, result.layout, bound, self.name, began, proved=result.proved, deterministic=deterministic
+            problem,
+            result.layout,
+            bound,
+            self.name,
+            began,
+            proved=result.proved,
+            deterministic=watch.deterministic,
         )

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from solver.layout.kernels import skyline_kernel
 from solver.layout.kernels.priorities import ORDERS, priorities, ranked
-from solver.layout.kernels.skyline_kernel import race
 from solver.layout.kernels.skyline_state import (
     ANY_PLATEAU,
     BEST,
@@ -71,7 +72,7 @@ from solver.layout.model.heap import give_back, paged
 from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
-from solver.native import addressed, runs_compiled
+from solver.native import addressed, may_compile, runs_compiled
 
 __all__ = [
     "MANY",
@@ -111,7 +112,7 @@ GROWTH: Final = 1.3
 SLICE: Final = 1_000_000
 TICK: Final = 0.01
 
-#: How much longer a unit of work takes where nothing compiles: there, so much less work is done.
+#: How much longer a unit of work takes as Python: where nothing compiles, so much less work is done.
 UNCOMPILED_SLOWNESS: Final = 100
 
 _NEVER: Final = 2**62
@@ -145,11 +146,20 @@ class Decision:
 
 @dataclass(slots=True)
 class Watch:
-    """Why to stop early: the deadline or the caller. `cut` tells that it happened."""
+    """Why to stop early: the deadline or the caller. `cut` tells that it happened.
+
+    `slow`: less work was done than elsewhere, because code was not compiled in time.
+    """
 
     deadline: Deadline
     options: SolveOptions
     cut: bool = False
+    slow: bool = False
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether neither time nor what was compiled decided the answer."""
+        return not (self.cut or self.slow or self.options.race)
 
     def __call__(self) -> bool:
         self.cut = self.cut or self.options.cancelled or self.deadline.expired
@@ -167,16 +177,16 @@ class _Race:
     answers: dict[int, int] = field(default_factory=dict)
 
 
-@cache
 def search_is_compiled() -> bool:
-    """Whether the kernel runs as machine code here, tried once. Elsewhere it runs as Python."""
-    bind(*_nothing())(1, GROWTH)
-    return runs_compiled(race)
+    """Whether the kernel runs as machine code, or else as Python."""
+    if not runs_compiled(skyline_kernel.race):
+        bind(*_nothing())(1, GROWTH)
+    return runs_compiled(skyline_kernel.race)
 
 
 def bind(state: SearchState, ranks: Short) -> Call:
     """The kernel for these arrays, whose addresses are looked up once."""
-    return partial(race, addressed(state), addressed(ranks))
+    return partial(skyline_kernel.race, addressed(state), addressed(ranks))
 
 
 def _nothing() -> tuple[SearchState, Short]:
@@ -198,7 +208,7 @@ class FeasibilitySearch:
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
-        self._slowness = 1 if search_is_compiled() else UNCOMPILED_SLOWNESS
+        self._slowness = 1 if search_is_compiled() or may_compile() else UNCOMPILED_SLOWNESS
         self._options, self._table_bits = options, table_bits
         self._buffers, self._unit = len(instance), instance.unit
         self._many = self._buffers > MANY
@@ -230,6 +240,7 @@ class FeasibilitySearch:
         lie low in it.
         """
         work //= self._slowness
+        watch.slow = watch.slow or self._slowness > 1
         limit = (capacity + self._padding) // self._unit
         overfull = self._load > int(limit.max(initial=0))
         if overfull or (np.maximum(self._same["pin"], 0) + self._same["size"] > limit).any():
@@ -250,7 +261,7 @@ class FeasibilitySearch:
             for k in range(SEEDS):
                 if k != first:
                     self._join(race, k, capacity, limit, work, guided=guided)
-            if self._in_turns:
+            if self._in_turns or not runs_compiled(skyline_kernel.race):
                 self._in_turn(race)
             else:
                 self._together(race)
@@ -309,9 +320,10 @@ class FeasibilitySearch:
             counters[KNOWN] = max(int(state.counters[KNOWN]) for state in self._states if state is not None)
         counters[UNTIL] = until
         while True:
-            counters[PAUSE] = counters[WORK] + SLICE // self._slowness if watching else 0
+            part = SLICE if runs_compiled(skyline_kernel.race) else SLICE // UNCOMPILED_SLOWNESS
+            counters[PAUSE] = counters[WORK] + part if watching else 0
             race.answers[k] = race.calls[k](race.first, growth)
-            if watching and race.watch():
+            if watching and (race.watch() or self._is_too_slow()):
                 self._signals[STOP] = 1
             if race.answers[k] != PAUSED or not counters[GOING]:
                 break
@@ -320,10 +332,15 @@ class FeasibilitySearch:
                 self._signals[STOP] = 1
             self._signals[BEST] = min(int(self._signals[BEST]), int(counters[RUNS]) * SEEDS + k)
 
+    def _is_too_slow(self) -> bool:
+        """Whether a search that was to be compiled goes on as Python, because compiling has failed."""
+        return self._slowness == 1 and not (runs_compiled(skyline_kernel.race) or may_compile())
+
     def _together(self, race: _Race) -> None:
         """Each seed on a thread of its own; this one is the first's, and looks at the clock."""
+        turn = partial(self._turn, watching=False)
         threads = [
-            threading.Thread(target=self._turn, args=(race, k), kwargs={"watching": False}, daemon=True)
+            threading.Thread(target=copy_context().run, args=(turn, race, k), daemon=True)
             for k in range(1, SEEDS)
         ]
         for thread in threads:

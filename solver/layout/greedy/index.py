@@ -1,12 +1,13 @@
 """Placing in an order, compiled: an index of free space, and for buffers with holes lists of pieces.
 
-Compiled code is loaded at its first use, so that small problems do not wait for it.
+Compiled code is loaded at its first use, so that small problems do not wait for it, and compiled once NumPy
+has taken some time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from contextlib import nullcontext
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,12 @@ import numpy as np
 from solver.layout.model.heap import paged
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import MAX_BYTES
-from solver.native import runs_compiled
+from solver.native import PYTHON_SECONDS, compiling_after, may_compile, runs_compiled
 
-__all__ = ["place_compiled", "placing_is_compiled"]
+__all__ = ["place_compiled", "placed_in_numpy", "placing_is_compiled"]
 
 #: Pieces from which compiled code takes less time than NumPy calls for each buffer: all orders together if it
-#: has to be loaded first, or a single pass; and any pass once it is loaded.
+#: has to be loaded first, or a single pass, also if it has to be compiled; and any pass once it is loaded.
 COMPILED_FROM: Final = 256
 COMPILED_ONCE_FROM: Final = 3000
 LOADED_FROM: Final = 16
@@ -47,10 +48,9 @@ def place_compiled(
     `once`: no other pass follows.
     """
     pieces = len(instance) if instance.pieces is None else len(instance.pieces)
-    least = COMPILED_ONCE_FROM if once else COMPILED_FROM
-    if placing_is_compiled.cache_info().currsize:
-        least = LOADED_FROM
-    if pieces < least or not placing_is_compiled():
+    least = LOADED_FROM if _LOADED else COMPILED_ONCE_FROM if once else COMPILED_FROM
+    compiles = pieces >= COMPILED_ONCE_FROM or sum(_NUMPY_SECONDS) >= PYTHON_SECONDS
+    if pieces < least or not placing_is_compiled(compiles=compiles):
         return None
     free = order[instance.offset[order] == FREE] if instance.pinned else order
     placing = _Index(instance) if instance.pieces is None else _Lists(instance)
@@ -69,16 +69,30 @@ def place_compiled(
     return placing.offsets, int((order == free[done]).argmax())
 
 
-@cache
-def placing_is_compiled() -> bool:
-    """Whether the kernels run as machine code here, tried once."""
-    from solver.layout.kernels import index_kernel, pieces_kernel
+def placed_in_numpy(seconds: float) -> None:
+    """NumPy has placed for so long: kernels are compiled once that adds up to `PYTHON_SECONDS`."""
+    _NUMPY_SECONDS[0] += seconds
 
-    one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
-    instance = Instance(zero, one, one, one, one, zero + FREE, 1)
-    for placing in (_Index, _Lists):
-        placing(instance).go(zero, 1, best_fit=False)
-    return runs_compiled(index_kernel.place_some) and runs_compiled(pieces_kernel.place_pieces)
+
+def placing_is_compiled(*, compiles: bool) -> bool:
+    """Whether the kernels run as machine code; compiles them if asked to, unless a deadline forbids it."""
+    if not _LOADED:
+        from solver.layout.kernels import index_kernel, pieces_kernel
+
+        one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
+        instance = Instance(zero, one, one, one, one, zero + FREE, 1)
+        with compiling_after(0) if compiles and may_compile() else nullcontext():
+            for placing in (_Index, _Lists):
+                placing(instance).go(zero, 1, best_fit=False)
+        if runs_compiled(index_kernel.place_some) and runs_compiled(pieces_kernel.place_pieces):
+            _LOADED.append(True)
+    return bool(_LOADED)
+
+
+#: Whether the kernels run as machine code in this process, and the seconds that NumPy has placed in their
+#: stead.
+_LOADED: Final[list[bool]] = []
+_NUMPY_SECONDS: Final = [0.0]
 
 
 class _Index:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
-from solver.layout.greedy.index import place_compiled
+from solver.layout.greedy.index import place_compiled, placed_in_numpy
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
@@ -89,7 +89,10 @@ def place(
     compiled = place_compiled(instance, order, limit, best_fit=best_fit, late=late, once=once)
     if compiled is not None:
         return compiled
-    return place_in_numpy(instance, order, limit, best_fit=best_fit, late=late)
+    began = time.perf_counter()
+    placed = place_in_numpy(instance, order, limit, best_fit=best_fit, late=late)
+    placed_in_numpy(time.perf_counter() - began)
+    return placed
 
 
 def place_in_numpy(

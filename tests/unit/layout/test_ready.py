@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -52,3 +55,56 @@ def test_nothing_is_compiled_after_set_up() -> None:
     """Compiled for a second layout of memory, a search is deaf to deadlines for ten seconds."""
     done = subprocess.run([sys.executable, "-c", _ASK], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "{}\n"), done.stderr
+
+
+#: Prints the figures of a layout, and whether numba was imported.
+_ON_A_NEW_MACHINE = """
+import random, sys
+from solver.layout import *
+
+draw = random.Random(1)
+buffers = []
+for i in range({count}):
+    start, steps = draw.randrange({count}), draw.randrange(2, 40)
+    holes = (Hole(Lifespan(start + 2, start + 4)),) if steps > 6 and {holes} else ()
+    buffers.append(Buffer(str(i), draw.randrange(1, 1 << 20), Lifespan(start, start + steps), holes=holes))
+problem, seconds = LayoutProblem(tuple(buffers)), {seconds}
+options = SolveOptions(work=None if seconds else SolveOptions().work)
+outcome = solve(problem, deadline=Deadline.after(seconds), options=options)
+assert not find_violations(problem, outcome.layout)
+layout = outcome.layout
+print(layout.peak, outcome.lower_bound, hash(layout), outcome.deterministic, "numba" in sys.modules)
+"""
+
+
+def figures(home: Path | None, *, count: int, holes: bool, seconds: float | None) -> tuple[list[str], str]:
+    """What the script prints, and its notes; without a home with the compiled code of this machine."""
+    empty = {} if home is None else {"HOME": str(home), "XDG_CACHE_HOME": "", "NUMBA_CACHE_DIR": ""}
+    script = _ON_A_NEW_MACHINE.format(count=count, holes=holes, seconds=seconds)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, **empty},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split(), done.stderr
+
+
+@pytest.mark.parametrize(("count", "holes"), [(600, True), (2000, False)])
+def test_a_short_deadline_on_a_new_machine_gets_a_layout(tmp_path: Path, count: int, holes: bool) -> None:
+    """Compiling takes longer than the deadline, so nothing is compiled; the bound holds as ever."""
+    (peak, bound, _, deterministic, numba), notes = figures(tmp_path, count=count, holes=holes, seconds=0.5)
+    (best, same_bound, *_), _ = figures(None, count=count, holes=holes, seconds=None)
+    assert (int(best) <= int(peak), bound, numba) == (True, same_bound, "False")
+    assert holes or deterministic == "False", "a search as Python does less work"
+    assert "run `python -m solver.compile` once" in notes
+
+
+def test_without_a_deadline_a_new_machine_gives_the_same_layout(tmp_path: Path) -> None:
+    """Whether its search is compiled in the middle, or not at all."""
+    *here, _ = figures(None, count=150, holes=False, seconds=None)[0]
+    *there, _ = figures(tmp_path, count=150, holes=False, seconds=None)[0]
+    assert there == here
+    assert there[-1] == "True"

@@ -1,4 +1,4 @@
-"""Where compiled code can be kept nowhere, in a process of its own: plain paths, and one word about it."""
+"""Where nothing compiles, or compiled code can be kept nowhere, in a process of its own: one note."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ def test_a_place_for_compiled_code_that_cannot_be_written(unwritable: Path) -> N
     assert done.stdout.split() == ["True"] * 7
     (warning,) = done.stderr.strip().splitlines()
     assert warning == (
-        "solver.native.jit: Searches run without compiled code, which is slow:"
-        " no directory can be written to keep compiled code: set NUMBA_CACHE_DIR"
+        "solver.native.jit: No directory is writable, so each process compiles anew: set NUMBA_CACHE_DIR."
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +16,15 @@ import numpy as np
 import pytest
 
 from solver.layout.model.instance import Integers
-from solver.native import NotKept, addressed, compiled, inlined, only_kept, runs_compiled
+from solver.native import (
+    addressed,
+    compiled,
+    compiling_after,
+    deadline_of,
+    inlined,
+    may_compile,
+    runs_compiled,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,7 +32,7 @@ _KEPT = """
 from typing import NamedTuple
 import sys
 import numpy as np
-from solver.native import compiled, inlined
+from solver.native import compiled, compiling_after, inlined
 
 FACTOR = {factor}
 
@@ -43,7 +53,8 @@ def total(pair: {name}, more: float, flags) -> int:
     return found + pair.two + int(more * 2) + len(flags)
 
 pair = {name}(one=np.arange(4), two={two})
-print(total(pair, 1.5, np.zeros((2, 3), np.uint8)), "numba" in sys.modules)
+with compiling_after(0):
+    print(total(pair, 1.5, np.zeros((2, 3), np.uint8)), "numba" in sys.modules)
 """
 
 _USUAL = {
@@ -117,8 +128,10 @@ def _filled(row: Integers) -> None:
 
 class TestCalls:
     @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+        with compiling_after(0):
+            yield
 
     def test_numbers_arrays_and_tuples(self) -> None:
         row = np.zeros(3, np.int64)
@@ -148,23 +161,61 @@ class TestCalls:
         with pytest.raises(ValueError, match="is not C-contiguous"):
             _scaled(pair(2), np.zeros(6, np.int64)[::2], 100.0)
 
+    def test_a_function_is_compiled_once_it_has_run_long_enough(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seconds = itertools.count()  # each look at the clock, a second later
+        monkeypatch.setattr("solver.native.jit.time.perf_counter", lambda: next(seconds))
+        added, row, compiled_calls = compiled(_added), np.ones(1, np.int64), []
+        with compiling_after(3):
+            for _ in range(5):
+                assert added(row, 2) == 3
+                compiled_calls.append(runs_compiled(added))
+        assert compiled_calls == [False, False, False, True, True]
+
+    @pytest.mark.parametrize("seconds", [0.1, 60.0])
+    def test_nothing_is_compiled_within_a_short_deadline(self, seconds: float) -> None:
+        added, row = compiled(_added), np.ones(1, np.int64)
+        with deadline_of(seconds):
+            assert not may_compile()
+            assert added(row, 2) == 3
+            with deadline_of(None):
+                assert added(row, 2) == 3
+            assert not runs_compiled(added)
+        with deadline_of(seconds + 60):
+            assert added(row, 2) == 3
+            assert runs_compiled(added)
+        kept = compiled(_added)
+        with deadline_of(seconds):
+            assert kept(row, 2) == 3
+            assert runs_compiled(kept), "what is on disk is loaded"
+
+    def test_a_function_that_runs_as_python_calls_others_as_python(self) -> None:
+        row, total = np.ones(4, np.int64), compiled(_total)
+        with compiling_after(math.inf):
+            assert total(row) == 8
+        assert not runs_compiled(total)
+        assert not runs_compiled(_second)
+        assert total(row) == 8
+        assert runs_compiled(total)
+
     def test_python_takes_the_place_of_code_that_is_not_kept(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, unwarned: None
     ) -> None:
         added, other, row = compiled(_added), compiled(_other), np.ones(1, np.int64)
-        with only_kept(), pytest.raises(NotKept, match=r"test_jit\._added was not compiled before"):
-            added(row, 2)
         monkeypatch.setitem(sys.modules, "solver.native.emit", None)  # importing it fails
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.WARNING), compiling_after(0):
+            assert may_compile()
             assert added(addressed(row), 2) == 3
             assert other(row) == 2
+            assert not may_compile()
         assert not runs_compiled(added)
         (record,) = caplog.records
         assert record.message.startswith("Searches run without compiled code, which is slow: ")
 
     def test_numba_that_fails_is_one_warning(self, caplog: pytest.LogCaptureFixture, unwarned: None) -> None:
         """Numba's errors of types are none of the usual kinds."""
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.WARNING), compiling_after(0):
             assert compiled(_beyond_numba)(3) == 6
         (record,) = caplog.records
         assert "_beyond_numba" in record.message or "nopython" in record.message
@@ -173,7 +224,8 @@ class TestCalls:
 @pytest.fixture
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not warned yet."""
-    monkeypatch.setattr("solver.native.jit._WARNED", [])
+    monkeypatch.setattr("solver.native.jit._FAILED", [])
+    monkeypatch.setattr("solver.native.jit._LOGGED", set())
 
 
 def _added(row: Integers, x: int) -> int:
@@ -182,6 +234,18 @@ def _added(row: Integers, x: int) -> int:
 
 def _other(row: Integers) -> int:
     return int(row[0]) + 1
+
+
+@compiled
+def _second(row: Integers) -> int:
+    return int(row[1]) + 1
+
+
+def _total(row: Integers) -> int:
+    total = 0
+    for _ in range(len(row)):
+        total += _second(row)
+    return total
 
 
 def _beyond_numba(x: int) -> int:

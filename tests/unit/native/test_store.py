@@ -23,13 +23,14 @@ print(load(), [name for name in ("numba", "llvmlite") if name in sys.modules])
 
 _COMPILE = """
 import numpy as np
-from solver.native import compiled, runs_compiled
+from solver.native import compiled, compiling_after, runs_compiled
 
 def one(row) -> int:
     return row[0] + 1
 
 one = compiled(one)
-print(one(np.ones(1, np.int64)), runs_compiled(one))
+with compiling_after(0):
+    print(one(np.ones(1, np.int64)), runs_compiled(one))
 """
 
 _WITHOUT_NUMBA = "sys.modules['numba'] = sys.modules['llvmlite'] = None  # importing them fails"
@@ -59,18 +60,31 @@ from pathlib import Path
 from solver.native import store
 store.PACKAGE_CACHE = Path.home() / "empty"  # this tree may hold compiled code of other tests
 from solver.layout.check.sweep import disjoint
+from solver.native import compiling_after, deadline_of
 zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-print(disjoint(zero, one, zero, one))
+with {when}:
+    print(disjoint(zero, one, zero, one))
 """
 
 
 def test_the_first_search_on_a_machine_says_that_it_compiles(tmp_path: Path) -> None:
     """The process beside it, which compiles the other kernels, ends with it."""
-    first, second = (run(_SWEEP, HOME=str(tmp_path), XDG_CACHE_HOME="", NUMBA_CACHE_DIR="") for _ in range(2))
+    script, empty = _SWEEP.format(when="compiling_after(0)"), {"XDG_CACHE_HOME": "", "NUMBA_CACHE_DIR": ""}
+    first, second = (run(script, HOME=str(tmp_path), **empty) for _ in range(2))
     note = "Compiling the searches, once on this machine: up to half a minute.\n"
     assert (first.returncode, first.stdout, first.stderr) == (0, "True\n", note)
     assert (second.returncode, second.stdout, second.stderr) == (0, "True\n", "")
     assert list((tmp_path / ".cache/arenaplan").glob("sweep.sweep-*"))
+
+
+def test_a_short_deadline_on_a_new_machine_names_the_remedy(tmp_path: Path) -> None:
+    script = _SWEEP.format(when="deadline_of(5)")
+    done = run(script, HOME=str(tmp_path), XDG_CACHE_HOME="", NUMBA_CACHE_DIR="")
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert done.stderr == (
+        "The searches are not compiled yet, and with a deadline of 60 s or less they run as Python: for"
+        " better answers run `python -m solver.compile` once.\n"
+    )
 
 
 def test_where_there_is_no_linker_llvmlite_loads_an_object_file(tmp_path: Path) -> None:

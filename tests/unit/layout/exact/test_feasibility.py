@@ -310,6 +310,7 @@ def test_as_python_the_search_does_a_hundredth_of_the_work(monkeypatch: pytest.M
     """Budgets are about seconds of compiled code."""
     p = tiling(random.Random(3), 10**6, 90, 200)
     monkeypatch.setattr(feasibility, "search_is_compiled", lambda: False)
+    monkeypatch.setattr(feasibility, "may_compile", lambda: False)
     search = FeasibilitySearch(Instance.of(p), PLAIN)
     decision = search.decide(10**6, 3_000_000, Watch(Deadline(), PLAIN))
     assert decision.answer is Answer.UNKNOWN

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from solver.compile import load
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, Rules, SolveOptions
-from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch, search_is_compiled
+from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch
 from solver.layout.kernels.priorities import priorities
 from solver.layout.kernels.skyline_choice import ROUND, prepare
 from solver.layout.kernels.skyline_conflicts import stretch
@@ -27,7 +28,7 @@ from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, random_problem
 from tests.support.oracle import tiling
 
-pytestmark = pytest.mark.skipif(not search_is_compiled(), reason="nothing compiles here")
+pytestmark = pytest.mark.skipif(not load(), reason="nothing compiles here")
 
 #: One run, so that what two searches have to look at can be compared.
 ONE_RUN = Rules(restarts=False, transposition=False)

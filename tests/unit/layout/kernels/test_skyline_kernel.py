@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solver.compile import load
 from solver.layout import Deadline, SolveOptions
-from solver.layout.exact.feasibility import FeasibilitySearch, Watch, bind, search_is_compiled
+from solver.layout.exact.feasibility import FeasibilitySearch, Watch, bind
 from solver.layout.kernels.skyline_state import (
     CAPACITY,
     NODES,
@@ -27,7 +28,7 @@ from solver.layout.kernels.skyline_state import (
 from solver.layout.model.instance import Instance
 from tests.support.oracle import tiling
 
-pytestmark = pytest.mark.skipif(not search_is_compiled(), reason="nothing compiles here")
+pytestmark = pytest.mark.skipif(not load(), reason="nothing compiles here")
 
 ROOT = Path(__file__).resolve().parents[4]
 

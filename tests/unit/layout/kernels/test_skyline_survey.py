@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from solver.compile import load
 from solver.layout import LayoutProblem, Rules, solve
-from solver.layout.exact.feasibility import search_is_compiled
 from solver.layout.kernels.priorities import ORDERS
 from solver.layout.kernels.skyline_kernel import race
 from solver.layout.kernels.skyline_state import (
@@ -38,7 +38,7 @@ from solver.layout.model.instance import Instance
 from tests.support.buffers import random_problem
 from tests.support.oracle import tiling
 
-pytestmark = pytest.mark.skipif(not search_is_compiled(), reason="nothing compiles here")
+pytestmark = pytest.mark.skipif(not load(), reason="nothing compiles here")
 
 
 def told(s: SearchState, left: int) -> tuple[float, ...]:

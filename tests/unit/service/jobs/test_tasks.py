@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,6 +307,32 @@ def test_a_forged_plan_is_refused_without_training(path: tuple[Any, ...], value:
         validate(plan=document)
     assert caught.value.kind.status in (400, 422)
     assert words in caught.value.detail
+
+
+_ON_A_NEW_MACHINE = """
+import sys
+from tests.unit.service.jobs.test_tasks import run
+buffers = [
+    {"id": str(i), "size": 9 * i % 127 + 1, "start": i, "end": i + 12, "gaps": [{"start": i + 3, "end": i + 6}]}
+    for i in range(400)
+]
+problem = {"format": "arenaplan.buffers", "version": 1, "buffers": buffers}
+sent = run("layout", {"problem": problem, "options": {"deadline_seconds": 0.5}}).sent
+print([kind for kind, _, _ in sent], "numba" in sys.modules, sent[0][1]["arena_bytes"] >= sent[1][1]["arena_bytes"])
+"""
+
+
+def test_a_layout_on_a_new_machine_does_not_wait_for_what_compiles(tmp_path: Path) -> None:
+    empty = {"HOME": str(tmp_path), "XDG_CACHE_HOME": "", "NUMBA_CACHE_DIR": "", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", _ON_A_NEW_MACHINE],
+        cwd=ROOT,
+        env={**os.environ, **empty},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "['fallback', 'result'] False True\n", done.stderr
 
 
 def test_warming_up_loads_what_is_optional() -> None:
