@@ -313,12 +313,13 @@ _ON_A_NEW_MACHINE = """
 import sys
 from tests.unit.service.jobs.test_tasks import run
 buffers = [
-    {"id": str(i), "size": 9 * i % 127 + 1, "start": i, "end": i + 12, "gaps": [{"start": i + 3, "end": i + 6}]}
+    {"id": str(i), "size": 9 * i % 97 + 1, "start": i, "end": i + 9, "gaps": [{"start": i + 3, "end": i + 6}]}
     for i in range(400)
 ]
 problem = {"format": "arenaplan.buffers", "version": 1, "buffers": buffers}
 sent = run("layout", {"problem": problem, "options": {"deadline_seconds": 0.5}}).sent
-print([kind for kind, _, _ in sent], "numba" in sys.modules, sent[0][1]["arena_bytes"] >= sent[1][1]["arena_bytes"])
+first, last = (head["arena_bytes"] for _, head, _ in sent)
+print([kind for kind, _, _ in sent], "numba" in sys.modules, first >= last)
 """
 
 
