@@ -69,8 +69,8 @@ with {when}:
 
 def test_the_first_search_on_a_machine_says_that_it_compiles(tmp_path: Path) -> None:
     """The process beside it, which compiles the other kernels, ends with it."""
-    script, empty = _SWEEP.format(when="compiling_after(0)"), {"XDG_CACHE_HOME": "", "NUMBA_CACHE_DIR": ""}
-    first, second = (run(script, HOME=str(tmp_path), **empty) for _ in range(2))
+    script = _SWEEP.format(when="compiling_after(0)")
+    first, second = (run(script, HOME=str(tmp_path), XDG_CACHE_HOME="", NUMBA_CACHE_DIR="") for _ in range(2))
     note = "Compiling the searches, once on this machine: up to half a minute.\n"
     assert (first.returncode, first.stdout, first.stderr) == (0, "True\n", note)
     assert (second.returncode, second.stdout, second.stderr) == (0, "True\n", "")
