@@ -225,7 +225,7 @@ function succeeded(document) {
     : "The best that was found; the lower bound says how far from it an optimum can be.";
   at("arenas").tBodies[0].replaceChildren(
     ...arenas.map(({ name, size, lower_bound: bound, status, proof, solver }) =>
-      row([name, both(size), both(bound), `${(bound ? (100 * (size - bound)) / bound : 0).toFixed(2)} %`, status, proof ?? "-", solver]),
+      row([name, both(size), bytes(bound), `${(bound ? (100 * (size - bound)) / bound : 0).toFixed(2)} %`, status, proof ?? "-", solver]),
     ),
   );
   at("digest").textContent = plan.digest;
