@@ -1,4 +1,4 @@
-"""Memory plans for ExecuTorch's programs. Needs the extra ``arenaplan[executorch]``.
+"""Memory plans for ExecuTorch's programs. Needs ExecuTorch: the extra ``executorch``.
 
 from executorch.exir import ExecutorchBackendConfig
 from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite

@@ -1,4 +1,4 @@
-"""Training steps of JAX, planned as explicit programs. Needs the extra ``arenaplan[jax]``.
+"""Training steps of JAX, planned as explicit programs. Needs JAX: the extra ``jax``.
 
     step = arenaplan.jax.program(train_step, (parameters, batch))    # train_step returns (parameters, loss)
     print(arenaplan.plan(step).arena_bytes)

@@ -1,4 +1,4 @@
-"""PyTorch modules, planned and trained here. Needs the extra ``arenaplan[torch]``.
+"""PyTorch modules, planned and trained here. Needs PyTorch: the extra ``torch``.
 
     captured = arenaplan.torch.graph(module, (images,), loss="cross-entropy", optimizer=torch_optimizer)
     print(captured.plan().arena_bytes)

@@ -120,7 +120,7 @@ def _application(chosen: Settings) -> FastAPI:
     try:
         return create_app(chosen)
     except ModuleNotFoundError as error:
-        fail(f"{error}: the extra [oidc] is needed, as in `pip install 'arenaplan[oidc]'`.", Exit.USAGE)
+        fail(f"{error}: pip install 'pyjwt[crypto]>=2.10'", Exit.USAGE)
     except ValueError as error:
         fail(str(error), Exit.USAGE)
 

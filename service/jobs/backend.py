@@ -180,7 +180,7 @@ def _objects(settings: Settings) -> Objects | None:
     try:
         from service.store.objects import open_objects
     except ModuleNotFoundError:
-        raise ValueError("ARENAPLAN_RESULT_URL needs an extra: pip install 'arenaplan[s3]'.") from None
+        raise ValueError("ARENAPLAN_RESULT_URL needs a package: pip install 'obstore>=0.10'.") from None
     return open_objects(settings.result_url)
 
 

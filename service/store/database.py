@@ -161,7 +161,9 @@ def open_store(url: str) -> Store:
                 },
             )
         except ImportError:
-            raise ValueError("PostgreSQL needs an extra: pip install 'arenaplan[cluster]'.") from None
+            raise ValueError(
+                "PostgreSQL needs packages: pip install 'procrastinate>=3' 'psycopg[binary,pool]>=3.2'."
+            ) from None
         return Store(engine)
     raise ValueError(
         f"{address.get_backend_name()} is not supported: give sqlite:///PATH or postgresql://..."

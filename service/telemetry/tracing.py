@@ -173,7 +173,11 @@ def configure_tracing(endpoint: str | None = None) -> Tracing | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        _log.warning("Traces are not sent: install arenaplan[telemetry] (%s)", error)
+        _log.warning(
+            "Traces are not sent (%s): pip install 'opentelemetry-sdk>=1.30'"
+            " 'opentelemetry-exporter-otlp-proto-http>=1.30'",
+            error,
+        )
         return None
     own = Resource.create({SERVICE_NAME: "arenaplan", SERVICE_VERSION: version()})
     exporter = OTLPSpanExporter(endpoint and f"{endpoint.rstrip('/')}/v1/traces")

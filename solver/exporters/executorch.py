@@ -45,7 +45,7 @@ def plan_memory(
         from executorch.exir.memory_planning import MemoryAlgoResult, SpecAllocResult, greedy
     except ImportError as error:
         raise ImportError(
-            "ExecuTorch is not installed here: pip install 'arenaplan[executorch]'.", name="executorch"
+            "ExecuTorch is not installed here: pip install 'executorch>=1.5' 'torch>=2.9'.", name="executorch"
         ) from error
     theirs = greedy(alignment, specs, graph_module, graph_signature, extra_padding)  # which rounds sizes up
     starts = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])

@@ -73,7 +73,7 @@ def trace(
     try:
         import jax
     except ImportError as error:
-        raise ImportError("JAX is not installed here: pip install 'arenaplan[jax]'.", name="jax") from error
+        raise ImportError("JAX is not installed here: pip install 'jax>=0.6'.", name="jax") from error
     try:
         closed, shape = jax.make_jaxpr(step, return_shape=True)(*arguments)
     except Exception as error:

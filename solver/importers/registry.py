@@ -25,8 +25,8 @@ _HEAD_BYTES: Final = 64
 class Importer:
     """One format. `load` is ``module:function``; it takes the bytes, and options, path and name by keyword.
 
-    `sniff` says of the first bytes whether they may be of this format; `needs` is a module, `extra` what
-    installs it. Without `chooses`, the file says itself how it is trained.
+    `sniff` says of the first bytes whether they may be of this format; `needs` is a module that `install`
+    brings. Without `chooses`, the file says itself how it is trained.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Importer:
     load: str
     sniff: Callable[[bytes], bool] = lambda head: False
     needs: str = ""
-    extra: str = ""
+    install: str = ""
     chooses: bool = True
 
     @property
@@ -69,7 +69,7 @@ IMPORTERS: Final[tuple[Importer, ...]] = (
         load="solver.importers.onnx:load_onnx",
         sniff=_is_onnx,
         needs="onnx",
-        extra="onnx",
+        install="pip install 'onnx>=1.19'",
     ),
     Importer(
         name="circle",
@@ -79,7 +79,7 @@ IMPORTERS: Final[tuple[Importer, ...]] = (
         load="solver.importers.circle:load_circle_model",
         sniff=lambda head: head[4:8] in (b"CIR0", b"TFL3"),
         needs="circle_schema",
-        extra="circle",
+        install="pip install 'circle-schema>=0.10' 'flatbuffers>=24'",
     ),
     Importer(
         name="nntrainer",
@@ -112,7 +112,7 @@ def load_model(
     if not importer.installed:
         raise DocumentError(
             f"{importer.title} is read with the package {importer.needs!r}, which is not installed.",
-            remedy=f"pip install 'arenaplan[{importer.extra}]', or pip install {importer.needs}.",
+            remedy=importer.install,
         )
     load: Callable[..., Imported] = getattr(importlib.import_module(module), function)
     imported = load(data, options=options, path=path, name=name).frozen(options.frozen)

@@ -31,6 +31,10 @@ NOT_RUN: Final[Mapping[tuple[str, str], str]] = {
         "docs/how-to/jobs.md",
         "export ARENAPLAN_DATABASE_URL",
     ): "It needs PostgreSQL, and runs until it is stopped.",
+    (
+        "docs/how-to/install.md",
+        ".venv/bin/python",
+    ): "It writes into the tree; a test of pip builds it.",
     ("docs/how-to/observability.md", "prometheus"): "It needs Prometheus, which runs until it is stopped.",
     ("docs/how-to/observability.md", "OTEL_"): "A service that runs until it is stopped.",
     ("docs/how-to/runbook.md", "journalctl"): "It needs systemd, and a service that has failed.",

@@ -27,7 +27,7 @@ def to_png(scene: Scene) -> bytes:
     except ImportError:
         raise OptionsError(
             "PNG needs the package pillow, which is not installed.",
-            remedy='Install the extra "plot", or name a file that ends in .svg.',
+            remedy="pip install 'pillow>=12', or name a file that ends in .svg.",
             path=("plot",),
         ) from None
     image = Image.new("RGB", (scene.width * _SCALE, scene.height * _SCALE), "#ffffff")

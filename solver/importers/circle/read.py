@@ -261,7 +261,7 @@ def circle_schema() -> Any:
     except ModuleNotFoundError as error:
         raise DocumentError(
             f"Reading Circle and TensorFlow Lite files needs {error.name}, which is not installed.",
-            remedy="pip install 'arenaplan[circle]'",
+            remedy="pip install 'circle-schema>=0.10' 'flatbuffers>=24'",
         ) from error
     return circle
 

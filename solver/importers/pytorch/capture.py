@@ -24,9 +24,7 @@ def torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise ImportError(
-            "PyTorch is not installed here: pip install 'arenaplan[torch]'.", name="torch"
-        ) from error
+        raise ImportError("PyTorch is not installed here: pip install 'torch>=2.9'.", name="torch") from error
     return torch
 
 

@@ -96,7 +96,7 @@ def test_without_pytorch() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
     last = done.stderr.strip().splitlines()[-1]
-    assert last == "ImportError: PyTorch is not installed here: pip install 'arenaplan[torch]'."
+    assert last == "ImportError: PyTorch is not installed here: pip install 'torch>=2.9'."
 
 
 # -------------------------------------------------------------------------------- with PyTorch

@@ -53,7 +53,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_command(monkeypatch: 
     assert importer is not None
     with pytest.raises(DocumentError, match="'onnx', which is not installed") as caught:
         load_model(importer, MODEL, options=ImportOptions(loss="mse"), path=None, name="m")
-    assert "pip install 'arenaplan[onnx]'" in caught.value.remedy
+    assert caught.value.remedy == "pip install 'onnx>=1.19'"
 
 
 def test_an_unknown_format_gets_the_list() -> None:
