@@ -16,6 +16,7 @@ from clients.errors import (
     JobNotFinished,
     ProblemError,
     UnexpectedAnswer,
+    WrongArgument,
 )
 from clients.jobs import (
     AsyncJob,
@@ -74,4 +75,5 @@ __all__ = [
     "VerdictResult",
     "ViolationResult",
     "WebhookDelivery",
+    "WrongArgument",
 ]

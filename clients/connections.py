@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import httpx
 
-from clients.errors import ConnectionFailed
+from clients.errors import ConnectionFailed, WrongArgument
 from clients.retry import Retry
 from clients.tasks import Request, address
 
@@ -45,6 +45,10 @@ def http_arguments(
     key = os.environ.get("ARENAPLAN_API_KEY") if api_key is None else api_key
     if key and auth is None:
         sent.setdefault("Authorization", f"Bearer {key}")
+    if not isinstance(server, str | None):
+        raise WrongArgument(
+            f"The address of a service is of type {type(server).__name__}. Give text, as {DEFAULT_SERVER!r}."
+        )
     # A number bounds each wait for the service, but not the wait for one of the client's own connections.
     bounded = timeout if isinstance(timeout, httpx.Timeout) else httpx.Timeout(timeout, pool=None)
     return {

@@ -4,6 +4,7 @@ ClientError
 ├── ConnectionFailed     no answer: refused, broken off, out of time
 ├── JobNotFinished       the time to wait for a job is over; the job goes on
 ├── UnexpectedAnswer     an answer that is none of this service's
+├── WrongArgument        an argument of a type that cannot be sent
 └── ProblemError         the service says what is wrong (RFC 9457)
     ├── CapacityExceeded the arena does not fit
     └── JobCancelled     the job was ended by a caller
@@ -22,6 +23,7 @@ __all__ = [
     "JobNotFinished",
     "ProblemError",
     "UnexpectedAnswer",
+    "WrongArgument",
 ]
 
 
@@ -47,6 +49,10 @@ class JobNotFinished(ClientError, TimeoutError):
 
 class UnexpectedAnswer(ClientError):
     """The other side is not this service, or something in between answered for it."""
+
+
+class WrongArgument(ClientError, TypeError):
+    """An argument of a type that cannot be sent; nothing was."""
 
 
 class ProblemError(ClientError):

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from clients.errors import CapacityExceeded, ProblemError, UnexpectedAnswer
+from clients.errors import CapacityExceeded, ProblemError, UnexpectedAnswer, WrongArgument
 from clients.results import LayoutResult, PlanResult, TradeOffResult, ValidationResult, VerdictResult
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ def merged(options: Options, more: Mapping[str, Any]) -> dict[str, Any]:
 def payload(graph: GraphLike) -> Payload:
     """The bytes to send. They are not read as JSON here, since the service judges them.
 
-    Raises OSError for a file that cannot be read.
+    Raises OSError for a file that cannot be read, WrongArgument for anything but a document.
     """
     if isinstance(graph, bytes):
         return Payload(graph, _looks_like_a_model(graph))
@@ -176,6 +176,11 @@ def payload(graph: GraphLike) -> Payload:
         path = Path(graph)
         data, suffix = path.read_bytes(), path.suffix.lower()
         return Payload(data, suffix in _MODEL_SUFFIXES or (suffix != ".json" and _looks_like_a_model(data)))
+    if not isinstance(graph, Mapping):
+        raise WrongArgument(
+            f"A document of type {type(graph).__name__} cannot be sent. Give its JSON values as a mapping,"
+            " its bytes, or a pathlib.Path of its file."
+        )
     return Payload(_json_bytes(graph))
 
 
@@ -199,8 +204,11 @@ def _digest_of(plan: bytes) -> str:
 
 
 def _json_bytes(value: Any) -> bytes:
-    """Raises ValueError for NaN and infinities, which JSON does not have."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    """Raises ValueError for NaN and infinities, which JSON does not have, WrongArgument for other types."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    except TypeError as error:
+        raise WrongArgument(f"{error}. Give numbers, text, lists or mappings of these.") from None
 
 
 def json_body(members: Mapping[str, Any]) -> bytes:

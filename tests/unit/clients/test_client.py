@@ -27,6 +27,7 @@ from clients import (
     ProblemError,
     Retry,
     UnexpectedAnswer,
+    WrongArgument,
 )
 from clients.connections import DEFAULT_TIMEOUT
 from tests.support.every import every
@@ -481,7 +482,7 @@ def test_both_clients_offer_the_same(blocking: type, awaited: type) -> None:
 def test_errors_have_one_root() -> None:
     raised = [getattr(clients, name) for name in clients.__all__ if inspect.isclass(getattr(clients, name))]
     errors = [kind for kind in raised if issubclass(kind, Exception)]
-    assert len(errors) == 7
+    assert len(errors) == 8
     assert all(issubclass(kind, ClientError) for kind in errors)
 
 
@@ -586,3 +587,28 @@ def test_the_environment_says_where_and_who(monkeypatch: pytest.MonkeyPatch) -> 
     with Client("http://test", transport=seen.transport) as client:
         client.plan(GRAPH)
     assert "authorization" not in seen.requests[-1].headers
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.plan(3),
+        lambda client: client.plan("graph.json"),
+        lambda client: client.plan({}, batch=object()),
+        lambda client: client.plan_program(None),
+        lambda client: client.layout([]),
+        lambda client: client.explain(3, 4),
+        lambda client: client.tradeoff(3),
+        lambda client: client.jobs.plan(3),
+        lambda _: Client(3),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_type_is_named_before_anything_is_sent(call: Callable[[Client], object]) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise AssertionError(f"{request.url} was asked")
+
+    with (
+        Client(transport=httpx.MockTransport(refuse)) as client,
+        pytest.raises(WrongArgument, match=r"type .*\. Give "),
+    ):
+        call(client)
