@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from solver.accounting import GapKind, Traffic, paging_problem, traffic
 from solver.layout import Lifespan
 from solver.program import EntryKind, Program, Tier
@@ -107,3 +109,42 @@ def test_a_result_may_end_in_slower_memory() -> None:
     (exit_,) = (e for e in paged.exit if paged.values[e.value].label == "a")
     assert paged.values[exit_.value].space == 1
     assert traffic(paged).written == (0, 9)
+
+
+def test_loads_and_costs_by_hand() -> None:
+    """`a` is touched on levels 0, 1 and 4, so it may be away on levels 2 and 3."""
+    problem = paging_problem(LINE, 0)
+    assert problem.loads() == [8, 8, 12, 12, 12, 8]
+    assert problem.loads(frozenset({0})) == list(problem.fixed) == [8, 8, 8, 8, 12, 8]
+    assert problem.smallest == 12
+    assert problem.cost(frozenset()) == (0, 0)
+    assert problem.cost(frozenset({0})) == (4, 4)
+
+
+def test_fast_memory_holds_aligned_sizes_and_transfers_move_contents() -> None:
+    aligned = replace(LINE, spaces=tuple(replace(space, alignment=64) for space in LINE.spaces))
+    problem = paging_problem(aligned, 0)
+    assert problem.loads() == [128, 128, 192, 192, 192, 128]
+    assert problem.cost(frozenset({0})) == (4, 4)
+
+
+def test_values_of_steps_that_run_in_some_iterations_are_held() -> None:
+    """A copy would have nothing to move in the others; a relaxed problem holds for every way of paging."""
+    due = replace(LINE, steps=(replace(LINE.steps[0], due=True), *LINE.steps[1:]))
+    assert gaps(due) == []
+    assert paging_problem(due, 0).fixed == tuple(paging_problem(LINE, 0).loads())
+    assert paging_problem(due, 0, relaxed=True) == paging_problem(LINE, 0)
+
+
+def test_what_is_fed_and_a_result_is_held() -> None:
+    """It would have to be in two places: where the caller feeds it and where the caller finds it."""
+    touches = (("x", "a"), ("a", "b"), ("b", "c"), ("c x", "d"))
+    both, fed = (sequential(*touches, fed="x", kept=kept) for kept in ("x", ""))
+    assert gaps(both) == []
+    assert gaps(fed) == [("x", "middle", ((1, 3),))]
+    assert [gap.kind for gap in paging_problem(both, 0, relaxed=True).gaps] == [GapKind.MIDDLE]
+
+
+def test_scratch_and_values_without_bytes_have_no_gaps() -> None:
+    nothing = sequential(("x", "a"), ("a", "b"), ("b", "c"), ("c", "d"), ("d a", "e"), fed="x", a=0)
+    assert gaps(nothing) == []

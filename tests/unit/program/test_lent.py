@@ -19,6 +19,7 @@ from solver.program import (
     EntryKind,
     Footprint,
     Program,
+    expiring,
     lent,
     lives,
     loads,
@@ -48,6 +49,7 @@ def test_a_weight_lends_its_bytes_while_it_is_away(ahead: int) -> None:
     assert lives(program)[value] == Lifespan(0, program.duration)
     (region,) = [region for region in regions(program) if region.members == (value,)]
     assert region.spans == (Lifespan(0, out + ahead + 1), Lifespan(back, program.duration))
+    assert [level for level, values in expiring(program).items() if value in values] == [out + ahead]
 
 
 def test_loads_and_footprint_count_what_is_held() -> None:

@@ -18,12 +18,14 @@ from solver.program import (
     Builder,
     Entry,
     EntryKind,
+    Exit,
     Kind,
     Phase,
     Program,
     Region,
     Space,
     alias_sets,
+    expiring,
     regions,
 )
 
@@ -117,6 +119,29 @@ def test_sets_that_have_grown_come_together() -> None:
         ]
     )
     assert alias_sets(program) == {C: [(C, 0), (A, 128), (B, 192), (D, 0)]}
+
+
+def test_the_first_value_of_a_set_may_become_part_of_another_one() -> None:
+    """b is a view of a; later a, which carries over, is defined 64 bytes behind c."""
+    program = made([Alias(B, A, 1, view=True), Alias(A, C, 5, view=False, offset=64)])
+    assert alias_sets(program) == {C: [(C, 0), (A, 64), (B, 64)]}
+
+
+def test_values_of_which_nothing_is_held_behind_a_level() -> None:
+    assert expiring(made()) == {2: [A], 3: [B], 5: [C], 6: [D]}
+    shared = made([Alias(B, A, 1, view=True), Alias(D, B, 5, view=False)])
+    assert expiring(shared) == {6: [A, B, D], 5: [C]}
+    assert expiring(made([Alias(B, A, 1, view=True)])) == {3: [A, B], 5: [C], 6: [D]}
+
+
+def test_what_the_next_iteration_needs_is_held_with_all_that_shares_its_bytes() -> None:
+    program = made([Alias(B, A, 1, view=True)])
+    for kind in EntryKind:
+        begun = replace(program, entry=(Entry(A, kind, A), Entry(C, kind, C)))
+        fed = {3: [A, B], 5: [C], 6: [D]}
+        assert expiring(begun) == (fed if kind is EntryKind.FED else {6: [D]})
+    assert expiring(replace(program, exit=(Exit(B, B),))) == {5: [C], 6: [D]}
+    assert expiring(replace(program, exit=(Exit(D, D),))) == {3: [A, B], 5: [C]}
 
 
 @pytest.mark.parametrize("kind", EntryKind)
