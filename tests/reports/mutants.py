@@ -54,6 +54,13 @@ class Mutant:
     before: str
     after: str
 
+    @property
+    def change(self) -> tuple[str, str]:
+        """The changed lines before and after, without their indentation: the same wherever they stand."""
+        lines = self.diff("").splitlines()[1:]
+        before, after = ([line[1:].strip() for line in lines if line[0] == sign] for sign in "-+")
+        return "\n".join(before), "\n".join(after)
+
     def diff(self, name: str) -> str:
         """Unified, without context."""
         lines = difflib.unified_diff(

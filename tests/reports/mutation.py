@@ -30,9 +30,10 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from tests.reports.equivalents import EQUIVALENT
 from tests.reports.mutants import Mutant, mutants
 
-__all__ = ["Outcome", "Result", "Tree", "importers", "judge", "main", "sample"]
+__all__ = ["ROOT", "Outcome", "Result", "Tree", "importers", "judge", "main", "sample"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,6 +50,7 @@ class Outcome(StrEnum):
     ENDLESS = "endless"  # the tests took several times as long as without the change
     SURVIVED = "survived"
     UNTESTED = "untested"  # no test imports the module
+    EQUIVALENT = "equivalent"  # listed as a change of nothing that a caller can observe
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +238,8 @@ def judge(
     free: SimpleQueue[Tree] = SimpleQueue()
     for tree in trees:
         free.put(tree)
-    runs: list[
-        tuple[frozenset[str], float]
-    ] = []  # files that pass without a change, and their seconds together
+    #: Files that pass without a change, with the seconds that they take together.
+    runs: list[tuple[frozenset[str], float]] = []
 
     def limit(tree: Tree, files: Sequence[str]) -> float:
         """Seconds after which tests pass for endless. Each file runs once without a change."""
@@ -251,6 +252,8 @@ def judge(
 
     def outcome(one: tuple[str, Mutant]) -> Outcome:
         path, mutant = one
+        if mutant.change in EQUIVALENT.get(path, {}):
+            return Outcome.EQUIVALENT
         if (known := detected.get((path, mutant.diff(path)))) is not None:
             return known
         tree = free.get()
@@ -297,16 +300,17 @@ def _detected(record: Path | None) -> dict[tuple[str, str], Outcome]:
 
 def _print(console: Console, results: Sequence[Result]) -> None:
     table = Table(title="Small wrong changes that the tests notice")
-    for title in ("module", "tried", "failed", "endless", "survived", "untested", "noticed"):
+    for title in ("module", "tried", "failed", "endless", "survived", "untested", "equivalent", "noticed"):
         table.add_column(title, justify="left" if title == "module" else "right")
     for name in [*dict.fromkeys(result.path for result in results), "all"]:
         own = [result for result in results if name in (result.path, "all")]
         counts = [str(sum(result.outcome is outcome for result in own)) for outcome in Outcome]
-        share = sum(result.detected for result in own) / max(len(own), 1)
+        wrong = sum(result.outcome is not Outcome.EQUIVALENT for result in own)
+        share = sum(result.detected for result in own) / max(wrong, 1)
         table.add_row(name, str(len(own)), *counts, f"{share:.1%}")
     console.print(table)
     for result in results:
-        if not result.detected:
+        if not (result.detected or result.outcome is Outcome.EQUIVALENT):
             console.print(f"\n{result.path}:{result.mutant.line} {result.outcome}", highlight=False)
             console.print(result.mutant.diff(result.path).partition("\n")[2], markup=False, highlight=False)
 

@@ -72,8 +72,8 @@ def test_a_level_lasts_as_long_as_its_longest_step() -> None:
 
 @pytest.mark.parametrize(("step", "expected"), [(0, 2000), (10, 2060), (250, 3500), (500, 5000), (600, 6000)])
 def test_copies_of_one_channel_wait_for_each_other(step: int, expected: int) -> None:
-    """Two values leave beside steps 1 and 2 and come back beside 7 and 8, in 500 ns each: 200 bytes at .5 GB/s
-    and a latency of 100 ns. Where a step takes less, its level lasts until the copy has ended.
+    """Two values leave beside steps 1 and 2 and come back beside 7 and 8. 200 bytes at .5 GB/s and a latency
+    of 100 ns take 500 ns. Where a step takes less, its level lasts until the copy has ended.
     """
     touches = (("x", "a b"), *((f"t{k}", f"t{k + 1}") for k in range(8)), ("t8 a b", "e"))
     program = sequential(*touches, fed="x t0", a=200, b=200)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.reports.mutation import Outcome, Tree, importers, judge, main, sample
+from tests.reports.equivalents import EQUIVALENT
+from tests.reports.mutants import mutants
+from tests.reports.mutation import ROOT, Outcome, Tree, importers, judge, main, sample
 
 MODULE = "solver/part/least.py"
 SOURCE = "def least(a: int, b: int) -> int:\n    return a if a < b else b\n"
@@ -107,6 +110,25 @@ def test_a_run_goes_on_from_its_record(
     again = capsys.readouterr()
     assert again.err == "solver/part/least.py:2 failed at stage 1\n"
     assert "100.0%" in again.out
+
+
+def test_listed_equivalents_are_counted_apart(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = ("return a if a < b else b", "return a if a <= b else b")
+    monkeypatch.setitem(EQUIVALENT, MODULE, {change: "equal numbers are the same"})
+    main([MODULE, "--sample", "0", "--jobs", "1"], root)
+    printed = capsys.readouterr()
+    assert printed.err.count("solver/part/least.py:2 failed") == 1
+    assert "survived" not in printed.err
+    assert "100.0%" in printed.out
+
+
+@pytest.mark.parametrize("path", EQUIVALENT)
+def test_every_listed_equivalent_is_one_mutant_of_its_module(path: str) -> None:
+    """A line that occurs twice would hide a mutant whose reason nobody has written down."""
+    changes = Counter(mutant.change for mutant in mutants((ROOT / path).read_text(encoding="utf-8")))
+    assert {change: changes[change] for change in EQUIVALENT[path]} == dict.fromkeys(EQUIVALENT[path], 1)
 
 
 def test_a_wrong_path_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

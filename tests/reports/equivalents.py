@@ -1,0 +1,41 @@
+"""Mutants that change nothing a caller can observe, with the reason: `./run mutate` counts them apart.
+
+By module, the changed line before and after, and why the two do the same.
+"""
+
+from __future__ import annotations
+
+__all__ = ["EQUIVALENT"]
+
+EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
+    "solver/accounting/bounds.py": {
+        ("continue", "pass"): "a value that shares with no other adds its size to `saved` and takes it away",
+    },
+    "solver/layout/check/fast.py": {
+        (
+            "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2",
+            "sharing = int(np.sort(start).searchsorted(end).sum()) + count * (count + 1) // 2",
+        ): "the number of pairs chooses between two checks with the same answer",
+        (
+            "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2",
+            "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count - 1) // 2",
+        ): "the number of pairs chooses between two checks with the same answer",
+        (
+            "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2",
+            "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 2) // 2",
+        ): "the number of pairs chooses between two checks with the same answer",
+        (
+            "live = np.concatenate((live[end[live] > start[block[0]]], block))",
+            "live = np.concatenate((live[end[live] >= start[block[0]]], block))",
+        ): "rows that end where the block begins are compared with it, and meet nothing",
+    },
+    "solver/layout/check/problem.py": {
+        (
+            "if sum(b.size + (b.offset or 0) for b in buffers) <= MAX_BYTES:",
+            "if sum(b.size + (b.offset or 1) for b in buffers) <= MAX_BYTES:",
+        ): "a shortcut: beyond it the loads are added up, with the same answer",
+    },
+    "solver/verify/accesses.py": {
+        ("if low >= high:", "if low > high:"): "runs without bytes are in both maps at the same places",
+    },
+}
