@@ -230,6 +230,19 @@ def test_an_overlap_says_which_bytes_during_which_steps() -> None:
     assert violation.detail == "both hold bytes [6, 10) during steps [3, 5)"
 
 
+@pytest.mark.parametrize(("offset", "overlapped"), [(0, {0, 1, 2, 5, 7, 8}), (4, {0, 1, 2, 5, 6, 7, 8})])
+def test_bytes_are_held_before_between_and_after_holes_and_as_holes_say_in_them(
+    offset: int, overlapped: set[int]
+) -> None:
+    """Of 8 bytes none are held in steps 3 and 4, and the upper 4 in step 6."""
+    holes = (Hole(Lifespan(3, 5)), Hole(Lifespan(6, 7), 4, 8))
+    lent = Buffer("lent", 8, Lifespan(0, 9), holes=holes)
+    for step in range(9):
+        p = LayoutProblem((lent, Buffer("b", 4, Lifespan(step, step + 1))))
+        rules = [v.rule for v in find_violations(p, Layout((0, offset), 8))]
+        assert rules == (["overlap"] if step in overlapped else []), step
+
+
 def test_an_overlap_that_neighbours_do_not_show_is_found() -> None:
     """The short first buffer hides from a comparison of neighbours that the two large ones meet."""
     p = problem((100, 10, 31), (50, 0, 3), (90, 5, 31))
