@@ -35,6 +35,12 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "if sum(b.size + (b.offset or 1) for b in buffers) <= MAX_BYTES:",
         ): "a shortcut: beyond it the loads are added up, with the same answer",
     },
+    "solver/layout/check/sweep.py": {
+        (
+            "if below >= 0 and high[by_low[below - leaves]] > low[i]:",
+            "if below >= 1 and high[by_low[below - leaves]] > low[i]:",
+        ): "a neighbour is -1 or a leaf, and leaves begin with number 2",
+    },
     "solver/verify/accesses.py": {
         ("if low >= high:", "if low > high:"): "runs without bytes are in both maps at the same places",
     },
