@@ -131,6 +131,18 @@ def test_a_sum_takes_the_memory_of_the_operand_that_is_not_read_again(position: 
     assert found["a@grad"] == ("sum@grad", True), "a's derivative grows only after b's was read"
 
 
+def test_a_sum_of_operands_that_are_not_read_again_takes_the_memory_of_one() -> None:
+    s = Sketch("either")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
+    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
+    s.op("Add", [a, b], "sum")
+    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
+    made = program(s.graph())
+    label = [value.label for value in made.values]
+    sources = [label[alias.source] for alias in made.aliases if label[alias.value] == "sum"]
+    assert sources == ["a"]
+
+
 def test_a_sum_that_is_broadcast_does_not_take_the_smaller_memory() -> None:
     s = Sketch("broadcast")
     a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 1)], "a")
@@ -389,6 +401,24 @@ def test_where_one_part_is_read_much_later_the_result_is_a_copy() -> None:
     found = Aliases(in_place=True, sub_ranges=True).run(Order().run(derive(graph)))
     assert ("c", "a") not in parts(graph)
     assert pairs(found)["d"] == ("c", False)
+
+
+def test_what_lies_where_its_parts_lie_is_not_overwritten_while_a_part_is_read_later() -> None:
+    """c is made of a and b, which stay: Relu, the last reader of c, may not write over it."""
+    s = Sketch("joined")
+    x = s.input("x", 4, 16)
+    a, b = (s.op("Gemm", [x, s.parameter(f"w{name}", 16, 16)], name) for name in "ab")
+    c = s.op("Concat", [a, b], "c", axis=0)
+    h = s.op("Gemm", [c, s.parameter("w", 16, 16)], "h")
+    e = s.op("Slice", [s.op("Relu", [c], "d"), s.integers("from", 0), s.integers("to", 4)], "e")
+    f = s.op("Slice", [h, s.integers("first", 4), s.integers("last", 8)], "f")
+    e = s.op("Mul", [s.op("Mul", [e, f], "ef"), s.op("Mul", [a, b], "ab")], "product")
+    s.op("Gemm", [e, s.parameter("z", 16, 16)], "y")
+    s.op("MeanSquaredError", ["y", s.label("t", 4, 16)], "loss")
+    found = define_in_place(derive(s.graph(trainable=("z",))), sub_ranges=True)
+    label = [value.label for value in found.values]
+    assert [label[alias.source] for alias in found.aliases if label[alias.value] == "c"] == ["a", "b"]
+    assert "d" not in pairs(found)
 
 
 def test_a_row_is_a_view_while_the_rest_stays_anyway() -> None:
