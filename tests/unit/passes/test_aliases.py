@@ -290,6 +290,12 @@ def test_each_alias_stands_in_the_step_that_defines_it_from_its_source(
         assert alias.offset == 0
 
 
+def test_a_program_without_steps_takes_no_bytes() -> None:
+    empty = replace(derive(residual()), steps=(), entry=(), exit=())
+    facts = Aliases(in_place=True).facts(empty, define_in_place(empty))
+    assert facts == {"views": 0, "overwritten": 0, "peak_before": 0, "peak_after": 0}
+
+
 def test_accumulated_gradients_have_bytes_of_their_own() -> None:
     """They carry over, so nothing may lie in their bytes before they are defined."""
     graph = residual(training=TrainingRules(accumulate=2))
