@@ -38,7 +38,7 @@ from solver.layout import (
     check_problem,
     find_violations,
 )
-from solver.layout.model.columns import UNPINNED, Columns, buffers_of
+from solver.layout.model.instance import FREE, Instance, buffers_of
 from solver.names import first_hidden
 
 if TYPE_CHECKING:
@@ -209,13 +209,13 @@ def _parse_columns(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hin
     if "gaps" in places and (places["gaps"][0] < places["gaps"][1]).any():
         return None
     numbers = {name: _numbers(codes, *places[name]) for name in _NUMBERS if name in places}
-    nothing = np.full(len(cells), UNPINNED)
+    nothing = np.full(len(cells), FREE)
     size, start, end = numbers["size"], numbers["lower"], numbers["upper"]
     alignment, hint = numbers.get("alignment", np.ones_like(nothing)), numbers.get("hint", nothing)
     pin = numbers.get("offset", nothing)
     if size is None or start is None or end is None or alignment is None or hint is None or pin is None:
         return None
-    end, alignment = end + header.inclusive, np.where(alignment == UNPINNED, 1, alignment)
+    end, alignment = end + header.inclusive, np.where(alignment == FREE, 1, alignment)
     if min(size.min(), alignment.min()) < 1 or start.min() < 0 or (end <= start).any():
         return None
     if sum(size.tolist()) + sum(alignment.tolist()) + int(pin.max()) > MAX_BYTES:
@@ -225,12 +225,12 @@ def _parse_columns(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hin
         return None
     hints: _Hints = (None,) * len(ids)
     if "hint" in numbers:
-        hints = tuple([None if offset == UNPINNED else offset for offset in hint.tolist()])
-    return buffers_of(ids, Columns(size, start, end, alignment, pin)), hints
+        hints = tuple([None if offset == FREE else offset for offset in hint.tolist()])
+    return buffers_of(ids, Instance.of_arrays(size, start, end, alignment, pin)), hints
 
 
 def _numbers(codes: _Codes, begins: _Integers, ends: _Integers) -> _Integers | None:
-    """The numbers of a column, `UNPINNED` for empty cells; None where a cell holds more than 18 digits."""
+    """The numbers of a column, `FREE` for empty cells; None where a cell holds more than 18 digits."""
     lengths = ends - begins
     longest = int(lengths.max(initial=0))
     if longest > _SAFE_DIGITS:
@@ -242,7 +242,7 @@ def _numbers(codes: _Codes, begins: _Integers, ends: _Integers) -> _Integers | N
         if (digits[inside] > 9).any():
             return None
         numbers = np.where(inside, 10 * numbers + digits, numbers)
-    return np.where(lengths > 0, numbers, UNPINNED)
+    return np.where(lengths > 0, numbers, FREE)
 
 
 def _ids(data: bytes, begins: _Integers, ends: _Integers) -> list[str] | None:

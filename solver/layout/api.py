@@ -17,7 +17,7 @@ from solver.layout.exact.capacity_search import BranchAndBound
 from solver.layout.exact.cp_sat import CpSat
 from solver.layout.greedy.local_search import LocalSearch
 from solver.layout.greedy.placement import Greedy
-from solver.layout.model.columns import UNPINNED, Columns, columns_kept
+from solver.layout.model.instance import FREE, Instance, arrays_kept
 from solver.layout.model.options import Configurable, SolveOptions
 from solver.layout.model.pieces import has_holes, without_holes
 from solver.layout.model.problem import (
@@ -73,7 +73,7 @@ def solve(
         raise OptionsError(f"There is no solver {solver!r}.", remedy=f"Choose one of {', '.join(SOLVERS)}.")
     # A cancel event that is set leaves no time, but is no deadline.
     seconds = None if deadline is None or deadline.cancelled else deadline.remaining
-    with columns_kept(problem), deadline_of(seconds):
+    with arrays_kept(problem), deadline_of(seconds):
         return _solved(problem, solver, deadline, incumbent, options)
 
 
@@ -107,14 +107,13 @@ def _solved(
 
 def _check_total(problem: LayoutProblem) -> None:
     """Raises ProblemError where sums of bytes would leave the arithmetic of the solvers. O(n)."""
-    columns = Columns.of(problem)
-    if columns is None:
+    instance, total = Instance.in_steps(problem), MAX_TOTAL_BYTES + 1
+    if instance is not None:
+        total = int((instance.exact + instance.alignment - 1).sum())
+        total += int((instance.offset + instance.exact)[instance.offset != FREE].max(initial=0))
+    if total > MAX_TOTAL_BYTES:
         total = sum(buffer.size + buffer.alignment - 1 for buffer in problem.buffers)
         total += max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
-    else:
-        total = int((columns.size + columns.alignment - 1).sum())
-        total += int((columns.pin + columns.size)[columns.pin != UNPINNED].max(initial=0))
-    if total > MAX_TOTAL_BYTES:
         amount, row, field = max(
             (amount, -row, field)
             for row, buffer in enumerate(problem.buffers)

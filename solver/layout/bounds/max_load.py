@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from solver.layout.model.columns import Columns
+from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.pieces import in_pieces
 from solver.layout.model.problem import Buffer, LayoutProblem
 from solver.layout.model.sorting import in_order
@@ -17,16 +16,14 @@ from solver.layout.model.sorting import in_order
 __all__ = ["LowerBound", "exact_max_load", "live_at", "max_load", "pinned_top"]
 
 
-#: Buffers from which columns are worth making.
-COLUMNS_FROM: Final = 64
+#: Buffers from which arrays take less time.
+ARRAYS_FROM: Final = 64
 
-#: Steps of which each is looked at by itself, a pass over the columns.
+#: Steps of which each is looked at by itself, a pass over the arrays.
 CLOSE_STEPS: Final = 64
 
 #: Steps for each buffer up to which adding up step by step takes a tenth of the time of sorts.
 STEPS_PER_BUFFER: Final = 4
-
-_Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +57,30 @@ def max_load(problem: LayoutProblem) -> LowerBound:
     With holes it is the load of the pieces: what is held inside of holes counts, padding of pieces only where
     all of them begin at multiples of the granule.
     """
-    if len(problem.buffers) >= COLUMNS_FROM:
-        columns = Columns.of(problem)
-        bound = None if columns is None else _in_columns(columns.in_pieces())
+    if len(problem.buffers) >= ARRAYS_FROM:
+        instance = Instance.in_steps(problem)
+        bound = None if instance is None else _in_arrays(instance.alone())
         if bound is not None:
             return bound
     return exact_max_load(in_pieces(problem))
 
 
-def _in_columns(columns: Columns) -> LowerBound | None:
-    """The same from columns, in some passes. None where padding leaves more than `CLOSE_STEPS` to look at.
+def _in_arrays(instance: Instance) -> LowerBound | None:
+    """The same from arrays, in some passes. None where padding leaves more than `CLOSE_STEPS` to look at.
 
     The load less some padding is largest at one of the steps whose load is within a granule of the largest.
     """
-    granule = int(columns.alignment.min())
-    padding = -columns.size % granule
-    size, padded = columns.size + padding if padding.any() else columns.size, bool(padding.any())
-    if int(columns.end.max()) <= STEPS_PER_BUFFER * len(size):
-        now, load = _by_step(columns, size)
-    else:
-        now, load = _by_birth(columns, size)
-    most = int(load.argmax())
-    if not padded:
-        return LowerBound(int(load[most]), int(now[most]))
-    close = np.flatnonzero(load > load[most] - granule)
+    steps = instance.sections
+    now, load = _by_step(instance) if steps <= STEPS_PER_BUFFER * len(instance) else _by_birth(instance)
+    most, padding = int(load.argmax()), instance.size - instance.exact
+    if not padding.any():
+        return LowerBound(int(load[most]), int(now[most])) if load[most] else LowerBound(0, None)
+    close = np.flatnonzero(load > load[most] - instance.alignment.min())
     if len(close) > CLOSE_STEPS:
         return None
     best = LowerBound(0, None)
     for at in close.tolist():
-        live = (columns.start <= now[at]) & (columns.end > now[at])
+        live = (instance.start <= now[at]) & (instance.end > now[at])
         needed = int(load[at]) - int(padding[live].max())
         # Among births of one step the last one counts: only there is all that is live added up.
         if needed > best.bytes and (at + 1 == len(now) or now[at + 1] != now[at]):
@@ -96,23 +88,21 @@ def _in_columns(columns: Columns) -> LowerBound | None:
     return best
 
 
-def _by_step(columns: Columns, size: _Integers) -> tuple[_Integers, _Integers]:
+def _by_step(instance: Instance) -> tuple[Integers, Integers]:
     """Steps at which something is born, and the load of each. O(n + steps)."""
-    change, births = np.zeros(int(columns.end.max()) + 1, np.int64), np.zeros(int(columns.end.max()), bool)
-    np.add.at(change, columns.start, size)
-    np.subtract.at(change, columns.end, size)
-    births[columns.start] = True
+    births = np.zeros(instance.sections, bool)
+    births[instance.start] = True
     now = np.flatnonzero(births)
-    return now, change.cumsum()[now]
+    return now, instance.load()[now]
 
 
-def _by_birth(columns: Columns, size: _Integers) -> tuple[_Integers, _Integers]:
+def _by_birth(instance: Instance) -> tuple[Integers, Integers]:
     """The step of each birth, and the load right after it. O(n log n), whatever the steps are."""
-    by_start, by_end = in_order(columns.start), in_order(columns.end)
-    now = columns.start[by_start]
-    dead = np.concatenate(([0], np.cumsum(size[by_end])))
-    died = columns.end[by_end].searchsorted(now, side="right")
-    load: _Integers = np.cumsum(size[by_start]) - dead[died]
+    by_start, by_end = in_order(instance.start), in_order(instance.end)
+    now = instance.start[by_start]
+    dead = np.concatenate(([0], np.cumsum(instance.size[by_end])))
+    died = instance.end[by_end].searchsorted(now, side="right")
+    load: Integers = np.cumsum(instance.size[by_start]) - dead[died]
     return now, load
 
 

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.layout.check.reference import Violation, held, violations
-from solver.layout.model.problem import MAX_BYTES, Buffer, Layout, LayoutProblem
+from solver.layout.model.instance import FREE, Instance, arrays_kept
+from solver.layout.model.problem import MAX_BYTES, Layout, LayoutProblem
 
 __all__ = [
     "Rectangles",
@@ -54,33 +55,29 @@ def find_violations(
     The problem must have passed `check_problem`. O(n log n) for a right layout; else n times the buffers live
     at once, in arrays.
     """
-    if is_sound(problem, layout):
-        return ()
-    return tuple(islice(violations(problem, layout, _pairs(problem, layout)), limit))
+    with arrays_kept(problem):
+        if is_sound(problem, layout):
+            return ()
+        return tuple(islice(violations(problem, layout, _pairs(problem, layout)), limit))
 
 
 def is_sound(problem: LayoutProblem, layout: Layout) -> bool:
     """Whether arrays show that a layout breaks no rule. False decides nothing: numbers may be too large."""
-    buffers, offsets = problem.buffers, layout.offsets
-    if len(offsets) != len(buffers) or not buffers:
-        return not offsets and not buffers and not layout.peak
-    low, size = integers(offsets), integers([b.size for b in buffers])
-    alignment = integers([b.alignment for b in buffers])
-    if any(array.dtype == object for array in (low, size, alignment)) or int(low.min()) < 0:
+    steps, low = Instance.in_steps(problem), integers(layout.offsets)
+    if len(low) != len(problem.buffers) or not len(low):
+        return not len(low) and not problem.buffers and not layout.peak
+    if steps is None or low.dtype == object or int(low.min()) < 0:
         return False
-    if bool((low > MAX_BYTES - size).any()) or bool((low % alignment).any()):
-        return False
-    peak = int(np.where(size > 0, low + size, 0).max())
-    if peak != layout.peak or (problem.capacity is not None and peak > problem.capacity):
-        return False
-    if any(b.offset is not None and b.offset != offset for b, offset in zip(buffers, offsets, strict=True)):
-        return False
-    return disjoint(rectangles(buffers, offsets))
+    pinned = steps.offset != FREE
+    wrong = (low > MAX_BYTES - steps.exact) | (low % steps.alignment != 0) | (pinned & (steps.offset != low))
+    peak = int(np.where(steps.exact > 0, low + steps.exact, 0).max())
+    over = problem.capacity is not None and peak > problem.capacity
+    return not (wrong.any() or peak != layout.peak or over) and disjoint(rectangles(problem, layout.offsets))
 
 
 def _pairs(problem: LayoutProblem, layout: Layout) -> Iterator[tuple[int, int]]:
     """Buffers that hold the same bytes at the same time, each pair once, in order of time."""
-    rows = rectangles(problem.buffers, layout.offsets)
+    rows = rectangles(problem, layout.offsets)
     owner = rows[4]
     seen: set[tuple[int, int]] = set()
     for one, other in meeting(rows):
@@ -105,25 +102,20 @@ def columns(rows: Sequence[tuple[int, int, int, int, int]]) -> Rectangles:
     return start, end, low, high, owner
 
 
-def rectangles(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Rectangles:
+def rectangles(problem: LayoutProblem, offsets: Sequence[int]) -> Rectangles:
     """The rectangles that the buffers hold at these offsets; rows without bytes are left out. Linear."""
-    if any(b.holes for b in buffers):
+    steps, offset = Instance.in_steps(problem), integers(offsets)
+    if steps is None or offset.dtype == object or bool((offset > MAX_BYTES - steps.exact).any()):
         rows = [
-            (start, end, offset + low, offset + high, i)
-            for i, (buffer, offset) in enumerate(zip(buffers, offsets, strict=True))
+            (start, end, at + low, at + high, i)
+            for i, (buffer, at) in enumerate(zip(problem.buffers, offsets, strict=True))
             for start, end, low, high in held(buffer)
         ]
         start, end, low, high, owner = columns(rows)
     else:
-        start, end = (
-            integers([b.lifespan.start for b in buffers]),
-            integers([b.lifespan.end for b in buffers]),
-        )
-        low, owner = integers(offsets), np.arange(len(buffers))
-        size = integers([b.size for b in buffers])
-        if low.dtype != object and len(low) and bool((low > MAX_BYTES - size).any()):
-            low = low.astype(object)
-        high = low + size
+        start, end, low, high, owner = steps.held().T
+        low += offset[owner]
+        high += offset[owner]
     taken = (start < end) & (low < high)
     if not bool(taken.all()):
         start, end, low, high, owner = (array[taken] for array in (start, end, low, high, owner))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
 from solver.errors import ProblemError
-from solver.layout.check.fast import integers, meeting, rectangles
+from solver.layout.check.fast import meeting, rectangles
 from solver.layout.check.reference import held
+from solver.layout.model.instance import FREE, Instance, arrays_kept
 from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, LayoutProblem
 
 __all__ = ["check_holes", "check_problem"]
-
-#: Buffers from which arrays choose the buffers that are looked at one by one.
-ARRAYS_FROM: Final = 64
 
 
 def check_problem(problem: LayoutProblem) -> None:
@@ -35,21 +32,28 @@ def check_problem(problem: LayoutProblem) -> None:
         if buffer.id in seen:
             raise _bad(index, buffer, "has the id of another buffer", "Give every buffer its own id.", "id")
         seen.add(buffer.id)
-    for index in _suspects(buffers):
-        _check_buffer(index, buffers[index])
-    _check_load(buffers)
+    with arrays_kept(problem):
+        for index in _suspects(problem):
+            _check_buffer(index, buffers[index])
+        if Instance.in_steps(problem) is None:
+            _check_load(buffers)
     _check_pins(buffers)
 
 
-def _suspects(buffers: Sequence[Buffer]) -> Iterable[int]:
+def _suspects(problem: LayoutProblem) -> Iterable[int]:
     """Numbers of the buffers that arrays do not show to be right."""
-    size, alignment = integers([b.size for b in buffers]), integers([b.alignment for b in buffers])
-    start, end = integers([b.lifespan.start for b in buffers]), integers([b.lifespan.end for b in buffers])
-    if len(buffers) < ARRAYS_FROM or any(c.dtype == object for c in (size, alignment, start, end)):
-        return range(len(buffers))
-    wrong = (size < 0) | (start < 0) | (end <= start) | (alignment < 1) | (alignment & (alignment - 1) != 0)
-    wrong |= np.array([b.offset is not None or bool(b.holes) for b in buffers])
-    return [int(index) for index in np.flatnonzero(wrong)]
+    steps = Instance.in_steps(problem)
+    if steps is None:
+        return range(len(problem.buffers))
+    begin, stop, low, high, owner = steps.holes.T
+    lent, lifetime = np.zeros(len(steps), np.int64), steps.end - steps.start
+    np.add.at(lent, owner, np.where(low == high, stop - begin, 0))
+    wrong = (lifetime <= 0) | (steps.alignment & (steps.alignment - 1) != 0)
+    wrong |= ((steps.offset != FREE) & (steps.offset % steps.alignment != 0)) | (lent >= lifetime)
+    misplaced = (begin < steps.before_holes()) | (stop <= begin) | (stop > steps.end[owner])
+    wrong[owner[misplaced | (low > high) | (high > steps.exact[owner])]] = True
+    suspects: list[int] = np.flatnonzero(wrong).tolist()
+    return suspects
 
 
 def _is_int(value: object) -> bool:
@@ -64,9 +68,9 @@ def _check_buffer(index: int, buffer: Buffer) -> None:
     size, span, alignment = buffer.size, buffer.lifespan, buffer.alignment
     if not _is_int(size) or not 0 <= size <= MAX_BYTES:
         raise _bad(index, buffer, f"has size {size!r}", "A size is 0 to 2**63 - 1 bytes.", "size")
-    if not _is_int(span.start) or not _is_int(span.end) or span.start < 0:
+    if not _is_int(span.start) or not _is_int(span.end) or span.start < 0 or span.end > MAX_BYTES:
         what = f"has lifespan [{span.start!r}, {span.end!r})"
-        raise _bad(index, buffer, what, "Steps are whole numbers from 0.", "lifespan")
+        raise _bad(index, buffer, what, "Steps are whole numbers from 0 to 2**63 - 1.", "lifespan")
     if span.end <= span.start:
         what = f"has the empty lifespan [{span.start}, {span.end})"
         raise _bad(index, buffer, what, "A lifespan ends after its start.", "lifespan")
@@ -121,8 +125,6 @@ def _check_pin(index: int, buffer: Buffer, offset: int) -> None:
 
 def _check_load(buffers: Sequence[Buffer]) -> None:
     """The bytes that live at any one step, and the end of each pin, fit 63 bits."""
-    if sum(b.size + (b.offset or 0) for b in buffers) <= MAX_BYTES:
-        return
     for index, buffer in enumerate(buffers):
         if buffer.size and buffer.offset is not None and buffer.offset + buffer.size > MAX_BYTES:
             what = f"is pinned at {buffer.offset} and ends beyond 2**63 - 1 bytes"
@@ -141,7 +143,7 @@ def _check_load(buffers: Sequence[Buffer]) -> None:
 
 def _check_pins(buffers: Sequence[Buffer]) -> None:
     pinned = [(index, b, b.offset) for index, b in enumerate(buffers) if b.offset is not None]
-    rows = rectangles([b for _, b, _ in pinned], [offset for _, _, offset in pinned])
+    rows = rectangles(LayoutProblem(tuple(b for _, b, _ in pinned)), [offset for _, _, offset in pinned])
     for one, other in meeting(rows):
         (_, first, _), (index, buffer, _) = (pinned[k] for k in sorted((rows[4][one], rows[4][other])))
         what = f"is pinned where buffer {first.id!r} is pinned at the same time"

@@ -1,7 +1,8 @@
-"""A problem as NumPy arrays over sections of time: what the solvers compute with.
+"""A problem as NumPy arrays: what bounds, checks and solvers compute with.
 
-A section is a stretch of steps that ends where some buffer dies and a later one is born. Steps of
-one section see the same conflicts, so a section stands for the set of all buffers that touch it::
+Bounds and checks take its steps as they are, solvers its sections. A section is a stretch of steps that
+ends where some buffer dies and a later one is born. Steps of one section see the same conflicts, so a
+section stands for the set of all buffers that touch it::
 
     steps      0   1   2   3   4   5   6
     a          |=======|                        a: sections [0, 1)
@@ -19,32 +20,54 @@ are. There are at most as many sections as buffers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.model.columns import UNPINNED, Columns
-from solver.layout.model.pieces import has_holes, pieces
-from solver.layout.model.problem import MAX_BYTES, Layout, LayoutProblem
+from solver.collector import collector_paused
+from solver.layout.model.problem import MAX_BYTES, Buffer, Layout, LayoutProblem, Lifespan
 from solver.layout.model.sorting import ranks
 
-__all__ = ["FREE", "Indices", "Instance", "Integers", "layout_of", "round_up"]
+__all__ = [
+    "FREE",
+    "Indices",
+    "Instance",
+    "Integers",
+    "Tabled",
+    "arrays_kept",
+    "buffers_of",
+    "layout_of",
+    "round_up",
+]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Indices: TypeAlias = npt.NDArray[np.int32]
+_Flags: TypeAlias = npt.NDArray[np.bool_]
+_Row = TypeVar("_Row")
 
 #: The offset of a buffer that no pin holds.
-FREE = UNPINNED
+FREE: Final = -1
 
-#: Buffers from which columns are worth asking for.
-_FROM = 64
+#: Numbers of a hole, or of a piece.
+HOLE_FIELDS: Final = 5
+
+#: Buffers looked at in one go: their values stand in lists beside the arrays meanwhile.
+AT_ONCE: Final = 4096
 
 
 def round_up(value: int, granule: int) -> int:
     """The smallest multiple of `granule` that is at least `value`."""
     return -(-value // granule) * granule
+
+
+def _no_rows() -> Integers:
+    return np.empty((0, HOLE_FIELDS), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +89,8 @@ class Instance:
     #: Of a problem with holes, what each buffer holds and when: rows of first step, one past the last, the
     #: bytes [low, high) and the buffer, in the order of buffers and then of time. Steps are ranks among all.
     pieces: Integers | None = None
+    #: Rows like these, of what is held during holes. Of `in_steps` alone, whose steps they count in.
+    holes: Integers = field(default_factory=_no_rows)
 
     @classmethod
     def of(cls, problem: LayoutProblem) -> Instance:
@@ -75,19 +100,36 @@ class Instance:
     @classmethod
     def of_whole(cls, problem: LayoutProblem) -> Instance:
         """As if there were no holes: a layout of this is one with them."""
-        buffers = problem.buffers
-        columns = Columns.of(problem) if len(buffers) >= _FROM else None
-        if columns is not None:
-            start, end, sections = _sections(columns.start, columns.end)
-            padding = -columns.size % columns.alignment.min()
-            size = columns.size + padding if padding.any() else columns.size
-            return cls(start, end, size, columns.size, columns.alignment, columns.pin, sections)
-        start, end, sections = _sections(*_steps(problem))
-        exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)
-        alignment = np.array([buffer.alignment for buffer in buffers], dtype=np.int64)
-        padding = -exact % alignment.min() if buffers else exact
-        offset = np.array([FREE if b.offset is None else b.offset for b in buffers], dtype=np.int64)
-        return cls(start, end, exact + padding, exact, alignment, offset, sections)
+        steps = cls.in_steps(problem)
+        if steps is None:
+            raise ValueError("a number of the problem, or their sum, does not fit 63 bits")
+        return steps.compact()
+
+    @classmethod
+    def in_steps(cls, problem: LayoutProblem) -> Instance | None:
+        """With each step a section of its own. None where a number or their sum does not fit 63 bits."""
+        buffers, kept = problem.buffers, _KEPT.get(id(problem.buffers))
+        if isinstance(buffers, Tabled):
+            return buffers.instance
+        return kept[1] if kept is not None and kept[0] is buffers else _read(buffers)
+
+    @classmethod
+    def of_arrays(
+        cls,
+        size: Integers,
+        start: Integers,
+        end: Integers,
+        alignment: Integers,
+        offset: Integers,
+        holes: Integers | None = None,
+    ) -> Instance:
+        """Of one value a buffer, in bytes and steps."""
+        padding = -size % alignment.min(initial=MAX_BYTES)
+        rounded = size + padding if padding.any() else size
+        steps = int(end.max(initial=0))
+        return cls(
+            start, end, rounded, size, alignment, offset, steps, None, _no_rows() if holes is None else holes
+        )
 
     def __len__(self) -> int:
         return len(self.size)
@@ -156,7 +198,61 @@ class Instance:
 
     def with_pieces(self, problem: LayoutProblem) -> Instance:
         """With the pieces of the problem's holes, if it has any: 40 bytes each."""
-        return replace(self, pieces=_pieces(problem)) if has_holes(problem) else self
+        steps = Instance.in_steps(problem)
+        if steps is None or not len(steps.holes):
+            return self
+        rows = np.ascontiguousarray(steps.held("C"))
+        rows[:, 0], rows[:, 1] = ranks(rows[:, 0], rows[:, 1])
+        return replace(self, pieces=rows)
+
+    def before_holes(self) -> Integers:
+        """Of `in_steps`: where each hole's buffer begins, or the hole before it ends."""
+        stop, owner = self.holes[:, 1], self.holes[:, 4]
+        after: Integers = self.start[owner]
+        follows = np.flatnonzero(owner[1:] == owner[:-1]) + 1
+        after[follows] = stop[follows - 1]
+        return after
+
+    def held(self, order: Literal["C", "F"] = "F") -> Integers:
+        """Of `in_steps`: what is held, as rows of `pieces`; none is empty, except of a buffer of 0 bytes.
+
+        In memory it is column after column, or (`C`) row after row.
+        """
+        size = self.exact
+        if not len(self.holes):
+            return np.stack((self.start, self.end, np.zeros_like(size), size, np.arange(len(size)))).T
+        everyone = np.arange(len(size), dtype=np.int32)
+        begin, stop, low, high, owner = self.holes.T
+        after, last = self.before_holes(), self.start.copy()
+        last[owner] = stop  # of several, the last one
+        # Before each hole, each hole, and after the last: where they stand follows from how many there are.
+        before = 2 * np.arange(len(owner), dtype=np.int32) + owner.astype(np.int32)
+        rest = everyone + 2 * np.bincount(owner, minlength=len(size)).cumsum(dtype=np.int32)
+        held: tuple[tuple[npt.NDArray[np.int32], _Flags, tuple[npt.NDArray[Any] | None, ...]], ...] = (
+            (before, after < begin, (after, begin, None, size[owner], owner)),
+            (before + 1, low < high, (begin, stop, low, high, owner)),
+            (rest, last < self.end, (last, self.end, None, size, everyone)),
+        )
+        place = np.zeros(len(size) + 2 * len(owner), np.int32)
+        for at, some, _ in held:
+            place[at] = some
+        place.cumsum(out=place)
+        made = np.empty((int(place[-1]), HOLE_FIELDS), np.int64, order)
+        for at, some, values in held:
+            to = place[at[some]] - 1
+            for column, value in zip(made.T, values, strict=True):
+                column[to] = 0 if value is None else value[some]
+        return made
+
+    def alone(self) -> Instance:
+        """Of `in_steps`: each piece a buffer of its own, with the smallest alignment if all can keep it."""
+        if not len(self.holes):
+            return self
+        start, end, low, high, _ = self.held().T
+        granule = int(self.alignment.min())
+        granule = 1 if bool((low % granule).any()) else granule
+        same, free = (np.broadcast_to(np.int64(value), len(start)) for value in (granule, FREE))
+        return Instance.of_arrays(high - low, start, end, same, free)
 
     def degree(self) -> Integers:
         """How many buffers each one conflicts with."""
@@ -178,9 +274,9 @@ class Instance:
         )
 
     def compact(self) -> Instance:
-        """The same buffers over no more sections than they need: for a subset of a larger problem."""
+        """The same buffers over no more sections than they need, without holes."""
         start, end, sections = _sections(self.start, self.end)
-        return replace(self, start=start, end=end, sections=sections)
+        return replace(self, start=start, end=end, sections=sections, holes=_no_rows())
 
 
 def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
@@ -200,27 +296,94 @@ def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
     return at[start], at[end] + 1, int(section[-1]) + 1
 
 
-def _pieces(problem: LayoutProblem) -> Integers:
-    """See `Instance.pieces`."""
-    columns = Columns.of(problem)
-    if columns is not None:
-        rows = np.ascontiguousarray(columns.pieces("C"))
-        rows[:, 0], rows[:, 1] = ranks(rows[:, 0], rows[:, 1])
-        return rows
-    held = pieces(problem)
-    exact = sorted({step for p in held for step in (p.lifespan.start, p.lifespan.end)})
-    rank = {step: k for k, step in enumerate(exact)}
-    listed = [(rank[p.lifespan.start], rank[p.lifespan.end], p.low, p.high, p.owner) for p in held]
-    return np.array(listed, np.int64).reshape(-1, 5)
+def _read(buffers: tuple[Buffer, ...]) -> Instance | None:
+    """The arrays of buffers, if they fit."""
+    columns = [np.empty(len(buffers), np.int64) for _ in range(5)]
+    holes, total, highest = [_no_rows()], 0, 0
+    for first in range(0, len(buffers), AT_ONCE):
+        some = buffers[first : first + AT_ONCE]
+        spans, lent = [b.lifespan for b in some], [hole for b in some for hole in b.holes]
+        sizes, alignments = [b.size for b in some], [b.alignment for b in some]
+        starts, ends = [span.start for span in spans], [span.end for span in spans]
+        pins = [b.offset for b in some if b.offset is not None]
+        begins, stops = [hole.lifespan.start for hole in lent], [hole.lifespan.end for hole in lent]
+        lows, highs = [hole.low for hole in lent], [hole.high for hole in lent]
+        for numbers in filter(None, (sizes, starts, ends, alignments, pins, begins, stops, lows, highs)):
+            if not {int}.issuperset(map(type, numbers)) or min(numbers) < 0 or max(numbers) > MAX_BYTES:
+                return None
+        if min(alignments) < 1:
+            return None
+        total += sum(sizes) + sum(alignments)
+        highest = max(highest, *pins) if pins else highest
+        pinned = [FREE if b.offset is None else b.offset for b in some] if pins else FREE
+        for column, values in zip(columns, (sizes, starts, ends, alignments, pinned), strict=True):
+            column[first : first + AT_ONCE] = values
+        if lent:
+            owners = np.repeat(np.arange(first, first + len(some)), [len(b.holes) for b in some])
+            holes.append(np.array((begins, stops, lows, highs, owners), np.int64).T)
+    if total + highest > MAX_BYTES:
+        return None
+    size, start, end, alignment, pin = columns
+    return Instance.of_arrays(size, start, end, _once(alignment), _once(pin), np.concatenate(holes))
 
 
-def _steps(problem: LayoutProblem) -> tuple[Integers, Integers]:
-    """Starts and ends, or, where they are too large for 64 bits, their ranks."""
-    starts, ends = [b.lifespan.start for b in problem.buffers], [b.lifespan.end for b in problem.buffers]
-    if max(ends, default=0) > MAX_BYTES:
-        rank = {step: k for k, step in enumerate(sorted({*starts, *ends}))}
-        starts, ends = [rank[s] for s in starts], [rank[e] for e in ends]
-    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
+def _once(values: Integers) -> Integers:
+    """The same values; where they are all one, in the memory of one, and read-only."""
+    once: Integers = np.broadcast_to(values[:1].copy(), values.shape)
+    return values if bool((values != once).any()) else once
+
+
+class Tabled(tuple[Buffer, ...]):
+    """Buffers that were made from arrays, which they keep: 40 bytes a buffer."""
+
+    instance: Instance
+
+    def __new__(cls, buffers: Iterable[Buffer], instance: Instance) -> Self:
+        tabled = super().__new__(cls, buffers)
+        tabled.instance = instance
+        return tabled
+
+    def __reduce__(self) -> tuple[type[Tabled], tuple[tuple[Buffer, ...], Instance]]:
+        return Tabled, (tuple(self), self.instance)
+
+
+#: Buffers and their arrays, by the identity of the tuple.
+_KEPT: Final[dict[int, tuple[tuple[Buffer, ...], Instance | None]]] = {}
+
+
+@contextmanager
+def arrays_kept(problem: LayoutProblem) -> Iterator[None]:
+    """Within it, arrays of these buffers are made once: .5 s for a million, 40 bytes a buffer."""
+    key, before = id(problem.buffers), _KEPT.get(id(problem.buffers))
+    if before is not None and before[0] is problem.buffers:
+        yield
+        return
+    _KEPT[key] = (problem.buffers, Instance.in_steps(problem))
+    try:
+        yield
+    finally:
+        _KEPT.pop(key, None)  # another thread may have solved the same buffers
+
+
+@collector_paused()
+def buffers_of(ids: Sequence[str], instance: Instance) -> tuple[Buffer, ...]:
+    """One buffer a row of `Instance.of_arrays`, without holes; nothing is checked. O(n), .7 µs a buffer."""
+    spans = _instances(Lifespan, len(ids), {"start": instance.start.tolist(), "end": instance.end.tolist()})
+    pins: Iterable[int | None] = repeat(None)
+    if instance.pinned:
+        pins = (None if pin == FREE else pin for pin in instance.offset.tolist())
+    fields: dict[str, Iterable[Any]] = {"id": ids, "size": instance.exact.tolist(), "lifespan": spans}
+    fields |= {"alignment": instance.alignment.tolist(), "offset": pins, "holes": repeat(())}
+    return Tabled(_instances(Buffer, len(ids), fields), instance)
+
+
+def _instances(kind: type[_Row], count: int, fields: dict[str, Iterable[Any]]) -> list[_Row]:
+    """Instances of a slotted class, a field of all at a time: calls of the class take four times as long."""
+    rows = list(map(object.__new__, repeat(kind, count)))
+    for name, values in fields.items():
+        put: Callable[[_Row, Any], None] = kind.__dict__[name].__set__
+        deque(map(put, rows, values), maxlen=0)
+    return rows
 
 
 def layout_of(instance: Instance, offsets: Integers) -> Layout:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from solver.layout import Buffer, LayoutProblem, Lifespan, live_at, max_load
-from solver.layout.bounds.max_load import COLUMNS_FROM, pinned_top
+from solver.layout.bounds.max_load import ARRAYS_FROM, pinned_top
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem, random_problem
 
@@ -54,7 +54,7 @@ def test_rounding_counts_except_for_the_topmost() -> None:
     assert max_load(problem((5, 0, 1), alignment=64)).bytes == 5
 
 
-@pytest.mark.parametrize("count", [COLUMNS_FROM - 1, COLUMNS_FROM])
+@pytest.mark.parametrize("count", [ARRAYS_FROM - 1, ARRAYS_FROM])
 def test_rounding_counts_where_there_are_many_buffers(count: int) -> None:
     """Sizes below the alignment, on both sides of where columns are worth making."""
     rows = [(3, 0, 2) for _ in range(count)]

@@ -120,7 +120,7 @@ def test_the_fast_check_says_what_the_reference_check_says() -> None:
         else:
             assert expected or largest(problem, layout) >= 2**63, seed
         if len(layout.offsets) == len(problem.buffers):
-            clear = swept(rectangles(problem.buffers, layout.offsets))
+            clear = swept(rectangles(problem, layout.offsets))
             assert clear is None or clear is not any(v.rule == "overlap" for v in expected), seed
         rules.update({v.rule for v in expected} or {"none"})
     # Every rule is broken often enough, and many layouts are right.
@@ -148,4 +148,4 @@ def test_many_small_layouts_side_by_side_in_time_are_one_large_one(seed: int) ->
     assert any(v.rule == "overlap" for v in expected)
     assert Counter(find_violations(problem, layout)) == Counter(expected)
     assert len(find_violations(problem, layout, limit=2)) == 2
-    assert not swept(rectangles(problem.buffers, layout.offsets))
+    assert not swept(rectangles(problem, layout.offsets))

@@ -8,8 +8,7 @@ import pytest
 from solver.errors import ProblemError
 from solver.layout import Buffer, Hole, LayoutProblem, Lifespan, check_problem, in_pieces, max_load, pieces
 from solver.layout.bounds.max_load import exact_max_load
-from solver.layout.model.columns import UNPINNED, Columns, columns_kept
-from solver.layout.model.instance import Instance
+from solver.layout.model.instance import FREE, Instance, arrays_kept
 from tests.support.buffers import problem, random_problem
 from tests.support.shapes import SHAPES
 from tests.support.training_shaped import training_shaped
@@ -20,18 +19,17 @@ def one(**changes: object) -> LayoutProblem:
 
 
 def test_one_value_a_buffer() -> None:
-    columns = Columns.of(
+    steps = Instance.in_steps(
         LayoutProblem((Buffer("a", 8, Lifespan(0, 2), 4, 12), Buffer("b", 3, Lifespan(1, 5))))
     )
-    assert columns is not None
-    assert [
-        c.tolist() for c in (columns.size, columns.start, columns.end, columns.alignment, columns.pin)
-    ] == [
+    assert steps is not None
+    assert steps.sections == 5
+    assert [c.tolist() for c in (steps.exact, steps.start, steps.end, steps.alignment, steps.offset)] == [
         [8, 3],
         [0, 1],
         [2, 5],
         [4, 1],
-        [12, UNPINNED],
+        [12, FREE],
     ]
 
 
@@ -40,7 +38,7 @@ def test_one_value_a_buffer() -> None:
     [
         one(size=8.0),
         one(size=True),
-        one(size=0),
+        one(size=-1),
         one(size=2**63),
         one(alignment="4"),
         one(alignment=0),
@@ -52,8 +50,10 @@ def test_one_value_a_buffer() -> None:
         problem((2**62, 0, 1), (2**62, 0, 1)),
     ],
 )
-def test_what_does_not_fit_makes_no_columns(p: LayoutProblem) -> None:
-    assert Columns.of(p) is None
+def test_what_does_not_fit_makes_no_arrays(p: LayoutProblem) -> None:
+    assert Instance.in_steps(p) is None
+    with pytest.raises(ValueError, match="does not fit 63 bits"):
+        Instance.of(p)
 
 
 @pytest.mark.parametrize("alignments", [(1,), (8,), (1, 16)])
@@ -73,12 +73,15 @@ def test_the_bound_beyond_64_bits() -> None:
     assert max_load(p).bytes == 1000 * 2**62
 
 
-def test_steps_beyond_64_bits_become_sections() -> None:
-    far = 2**70
-    instance = Instance.of(
-        LayoutProblem((Buffer("a", 1, Lifespan(0, far)), Buffer("b", 1, Lifespan(far, far + 1))))
-    )
+def test_steps_beyond_63_bits_are_refused_by_name() -> None:
+    far = 2**63 - 1
+    near = Buffer("a", 1, Lifespan(0, far - 1)), Buffer("b", 1, Lifespan(far - 1, far))
+    check_problem(LayoutProblem(near))
+    instance = Instance.of(LayoutProblem(near))
     assert (instance.start.tolist(), instance.end.tolist(), instance.sections) == ([0, 1], [1, 2], 2)
+    with pytest.raises(ProblemError, match=r"^Buffer 'c' has lifespan \[0, 9223372036854775808\)") as caught:
+        check_problem(LayoutProblem((*near, Buffer("c", 1, Lifespan(0, far + 1)))))
+    assert caught.value.path == ("buffers", 2, "lifespan")
 
 
 @pytest.mark.parametrize(
@@ -99,16 +102,16 @@ def test_a_bad_buffer_among_many_is_named(change: dict[str, object], field: str)
     assert caught.value.path == ("buffers", 777, field)
 
 
-def test_columns_are_made_once_while_they_are_kept() -> None:
+def test_arrays_are_made_once_while_they_are_kept() -> None:
     p = problem((4, 0, 2), (4, 1, 3))
-    with columns_kept(p):
-        assert Columns.of(p) is Columns.of(replace(p, capacity=9))
-        assert Columns.of(LayoutProblem(p.buffers[:1])) is not Columns.of(p)
-    assert Columns.of(p) is not Columns.of(p)
+    with arrays_kept(p):
+        assert Instance.in_steps(p) is Instance.in_steps(replace(p, capacity=9))
+        assert Instance.in_steps(LayoutProblem(p.buffers[:1])) is not Instance.in_steps(p)
+    assert Instance.in_steps(p) is not Instance.in_steps(p)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_problem_is_the_same_from_its_columns(seed: int) -> None:
+def test_arrays_hold_what_buffers_say(seed: int) -> None:
     rng = random.Random(seed)
     large = random_problem(rng, 1100, 300, 90, (4, 16))
     small = LayoutProblem(large.buffers[:900])
@@ -116,11 +119,11 @@ def test_a_problem_is_the_same_from_its_columns(seed: int) -> None:
         instance = Instance.of(p)
         assert instance.exact.tolist() == [b.size for b in p.buffers]
         assert instance.size.tolist() == [-(-b.size // 4) * 4 for b in p.buffers]
-        assert set(instance.offset.tolist()) == {UNPINNED}
+        assert set(instance.offset.tolist()) == {FREE}
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_padded_load_is_the_same_in_columns(seed: int) -> None:
+def test_the_padded_load_is_the_same_in_arrays(seed: int) -> None:
     rng = random.Random(seed)
     p = random_problem(rng, 1200, (5, 40, 400)[seed % 3], (9, 5000)[seed % 2], (4, 64))
     assert max_load(p) == exact_max_load(p)
@@ -136,14 +139,14 @@ def test_pins_of_a_large_problem_are_checked() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("shape", ["gaps", "gaps, aligned", "any"])
-def test_pieces_are_the_same_from_columns(shape: str, seed: int) -> None:
+def test_pieces_are_the_same_from_arrays(shape: str, seed: int) -> None:
     p = SHAPES[shape](60, seed)
     lent = [_lent_at_the_end(buffer) for buffer in p.buffers]
     for problem_ in (p, LayoutProblem(tuple(lent))):
-        columns = Columns.of(problem_)
-        assert columns is not None
+        steps = Instance.in_steps(problem_)
+        assert steps is not None
         expected = [(q.lifespan.start, q.lifespan.end, q.low, q.high, q.owner) for q in pieces(problem_)]
-        assert list(map(tuple, columns.pieces().tolist())) == expected
+        assert list(map(tuple, steps.held().tolist())) == expected
         assert max_load(problem_) == exact_max_load(in_pieces(problem_))
 
 
@@ -177,17 +180,17 @@ def test_a_bad_hole_among_many_is_named(hole: Hole) -> None:
 
 
 def test_one_alignment_and_no_pins_take_the_memory_of_one_value() -> None:
-    columns = Columns.of(problem(*[(8, step, step + 2) for step in range(1000)]))
-    assert columns is not None
-    assert columns.alignment.tolist() == [1] * 1000
-    assert columns.pin.tolist() == [UNPINNED] * 1000
-    assert columns.alignment.strides == columns.pin.strides == (0,)
+    steps = Instance.in_steps(problem(*[(8, step, step + 2) for step in range(1000)]))
+    assert steps is not None
+    assert steps.alignment.tolist() == [1] * 1000
+    assert steps.offset.tolist() == [FREE] * 1000
+    assert steps.alignment.strides == steps.offset.strides == (0,)
 
 
 def test_pieces_are_the_same_row_after_row_and_column_after_column() -> None:
-    columns = Columns.of(SHAPES["gaps"](300, 7))
-    assert columns is not None
-    rows, fields = columns.pieces("C"), columns.pieces()
+    steps = Instance.in_steps(SHAPES["gaps"](300, 7))
+    assert steps is not None
+    rows, fields = steps.held("C"), steps.held()
     assert rows.tolist() == fields.tolist()
     assert rows.flags.c_contiguous
     assert fields.T.flags.c_contiguous
