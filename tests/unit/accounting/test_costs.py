@@ -44,6 +44,27 @@ def test_convolutions_count_their_groups() -> None:
             assert flops_of(program, found) == 2 * node.outputs[0].elements * each
 
 
+def test_products_of_many_matrices_count_each() -> None:
+    s = Sketch()
+    h = s.op("MatMul", [s.input("x", 3, 4, 6), s.parameter("w", 6, 8)], "h", "mm")
+    s.op("MeanSquaredError", [h, s.label("t", 3, 4, 8)], "loss")
+    assert flops(derive(s.graph()), "mm:forward") == 2 * 3 * 4 * 6 * 8
+
+
+def test_a_transposed_convolution_multiplies_each_element_of_its_operand() -> None:
+    """Of shape [2, 4, 4, 4], by weights of shape [4, 4, 2, 2]."""
+    assert flops(derive(convolved()), "larger.op:forward") == 2 * (2 * 4 * 4 * 4) * (4 * 2 * 2)
+
+
+def test_a_cell_multiplies_its_operand_and_its_state_for_each_gate() -> None:
+    """Forward as backward: 2 rows of 3 elements and states of 4."""
+    for type_, gates in GATES.items():
+        program = derive(classifier(type_))
+        steps = [t for t in program.steps if program.kernel(t) == f"{type_}Cell"]
+        first = [t for t in steps if program.operations[t.operation].input(0).shape[-1] == 3]
+        assert {flops_of(program, t) for t in first} == {2 * 2 * gates * 4 * (3 + 4)}
+
+
 def test_every_operator_with_products_has_some() -> None:
     for graph in (convolved(), recurrent(), *map(classifier, GATES)):
         program = derive(graph)
