@@ -11,6 +11,24 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
     "solver/accounting/bounds.py": {
         ("continue", "pass"): "a value that shares with no other adds its size to `saved` and takes it away",
     },
+    "solver/accounting/clocks.py": {
+        (
+            "budgets = sorted({*proved, (max(loads(program)[0], default=0), 0)})",
+            "budgets = sorted({*proved, (max(loads(program)[0], default=1), 0)})",
+        ): "without levels there is one budget, whose bytes are not used",
+    },
+    "solver/accounting/gaps.py": {
+        (
+            "if not changes or changes[-1] < step.level:",
+            "if not changes or changes[-1] <= step.level:",
+        ): "a level that stands twice is counted twice by all versions behind it",
+    },
+    "solver/accounting/problem.py": {
+        (
+            "read_only = [b.value for b in step.bindings if b.access is Access.READ]",
+            "read_only = [b.value for b in step.bindings if True]",
+        ): "no later step defines what a step that may run again writes or updates",
+    },
     "solver/layout/check/fast.py": {
         (
             "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2",

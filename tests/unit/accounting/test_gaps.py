@@ -148,3 +148,19 @@ def test_what_is_fed_and_a_result_is_held() -> None:
 def test_scratch_and_values_without_bytes_have_no_gaps() -> None:
     nothing = sequential(("x", "a"), ("a", "b"), ("b", "c"), ("c", "d"), ("d a", "e"), fed="x", a=0)
     assert gaps(nothing) == []
+
+
+def test_what_is_copied_out_goes_before_the_iteration_ends() -> None:
+    """`w` is updated on level 6 of 8: with 3 levels ahead a copy would end on level 9."""
+    line = [(f"t{k}", f"t{k + 1}") for k in range(8)]
+    line[5], line[6] = ("t5 w", "t6"), ("t6 w", "t7 w")
+    program = sequential(*line, fed="t0")
+    (gap,) = [gap for gap in paging_problem(program, 3).gaps if program.values[gap.value].label == "w"]
+    assert (gap.kind, gap.start, gap.end) == (GapKind.CYCLIC, 6, 5)
+    assert gap.out == (7, 7)
+    assert gap.free == (Lifespan(0, 2),)
+
+
+def test_a_result_of_the_last_step_has_nowhere_to_go() -> None:
+    problem = paging_problem(sequential(("x", "a"), ("a", "b"), fed="x", kept="b"), 0)
+    assert (problem.gaps, problem.contents) == ((), (4,)), "contents of a alone, which b is made of"

@@ -15,6 +15,7 @@ from solver.training import derive
 from tests.support.derived import at
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, elementwise, recurrent
+from tests.support.schedule_problems import problem
 
 GRAPHS = [
     chain(),
@@ -110,3 +111,9 @@ def test_values_that_may_share_bytes_have_one_number() -> None:
     assert root["d"] == root["e"]  # Reshape
     assert root["a"] != root["d"]
     assert of(program).together == tuple(range(len(found.values)))
+
+
+def test_of_values_that_share_bytes_the_largest_is_counted() -> None:
+    """Of two that are as large the first one."""
+    shared = replace(problem([[], [0], [1], [2]], size=[10, 20, 20, 5], cost=[1] * 4), together=(0, 0, 0, 3))
+    assert shared.counted == {1, 3}
