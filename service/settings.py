@@ -127,6 +127,11 @@ class Settings(BaseSettings):
     worker_cpu_seconds: Annotated[float, Field(ge=1)] = Field(
         default=600.0, description="Most processor time of one request, over all threads of its worker."
     )
+    confine_workers: bool = Field(
+        default=True,
+        description="Whether workers, which read the models of callers, have no secrets, no network, and no "
+        "files but code, as far as the kernel can see to it.",
+    )
     cache_bytes: Size = Field(
         default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
     )

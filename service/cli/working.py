@@ -71,7 +71,9 @@ async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health:
         return
     # Processor time is charged to the tenants of jobs here as it is where they were sent to.
     usage = Registry(store, Quotas(), chosen.audit_days)
-    pool = WorkerPool("service.jobs.tasks", chosen.workers, meter=usage.meter.spend)
+    pool = WorkerPool(
+        "service.jobs.tasks", chosen.workers, meter=usage.meter.spend, confined=chosen.confine_workers
+    )
     pool.watch()
     watch_log(pool.metrics, log)
     if chosen.worker_metrics_port is not None:

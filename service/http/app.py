@@ -68,6 +68,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         queue_limit=settings.queue_limit,
         queue_seconds=settings.queue_seconds,
         meter=None if users is None else users.registry.meter.spend,
+        confined=settings.confine_workers,
     )
     app = FastAPIOffline(
         title="arenaplan",

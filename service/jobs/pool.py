@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import structlog
 
+from service.jobs.confinement import OPEN, worker_environment
 from service.jobs.fair import FairQueue, Ticket
 from service.jobs.frames import Frame, encode_head, read_frame
 from service.jobs.resources import cpu_seconds, oom_kills
@@ -58,7 +59,8 @@ _FINAL: Final = frozenset({"result", "problem"})
 class Worker:
     """One process. `busy` from the first frame sent until a final frame arrived.
 
-    `warmed` is what the process has said of itself (see `service.jobs.tasks.warm`), empty until then.
+    `warmed` and `confinement` are what the process has said of itself (see `service.jobs.tasks.warm` and
+    `service.jobs.confinement.confine`), empty until then.
     `charged_to` is the tenant that its time is charged to when the lease ends.
     """
 
@@ -73,16 +75,19 @@ class Worker:
         self.busy = False
         self.charged_to = DEFAULT_TENANT
         self.warmed: Mapping[str, Any] = {}
+        self.confinement: Mapping[str, str] = {}
 
     @classmethod
-    async def spawn(cls, module: str, metrics: Metrics) -> Worker:
+    async def spawn(cls, module: str, metrics: Metrics, *, confined: bool) -> Worker:
         """Start a process that serves the tasks of `module`; it reports ``ready`` later."""
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables = worker_environment(os.environ) if confined else dict(os.environ)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "service.jobs.worker", module, str(os.getpid()),
+            *(["confined"] if confined else []),
             stdin=PIPE, stdout=PIPE, limit=BUFFER_BYTES, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**variables, "PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
         return cls(process, metrics)
 
@@ -209,7 +214,9 @@ class Worker:
         """Whether the process has reported in time."""
         try:
             async with asyncio.timeout(seconds):
-                return (await self.receive()).kind == "ready"
+                frame = await self.receive()
+                self.confinement = frame.head.get("confinement", {})
+                return frame.kind == "ready"
         except (TimeoutError, Problem):
             return False
 
@@ -250,7 +257,8 @@ class WorkerPool:
 
     A process that does not report within `start_seconds` is taken for broken; `pause` waits before the
     next start of one that keeps failing. `metrics` are told of workers and waits. `meter` is told,
-    after each task, the tenant and the seconds of processor time that it took.
+    after each task, the tenant and the seconds of processor time that it took. Workers are confined
+    (`service.jobs.confinement`) unless `confined` says otherwise.
     """
 
     def __init__(
@@ -264,6 +272,7 @@ class WorkerPool:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         metrics: Metrics | None = None,
         meter: Callable[[str, float], None] | None = None,
+        confined: bool = True,
     ) -> None:
         self._module = module
         self._size = size
@@ -278,6 +287,8 @@ class WorkerPool:
         self._supervisors: list[asyncio.Task[None]] = []
         self._leased = 0
         self._meter = meter
+        self._confined = confined
+        self._confinement: Mapping[str, str] | None = None
 
     @property
     def size(self) -> int:
@@ -378,10 +389,11 @@ class WorkerPool:
 
     async def _live(self, slot: int) -> bool:
         """One process from its start to its end; whether it ever reported."""
-        worker = await Worker.spawn(self._module, self.metrics)
+        worker = await Worker.spawn(self._module, self.metrics, confined=self._confined)
         try:
             reported = await worker.ready(self._start_seconds)
             if reported:
+                self._tell_confinement(worker.confinement)
                 self._workers[slot] = worker
                 self.metrics.worker_started()
                 self._offer(worker)
@@ -396,6 +408,14 @@ class WorkerPool:
             worker.kill()
             await worker.finished()
         return reported
+
+    def _tell_confinement(self, confinement: Mapping[str, str]) -> None:
+        """Log what confines workers, unless it is known."""
+        if confinement != self._confinement:
+            self._confinement = confinement
+            confined = bool(confinement) and OPEN not in confinement.values()
+            event = "workers are confined" if confinement else "workers are not confined"
+            _say(logging.INFO if confined else logging.WARNING, event, **confinement)
 
     @contextlib.asynccontextmanager
     async def lease(

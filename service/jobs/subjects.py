@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol, cast
 
 from service.jobs.query import in_query
 from service.jobs.requests import MEMBERS, check_members, read_request
@@ -118,7 +119,7 @@ class _Model:
 
     @contextlib.contextmanager
     def with_values(self, graph: TrainableGraph) -> Iterator[TrainableGraph]:
-        with tempfile.TemporaryFile() as file:  # it has no name, so it is gone with this process
+        with _nameless_file() as file:  # gone with this process
             file.write(self.data)
             file.flush()
             place = f"/dev/fd/{file.fileno()}"
@@ -129,6 +130,13 @@ class _Model:
                     here = replace(initializer, file=replace(initializer.file, path=place))
                     operands[operand.id] = replace(operand, initializer=here)
             yield graph.with_graph(operands=operands)
+
+
+def _nameless_file() -> BinaryIO:
+    """A file in memory, as workers cannot write elsewhere; a temporary one where the system has none."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("model"), "wb")
+    return cast(BinaryIO, tempfile.TemporaryFile())
 
 
 @contextlib.contextmanager

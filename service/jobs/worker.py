@@ -1,8 +1,9 @@
-"""A worker process: ``python -m service.jobs.worker MODULE PARENT`` serves the tasks of one module.
+"""A worker process: ``python -m service.jobs.worker MODULE PARENT [confined]`` serves a module's tasks.
 
 It takes one task at a time. A reader thread keeps the pipe moving while a task computes, and ends
 the process at once when the service has gone. On Linux the kernel ends it as well, should the reader
-not come to it: code that holds the interpreter's lock, or a module that takes long to import.
+not come to it: code that holds the interpreter's lock, or a module that takes long to import. It
+is confined before it reads anything (`service.jobs.confinement`), where that is asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, BinaryIO, Final
 
+from service.jobs.confinement import confine
 from service.jobs.frames import Frame, read_frame_from_file
 from service.jobs.notes import notes_headers
 from service.jobs.resources import be_killed_first, limited
@@ -143,19 +145,20 @@ def _end_with(parent: int) -> None:
             os._exit(0)
 
 
-def main(module: str, parent: int) -> None:
+def main(module: str, parent: int, *, confined: bool) -> None:
     """Serve until the service closes the pipe. Ctrl-C and SIGTERM are the service's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_with(parent)
     be_killed_first()
+    confinement = confine(module) if confined else {}  # before there are threads
     output, inbox = _private_output(), queue.SimpleQueue[Frame]()
     channel = Channel(output, inbox)
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()
     logging.captureWarnings(True)
     logging.basicConfig(handlers=[_Forward(channel)], level=logging.INFO)
     with contextlib.suppress(BrokenPipeError):
-        _serve(_imported(module, channel), channel, inbox)
+        _serve(_imported(module, channel), channel, inbox, confinement)
     os._exit(0)  # the service has gone, and a thread is still blocked in a read
 
 
@@ -169,8 +172,10 @@ def _imported(module: str, channel: Channel) -> ModuleType:
         os._exit(1)
 
 
-def _serve(tasks: ModuleType, channel: Channel, inbox: queue.SimpleQueue[Frame]) -> None:
-    channel.send("ready", {"pid": os.getpid()})
+def _serve(
+    tasks: ModuleType, channel: Channel, inbox: queue.SimpleQueue[Frame], confinement: Mapping[str, str]
+) -> None:
+    channel.send("ready", {"pid": os.getpid(), "confinement": confinement})
     warm = False
     while True:
         try:
@@ -200,4 +205,4 @@ def _warm_up(tasks: ModuleType, channel: Channel) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), confined="confined" in sys.argv[3:])

@@ -1,9 +1,9 @@
 """Machine code on disk: one file a function, for one state of its sources and one kind of machine.
 
-Files lie where ``NUMBA_CACHE_DIR`` says, if it is set, else in the user's cache directory, else in
-the package, where those of an image are. A directory that cannot be written is still
-read. With a linker at hand a file is a shared library, which the system loads; otherwise it is an object
-file, which llvmlite loads: that takes .1 s and 47 MB more.
+Files lie where ``NUMBA_CACHE_DIR`` says, if it is set (one directory, or several as in ``PATH``), else in
+the user's cache directory, else in the package, where those of an image are. A directory that cannot be
+written is still read. With a linker at hand a file is a shared library, which the system loads; otherwise it
+is an object file, which llvmlite loads: that takes .1 s and 47 MB more.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _writable(directory: Path) -> bool:
 def _directories() -> Iterator[Path]:
     environment = os.environ
     if environment.get("NUMBA_CACHE_DIR"):
-        yield Path(environment["NUMBA_CACHE_DIR"])
+        yield from map(Path, environment["NUMBA_CACHE_DIR"].split(os.pathsep))
     if environment.get("XDG_CACHE_HOME"):
         yield Path(environment["XDG_CACHE_HOME"], "arenaplan")
     elif environment.get("HOME"):

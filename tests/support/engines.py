@@ -39,9 +39,10 @@ async def running_engine(
     workers: int = 1,
     limit: int = 1000,
     seconds: float = PATIENCE,
+    confined: bool = True,
 ) -> AsyncIterator[JobEngine]:
     """An engine with workers of its own; each job may take so many `seconds`. All results go to `objects`."""
-    pool = WorkerPool("tests.support.fake_tasks", workers)
+    pool = WorkerPool("tests.support.fake_tasks", workers, confined=confined)
     table = table_of(store, objects, limit=limit)
     runner = Runner(table, Results(Blobs(store, objects)), JobLimits({}, Limits(seconds)))
     pool.start()

@@ -3,7 +3,7 @@
 The first line of the body is a command; ``echo`` answers with the rest. Environment variables say how the
 process starts: FAKE_FAILURES names a file with the number of starts that fail, FAKE_HOLD a directory in which
 the process leaves its number before it holds the interpreter's lock for ever, FAKE_HANG lets the import wait,
-and FAKE_WARM is the report of `warm` as JSON, or no JSON to make it fail.
+and FAKE_WARM is the report of `warm` as JSON, or no JSON to make it fail. Confined workers get none of them.
 """
 
 from __future__ import annotations
@@ -89,6 +89,10 @@ def _do(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             logging.getLogger("library").warning("careful: %s", rest)
             warnings.warn("old", stacklevel=1)
             channel.send("result", _facts("logged"), b"{}")
+        case "run":  # code that a model has smuggled in
+            answers: dict[str, Any] = {}
+            exec(rest, answers)
+            channel.send("result", _facts("ran"), json.dumps(answers["answer"]).encode())
         case "problem":
             raise Problem("shape-mismatch", rest, pointer="/graph", extensions={"extra": 1})
         case _:

@@ -427,7 +427,7 @@ async def test_all_methods_of_a_path_are_allowed(http: httpx.AsyncClient) -> Non
 async def test_parts_that_do_not_load_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_WARM", '{"compiled_search": false, "cp_sat": true}')
     with capture_logs() as events:
-        async with talking(Settings(workers=1)) as (_, http):
+        async with talking(Settings(workers=1, confine_workers=False)) as (_, http):
             answer = await http.get("/readyz")
             while "cp_sat" not in answer.json():
                 await asyncio.sleep(0.01)

@@ -130,10 +130,13 @@ async def test_cancelled_by_another_process(engine: JobEngine, store: Store) -> 
     assert (await finished(engine, job)).state is State.CANCELLED
 
 
-async def test_a_job_whose_worker_dies_is_begun_again(engine: JobEngine, tmp_path: Path) -> None:
+async def test_a_job_whose_worker_dies_is_begun_again(
+    store: Store, objects: Objects | None, tmp_path: Path
+) -> None:
     here = tmp_path / "died"
-    job, _ = await engine.submit(new_job(f"die-once\n{here}"))
-    done = await finished(engine, job)
+    async with running_engine(store, objects, confined=False) as engine:  # it leaves a file there
+        job, _ = await engine.submit(new_job(f"die-once\n{here}"))
+        done = await finished(engine, job)
     assert (done.state, done.attempts) == (State.SUCCEEDED, 2)
 
 

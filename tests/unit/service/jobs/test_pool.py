@@ -391,7 +391,7 @@ async def test_a_worker_that_never_reports(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("FAKE_HANG", "1")
     pauses = Pauses()
     with capture_logs() as events:
-        async with running(start_seconds=0.2, pause=pauses) as pool:
+        async with running(start_seconds=0.2, pause=pauses, confined=False) as pool:
             await until(lambda: len(pauses.taken) >= 2)
             assert pool.alive == 0
     pids = [event["pid"] for event in named(events, "worker did not start")]
@@ -405,7 +405,7 @@ async def test_pauses_start_over_once_a_worker_has_reported(
     failures, pauses = tmp_path / "failures", Pauses()
     failures.write_text("2", encoding="utf-8")
     monkeypatch.setenv("FAKE_FAILURES", str(failures))
-    async with running(pause=pauses) as pool:
+    async with running(pause=pauses, confined=False) as pool:
         pid = (await ask(pool, "echo\n")).head["pid"]
         assert pauses.taken == [0.1, 0.2]
         os.kill(pid, signal.SIGKILL)
@@ -486,7 +486,7 @@ async def test_a_supervisor_that_ends_is_known() -> None:
 @pytest.mark.parametrize("report", [{"compiled_search": True, "cp_sat": False}, {"compiled_search": True}])
 async def test_what_loads(monkeypatch: pytest.MonkeyPatch, report: dict[str, bool]) -> None:
     monkeypatch.setenv("FAKE_WARM", json.dumps(report))
-    async with running(2) as pool:
+    async with running(2, confined=False) as pool:
         assert pool.loads("compiled_search") is None
         await until(lambda: pool.loads("compiled_search") is not None)
         assert pool.loads("compiled_search") is True
@@ -497,7 +497,7 @@ async def test_what_loads(monkeypatch: pytest.MonkeyPatch, report: dict[str, boo
 async def test_a_worker_that_cannot_warm_up_works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_WARM", "not JSON")
     with capture_logs() as events:
-        async with running() as pool:
+        async with running(confined=False) as pool:
             await until(lambda: bool(named(events, "worker warmed up")))
             before = pool.pids
             assert (await ask(pool, "echo\nstill here")).body == b"still here"
@@ -524,7 +524,7 @@ import asyncio
 from service.jobs.pool import WorkerPool
 
 async def main():
-    WorkerPool({TASKS!r}, 2).start()
+    WorkerPool({TASKS!r}, 2, confined=False).start()
     await asyncio.Event().wait()
 
 asyncio.run(main())
