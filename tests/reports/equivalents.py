@@ -47,12 +47,6 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "live = np.concatenate((live[end[live] >= start[block[0]]], block))",
         ): "rows that end where the block begins are compared with it, and meet nothing",
     },
-    "solver/layout/check/problem.py": {
-        (
-            "if sum(b.size + (b.offset or 0) for b in buffers) <= MAX_BYTES:",
-            "if sum(b.size + (b.offset or 1) for b in buffers) <= MAX_BYTES:",
-        ): "a shortcut: beyond it the loads are added up, with the same answer",
-    },
     "solver/layout/check/sweep.py": {
         (
             "if below >= 0 and high[by_low[below - leaves]] > low[i]:",
