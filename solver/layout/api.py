@@ -39,8 +39,8 @@ MAX_TOTAL_BYTES: Final = 2**60
 
 _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), BranchAndBound(), CpSat())
 
-#: Seconds a buffer that checking a layout takes, and half as much again: solvers stop so long before the
-#: deadline.
+#: Seconds that checking a layout takes for each buffer, and for each piece that its holes make of it, and half
+#: as much again: solvers stop so long before the deadline.
 CHECK_SECONDS: Final = 5e-7
 
 #: Solvers that place into holes. Others take buffers whole.
@@ -96,7 +96,9 @@ def _solved(
     if impossible is not None:
         return impossible
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
-    until = until.sooner(CHECK_SECONDS * len(problem.buffers))
+    steps = Instance.in_steps(problem)
+    pieces = len(problem.buffers) if steps is None else len(steps) + 2 * len(steps.holes)
+    until = until.sooner(CHECK_SECONDS * pieces)
     chosen = _chosen(solver, options or SolveOptions())
     if has_holes(problem) and solver not in _INTO_HOLES:
         outcome = _solved_whole(problem, chosen, until, incumbent)

@@ -59,9 +59,12 @@ CP_SAT_WORK_WITH_HOLES: Final = 0.1
 #: Seconds before the deadline at which CP-SAT is no longer started: loading it takes that long.
 CP_SAT_START: Final = 1.5
 
-#: Passes of local search with holes, and placements at most: about half a second.
+#: Passes of local search with holes, and placements at most: about a tenth of a second. A gap of more than 1 %
+#: is worth three tenths: of random problems of 400 to 1,000 buffers a third end lower, by up to 2 %.
 LOCAL_SEARCH_PASSES: Final = 400
 LOCAL_SEARCH_WORK: Final = 60_000
+LOCAL_SEARCH_WORK_WIDE_GAP: Final = 200_000
+WIDE_GAP: Final = 0.01
 
 #: Seconds a buffer before the deadline at which pieces of buffers with holes are no longer made ready.
 PIECES_SECONDS: Final = 3e-6
@@ -208,7 +211,9 @@ def _coarsely(run: _Run, questions: tuple[Question, ...]) -> None:
 
 
 def _local_search(run: _Run) -> None:
-    work, seed = min(LOCAL_SEARCH_WORK, LOCAL_SEARCH_PASSES * run.buffers), run.watch.options.seed
+    wide = run.layout.peak > run.lower_bound * (1 + WIDE_GAP)
+    most = LOCAL_SEARCH_WORK_WIDE_GAP if wide else LOCAL_SEARCH_WORK
+    work, seed = min(most, LOCAL_SEARCH_PASSES * run.buffers), run.watch.options.seed
     improved = improve(run.instance, run.layout, run.enough, work, run.watch.deadline, seed)
     run.take("search", improved.layout, cut=improved.cut)
 
