@@ -39,8 +39,8 @@ MAX_TOTAL_BYTES: Final = 2**60
 
 _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), BranchAndBound(), CpSat())
 
-#: Seconds that checking a layout takes for each buffer, and for each piece that its holes make of it, and half
-#: as much again: solvers stop so long before the deadline.
+#: Seconds that checking a layout takes for each buffer, and for each piece that its holes make of it, and
+#: half as much again: solvers stop so long before the deadline.
 CHECK_SECONDS: Final = 5e-7
 
 #: Solvers that place into holes. Others take buffers whole.

@@ -59,8 +59,8 @@ CP_SAT_WORK_WITH_HOLES: Final = 0.1
 #: Seconds before the deadline at which CP-SAT is no longer started: loading it takes that long.
 CP_SAT_START: Final = 1.5
 
-#: Passes of local search with holes, and placements at most: about a tenth of a second. A gap of more than 1 %
-#: is worth three tenths: of random problems of 400 to 1,000 buffers a third end lower, by up to 2 %.
+#: Passes of local search with holes, and placements at most: about a tenth of a second. A gap of more than
+#: `WIDE_GAP` is worth three tenths: of nine random problems of 400 to 1,000 buffers four end lower, by up to 2 %.
 LOCAL_SEARCH_PASSES: Final = 400
 LOCAL_SEARCH_WORK: Final = 60_000
 LOCAL_SEARCH_WORK_WIDE_GAP: Final = 200_000
