@@ -60,7 +60,7 @@ CP_SAT_WORK_WITH_HOLES: Final = 0.1
 CP_SAT_START: Final = 1.5
 
 #: Passes of local search with holes, and placements at most: about a tenth of a second. A gap of more than
-#: `WIDE_GAP` is worth three tenths: of nine random problems of 400 to 1,000 buffers four end lower, by up to 2 %.
+#: `WIDE_GAP` is worth three tenths: of nine random problems of 400 to 1,000 buffers five end up to 2 % lower.
 LOCAL_SEARCH_PASSES: Final = 400
 LOCAL_SEARCH_WORK: Final = 60_000
 LOCAL_SEARCH_WORK_WIDE_GAP: Final = 200_000
