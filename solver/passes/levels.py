@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain
 from typing import ClassVar
 
@@ -144,8 +144,7 @@ def list_schedule(before: Sequence[Collection[int]], parallelism: int) -> Iterat
     """
     waiting = [len(earlier) for earlier in before]
     after = followers(before)
-    ready = [t for t, count in enumerate(waiting) if not count]
-    heapify(ready)
+    ready = [t for t, count in enumerate(waiting) if not count]  # rising, so a heap
     while ready:
         level = [heappop(ready) for _ in range(min(parallelism, len(ready)))]
         yield level

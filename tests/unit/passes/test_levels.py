@@ -6,15 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.accounting import paging_problem
 from solver.documents import SCHEMAS
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.passes import MAX_PARALLELISM, Levels, Order
+from solver.passes.aliases import define_in_place
 from solver.passes.levels import list_schedule
-from solver.program import UPDATE, Program, dependencies, lives
+from solver.program import UPDATE, Program, Tier, dependencies, lives, loads
 from solver.training import derive, explicit_program
 from tests.support.derived import at, reads
 from tests.support.graphs import batch_normalised, chain, convolutional, residual
+from tests.support.operator_graphs import attention
 from tests.support.programs import independent_pairs
 from tests.support.programs import program as explicit
 
@@ -180,6 +183,42 @@ def test_updates_at_the_end_wait_for_the_whole_backward_pass() -> None:
 def test_immediate_updates_fill_levels_of_the_backward_pass() -> None:
     found = leveled(residual(), 4)
     assert found.steps[at(found, "w3:apply_gradient")].level < found.duration - 1
+
+
+ORDERED = Order().run(derive(residual()))
+
+
+def test_with_recomputation_no_level_takes_more_than_the_capacity() -> None:
+    """Two at a time need 3,392 bytes on 18 levels; in the 3,072 of one at a time it takes two levels more."""
+    capacity = max(loads(ORDERED)[0])
+    free = Levels(2, capacity=capacity).run(ORDERED)
+    assert (max(loads(free)[0]), free.duration) == (3392, 18), "without recomputation nothing waits"
+    kept = Levels(2, recompute=True, capacity=capacity).run(ORDERED)
+    assert (max(loads(kept)[0]), kept.duration) == (capacity, 20)
+    assert Levels(2, recompute=True, capacity=3392).run(ORDERED) == free
+    assert Levels(2, recompute=True, capacity=capacity - 1).run(ORDERED) == free, "no order is enough"
+
+
+def test_values_in_place_count_once_where_levels_are_too_full() -> None:
+    """Attention needs 11,328 bytes, in place 10,752; two at a time 11,136 on 45 levels."""
+    ordered = Order().run(derive(attention()))
+    capacity = max(loads(define_in_place(ordered))[0])
+    kept = Levels(2, recompute=True, capacity=capacity, in_place=True).run(ordered)
+    assert (max(loads(define_in_place(kept))[0]), kept.duration) == (capacity, 47)
+    assert capacity < max(loads(ordered)[0])
+    assert max(loads(define_in_place(Levels(2).run(ordered)))[0]) > capacity
+
+
+def test_with_tiers_no_level_touches_more_than_the_first_one_holds() -> None:
+    """960 bytes are enough for one step at a time, and 1,792 for two on 18 levels."""
+    smallest = paging_problem(ORDERED, 0).smallest
+
+    def within(size: int) -> Program:
+        return Levels(2, tiers=(Tier("fast", size), Tier("slow", 2**20, 1, 1))).run(ORDERED)
+
+    kept = within(smallest)
+    assert (smallest, paging_problem(kept, 0).smallest, kept.duration) == (960, 960, 23)
+    assert within(1792).duration == within(smallest - 1).duration == 18
 
 
 def test_the_facts_count_steps_and_levels() -> None:
