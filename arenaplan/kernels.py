@@ -7,8 +7,8 @@ import numpy as np
 from solver.arguments import checks_arguments
 from solver.executor import BlockRunner
 from solver.importers.traced import TracedStep
-from solver.pipeline import plan_program
-from solver.plan import PlanOptions
+from solver.pipeline import plan_requested
+from solver.plan import PlanOptions, RequestedOptions
 
 __all__ = ["runner"]
 
@@ -21,7 +21,8 @@ def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
     gives what the function returned.
     Raises what planning raises.
     """
-    block_runner = BlockRunner(step.program, plan_program(step.program, options), step.functions)
+    requested = RequestedOptions() if options is None else RequestedOptions(options, automatic=False)
+    block_runner = BlockRunner(step.program, plan_requested(step.program, requested), step.functions)
     for name, values in step.values.items():
         if name in step.program.blocks:
             flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -14,9 +14,8 @@ from solver import documents, verdict
 from solver.arguments import checks_arguments
 from solver.errors import DocumentError, OptionsError
 from solver.exporters import exporter_of_file
-from solver.pipeline import BlockProgram, TrainableGraph, plan_program
-from solver.pipeline import plan as plan_graph
-from solver.plan import Plan, PlanOptions, TradeOff, Verdict
+from solver.pipeline import BlockProgram, TrainableGraph, free_measures, plan_requested
+from solver.plan import Plan, PlanOptions, RequestedOptions, TradeOff, Verdict
 
 __all__ = [
     "HasGraph",
@@ -181,15 +180,13 @@ def plan(model: Plannable, options: PlanOptions | None = None, **choices: Any) -
 
     `model` is a path, a document (text or parsed), a graph, a program, or an object that has one. `choices`
     are the options of plans by name, as an options document has them: ``capacity="24 MiB"``,
-    ``target="onert"``; pass them by name, or together as `options`. Without a deadline the same arguments
-    give the same plan, byte for byte. Raises ArenaplanError: a CapacityError if no arena within the capacity
-    was found.
+    ``as_written=True``, ``only=["in_place"]``; a PlanOptions in their place describes the plan exactly.
+    Without a deadline the same arguments give the same plan, byte for byte. Raises ArenaplanError: a
+    CapacityError if no arena within the capacity was found.
     """
-    resolved = _options(options, choices)
-    subject = _network(model, resolved.batch).subject
-    if isinstance(subject, BlockProgram):
-        return plan_program(subject, resolved)
-    return plan_graph(_graph(subject), resolved)
+    requested = _requested(options, choices)
+    subject = _network(model, requested.options.batch).subject
+    return plan_requested(subject if isinstance(subject, BlockProgram) else _graph(subject), requested)
 
 
 @checks_arguments
@@ -202,10 +199,12 @@ def explain(
     too. `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError without a
     capacity, and for an explicit program.
     """
-    resolved = _options(options, choices)
-    read = _network(model, resolved.batch)
-    batches = None if read.document is None else verdict.batches_of(read.document, resolved)
-    return verdict.explain(_graph(read.subject), resolved, training=training, batches=batches)
+    requested = _requested(options, choices)
+    read = _network(model, requested.options.batch)
+    graph = _graph(read.subject)
+    exact = free_measures(graph, requested)
+    batches = None if read.document is None else verdict.batches_of(read.document, exact)
+    return verdict.explain(graph, exact, training=training, batches=batches)
 
 
 @checks_arguments
@@ -217,18 +216,18 @@ def tradeoff(
     `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError for an explicit
     program.
     """
-    resolved = _options(options, choices)
-    subject = _network(model, resolved.batch).subject
-    return verdict.tradeoff(_graph(subject), resolved, points=points)
+    requested = _requested(options, choices)
+    graph = _graph(_network(model, requested.options.batch).subject)
+    return verdict.tradeoff(graph, free_measures(graph, requested), points=points)
 
 
-def _options(options: PlanOptions | None, choices: Mapping[str, Any]) -> PlanOptions:
+def _requested(options: PlanOptions | None, choices: Mapping[str, Any]) -> RequestedOptions:
     if options is not None and choices:
         raise OptionsError(
             "Options are passed as a PlanOptions and by name.",
             remedy=f"Pass {', '.join(choices)} in the PlanOptions, or all of them by name.",
         )
-    return options or (documents.load_options(choices) if choices else PlanOptions())
+    return documents.load_options(choices) if options is None else RequestedOptions(options, automatic=False)
 
 
 def _graph(subject: TrainableGraph | BlockProgram | Plan) -> TrainableGraph:

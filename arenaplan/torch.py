@@ -31,7 +31,7 @@ from solver.executor.initial import initial_value
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
 from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
 from solver.importers.traced import TracedStep
-from solver.pipeline import plan
+from solver.pipeline import plan, plan_requested
 from solver.plan import Plan, PlanOptions
 
 __all__ = ["LOSSES", "Captured", "TracedStep", "document", "graph", "program", "runner", "trace"]
@@ -54,8 +54,11 @@ class Captured:
 
     @checks_arguments
     def plan(self, options: PlanOptions | None = None) -> Plan:
-        """The plan of one training step: every tensor at its byte of the arena."""
-        return plan(self.graph, options)
+        """The plan of one training step: every tensor at its byte of the arena.
+
+        Without `options` the planner chooses the measures that take no time; otherwise they are exact.
+        """
+        return plan_requested(self.graph) if options is None else plan(self.graph, options)
 
     @checks_arguments
     def trainer(self, options: PlanOptions | None = None) -> Trainer:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from solver.errors import ArenaplanError, CapacityError, OptionsError, json_pointer
+from solver.options import requested_as
 
 __all__ = ["CATALOGUE", "MEDIA_TYPE", "Problem", "ProblemType", "out_of_memory", "problem_from"]
 
@@ -381,9 +382,12 @@ def problem_from(error: ArenaplanError, prefix: Sequence[str | int] = ()) -> Pro
             error.code, error.message, remedy=error.remedy, pointer=pointer, extensions=_sizes(error)
         )
     if isinstance(error, OptionsError):
-        prefix = (options,)
+        prefix = (options, *(requested_as(str(name)) for name in error.path[:1]))
     return Problem(
-        error.code, error.message, remedy=error.remedy, pointer=json_pointer((*prefix, *error.path))
+        error.code,
+        error.message,
+        remedy=error.remedy,
+        pointer=json_pointer((*prefix, *error.path[isinstance(error, OptionsError) :])),
     )
 
 

@@ -17,18 +17,21 @@ __all__ = [
     "IMPORT_OPTIONS",
     "LAYOUT_OPTIONS",
     "LAYOUT_RULES",
+    "MEASURES",
     "PLAN_OPTIONS",
+    "REQUEST_OPTIONS",
     "Kind",
     "Option",
     "documented",
     "flag_of",
+    "requested_as",
 ]
 
 #: Which values an option takes. A count is a whole number between bounds, a size is bytes or text as 24MiB, a
 #: real and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off.
 Kind = Literal[
     "word", "words", "integer", "count", "power of two", "size", "real", "share", "switch",
-    "tiers", "costs", "rules",
+    "tiers", "costs", "rules", "measures",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=type)
@@ -125,6 +128,30 @@ PLAN_OPTIONS: Final = _by_name(
         Option(
             "fit_scratch", "switch", "A smaller scratch budget, where scratch would make the peak.", False
         ),
+    )
+)
+
+#: The measures that `only` chooses from. A plan has them as switches of its options.
+MEASURES: Final = ("in_place", "sub_ranges", "order", "fit_scratch", "recompute")
+
+#: The options that a user gives: the measures are chosen by the planner, unless one of the first two says so.
+REQUEST_OPTIONS: Final = _by_name(
+    (
+        Option(
+            "as_written",
+            "switch",
+            "Plan the program as it stands: no measure is taken, and the capacity is only checked.",
+            False,
+        ),
+        Option(
+            "only",
+            "measures",
+            "Choose the measures by hand, as in-place,order: in_place, sub_ranges, order, fit_scratch and"
+            " recompute. Left out, the planner takes what changes no bit: what costs no time, and with a"
+            " capacity or tiers what makes the plan fit.",
+            metavar="MEASURES",
+        ),
+        *(option for option in PLAN_OPTIONS.values() if option.name not in MEASURES),
     )
 )
 
@@ -272,9 +299,15 @@ IMPORT_OPTIONS: Final = _by_name(
 )
 
 
+def requested_as(name: str) -> str:
+    """The option that a user gives for one of a plan: `only` for every measure."""
+    return "only" if name in MEASURES else name
+
+
 def flag_of(name: str) -> str:
     """An option on the command line, as ``--scratch-budget``; of any other name, the same spelling."""
-    for options in (PLAN_OPTIONS, LAYOUT_OPTIONS, IMPORT_OPTIONS):
+    name = requested_as(name)
+    for options in (REQUEST_OPTIONS, LAYOUT_OPTIONS, IMPORT_OPTIONS):
         if name in options and options[name].flag:
             return f"--{options[name].flag}"
     return f"--{name.replace('_', '-')}"

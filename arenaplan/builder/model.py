@@ -13,7 +13,7 @@ from solver.arguments import checks_arguments
 from solver.documents import load_graph
 from solver.executor import Trainer, ValidationReport, validate
 from solver.graph import Array, Role, TrainableGraph
-from solver.pipeline import plan
+from solver.pipeline import plan, plan_requested
 from solver.plan import Plan, PlanOptions
 
 __all__ = ["Batch", "Document", "Model", "inline"]
@@ -47,8 +47,11 @@ class Model:
 
     @checks_arguments
     def plan(self, options: PlanOptions | None = None) -> Plan:
-        """The plan of one training step: every tensor at its byte of the arena."""
-        return plan(self.graph, options)
+        """The plan of one training step: every tensor at its byte of the arena.
+
+        Without `options` the planner chooses the measures that take no time; otherwise they are exact.
+        """
+        return plan_requested(self.graph) if options is None else plan(self.graph, options)
 
     @checks_arguments
     def trainer(self, options: PlanOptions | None = None) -> Trainer:

@@ -27,9 +27,10 @@ def options() -> str:
     return page(
         "Options",
         "The same options everywhere: `--scratch-budget 1MiB` on the command line, "
-        '`{"options": {"scratch_budget": 1048576}}` over HTTP, `PlanOptions(scratch_budget=2**20)` in '
-        "Python. All of them are in the plan, and together with the graph they decide it. Sizes are bytes, "
-        "an alignment is a power of two, and what is left out is the choice of the target or the planner.",
+        '`{"options": {"scratch_budget": 1048576}}` over HTTP, `arenaplan.plan(model, scratch_budget=2**20)` '
+        "in Python. Together with the graph they decide the plan, whose own options (`PlanOptions`) say "
+        "which measures it takes. Sizes are bytes, an alignment is a power of two, and what is left out is "
+        "the choice of the target or the planner.",
         "## Of a plan",
         f"Targets: {', '.join(map(code, TARGETS))}.",
         _properties("options"),

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.cli.console import print_line
-from solver.options import PLAN_OPTIONS, flag_of
+from solver.options import REQUEST_OPTIONS, flag_of
 
 __all__ = ["command_line", "explain_command", "print_commands"]
 
 #: Options of `plan` that `explain` does not take: it chooses how steps are scheduled itself.
-_SCHEDULED: Final = frozenset({"solver", "order", "recompute", "tiers", "capacity"})
+_SCHEDULED: Final = frozenset({"solver", "tiers", "capacity"})
 
 _UNITS: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
@@ -28,12 +28,14 @@ def command_line(
     """
     words = ["arenaplan", command, *map(str, arguments)]
     for name, value in options.items():
-        declared = PLAN_OPTIONS.get(name)
+        declared = REQUEST_OPTIONS.get(name)
         if value is None or (declared is not None and value == declared.default):
             continue
         if value is True:
             words.append(flag_of(name))
             continue
+        if name == "only" and not isinstance(value, str):
+            value = ",".join(value).replace("_", "-")
         is_size = declared is not None and declared.kind == "size"
         for one in value if isinstance(value, list | tuple) else [value]:
             words += [flag_of(name), _size_text(one) if is_size else str(one)]

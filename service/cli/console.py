@@ -25,7 +25,7 @@ from solver.errors import ArenaplanError, CapacityError, DocumentError, Internal
 from solver.options import flag_of
 
 if TYPE_CHECKING:
-    from solver.plan import PlanOptions
+    from solver.plan import RequestedOptions
 
 __all__ = [
     "Exit",
@@ -305,7 +305,7 @@ def _place(error: ArenaplanError, document: str) -> str:
     return f"{document}#{error.pointer}: " if error.pointer else f"{document}: "
 
 
-def read_options(given: Mapping[str, Any]) -> PlanOptions:
+def read_options(given: Mapping[str, Any]) -> RequestedOptions:
     """The options of a plan, by fields of their document. Raises OptionsError, whose path is an option."""
     from solver import documents
 

@@ -39,7 +39,8 @@ def chosen(
     options = dict(fields)
     text = options.pop("costs", _ROOFLINE)
     if text == _MEASURED:
-        costs = _measured(_graph(file, options, choices), read_options(options), 5)
+        graph = _graph(file, options, choices)
+        costs = _measured(graph, pipeline.free_measures(graph, read_options(options)), 5)
     elif text != _ROOFLINE:
         with reporting(as_json=False, document=text):
             costs = documents.load_costs(read_document(Path(text)))
@@ -62,7 +63,8 @@ def write(
 
     `fields` are those of an options document, `choices` those for models of other tools.
     """
-    options = read_options(fields)
+    requested = read_options(fields)
+    options = requested.options
     if not pipeline.checked(options).capabilities.recompute:
         raise OptionsError(
             f"Target {options.target!r} runs each step once, whatever it takes.",
@@ -70,6 +72,7 @@ def write(
             path=("target",),
         )
     graph = _graph(read_model_file(model), fields, choices)
+    options = pipeline.free_measures(graph, requested)
     costs = pipeline.modelled_costs(graph, options) if modelled else _measured(graph, options, repeats)
     write_document(output, documents.dump_costs(costs, indent=2) + b"\n")
     if str(output) != "-":

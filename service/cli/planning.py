@@ -23,8 +23,7 @@ from service.cli.models import ModelFile, read_model_file
 from solver import documents, pipeline
 from solver.errors import CapacityError
 from solver.layout import Progress
-from solver.pipeline import TrainableGraph
-from solver.plan import Plan, PlanOptions, PlanView, paging, recomputation
+from solver.plan import Plan, PlanOptions, PlanView, RequestedOptions, paging, recomputation
 from solver.schedules import SearchProgress
 
 if TYPE_CHECKING:
@@ -72,17 +71,18 @@ def run(
         from service.cli import costs  # the executor, which most plans do without
 
         fields = costs.chosen(fields, file, choices)
-    options = read_options(fields) if fields else PlanOptions()
+    options = read_options(fields) if fields else RequestedOptions()
     try:
         if server is None:
             plan = make_plan(file, options, choices)
         else:
             plan = plan_at(server, file, options, choices, as_json=as_json)
     except CapacityError as error:
-        if _can_be_explained(file, options):
-            capacity = options.tiers[0].bytes if options.tiers else error.available
+        if _can_be_explained(file, options.options):
+            tiers = options.options.tiers
+            capacity = tiers[0].bytes if tiers else error.available
             command = explain_command(model, asked, choices, capacity, server)
-            first = f"{error.remedy} See" if options.tiers else "Raise the capacity, or see"
+            first = f"{error.remedy} See" if tiers else "Raise the capacity, or see"
             error.remedy = f"{first} what would make it fit: {command}"
         raise
     if output is None and not as_json and sys.stdout.isatty():
@@ -125,7 +125,7 @@ def _errors_may_be_seen() -> bool:
 
 
 def make_plan(
-    file: ModelFile, options: PlanOptions, choices: Mapping[str, Any] = MappingProxyType({})
+    file: ModelFile, options: RequestedOptions, choices: Mapping[str, Any] = MappingProxyType({})
 ) -> Plan:
     """Plan the network of a file, with the stages shown on standard error if that is a terminal."""
     if not _errors_may_be_seen():
@@ -169,7 +169,7 @@ def progress_line(stage: str, progress: Progress | SearchProgress | None) -> str
 def plan_at(
     server: str,
     file: ModelFile,
-    options: PlanOptions,
+    options: RequestedOptions,
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
     as_json: bool,
@@ -178,17 +178,15 @@ def plan_at(
     from service.cli.remote import Service
 
     service = Service(server, as_json=as_json)
-    return service.plan(file.read_for(service, options.batch, choices), file.document, options)
+    return service.plan(file.read_for(service, options.options.batch, choices), file.document, options)
 
 
 def _planner(
-    file: ModelFile, options: PlanOptions, choices: Mapping[str, Any]
+    file: ModelFile, options: RequestedOptions, choices: Mapping[str, Any]
 ) -> tuple[str, Callable[..., Plan]]:
     """The name of the network, and the function that plans it."""
-    model = file.read(options.batch, choices)
-    if isinstance(model, TrainableGraph):
-        return model.name, partial(pipeline.plan, model, options)
-    return model.name, partial(pipeline.plan_program, model, options)
+    model = file.read(options.options.batch, choices)
+    return model.name, partial(pipeline.plan_requested, model, options)
 
 
 def summary(plan: PlanView) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
 from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Plan, PlanOptions, TradeOff, ValidationReport, Verdict
+from solver.plan import Plan, RequestedOptions, TradeOff, ValidationReport, Verdict
 
 __all__ = ["SentModel", "Service", "is_digest", "read_plan"]
 
@@ -104,7 +104,7 @@ class Service:
                 )
 
     def plan(
-        self, model: TrainableGraph | BlockProgram, document: bytes | None, options: PlanOptions
+        self, model: TrainableGraph | BlockProgram, document: bytes | None, options: RequestedOptions
     ) -> Plan:
         """The plan of a graph or a program; `document` is its text, None for what came from another tool."""
         fields = json.loads(documents.dump_options(options))
@@ -120,7 +120,7 @@ class Service:
         return documents.load_plan(answer.document)
 
     def tradeoff(
-        self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, points: int
+        self, graph: TrainableGraph, document: bytes | None, options: RequestedOptions, points: int
     ) -> TradeOff:
         """The curve of a graph; `document` as for plans."""
         fields = json.loads(documents.dump_options(options))
@@ -133,7 +133,7 @@ class Service:
         return documents.load_tradeoff(answer.document)
 
     def explain(
-        self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, *, training: bool
+        self, graph: TrainableGraph, document: bytes | None, options: RequestedOptions, *, training: bool
     ) -> Verdict:
         """The verdict on the capacity among the options; `document` as for plans."""
         fields = json.loads(documents.dump_options(options))

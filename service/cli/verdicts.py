@@ -17,13 +17,13 @@ from service.cli.costs import chosen
 from service.cli.models import read_model_file
 from service.cli.planning import progress_line
 from service.cli.tables import FittingTable, make_table
-from solver import documents, verdict
+from solver import documents, pipeline, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
 from solver.layout import Progress
-from solver.options import flag_of
+from solver.options import REQUEST_OPTIONS, flag_of
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Changes, PlanOptions, Remedy, TradeOff, Verdict, VerdictStatus
+from solver.plan import Changes, Remedy, TradeOff, Verdict, VerdictStatus
 from solver.schedules import SearchProgress
 
 __all__ = ["explain", "tradeoff"]
@@ -57,15 +57,16 @@ def tradeoff(
             path=("output",),
         )
     file = read_model_file(model)
-    options = read_options(chosen(fields, file, choices))
+    requested = read_options(chosen(fields, file, choices))
     if server is not None:
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(file.read_for(service, options.batch, choices))
-        curve = service.tradeoff(graph, file.document, options, points)
+        graph = _graph(file.read_for(service, requested.options.batch, choices))
+        curve = service.tradeoff(graph, file.document, requested, points)
     else:
-        graph = _graph(file.read(options.batch, choices))
+        graph = _graph(file.read(requested.options.batch, choices))
+        options = pipeline.free_measures(graph, requested)
         with _progress(f"looking for schedules of {graph.name}") as show:
 
             def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
@@ -92,15 +93,16 @@ def explain(
 ) -> None:
     """Print the verdict on a capacity, which is among `fields`, those of an options document."""
     file = read_model_file(model)
-    options = read_options(chosen(fields, file, choices))
+    requested = read_options(chosen(fields, file, choices))
     if server is not None:
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(file.read_for(service, options.batch, choices))
-        result = service.explain(graph, file.document, options, training=training)
+        graph = _graph(file.read_for(service, requested.options.batch, choices))
+        result = service.explain(graph, file.document, requested, training=training)
     else:
-        graph = _graph(file.read(options.batch, choices))
+        graph = _graph(file.read(requested.options.batch, choices))
+        options = pipeline.free_measures(graph, requested)
         batches = None if file.document is None else verdict.batches_of(file.document, options)
         with _progress(f"looking for what makes {graph.name} fit") as show:
             tried = ["the network as it is"]
@@ -283,15 +285,19 @@ def _remedies(result: Verdict) -> FittingTable:
 def _command(remedy: Remedy, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any]) -> str:
     """The command that makes the plan of a remedy, and the changes of the document that it needs."""
     words = ["arenaplan", "plan", shlex.quote(str(model))]
-    usual = PlanOptions()
     options = {**fields, **remedy.options}
+    if fields.get("only") is None and not fields.get("as_written"):
+        options["only"] = None  # the planner takes these measures by itself
+    options["as_written"] = False
     if "costs" in fields:
         options["costs"] = fields["costs"]
-    unusual = {name: value for name, value in options.items() if value != getattr(usual, name)}
+    unusual = {name: value for name, value in options.items() if value != REQUEST_OPTIONS[name].default}
     for name, value in {**unusual, **choices}.items():
         option = flag_of(name)
         if value is True:
             words.append(option)
+        elif name == "only":
+            words.append(f"{option} {','.join(value).replace('_', '-')}" if value else "--as-written")
         else:
             repeated = value if isinstance(value, list | tuple) else [value]
             words += [f"{option} {shlex.quote(str(one))}" for one in repeated]

@@ -12,7 +12,7 @@ from service.jobs.spool import Spool
 from service.problems import Problem, problem_from
 from solver import documents
 from solver.errors import ArenaplanError, DocumentError
-from solver.plan import LayoutOptions, PlanOptions
+from solver.plan import LayoutOptions, RequestedOptions
 
 __all__ = [
     "MEMBERS",
@@ -23,10 +23,11 @@ __all__ = [
     "model_work",
     "named_deadline",
     "read_request",
+    "with_deadline",
     "with_graph",
 ]
 
-Options = TypeVar("Options", PlanOptions, LayoutOptions)
+Options = TypeVar("Options", RequestedOptions, LayoutOptions)
 
 #: Of each task, the members that its request must have, and those that it may have.
 MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -141,11 +142,18 @@ def check_early(task: str, body: bytes, limits: Mapping[str, Any]) -> None:
             raise problem_from(error, ("options",)) from error
 
 
+def with_deadline(options: Options, seconds: float | None) -> Options:
+    """The same options with another deadline."""
+    if isinstance(options, RequestedOptions):
+        return options.having(deadline_seconds=seconds)
+    return dataclasses.replace(options, deadline_seconds=seconds)
+
+
 def limited_options(options: Options, limits: Mapping[str, Any]) -> Options:
     """The options with the service's own deadline where they name none, never beyond its longest."""
     longest = limits["deadline_max_seconds"]
     if options.deadline_seconds is None:
-        return dataclasses.replace(options, deadline_seconds=limits["deadline_default_seconds"])
+        return with_deadline(options, limits["deadline_default_seconds"])
     if options.deadline_seconds > longest:
         raise Problem(
             "invalid-options",

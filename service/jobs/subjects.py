@@ -19,7 +19,7 @@ from solver.importers.options import Imported, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.options import IMPORT_OPTIONS
 from solver.pipeline import TrainableGraph
-from solver.plan import PlanOptions
+from solver.plan import PlanOptions, RequestedOptions
 from solver.verdict import Batches, batches_of
 
 __all__ = ["Read", "Subject", "check_lists", "read_document", "read_model"]
@@ -43,7 +43,7 @@ class Subject(Protocol):
     @property
     def graph_path(self) -> tuple[str, ...]: ...
 
-    def options(self) -> PlanOptions: ...
+    def options(self) -> RequestedOptions: ...
 
     def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
         """The graph, with a `batch` in the place of its own; and notes, where it was imported."""
@@ -66,7 +66,7 @@ class _Document:
     options_path: tuple[str, ...] = ("options",)
     graph_path: tuple[str, ...] = ("graph",)
 
-    def options(self) -> PlanOptions:
+    def options(self) -> RequestedOptions:
         return documents.load_options(self.members.get("options", {}))
 
     def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
@@ -91,11 +91,11 @@ class _Model:
     options_path: tuple[str, ...] = ("query",)
     graph_path: tuple[str, ...] = ("model",)
 
-    def options(self) -> PlanOptions:
+    def options(self) -> RequestedOptions:
         options = documents.load_options(self.fields)
         with _said_of_a_query():
             import_options(
-                self.choices, batch=options.batch
+                self.choices, batch=options.options.batch
             )  # what is wrong there stands in the query as well
         return options
 

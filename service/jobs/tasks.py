@@ -17,7 +17,13 @@ from types import FrameType
 from typing import Any, Final, TypeVar
 
 from service.jobs.notes import notes_text
-from service.jobs.requests import MEMBERS, limited_options, named_deadline, read_request
+from service.jobs.requests import (
+    MEMBERS,
+    limited_options,
+    named_deadline,
+    read_request,
+    with_deadline,
+)
 from service.jobs.resources import limited
 from service.jobs.subjects import Read, Subject, check_lists, read_document, read_model
 from service.jobs.worker import Channel, Task
@@ -29,15 +35,16 @@ from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
 from solver.native import compile_beside, deadline_of
-from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
+from solver.options import MEASURES
+from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, RequestedOptions, difference
 from solver.schedules import SearchProgress
 
 __all__ = ["TASKS", "warm"]
 
 _log = logging.getLogger(__name__)
 
-Options = TypeVar("Options", PlanOptions, LayoutOptions)
-Planner = Callable[[PlanOptions], Plan]
+Options = TypeVar("Options", RequestedOptions, LayoutOptions)
+Planner = Callable[[RequestedOptions], Plan]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,10 +55,11 @@ class _Clock:
 
     def shortened(self, options: Options) -> Options:
         """The options with what is left of their deadline."""
-        if options.deadline_seconds is None:
-            return options
-        left = max(0.0, options.deadline_seconds - (time.monotonic() - self.began))
-        return dataclasses.replace(options, deadline_seconds=left)
+        return with_deadline(options, self.left(options.deadline_seconds))
+
+    def left(self, seconds: float | None) -> float | None:
+        """What is left of a deadline."""
+        return None if seconds is None else max(0.0, seconds - (time.monotonic() - self.began))
 
 
 @contextlib.contextmanager
@@ -137,7 +145,7 @@ def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | No
     return follow
 
 
-def _key(digest: str, name: str, options: PlanOptions) -> str:
+def _key(digest: str, name: str, options: RequestedOptions) -> str:
     """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
     parts = (digest.encode(), documents.dump_options(options), name.encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
@@ -168,14 +176,15 @@ def _plan(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) 
     with _reading(body, limits, channel) as clock:
         asked = read("plan", body)
         options = _options(asked, limits)
-        graph = _graph(asked, options.batch, limits, channel)
+        graph = _graph(asked, options.options.batch, limits, channel)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside(*asked.graph_path), _with_verdict(graph, options, asked.graph_path):
-        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
+        plan = partial(pipeline.plan_requested, graph)
+        make = partial(plan, observe=channel.stage, follow=_follower(channel))
         _answer(make, options, channel, key, clock)
 
 
-def _options(asked: Subject, limits: Mapping[str, Any]) -> PlanOptions:
+def _options(asked: Subject, limits: Mapping[str, Any]) -> RequestedOptions:
     with _inside(*asked.options_path):
         return limited_options(asked.options(), limits)
 
@@ -193,22 +202,25 @@ def _graph(
 def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """The graph document of a model."""
     asked = read_model("plan", body)
-    graph = _graph(asked, _options(asked, limits).batch, limits, channel)
+    graph = _graph(asked, _options(asked, limits).options.batch, limits, channel)
     channel.send("result", {}, documents.dump_graph(graph))
 
 
 @contextlib.contextmanager
 def _with_verdict(
-    graph: pipeline.TrainableGraph, options: PlanOptions, path: tuple[str, ...]
+    graph: pipeline.TrainableGraph, requested: RequestedOptions, path: tuple[str, ...]
 ) -> Iterator[None]:
     """Say of a capacity that was not kept what bounds alone say, where that takes milliseconds."""
     try:
         yield
     except CapacityError as error:
         problem = _problem(error, *path)
+        options = requested.options
         able = pipeline.TARGETS[options.target].capabilities.recompute
         if able and not options.rewrite and not options.tiers:
-            brief = verdict.brief(graph, options)
+            brief = verdict.brief(
+                graph, dataclasses.replace(pipeline.free_measures(graph, requested), order=False)
+            )
             known = brief.peak if error.proved else min(brief.peak, error.required)
             problem.extensions["verdict"] = {
                 "floor": brief.floor,
@@ -225,7 +237,7 @@ def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
         asked = read("tradeoff", body)
         points = _whole_number(asked, "points", 10, 2, verdict.MOST_POINTS)
         options, graph = _to_explain(asked, limits, channel)
-    options = clock.shortened(options)
+    options = dataclasses.replace(options, deadline_seconds=clock.left(options.deadline_seconds))
     with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
         curve = verdict.tradeoff(graph, options, points=points, follow=_follower(channel))
@@ -247,7 +259,7 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
             )
         options, graph = _to_explain(asked, limits, channel)
         batches = asked.batches(options)
-    options = clock.shortened(options)
+    options = dataclasses.replace(options, deadline_seconds=clock.left(options.deadline_seconds))
     with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
         result = verdict.explain(
@@ -260,10 +272,12 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
 def _to_explain(
     asked: Subject, limits: Mapping[str, Any], channel: Channel
 ) -> tuple[PlanOptions, pipeline.TrainableGraph]:
-    options = _options(asked, limits)
-    if options.deadline_seconds is None:
-        options = dataclasses.replace(options, deadline_seconds=limits["deadline_max_seconds"])
-    return options, _graph(asked, options.batch, limits, channel)
+    requested = _options(asked, limits)
+    if requested.deadline_seconds is None:
+        requested = with_deadline(requested, limits["deadline_max_seconds"])
+    graph = _graph(asked, requested.options.batch, limits, channel)
+    with _inside(*asked.graph_path):
+        return pipeline.free_measures(graph, requested), graph
 
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -278,11 +292,12 @@ def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             program = documents.load_program(request["program"], max_operations=limits["max_operations"])
         key = _key(documents.program_digest(program), program.name, options)
     with _inside("program"):
-        make = partial(pipeline.plan_program, program, observe=channel.stage, follow=_follower(channel))
+        plan = partial(pipeline.plan_requested, program)
+        make = partial(plan, observe=channel.stage, follow=_follower(channel))
         _answer(make, options, channel, key, clock)
 
 
-def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str, clock: _Clock) -> None:
+def _answer(make: Planner, options: RequestedOptions, channel: Channel, key: str, clock: _Clock) -> None:
     """Plan. With a deadline the greedy plan goes ahead, so that a killed search has an answer."""
     if options.deadline_seconds is None and not channel.offer(key):
         channel.send("result", {})
@@ -297,10 +312,10 @@ def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str, clo
     _send_plan("result", documents.with_digest(dataclasses.replace(plan, options=asked)), channel, key)
 
 
-def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
+def _send_fallback(make: Planner, requested: RequestedOptions, channel: Channel, key: str) -> None:
     """Time decides whether this plan is ever used, so it says that it is not deterministic."""
-    plain = dataclasses.replace(
-        options,
+    options = requested.options
+    plain = requested.having(
         solver="greedy",
         deadline_seconds=None,
         capacity=None,
@@ -309,9 +324,11 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
         order=False,
         costs=None,  # their names are those of the rewritten graph
     )
-    plan = make(plain)
+    # Measures that take no time are chosen in milliseconds, paging in more.
+    plan = make(dataclasses.replace(plain, automatic=requested.automatic and not options.tiers))
     if options.capacity is None or plan.arena_bytes <= options.capacity:
-        asked = dataclasses.replace(options, target=plan.options.target)
+        taken = {name: getattr(plan.options, name) for name in MEASURES} if requested.automatic else {}
+        asked = dataclasses.replace(options, target=plan.options.target, **taken)
         late = dataclasses.replace(plan, options=asked, deterministic=False)
         _send_plan("fallback", documents.with_digest(late), channel, key)
 

@@ -1,7 +1,8 @@
 """Options documents: what a caller may choose about a plan, and about a layout of bare buffers.
 
 Format and version may be left out: options are typed by hand. Memories of a device are objects, or text as
-``flash=1GiB,read=45MB/s,write=20MB/s``.
+``flash=1GiB,read=45MB/s,write=20MB/s``. Measures are a list, or text as ``in-place,order``. A plan document
+has other options: those of the plan as it was made, with a switch for each measure.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from solver.documents.fields import (
     read_size,
     read_with,
 )
+from solver.documents.parse import parse_json
 from solver.documents.read import header, read
 from solver.errors import OptionsError
 from solver.layout.model.options import Rules
 from solver.layout.model.placed import LayoutOptions
-from solver.options import LAYOUT_OPTIONS, LAYOUT_RULES, PLAN_OPTIONS, Option
-from solver.plan import PlanOptions, options_content
+from solver.options import LAYOUT_OPTIONS, LAYOUT_RULES, MEASURES, PLAN_OPTIONS, REQUEST_OPTIONS, Option
+from solver.plan import PlanOptions, RequestedOptions, options_content
 from solver.program import Tier
 
 __all__ = [
@@ -41,11 +43,13 @@ __all__ = [
     "LayoutOptionsDocument",
     "OptionFields",
     "OptionsDocument",
+    "PlannedOptionFields",
     "dump_layout_options",
     "dump_options",
     "layout_options_content",
     "load_layout_options",
     "load_options",
+    "request_content",
     "to_layout_options",
     "to_options",
 ]
@@ -112,6 +116,21 @@ def _power_of_two(value: int) -> int:
     return value
 
 
+def _measures(value: Any) -> Any:
+    """Names of measures as the options of plans have them, from a list or from text."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        return names
+    return [name.strip().replace("-", "_") if isinstance(name, str) else name for name in names]
+
+
+Measure = Literal["in_place", "sub_ranges", "order", "fit_scratch", "recompute"]
+
+#: Measures as a list or as text.
+_Measures = Annotated[
+    JsonList[Measure], BeforeValidator(_measures, json_schema_input_type=list[Measure] | str)
+]
+
 #: The type of a field, by the kind of option.
 _TYPES: Final[Mapping[str, Any]] = {
     "word": Name,
@@ -122,6 +141,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "switch": bool,
     "tiers": JsonList[TierOfOptions],
     "costs": CostsOfOptions,
+    "measures": _Measures,
 }
 
 
@@ -150,12 +170,19 @@ if TYPE_CHECKING:
 
     class OptionFields(DocumentModel): ...
 
+    class PlannedOptionFields(DocumentModel): ...
+
     class LayoutOptionFields(DocumentModel): ...
 
 else:
     OptionFields = _model(
         "OptionFields",
         "Sizes are bytes, or text as 24MiB; what is left out or null is the target's or planner's choice.",
+        REQUEST_OPTIONS,
+    )
+    PlannedOptionFields = _model(
+        "PlannedOptionFields",
+        "The options that a plan was made with, exactly: a switch says of each measure whether it was taken.",
         PLAN_OPTIONS,
     )
     LayoutOptionFields = _model(
@@ -172,21 +199,58 @@ class OptionsDocument(OptionFields):
     version: Literal[1]
 
 
-def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
+def load_options(data: bytes | Mapping[str, Any]) -> RequestedOptions:
     """Raises DocumentError for what is not an options document, OptionsError for a value out of range."""
-    return to_options(read(OptionsDocument, data, has_header=False, range_error=OptionsError))
+    value = parse_json(data) if isinstance(data, bytes) else data
+    for name in MEASURES if isinstance(value, Mapping) else ():
+        if name in value:
+            raise OptionsError(
+                f"The option {name} has gone: the planner takes what changes no bit and is needed.",
+                remedy=f'Leave it out, or choose by hand: "only": ["{name}"].',
+                path=(name,),
+            )
+    document = read(OptionsDocument, value, has_header=False, range_error=OptionsError)
+    content = {name: getattr(document, name) for name in REQUEST_OPTIONS}
+    as_written, only = content.pop("as_written"), content.pop("only")
+    if as_written and only:
+        raise OptionsError(
+            "Both as_written, which takes no measure, and only, which chooses some, are asked for.",
+            remedy="Give one of the two.",
+            path=("only",),
+        )
+    measures = dict.fromkeys(only or (), True)
+    if "sub_ranges" in measures:
+        measures["in_place"] = True
+    return RequestedOptions(_options({**content, **measures}), automatic=only is None and not as_written)
 
 
-def to_options(document: OptionFields) -> PlanOptions:
-    options = {name: getattr(document, name) for name in PLAN_OPTIONS}
-    options["tiers"] = tuple([Tier(**dict(tier)) for tier in options["tiers"]])
-    options["costs"] = None if options["costs"] is None else to_costs(options["costs"])
-    return PlanOptions(**options)
+def to_options(document: PlannedOptionFields) -> PlanOptions:
+    return _options({name: getattr(document, name) for name in PLAN_OPTIONS})
 
 
-def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
-    """The options in a fixed order, with all defaults of those that were there from the beginning."""
-    return to_bytes({**header(OptionsDocument), **options_content(options)}, indent=indent)
+def _options(content: Mapping[str, Any]) -> PlanOptions:
+    tiers = tuple(Tier(**dict(tier)) for tier in content["tiers"])
+    costs = None if content["costs"] is None else to_costs(content["costs"])
+    return PlanOptions(**{**content, "tiers": tiers, "costs": costs})
+
+
+def request_content(requested: RequestedOptions | PlanOptions) -> dict[str, Any]:
+    """The fields of the options document that asks for these; see `dump_options`."""
+    if isinstance(requested, PlanOptions):
+        requested = RequestedOptions(requested, automatic=False)
+    content = options_content(requested.options)
+    only = [name for name in MEASURES if content.pop(name, False)]
+    if not requested.automatic:
+        content["only"] = only
+    return content
+
+
+def dump_options(requested: RequestedOptions | PlanOptions, *, indent: int | None = None) -> bytes:
+    """The options in a fixed order, with all defaults of those that were there from the beginning.
+
+    Exact options are asked for as they are, with their measures only.
+    """
+    return to_bytes({**header(OptionsDocument), **request_content(requested)}, indent=indent)
 
 
 class LayoutOptionsDocument(LayoutOptionFields):

@@ -29,7 +29,7 @@ from solver.documents.fields import (
     expected,
     to_certificate,
 )
-from solver.documents.options import OptionFields, to_options
+from solver.documents.options import PlannedOptionFields, to_options
 from solver.documents.parse import parse_json
 from solver.documents.read import header, read
 from solver.documents.rows import REMEDY, In, Table, check_positions
@@ -330,7 +330,7 @@ class PlanDocument(ProgramTables):
     graph: Text
     graph_digest: Text
     reference_digest: Text = Field(description="SHA-256 of the reference program.")
-    options: OptionFields
+    options: PlannedOptionFields
     deterministic: bool = Field(description="Whether wall time had no say in the result.")
     holds: Table[HoldOfPlan]
     replacements: Table[ReplacementOfPlan]

@@ -15,7 +15,7 @@ from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
 from solver.passes.recompute import Recompute, without_advice
-from solver.passes.search_order import SearchOrder, in_given_order
+from solver.passes.search_order import SearchOrder, in_given_order, in_listed_order
 
 __all__ = [
     "MAX_PARALLELISM",
@@ -33,6 +33,7 @@ __all__ = [
     "Tell",
     "chosen",
     "in_given_order",
+    "in_listed_order",
     "without_advice",
 ]
 

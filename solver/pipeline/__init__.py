@@ -1,5 +1,6 @@
 """From a graph or a program to a proven plan.
 
+    measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
+from solver.pipeline.measures import free_measures, plan_requested
 from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
     Start,
@@ -38,9 +40,11 @@ __all__ = [
     "TrainableGraph",
     "arena_bytes",
     "checked",
+    "free_measures",
     "modelled_costs",
     "plan",
     "plan_program",
+    "plan_requested",
     "reference_of",
     "start_of",
 ]

@@ -11,7 +11,7 @@ from solver.layout.api import SOLVERS
 from solver.plan import PlanOptions
 from solver.targets import TARGETS, Target
 
-__all__ = ["DEFAULTS", "PROGRAM", "check_of_program", "checked", "with_capacity"]
+__all__ = ["DEFAULTS", "PROGRAM", "check_of_program", "checked", "of_program", "with_capacity"]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM: Final = "program"
@@ -62,6 +62,11 @@ def checked(options: PlanOptions) -> Target:
 def with_capacity(options: PlanOptions) -> PlanOptions:
     """Passes ask for a capacity where they are to keep one: that of the first tier, if there are tiers."""
     return replace(options, capacity=options.tiers[0].bytes) if options.tiers else options
+
+
+def of_program(options: PlanOptions) -> PlanOptions:
+    """The options of an explicit program: the default target means `PROGRAM`."""
+    return replace(options, target=PROGRAM) if options.target == DEFAULTS.target else options
 
 
 def check_of_program(options: PlanOptions) -> None:

@@ -5,7 +5,8 @@ An explicit program enters behind derivation: it is its own reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,16 @@ from solver.graph import TrainableGraph, graph_digest
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
 from solver.native import heeding_deadline
-from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder, without_advice
+from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder, in_listed_order, without_advice
 from solver.pipeline.layout import place
-from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
-from solver.pipeline.planner import Planner
-from solver.pipeline.scheduling import Passes, placed
+from solver.pipeline.options import check_of_program, checked, of_program
+from solver.pipeline.planner import Derived, Planner
+from solver.pipeline.scheduling import Passes, Results, placed, run_passes
 from solver.pipeline.watch import Follower, Observer, Stopwatch
 from solver.plan import Plan, PlanOptions, with_digest
 from solver.preparations import Prepared
 from solver.program import CONVERT, Costs, Program, Record, check_costs, reference_digest, regions
-from solver.targets import TARGETS, Lowered, Target, aligned
+from solver.targets import TARGETS, Capabilities, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove
 from solver.version import producer
@@ -34,7 +35,19 @@ from solver.version import producer
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["Start", "arena_bytes", "modelled_costs", "plan", "plan_program", "reference_of", "start_of"]
+__all__ = [
+    "Candidate",
+    "GraphPlans",
+    "Plans",
+    "ProgramPlans",
+    "Start",
+    "arena_bytes",
+    "modelled_costs",
+    "plan",
+    "plan_program",
+    "reference_of",
+    "start_of",
+]
 
 
 @collector_paused()
@@ -49,94 +62,14 @@ def plan(
 ) -> Plan:
     """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
 
-    Without `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises
-    OptionsError for an option out of range, CapacityError when no arena within the capacity was found; with
-    `advise` it says which capacity is enough, also where finding that takes as long as some plans.
+    The options are taken exactly as they are; `solver.pipeline.measures` chooses some of them. Without
+    `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises OptionsError for
+    an option out of range, CapacityError when no arena within the capacity was found; with `advise` it says
+    which capacity is enough, also where finding that takes as long as some plans.
     """
     options = options or PlanOptions()
-    target = checked(options)
-    watch = Stopwatch(observe, follow)
-    deadline = Deadline.after(options.deadline_seconds)
-    passes = target.passes if advise else without_advice(target.passes)
-    best: tuple[Lowered, Plan] | None = None
-    refused: CapacityError | None = None
-    tried = set[tuple[object, ...]]()
-    within = options.capacity is not None or bool(options.tiers)
-    price = _nanoseconds if within else _bytes
-    for preparing in _preparing(options):
-        with watch("prepare"):
-            planner = Planner(target, preparing, deadline)
-            prepared = _prepared(graph, planner, preparing)
-        if (prepared.replacements, prepared.scratch_budget) in tried:
-            continue
-        tried.add((prepared.replacements, prepared.scratch_budget))
-        try:
-            candidate = _prepared_plan(prepared, planner, passes, options, deadline, watch)
-        except CapacityError as error:
-            refused = refused or error
-            continue
-        except OptionsError:
-            if preparing is options:
-                raise
-            continue  # costs that were given are those of other steps
-        if best is None or price(candidate[1]) < price(best[1]):
-            best = candidate
-        if deadline.expired or (within and not (any(candidate[1].program.runs) or options.tiers)):
-            break
-    if best is None:
-        raise refused or InternalError("No preparation was tried.")
-    return _proved(*best, lambda: graph_digest(graph), watch)
-
-
-def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
-    """The options, then options with fewer preparations, whose plan may be the better one.
-
-    Preparations are chosen by the peak of the order as written. Within a capacity or tiers, the bytes that
-    they save may make a plan dearer, or impossible; where the order is searched, larger.
-    """
-    yield options
-    within = options.capacity is not None or bool(options.tiers)
-    if options.rewrite and (within or options.order):
-        yield replace(options, rewrite=False)
-    if options.fit_scratch and within:
-        yield replace(options, fit_scratch=False)
-        if options.rewrite:
-            yield replace(options, rewrite=False, fit_scratch=False)
-
-
-def _bytes(plan: Plan) -> int:
-    """The bytes of all arenas of a plan."""
-    return sum(plan.sizes)
-
-
-def _nanoseconds(plan: Plan) -> int:
-    """How long an iteration of a plan is modelled to take."""
-    for record in plan.records:
-        if record.name == Paging.name and "nanoseconds" in record.facts:
-            return int(record.facts["nanoseconds"])
-    return sum(step_costs(plan.program, plan.options.costs))
-
-
-def _prepared_plan(
-    prepared: Prepared,
-    planner: Planner,
-    passes: Passes,
-    options: PlanOptions,
-    deadline: Deadline,
-    watch: Stopwatch,
-) -> tuple[Lowered, Plan]:
-    """The reference program of a prepared graph, and its plan, which is not proved yet."""
-    # The budget as it was fitted: the plan can be repeated with its own options.
-    options = replace(options, scratch_budget=prepared.scratch_budget)
-    with watch("derive"):
-        reference = _reference(prepared, planner, options)
-    plan = _planned(prepared.graph.name, reference, passes, options, deadline, watch)
-    return reference, replace(
-        plan,
-        replacements=prepared.replacements,
-        records=(*prepared.records, *_conversions(reference.program, options), *plan.records),
-        deterministic=plan.deterministic and prepared.complete,
-    )
+    plans = GraphPlans(graph, options, observe, follow)
+    return plans.proved(plans.candidate(options, advise=advise))
 
 
 @collector_paused()
@@ -156,19 +89,255 @@ def plan_program(
     do not fit the 64-bit offsets of any runtime.
     """
     options = options or PlanOptions()
-    if options.target == DEFAULTS.target:
-        options = replace(options, target=PROGRAM)
-    check_of_program(options)
-    watch = Stopwatch(observe, follow)
-    deadline = Deadline.after(options.deadline_seconds)
-    with watch("derive"):
-        from solver.training import explicit_program, program_digest
+    plans = ProgramPlans(program, options, observe, follow)
+    return plans.proved(plans.candidate(options))
 
-        reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
-        _check_extent(reference.program)
-    _check_permissions(program, options)
-    unproved = _planned(program.name, reference, _passes_of_program, options, deadline, watch)
-    return _proved(reference, unproved, lambda: program_digest(program), watch)
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan without digests that is not proved yet, and the reference program that it must agree with."""
+
+    reference: Lowered
+    plan: Plan
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all arenas."""
+        return sum(self.plan.sizes)
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long an iteration is modelled to take."""
+        for record in self.plan.records:
+            if record.name == Paging.name and "nanoseconds" in record.facts:
+                return int(record.facts["nanoseconds"])
+        return sum(step_costs(self.plan.program, self.plan.options.costs))
+
+
+class Plans(ABC):
+    """Plans of one graph or program under several options. They share the time until the deadline, and the
+    programs that do not depend on the options.
+    """
+
+    def __init__(self, options: PlanOptions, observe: Observer | None, follow: Follower | None) -> None:
+        self.watch = Stopwatch(observe, follow)
+        self.deadline = Deadline.after(options.deadline_seconds)
+        self.results: Results = {}
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """The abilities of the target of all plans."""
+
+    @abstractmethod
+    def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
+        """The plan under these options. Raises CapacityError and OptionsError as `plan` does.
+
+        `listed`: another order of the steps comes from list scheduling alone.
+        """
+
+    @abstractmethod
+    def behind(self, options: PlanOptions) -> Lowered:
+        """The program behind the passes of these options, which do not search, in the place of the reference
+        program. An order is looked for by list scheduling alone.
+        """
+
+    @abstractmethod
+    def digest(self) -> str:
+        """The digest of the graph or program."""
+
+    def proved(self, candidate: Candidate) -> Plan:
+        """The plan with its digests. Raises InternalError if it breaks a rule."""
+        reference, plan = candidate.reference, candidate.plan
+        with self.watch("prove"):
+            violations = prove(reference.program, plan, reference.holds)
+        if violations:
+            raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
+        with self.watch("digest"):
+            ours = reference_digest(reference.program)
+            return with_digest(replace(plan, graph_digest=self.digest(), reference_digest=ours))
+
+    def _planned(self, name: str, reference: Lowered, passes: Passes, options: PlanOptions) -> Plan:
+        """The plan without digests, neither proved nor saying how the reference program was prepared."""
+        placement = placed(reference, passes, options, self.deadline, self.watch, self.results)
+        program, outcomes = placement.applied.program, placement.outcomes
+        offsets = [0] * len(program.values)
+        for space, outcome in enumerate(outcomes):
+            assert outcome.layout is not None
+            inside = (region for region in placement.regions if region.space == space)
+            for region, offset in zip(inside, outcome.layout.offsets, strict=True):
+                for member, shift in zip(region.members, region.offsets, strict=True):
+                    offsets[member] = offset + shift
+        return Plan(
+            graph=name,
+            graph_digest="",
+            reference_digest="",
+            options=options,
+            program=program,
+            offsets=tuple(offsets),
+            sizes=tuple(outcome.layout.peak if outcome.layout else 0 for outcome in outcomes),
+            certificates=tuple(
+                Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
+            ),
+            deterministic=placement.applied.complete and all(outcome.deterministic for outcome in outcomes),
+            holds=reference.holds,
+            records=placement.applied.records,
+            producer=producer(),
+            cost_bound=placement.applied.bound,
+        )
+
+    def _behind(self, reference: Lowered, passes: Passes, options: PlanOptions) -> Lowered:
+        options = replace(options, capacity=None, tiers=(), recompute=False)
+        chosen = in_listed_order(passes)(options)
+        program = run_passes(reference.program, chosen, self.deadline, self.watch, self.results).program
+        return replace(reference, program=program)
+
+
+class GraphPlans(Plans):
+    """Plans of a graph."""
+
+    def __init__(
+        self,
+        graph: TrainableGraph,
+        options: PlanOptions,
+        observe: Observer | None = None,
+        follow: Follower | None = None,
+    ) -> None:
+        """Raises OptionsError for an option out of range."""
+        self._graph, self._target = graph, checked(options)
+        super().__init__(options, observe, follow)
+        self._derived: list[Derived] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._target.capabilities
+
+    def digest(self) -> str:
+        return graph_digest(self._graph)
+
+    def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
+        checked(options)
+        passes = self._target.passes if advise else without_advice(self._target.passes)
+        if listed:
+            passes = in_listed_order(passes)
+        best: Candidate | None = None
+        refused: CapacityError | None = None
+        tried = set[tuple[object, ...]]()
+        within = options.capacity is not None or bool(options.tiers)
+        for preparing in _preparing(options):
+            with self.watch("prepare"):
+                planner = self._planner(preparing)
+                prepared = _prepared(self._graph, planner, preparing)
+            if (prepared.replacements, prepared.scratch_budget) in tried:
+                continue
+            tried.add((prepared.replacements, prepared.scratch_budget))
+            try:
+                candidate = self._prepared_plan(prepared, planner, passes, options)
+            except CapacityError as error:
+                refused = refused or error
+                continue
+            except OptionsError:
+                if preparing is options:
+                    raise
+                continue  # costs that were given are those of other steps
+            if best is None or _price(candidate, within=within) < _price(best, within=within):
+                best = candidate
+            if self.deadline.expired or (within and not (any(candidate.plan.program.runs) or options.tiers)):
+                break
+        if best is None:
+            raise refused or InternalError("No preparation was tried.")
+        return best
+
+    def behind(self, options: PlanOptions) -> Lowered:
+        planner = self._planner(options)
+        with self.watch("prepare"):
+            prepared = _prepared(self._graph, planner, options)
+        with self.watch("derive"):
+            reference = _reference(prepared, planner, options)
+        with self.watch("passes"):
+            return self._behind(reference, self._target.passes, options)
+
+    def _planner(self, options: PlanOptions) -> Planner:
+        return Planner(self._target, options, self.deadline, self._derived)
+
+    def _prepared_plan(
+        self, prepared: Prepared, planner: Planner, passes: Passes, options: PlanOptions
+    ) -> Candidate:
+        # The budget as it was fitted: the plan can be repeated with its own options.
+        options = replace(options, scratch_budget=prepared.scratch_budget)
+        with self.watch("derive"):
+            reference = _reference(prepared, planner, options)
+        plan = self._planned(prepared.graph.name, reference, passes, options)
+        return Candidate(
+            reference,
+            replace(
+                plan,
+                replacements=prepared.replacements,
+                records=(*prepared.records, *_conversions(reference.program, options), *plan.records),
+                deterministic=plan.deterministic and prepared.complete,
+            ),
+        )
+
+
+class ProgramPlans(Plans):
+    """Plans of an explicit program."""
+
+    def __init__(
+        self,
+        program: BlockProgram,
+        options: PlanOptions,
+        observe: Observer | None = None,
+        follow: Follower | None = None,
+    ) -> None:
+        """Raises OptionsError and DimensionError as `plan_program` does."""
+        check_of_program(of_program(options))
+        super().__init__(options, observe, follow)
+        self._program = program
+        with self.watch("derive"):
+            from solver.training import explicit_program
+
+            self._reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
+            _check_extent(self._reference.program)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(trains=True, in_place=True, order=self._program.any_order)
+
+    def digest(self) -> str:
+        from solver.training import program_digest
+
+        return program_digest(self._program)
+
+    def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
+        options = of_program(options)
+        check_of_program(options)
+        _check_permissions(self._program, options)
+        passes = in_listed_order(_passes_of_program) if listed else _passes_of_program
+        return Candidate(self._reference, self._planned(self._program.name, self._reference, passes, options))
+
+    def behind(self, options: PlanOptions) -> Lowered:
+        with self.watch("passes"):
+            return self._behind(self._reference, _passes_of_program, options)
+
+
+def _price(candidate: Candidate, *, within: bool) -> int:
+    return candidate.nanoseconds if within else candidate.bytes
+
+
+def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
+    """The options, then options with fewer preparations, whose plan may be the better one.
+
+    Preparations are chosen by the peak of the order as written. Within a capacity or tiers, the bytes that
+    they save may make a plan dearer, or impossible; where the order is searched, larger.
+    """
+    yield options
+    within = options.capacity is not None or bool(options.tiers)
+    if options.rewrite and (within or options.order):
+        yield replace(options, rewrite=False)
+    if options.fit_scratch and within:
+        yield replace(options, fit_scratch=False)
+        if options.rewrite:
+            yield replace(options, rewrite=False, fit_scratch=False)
 
 
 def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
@@ -273,46 +442,3 @@ def _conversions(program: Program, options: PlanOptions) -> tuple[Record, ...]:
     spent = sum(cost[t] for t in which)
     facts = {"conversions": len(which), "nanoseconds": spent, "step_nanoseconds": sum(cost)}
     return (Record("storage", facts),)
-
-
-def _planned(
-    name: str, reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
-) -> Plan:
-    """The plan without digests, neither proved nor saying how the reference program was prepared."""
-    placement = placed(reference, passes, options, deadline, watch)
-    program, outcomes = placement.applied.program, placement.outcomes
-    offsets = [0] * len(program.values)
-    for space, outcome in enumerate(outcomes):
-        assert outcome.layout is not None
-        inside = (region for region in placement.regions if region.space == space)
-        for region, offset in zip(inside, outcome.layout.offsets, strict=True):
-            for member, shift in zip(region.members, region.offsets, strict=True):
-                offsets[member] = offset + shift
-    return Plan(
-        graph=name,
-        graph_digest="",
-        reference_digest="",
-        options=options,
-        program=program,
-        offsets=tuple(offsets),
-        sizes=tuple(outcome.layout.peak if outcome.layout else 0 for outcome in outcomes),
-        certificates=tuple(
-            Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
-        ),
-        deterministic=placement.applied.complete and all(outcome.deterministic for outcome in outcomes),
-        holds=reference.holds,
-        records=placement.applied.records,
-        producer=producer(),
-        cost_bound=placement.applied.bound,
-    )
-
-
-def _proved(reference: Lowered, plan: Plan, digest: Callable[[], str], watch: Stopwatch) -> Plan:
-    """The plan with its digests; `digest` is that of its graph or program."""
-    with watch("prove"):
-        violations = prove(reference.program, plan, reference.holds)
-    if violations:
-        raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
-    with watch("digest"):
-        ours = reference_digest(reference.program)
-        return with_digest(replace(plan, graph_digest=digest(), reference_digest=ours))

@@ -14,15 +14,27 @@ from solver.targets import Lowered, Target
 if TYPE_CHECKING:
     from solver.preparations.rewriting import Arithmetic
 
-__all__ = ["Planner"]
+__all__ = ["Derived", "Planner"]
+
+#: The input of derivation, as far as it decides the reference program, and that program.
+Derived = tuple[tuple[int, str | None, bool], Prepared, Lowered]
 
 
 class Planner:
-    """One target under given options; keeps the program that it was asked for last."""
+    """One target under given options; keeps the reference program that was derived last.
 
-    def __init__(self, target: Target, options: PlanOptions, deadline: Deadline) -> None:
+    `derived` holds that program, in a list that planners of one graph under several options share.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        options: PlanOptions,
+        deadline: Deadline,
+        derived: list[Derived] | None = None,
+    ) -> None:
         self._target, self._options, self._deadline = target, options, deadline
-        self._last: tuple[Prepared, Lowered] | None = None
+        self._derived = [] if derived is None else derived
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -35,14 +47,15 @@ class Planner:
         return self._deadline.expired
 
     def reference(self, prepared: Prepared) -> Lowered:
-        """Its reference program. What was asked for last is kept: mostly that is what is planned then."""
-        asked = prepared.scratch_budget, prepared.storage
-        if self._last is not None:
-            last, lowered = self._last
-            if last.graph is prepared.graph and (last.scratch_budget, last.storage) == asked:
+        """The reference program of a prepared graph: mostly the one that was derived last."""
+        # Where a runtime decides itself what is in place, its reference program says so.
+        in_place = self._options.in_place and not self._target.capabilities.sub_ranges
+        key = (prepared.scratch_budget, prepared.storage, in_place)
+        for known, last, lowered in self._derived:
+            if known == key and last.graph is prepared.graph:
                 return lowered
         lowered = self._target.reference(prepared, self._options)
-        self._last = prepared, lowered
+        self._derived[:] = [(key, prepared, lowered)]
         return lowered
 
     def footprint(self, prepared: Prepared) -> tuple[int, int, frozenset[str]]:

@@ -9,6 +9,7 @@ from itertools import product
 from solver.accounting import least_elapsed, step_costs
 from solver.errors import CapacityError, InternalError
 from solver.layout import Deadline, Outcome
+from solver.passes import Applied as PassResult
 from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
 from solver.passes.search_order import in_order_of
 from solver.pipeline.layout import place
@@ -18,10 +19,18 @@ from solver.plan import PlanOptions
 from solver.program import CostBound, Program, Record, Region, loads, regions
 from solver.targets import Lowered
 
-__all__ = ["Applied", "Passes", "Placed", "placed"]
+__all__ = ["Applied", "Passes", "Placed", "Results", "placed", "run_passes"]
 
 #: The passes of a target, by the options of a plan.
 Passes = Callable[[PlanOptions], Sequence[Pass]]
+
+#: Results of passes that do not search, by the pass and the identity of the program, which is kept beside
+#: them: plans of one graph under several options run the same passes on the same programs.
+Results = dict[tuple[Pass, int], tuple[Program, PassResult]]
+
+#: Results that are kept: more than there are on the program as it is derived. Those on programs that a search
+#: has made are asked for once.
+_MOST_RESULTS = 16
 
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
 #: The first rounds take off what was too many; the later ones this part of the capacity at least.
@@ -114,7 +123,12 @@ class Placed:
 
 
 def placed(
-    reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+    reference: Lowered,
+    passes: Passes,
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: Stopwatch,
+    results: Results,
 ) -> Placed:
     """Passes and layout. Where steps run again or values are paged, the cheapest plan of several orders.
 
@@ -132,7 +146,7 @@ def placed(
             continue
         as_asked = choice.options.in_place == options.in_place
         try:
-            candidate = _fitting(reference, choice, deadline, watch)
+            candidate = _fitting(reference, choice, deadline, watch, results)
         except CapacityError as error:
             if error.proved and as_asked:
                 raise
@@ -210,7 +224,9 @@ def _orders(
     yield _Choice(in_given_order(passes), options, _first_runs(program))
 
 
-def _fitting(reference: Lowered, choice: _Choice, deadline: Deadline, watch: Stopwatch) -> Placed:
+def _fitting(
+    reference: Lowered, choice: _Choice, deadline: Deadline, watch: Stopwatch, results: Results
+) -> Placed:
     """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
     options, refused = choice.options, None
     #: By space, as each has a tier of its own; without tiers the first stands for all.
@@ -218,7 +234,9 @@ def _fitting(reference: Lowered, choice: _Choice, deadline: Deadline, watch: Sto
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
-                applied = _scheduled(reference.program, choice.passes, options, less, deadline, watch)
+                applied = _scheduled(
+                    reference.program, choice.passes, options, less, deadline, watch, results
+                )
             except CapacityError as error:
                 raise refused or error from None
             inside = regions(applied.program, reference.holds)
@@ -244,6 +262,7 @@ def _scheduled(
     less: Sequence[int],
     deadline: Deadline,
     watch: Stopwatch,
+    results: Results,
 ) -> Applied:
     """The program behind all passes, which keep the capacities of the options reduced by `less` bytes.
 
@@ -252,13 +271,13 @@ def _scheduled(
     """
     if not options.tiers:
         capacity = None if options.capacity is None else max(0, options.capacity - less[0])
-        return _applied(program, passes(replace(options, capacity=capacity)), deadline, watch)
+        return run_passes(program, passes(replace(options, capacity=capacity)), deadline, watch, results)
     tiers = tuple(
         replace(tier, bytes=max(1, tier.bytes - few)) for tier, few in zip(options.tiers, less, strict=True)
     )
     options = replace(options, tiers=tiers)
     if not options.recompute:
-        return _applied(program, passes(options), deadline, watch)
+        return run_passes(program, passes(options), deadline, watch, results)
     peak = max(loads(program)[0], default=0)
     by_share: dict[int, Applied] = {}
     without: dict[int, CapacityError] = {}
@@ -268,7 +287,7 @@ def _scheduled(
         # Passes in front may raise the peak, and with all bytes nothing should run again.
         budget = replace(options, capacity=capacity, recompute=share < _SHARES[0])
         try:
-            by_share[share] = _applied(program, passes(budget), deadline, watch)
+            by_share[share] = run_passes(program, passes(budget), deadline, watch, results)
         except CapacityError as error:
             without[share] = error
 
@@ -313,10 +332,19 @@ def _first_runs(program: Program) -> tuple[int, ...]:
     return tuple(dict.fromkeys(step.reference for step in program.steps if step.reference is not None))
 
 
-def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline, watch: Stopwatch) -> Applied:
+def run_passes(
+    program: Program, passes: Sequence[Pass], deadline: Deadline, watch: Stopwatch, results: Results
+) -> Applied:
+    """The program behind the passes."""
     records, complete, bound = [], True, None
     for each in passes:
-        result = each.apply(program, deadline, watch.searching(each.name))
+        key = each, id(program)
+        if not each.searches and key in results:
+            result = results[key][1]
+        else:
+            result = each.apply(program, deadline, watch.searching(each.name))
+            if not each.searches and len(results) < _MOST_RESULTS:
+                results[key] = program, result
         bound = bound or result.bound
         if result.facts is not None:
             records.append(Record(each.name, result.facts))

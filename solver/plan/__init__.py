@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
-from solver.plan.options import PlanOptions
+from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
@@ -67,6 +67,7 @@ __all__ = [
     "Recycling",
     "Remedy",
     "Repetition",
+    "RequestedOptions",
     "StepReport",
     "TierUse",
     "TradeOff",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from solver.plan.options import PlanOptions
+from solver.plan.options import RequestedOptions
 from solver.plan.recomputation import recomputation
 from solver.plan.views import PlanView
 
@@ -40,7 +40,7 @@ class Budget:
     name: str
     model: str | None = None
     plan: str | None = None
-    options: PlanOptions = field(default_factory=PlanOptions)
+    options: RequestedOptions = field(default_factory=RequestedOptions)
     max_arena: int | None = None
     max_spaces: Mapping[str, int] = field(default_factory=dict)
     max_recompute: float | None = None

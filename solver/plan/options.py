@@ -1,13 +1,14 @@
-"""The options of a plan."""
+"""The options of a plan: exactly, and as they are asked for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from solver.options import PLAN_OPTIONS, documented
 from solver.program import Costs, Tier
 
-__all__ = ["PlanOptions"]
+__all__ = ["PlanOptions", "RequestedOptions"]
 
 
 @documented(PLAN_OPTIONS)
@@ -39,3 +40,21 @@ class PlanOptions:
     costs: Costs | None = PLAN_OPTIONS["costs"].default
     storage: str | None = PLAN_OPTIONS["storage"].default
     fit_scratch: bool = PLAN_OPTIONS["fit_scratch"].default
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedOptions:
+    """The options that a user asks for. If `automatic`, the planner chooses the measures that change no bit:
+    those of `options` are off. Otherwise `options` describe the plan exactly.
+    """
+
+    options: PlanOptions = field(default_factory=PlanOptions)
+    automatic: bool = True
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        return self.options.deadline_seconds
+
+    def having(self, **changes: Any) -> RequestedOptions:
+        """The same request with other options."""
+        return replace(self, options=replace(self.options, **changes))

@@ -86,8 +86,7 @@ def explain(
     iterations = graph.training.accumulate
     trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline, observe, follow)
     plain = replace(options, recompute=False)
-    taken_back = {"recompute": False} if options.recompute else {}
-    asked = Request(graph, plain, batches, {**fields_of(plain), **taken_back})
+    asked = Request(graph, plain, batches, fields_of(plain))
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
     fits_as_it_is = planned is not None

@@ -14,6 +14,7 @@ from typing import Any
 from solver import documents
 from solver.graph import TrainableGraph
 from solver.graph.types import OptimizerSpec
+from solver.options import MEASURES as MEASURE_OPTIONS
 from solver.plan import Changes, OptionValue, PlanOptions
 from solver.program import Tier
 from solver.training.optimizers import optimizer_rules, state_names
@@ -55,9 +56,9 @@ def fields_of(options: PlanOptions) -> dict[str, OptionValue]:
     """The fields of an options document for these options, without the deadline: no remedy has one."""
     usual, fields = (documents.parse_json(documents.dump_options(each)) for each in (PlanOptions(), options))
     return {
-        name: value
+        name: tuple(value) if name == "only" else value
         for name, value in fields.items()
-        if name != "deadline_seconds" and (name not in usual or value != usual[name])
+        if name != "deadline_seconds" and (name not in usual or name == "only" or value != usual[name])
     }
 
 
@@ -78,11 +79,10 @@ class Request:
 
     def choosing(self, **options: int | bool | str) -> Request:
         """With other options of the plan."""
-        return replace(
-            self,
-            options=replace(self.options, **options),  # type: ignore[arg-type]  # options by name
-            fields={**self.fields, **options},
-        )
+        chosen = replace(self.options, **options)  # type: ignore[arg-type]  # options by name
+        only = tuple(name for name in MEASURE_OPTIONS if getattr(chosen, name))
+        plain = {name: value for name, value in options.items() if name not in MEASURE_OPTIONS}
+        return replace(self, options=chosen, fields={**self.fields, **plain, "only": only})
 
     def training(self, graph: TrainableGraph, note: str, field: str) -> Request:
         """With a graph that is trained otherwise, as this field of its document says."""

@@ -32,7 +32,7 @@ SIZES = (1_000, 10_000)
 #: What deep graphs are planned with.
 VARIANTS: Mapping[str, PlanOptions] = {
     "": PlanOptions(),
-    " --in-place": PlanOptions(in_place=True),
+    " --only in-place": PlanOptions(in_place=True),
     " --rewrite": PlanOptions(rewrite=True),
 }
 

@@ -167,10 +167,10 @@ def test_plans_are_those_of_the_core_and_train(http: httpx.Client, tiny: Documen
         (changing, {"storage": "float16"}, PlanOptions(storage="float16")),
         (CHAINED, {"storage": "bfloat16"}, PlanOptions(storage="bfloat16")),
         (CHAINED, {"tiers": WORDS}, PlanOptions(tiers=TIERS)),
-        (CHAINED, {"tiers": objects, "recompute": True}, PlanOptions(tiers=TIERS, recompute=True)),
+        (CHAINED, {"tiers": objects, "only": ["recompute"]}, PlanOptions(tiers=TIERS, recompute=True)),
         (
             CHAINED,
-            {"capacity": 35_000, "recompute": True, "costs": table},
+            {"capacity": 35_000, "only": ["recompute"], "costs": table},
             PlanOptions(capacity=35_000, recompute=True, costs=costs),
         ),
     )
@@ -346,7 +346,7 @@ def test_a_capacity_that_is_not_kept_carries_a_verdict(http: httpx.Client, mnist
         for options, recompute in (
             ({"capacity": 17_000_000}, "impossible"),
             ({"capacity": 20_000_000}, "open"),
-            ({"capacity": 17_000_000, "recompute": True}, "impossible"),
+            ({"capacity": 17_000_000, "only": ["recompute"]}, "impossible"),
         ):
             with case(options):
                 refused = post(http, "plan", graph=mnist, options=options)
@@ -357,7 +357,7 @@ def test_a_capacity_that_is_not_kept_carries_a_verdict(http: httpx.Client, mnist
                     "recompute": recompute,
                 }
     # Between the floor and the smallest plan.
-    options = {"capacity": 17_100_000, "recompute": True}
+    options = {"capacity": 17_100_000, "only": ["recompute"]}
     verdict = post(http, "plan", graph=mnist, options=options).json()["verdict"]
     assert verdict["recompute"] == "open"
     assert 17_100_000 < verdict["smallest"] < 21_613_184

@@ -59,7 +59,7 @@ def run(tmp_path: Path) -> Run:
     ("words", "said"),
     [
         (
-            ("plan", "--capacity", "17.14MB", "--recompute"),
+            ("plan", "--capacity", "17.14MB", "--only", "recompute"),
             "mnist .*: recompute, [0-9,]+ bytes, .*of time",
         ),
         (("plan", "--tier", "a=14MB", "--tier", "b=1GB,bandwidth=1MB/s"), "paging, [0-9,]+ bytes moved"),
@@ -191,7 +191,7 @@ def test_rewriting(tmp_path: Path) -> None:
 
 def test_recomputation(tmp_path: Path) -> None:
     model, plan = ROOT / "examples/mnist.json", tmp_path / "plan.json"
-    result = inside("plan", model, "--capacity", "17.2MB", "--recompute", "-o", plan)
+    result = inside("plan", model, "--capacity", "17.2MB", "--only", "recompute", "-o", plan)
     assert "recomputed: 3 steps run again" in " ".join(result.stdout.split())
     shown = inside("show", plan, "--width", "120")
     assert "no order and no recomputation takes less than 17,035,072" in " ".join(shown.stdout.split())
@@ -200,7 +200,7 @@ def test_recomputation(tmp_path: Path) -> None:
     assert facts["extra"] == facts["bound"] > 0
     assert [one["step"] for one in facts["repetitions"]]
     assert inside("validate", model, plan, "--steps", "1").exit_code == 0
-    refused = inside("plan", model, "--capacity", "16MB", "--recompute", "-o", plan)
+    refused = inside("plan", model, "--capacity", "16MB", "--only", "recompute", "-o", plan)
     assert refused.exit_code == 3
     assert "takes less than 17,035,072 bytes" in " ".join(refused.stderr.split())
 
@@ -223,11 +223,11 @@ def test_parallelism(graph: Path, tmp_path: Path) -> None:
 def test_in_place(tmp_path: Path) -> None:
     net, plan = tmp_path / "net.json", tmp_path / "plan.json"
     net.write_bytes(documents.dump_graph(convolutional()))
-    assert inside("plan", net, "-o", plan, "--in-place").exit_code == 0
+    assert inside("plan", net, "-o", plan, "--only", "in-place").exit_code == 0
     assert plan_in(tmp_path).options.in_place
     assert "In place: 2 values" in " ".join(inside("show", plan).stdout.split())
     assert "Identical" in inside("validate", net, plan, "--steps", "2").stdout
-    assert inside("plan", net, "-o", plan, "--in-place", "--target", "singa").exit_code == 0
+    assert inside("plan", net, "-o", plan, "--only", "in-place", "--target", "singa").exit_code == 0
     assert inside("show", plan).exit_code == 0
 
 
@@ -265,7 +265,7 @@ def test_what_is_refused_in_one_line(run: Run, graph: Path, tmp_path: Path) -> N
         for options in (
             "--target moon", "--solver magic", "--update never", "--batch 0", "--alignment 48",
             "--deadline -1", "--parallelism 0", "--parallelism 65", "--parallelism 2 --target onert",
-            "--in-place --target onert",
+            "--only in-place --target onert",
         ):  # fmt: skip
             with case(options):
                 failed(inside("plan", graph, *options.split()), 2)
@@ -554,7 +554,8 @@ def test_a_command_that_plans_is_ended(tmp_path: Path, number: signal.Signals, c
     """While steps are looked for that run again, in compiled code for the most part: no plan is written."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "service.cli", "plan", ROOT / "examples/mobilenet_v2.json", "--recompute",
+        [sys.executable, "-m", "service.cli", "plan", ROOT / "examples/mobilenet_v2.json",
+         "--only", "recompute",
          "--capacity", "171MB", "-o", "plan.json"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}, stderr=theirs,
     )  # fmt: skip

@@ -52,7 +52,7 @@ def test_the_page_of_a_plan(http: httpx.Client, digest: str) -> None:
 
 
 def test_what_changed(http: httpx.Client, tiny: dict[str, Any], digest: str) -> None:
-    other = http.post("/v1/plan", json={"graph": tiny, "options": {"in_place": True}}).json()["digest"]
+    other = http.post("/v1/plan", json={"graph": tiny, "options": {"only": ["in_place"]}}).json()["digest"]
     page = http.get(f"/plans/{other}", params={"against": digest})
     assert page.status_code == 200
     assert page.headers["etag"] != http.get(f"/plans/{other}").headers["etag"]

@@ -111,11 +111,11 @@ def test_a_model_is_imported_and_planned(http: httpx.Client) -> None:
     assert finished(http, job)["state"] == "succeeded", http.get(f"{job}/result").text
     graph = http.get(f"{job}/result").json()
     assert graph["format"] == "arenaplan.graph"
-    planned = submit(http, "plan", graph=digest, options={**choices, "in_place": True})
+    planned = submit(http, "plan", graph=digest, options={**choices, "only": ["in_place"]})
     assert finished(http, planned)["state"] == "succeeded"
     direct = http.post(
         "/v1/plan",
-        params={**choices, "in_place": "true"},
+        params={**choices, "only": "in_place"},
         content=model,
         headers={"Content-Type": "application/onnx"},
     )

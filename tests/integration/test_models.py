@@ -112,7 +112,7 @@ def test_curves_and_verdicts_of_a_model(server: Server) -> None:
     """They are those of its graph."""
     graph = {**json.loads(documents.dump_graph(graph_of())), "name": "model"}
     for task, members, options in (
-        ("tradeoff", {"points": 3}, {"in_place": True}),
+        ("tradeoff", {"points": 3}, {"only": "in_place"}),
         ("explain", {"training": True}, {"capacity": "4KiB"}),
     ):
         answer = post(server, MODEL, to=task, **CHOICES, **texts(members), **texts(options))
@@ -180,7 +180,7 @@ def test_what_is_not_trained_is_said_with_every_answer(server: Server) -> None:
         assert client.plan(documents.dump_graph(graph_of())).notes == ()
     later = {"prefer": "respond-async, wait=60", "content-type": "application/onnx"}
     url = f"{server.url}/v1/plan"
-    query = chosen | {"in_place": "true"}
+    query = chosen | {"only": "in_place"}
     assert notes_of(httpx.post(url, content=body, params=query, headers=later, timeout=90)) == notes
 
 

@@ -68,7 +68,7 @@ def outcome(arguments: str, *more: str) -> tuple[int, str, str, list[bytes]]:
 #: Commands and their exit codes.
 COMMANDS = (
     ("plan graph.json -o out.json", Exit.OK),
-    ("plan graph.json --in-place --json -o out.json", Exit.OK),
+    ("plan graph.json --only in-place --json -o out.json", Exit.OK),
     ("plan graph.json --capacity 200", Exit.TOO_LARGE),
     ("plan graph.json --capacity 200 --json", Exit.TOO_LARGE),
     ("plan graph.json --target nobody", Exit.USAGE),

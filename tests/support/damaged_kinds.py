@@ -42,7 +42,7 @@ from solver.importers.options import ImportOptions
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.importers.weights import read_arrays
 from solver.layout import LayoutOptions, LayoutProblem, find_violations
-from solver.pipeline import modelled_costs, plan, plan_program
+from solver.pipeline import modelled_costs, plan, plan_program, plan_requested
 from solver.placement import place
 from solver.plan import Plan, PlanOptions, difference, recycling
 from solver.plan.report import report
@@ -243,9 +243,10 @@ def of_program(data: bytes, _folder: Path) -> None:
 
 
 def of_options(data: bytes, _folder: Path) -> None:
-    options = documents.load_options(data)
-    documents.load_options(documents.dump_options(options))
-    _planned(small.residual(), options)
+    requested = documents.load_options(data)
+    documents.load_options(documents.dump_options(requested))
+    graph = small.residual()
+    _used(plan_requested(graph, requested), graph)
 
 
 def of_costs(data: bytes, _folder: Path) -> None:

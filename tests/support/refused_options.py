@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from solver.options import MEASURES
+
 __all__ = ["ANY_TARGET", "REFUSED", "Refused"]
 
 FAST, SLOW = "fast=20kB", "slow=1MiB,bandwidth=45MB/s"
@@ -28,6 +30,8 @@ class Refused:
 
 
 def _of_target(name: str, value: Any, **more: Any) -> Refused:
+    if name in MEASURES:
+        return Refused({"target": "onert", "only": [name], **more}, "/only", "Target 'onert'")
     return Refused({"target": "onert", name: value, **more}, f"/{name}", "Target 'onert'")
 
 

@@ -35,7 +35,7 @@ app = typer.Typer()
         "arenaplan plan graph.json -o plan.json",
         "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
         "arenaplan plan graph.json --rewrite --json -o plan.json",
-        "arenaplan plan graph.json --batch 32 --capacity 18MiB --recompute -o plan.json",
+        "arenaplan plan graph.json --as-written -o plan.json",
         "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
         "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
@@ -212,7 +212,7 @@ def explain(
         "arenaplan costs graph.json -o costs.json",
         "arenaplan costs graph.json --batch 32 --repeats 20 -o costs.json",
         "arenaplan costs model.onnx --loss cross-entropy --dim batch=32 -o costs.json",
-        "arenaplan plan graph.json --capacity 18MiB --recompute --costs costs.json -o plan.json",
+        "arenaplan plan graph.json --capacity 18MiB --costs costs.json -o plan.json",
     ),
 )
 @grouped

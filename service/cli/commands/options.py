@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, PLAN_OPTIONS, Option, flag_of
+from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, REQUEST_OPTIONS, Option, flag_of
 
 __all__ = [
     "AsJson",
@@ -109,13 +109,13 @@ def _fraction(text: str) -> float:
 
 StepOptions = Annotated[
     Mapping[str, Any],
-    _group(PLAN_OPTIONS, "batch scratch_budget update in_place sub_ranges rewrite fit_scratch storage"),
+    _group(REQUEST_OPTIONS, "as_written only batch scratch_budget update rewrite storage"),
 ]
-RuntimeOptions = Annotated[Mapping[str, Any], _group(PLAN_OPTIONS, "target alignment parallelism")]
+RuntimeOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "target alignment parallelism")]
 SearchOptions = Annotated[
-    Mapping[str, Any], _group(PLAN_OPTIONS, "target alignment parallelism deadline_seconds costs")
+    Mapping[str, Any], _group(REQUEST_OPTIONS, "target alignment parallelism deadline_seconds costs")
 ]
-ScheduleOptions = Annotated[Mapping[str, Any], _group(PLAN_OPTIONS, "solver capacity order recompute tiers")]
+ScheduleOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "solver capacity tiers")]
 LayoutChoices = Annotated[
     Mapping[str, Any],
     _group(LAYOUT_OPTIONS, "capacity alignment solver deadline_seconds work seed threads race target_gap"),

@@ -89,7 +89,7 @@ VERDICT: dict[str, Any] = {
             "arena_bytes": 84,
             "extra": -20,
             "bound": None,
-            "options": {"recompute": True, "rewrite": True},
+            "options": {"only": ["recompute"], "rewrite": True},
             "graph_fields": {},
             "note": "",
         }
@@ -257,7 +257,7 @@ async def test_what_curves_verdicts_and_reports_hold(call: Call) -> None:
         assert verdict.extra == share
     (remedy,) = verdict.remedies
     assert (remedy.measures, remedy.extra) == (("recompute", "rewrite"), -0.02)
-    assert remedy.options == {"recompute": True, "rewrite": True}
+    assert remedy.options == {"only": ["recompute"], "rewrite": True}
     report = await call(Service(ok(REPORT)), "validate", GRAPH, PLAN)
     assert not report.identical
     assert report.steps[0].differing == ("w",)

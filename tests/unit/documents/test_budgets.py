@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from solver.documents import load_budgets, read_allowance
 from solver.errors import ArenaplanError, DocumentError
-from solver.plan import Allowance, Budget, PlanOptions
+from solver.plan import Allowance, Budget, PlanOptions, RequestedOptions
 
 GOOD = """
-options = { in_place = true }
+options = { only = ["in_place"] }
 [[budget]]
 model = "nets/mnist.json"
 max_arena = "24MiB"
@@ -28,7 +28,7 @@ def test_a_budget() -> None:
     assert found == Budget(
         name="mnist",
         model="nets/mnist.json",
-        options=PlanOptions(in_place=True, batch=32),
+        options=RequestedOptions(PlanOptions(in_place=True, batch=32), automatic=False),
         max_arena=24 << 20,
         max_spaces={"sram": 512 << 10},
         max_recompute=0.05,

@@ -9,7 +9,7 @@ import pytest
 
 from solver.documents import dump_costs, dump_options, load_costs, load_options
 from solver.errors import ArenaplanError, DocumentError
-from solver.plan import Costs, PlanOptions
+from solver.plan import Costs, PlanOptions, RequestedOptions
 
 COSTS = Costs((("fc1:forward", 5_000), ("fc1", 0)), "measured on a board")
 DOCUMENT: dict[str, Any] = {
@@ -27,11 +27,11 @@ def test_a_document_and_back() -> None:
 
 
 def test_options_take_a_document_or_its_fields() -> None:
-    options = PlanOptions(costs=COSTS)
+    options = RequestedOptions(PlanOptions(costs=COSTS))
     plain = {name: DOCUMENT[name] for name in ("about", "nanoseconds")}
     assert load_options({"costs": DOCUMENT}) == load_options({"costs": plain}) == options
     assert load_options(dump_options(options)) == options
-    assert load_options({"costs": "roofline"}) == load_options({"costs": None}) == PlanOptions()
+    assert load_options({"costs": "roofline"}) == load_options({"costs": None}) == RequestedOptions()
     assert "costs" not in json.loads(dump_options(PlanOptions()))
 
 

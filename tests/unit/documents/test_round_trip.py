@@ -24,7 +24,8 @@ from solver.documents import (
 from solver.errors import BatchError, DocumentError, OptionsError, OtherFormatError, ProblemError
 from solver.graph import Role, Trainable, TrainingRules
 from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
-from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
+from solver.options import MEASURES
+from solver.plan import PlanOptions, RequestedOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
 from tests.support.graphs import batch_normalised, chain
 
@@ -220,25 +221,68 @@ def test_digest_sees_every_value() -> None:
         PlanOptions(deadline_seconds=5, capacity=0),
         PlanOptions(parallelism=64),
         PlanOptions(rewrite=True),
-        PlanOptions(target="singa", in_place=True),
     ],
 )
-def test_options(options: PlanOptions) -> None:
-    assert load_options(dump_options(options)) == options
-    assert dump_options(load_options(dump_options(options, indent=1))) == dump_options(options)
+@pytest.mark.parametrize("automatic", [False, True])
+def test_options(options: PlanOptions, automatic: bool) -> None:
+    requested = RequestedOptions(options, automatic)
+    assert load_options(dump_options(requested)) == requested
+    assert dump_options(load_options(dump_options(requested, indent=1))) == dump_options(requested)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PlanOptions(target="singa", in_place=True),
+        PlanOptions(in_place=True, sub_ranges=True, order=True, fit_scratch=True, recompute=True, capacity=9),
+    ],
+)
+def test_measures_that_are_chosen_by_hand(options: PlanOptions) -> None:
+    assert load_options(dump_options(options)) == RequestedOptions(options, automatic=False)
+
+
+@pytest.mark.parametrize(
+    "only",
+    ["in-place,sub-ranges", "in_place, sub_ranges", "sub-ranges", ["in-place", "sub_ranges"], ["sub_ranges"]],
+)
+def test_names_of_measures_are_a_list_or_text(only: object) -> None:
+    options = PlanOptions(in_place=True, sub_ranges=True)
+    assert load_options({"only": only}) == RequestedOptions(options, automatic=False)
+
+
+def test_no_measure_is_as_written() -> None:
+    as_written = RequestedOptions(automatic=False)
+    assert load_options({"as_written": True}) == load_options({"only": []}) == as_written
+    assert load_options({"as_written": False, "only": None}) == RequestedOptions()
+    assert json.loads(dump_options(as_written))["only"] == []
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("value", [True, False])
+def test_a_switch_of_before_leads_to_only(name: str, value: bool) -> None:
+    with pytest.raises(OptionsError) as caught:
+        load_options({"capacity": 9, name: value})
+    assert caught.value.path == (name,)
+    assert f'"only": ["{name}"]' in caught.value.remedy
+
+
+def test_as_written_and_only_do_not_go_together() -> None:
+    with pytest.raises(OptionsError, match="Both as_written"):
+        load_options({"as_written": True, "only": ["order"]})
 
 
 def test_options_that_came_later_are_written_only_where_they_say_something() -> None:
     """Documents from before keep their digests."""
-    written = json.loads(dump_options(PlanOptions())).keys() - {"format", "version"}
+    written = json.loads(dump_options(RequestedOptions())).keys() - {"format", "version"}
     first = "target solver batch alignment capacity deadline_seconds scratch_budget update"
     assert written == {*first.split()}
     assert json.loads(dump_options(PlanOptions(parallelism=2)))["parallelism"] == 2
 
 
 def test_options_need_nothing() -> None:
-    assert load_options({}) == PlanOptions()
-    assert load_options(b'{"alignment": 32, "capacity": null}') == PlanOptions(alignment=32)
+    assert load_options({}) == RequestedOptions()
+    requested = load_options(b'{"alignment": 32, "capacity": null}')
+    assert requested == RequestedOptions(PlanOptions(alignment=32))
 
 
 @pytest.mark.parametrize(
@@ -257,6 +301,9 @@ def test_options_need_nothing() -> None:
         ({"scratch_budget": -1}, OptionsError, "/scratch_budget", "at least 0"),
         ({"scratch_budget": None}, DocumentError, "/scratch_budget", "an integer"),
         ({"target": 5}, DocumentError, "/target", "a string"),
+        ({"only": ["in-plaice"]}, DocumentError, "/only/0", "'in_place', 'sub_ranges'"),
+        ({"only": "order,"}, DocumentError, "/only", "'in_place', 'sub_ranges'"),
+        ({"only": 1}, DocumentError, "/only", "a list"),
         ({"aligment": 16}, DocumentError, "/aligment", "Did you mean 'alignment'"),
         ({"format": "arenaplan.graph"}, OtherFormatError, "/format", "arenaplan.options"),
         ({"version": 3}, DocumentError, "/version", "Known versions: 1"),

@@ -33,7 +33,8 @@ UNITS = {
 )
 def test_sizes(text: str, size: int) -> None:
     assert read_size(text) == size
-    assert load_options(json.dumps({"capacity": text, "scratch_budget": text}).encode()).capacity == size
+    requested = load_options(json.dumps({"capacity": text, "scratch_budget": text}).encode())
+    assert requested.options.capacity == size
     assert load_layout_options({"capacity": text}).capacity == size
 
 

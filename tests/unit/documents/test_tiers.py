@@ -27,7 +27,7 @@ from solver.program import Tier
 )
 def test_text(text: str, tier: Tier) -> None:
     assert Tier(**read_tier(text)) == tier
-    assert load_options({"tiers": [text]}).tiers == (tier,)
+    assert load_options({"tiers": [text]}).options.tiers == (tier,)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_objects_are_what_is_written() -> None:
     options = PlanOptions(tiers=(Tier("a", 4096), Tier("b", 2**20, 10, 20, 30)))
     text = dump_options(options)
     assert b'{"name":"b","bytes":1048576,"read":10,"write":20,"latency":30}' in text
-    assert load_options(text) == options
+    assert load_options(text).options == options
 
 
 @pytest.mark.parametrize(

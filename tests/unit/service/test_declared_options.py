@@ -18,7 +18,15 @@ from solver.documents.schema import generate
 from solver.errors import DocumentError, OptionsError
 from solver.importers.options import import_options
 from solver.layout import Rules
-from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, LAYOUT_RULES, PLAN_OPTIONS, Option, flag_of
+from solver.options import (
+    IMPORT_OPTIONS,
+    LAYOUT_OPTIONS,
+    LAYOUT_RULES,
+    PLAN_OPTIONS,
+    REQUEST_OPTIONS,
+    Option,
+    flag_of,
+)
 from solver.plan import LayoutOptions, PlanOptions
 
 CLASSES = pytest.mark.parametrize(
@@ -47,7 +55,7 @@ def helps(schema: Mapping[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("document", "request_", "options"),
     [
-        ("options", "PlanRequestOptions", PLAN_OPTIONS),
+        ("options", "PlanRequestOptions", REQUEST_OPTIONS),
         ("layout_options", "LayoutRequestOptions", LAYOUT_OPTIONS),
     ],
 )
@@ -70,7 +78,7 @@ def test_requests_with_a_model_list_the_options_of_imports() -> None:
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("plan", [*PLAN_OPTIONS.values(), *IMPORT_OPTIONS.values()]),
+        ("plan", [*REQUEST_OPTIONS.values(), *IMPORT_OPTIONS.values()]),
         ("import", IMPORT_OPTIONS.values()),
         ("solve", [option for option in LAYOUT_OPTIONS.values() if option.kind != "rules"]),
     ],
@@ -85,9 +93,9 @@ def test_the_command_line_has_them(command: str, options: list[Option]) -> None:
 
 
 def test_python_takes_them_by_name_and_no_others(tmp_path: Any) -> None:
-    for name in PLAN_OPTIONS:
+    for name in REQUEST_OPTIONS:
         with pytest.raises(OSError, match=r"missing\.json"):
-            plan(tmp_path / "missing.json", **{name: getattr(PlanOptions(), name)})
+            plan(tmp_path / "missing.json", **{name: REQUEST_OPTIONS[name].default})
     with pytest.raises(DocumentError, match="unknown field"):
         plan(tmp_path / "missing.json", colour="blue")
     words = {

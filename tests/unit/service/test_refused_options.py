@@ -16,8 +16,9 @@ from service.cli.console import Exit
 from service.jobs.tasks import TASKS
 from service.problems import Problem
 from solver import documents, pipeline
-from solver.errors import ArenaplanError, PlanError
+from solver.errors import ArenaplanError, PlanError, json_pointer
 from solver.executor import validate
+from solver.options import MEASURES, requested_as
 from solver.plan import PlanOptions
 from solver.program import Costs
 from solver.verdict import brief, explain, tradeoff
@@ -36,7 +37,8 @@ def refusal(ask: Callable[[], object]) -> tuple[str, str]:
     except Problem as problem:
         return (problem.pointer or "").removeprefix("/options"), f"{problem.detail} {problem.remedy}"
     except ArenaplanError as error:
-        return error.pointer, f"{error.message} {error.remedy}"
+        place = json_pointer((*map(requested_as, map(str, error.path[:1])), *error.path[1:]))
+        return place, f"{error.message} {error.remedy}"
     raise AssertionError("it was taken")
 
 
@@ -48,8 +50,11 @@ def with_a_capacity(refused: Refused) -> dict[str, Any]:
 
 def test_every_option_stands_in_the_table() -> None:
     asked_of_targets = {name for one in REFUSED if one.fields.get("target") == "onert" for name in one.fields}
-    assert {field.name for field in fields(PlanOptions)} <= asked_of_targets | ANY_TARGET
-    assert {field.name for field in fields(PlanOptions)} <= {name for one in REFUSED for name in one.fields}
+    measures = {name for one in REFUSED for name in one.fields.get("only", ())}
+    assert measures == {*MEASURES}
+    options = {field.name for field in fields(PlanOptions)} - measures
+    assert options <= asked_of_targets | ANY_TARGET
+    assert options <= {name for one in REFUSED for name in one.fields}
 
 
 def test_the_core_and_its_workers() -> None:
@@ -57,7 +62,7 @@ def test_the_core_and_its_workers() -> None:
 
     def check(refused: Refused) -> None:
         def options() -> PlanOptions:
-            return documents.load_options(with_a_capacity(refused))
+            return documents.load_options(with_a_capacity(refused)).options
 
         def work(task: str) -> tuple[str, str]:
             body = json.dumps({"graph": graph, "options": with_a_capacity(refused)}).encode()
@@ -121,6 +126,7 @@ def test_options_of_a_plan_that_somebody_has_written(options: dict[str, Any], pl
 #: How the command line says what an options document says, where it can.
 _SAID: dict[str, Callable[[Any], list[str]]] = {
     "tiers": lambda tiers: [word for tier in tiers for word in ("--tier", tier)],
+    "only": lambda measures: ["--only", ",".join(measures).replace("_", "-")],
     "deadline_seconds": lambda seconds: ["--deadline", str(seconds)],
 }
 
@@ -142,8 +148,8 @@ def words_of(given: dict[str, Any], folder: Path) -> list[str]:
 
 #: Of each command the options that it does not have, and what it needs besides.
 _WITHOUT: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
-    "explain": (frozenset({"solver", "tiers", "order", "recompute"}), ("--capacity", "30000")),
-    "tradeoff": (frozenset({"solver", "tiers", "order", "recompute", "capacity"}), ()),
+    "explain": (frozenset({"solver", "tiers"}), ("--capacity", "30000")),
+    "tradeoff": (frozenset({"solver", "tiers", "capacity"}), ()),
     "costs": (frozenset({"costs", "deadline_seconds"}), ()),
 }
 

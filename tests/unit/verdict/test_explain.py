@@ -130,7 +130,7 @@ def test_remedies_are_plans_within_the_capacity(capacity: int) -> None:
         batch = remedy.options.get("batch")
         assert batch is None or isinstance(batch, int)
         graph = load_graph(document, batch=batch)
-        options = load_options(remedy.options)
+        options = load_options(remedy.options).options
         assert (options.tiers[0].bytes if options.tiers else options.capacity) == capacity
         made = plan(graph, options)
         first = made.sizes[0] if options.tiers else made.arena_bytes  # where kernels run
@@ -148,7 +148,7 @@ def test_16_bit_storage_changes_what_is_learned() -> None:
     found = {remedy.names: remedy for remedy in verdict(20_500_000, training=True).remedies}
     remedy = found["activations in bfloat16",]
     assert remedy.changes is Changes.TRAINING
-    assert dict(remedy.options) == {"capacity": 20_500_000, "storage": "bfloat16"}
+    assert dict(remedy.options) == {"only": (), "capacity": 20_500_000, "storage": "bfloat16"}
     assert "rounded" in remedy.note
     again = verdict(19_500_000, training=True, storage="float16")
     assert not any("activations in bfloat16" in r.names for r in again.remedies)
@@ -159,7 +159,7 @@ def test_paging_is_offered_with_its_time() -> None:
     remedy = found["paging",]
     assert remedy.changes is Changes.NOTHING
     assert remedy.extra > 0
-    options = load_options(remedy.options)
+    options = load_options(remedy.options).options
     assert options.capacity is None
     assert options.tiers[0].bytes == 16_000_000
     moved = paging(plan(load_graph(DOCUMENT), options))
@@ -196,8 +196,8 @@ def test_remedies_are_whole_requests() -> None:
     assert found.remedies
     assert load_verdict(dump_verdict(found)) == found
     for remedy in found.remedies:
-        options = load_options(remedy.options)
-        over = load_options({**json.loads(dump_options(asked)), **remedy.options})
+        options = load_options(remedy.options).options
+        over = load_options({**json.loads(dump_options(asked)), **remedy.options}).options
         assert replace(over, deadline_seconds=None) == options
         assert (options.alignment, options.costs, options.deadline_seconds) == (128, costs, None)
         assert options.recompute is ("recompute" in remedy.names)
@@ -228,7 +228,7 @@ def test_a_remedy_trains_to_the_same_bits() -> None:
     kept = [remedy for remedy in found.remedies if remedy.changes is Changes.NOTHING]
     assert kept
     for remedy in kept:
-        made = plan(graph, load_options(remedy.options))
+        made = plan(graph, load_options(remedy.options).options)
         assert validate(graph, made, steps=2).identical
 
 
@@ -242,7 +242,7 @@ def test_the_smallest_number_of_micro_batches() -> None:
     found = verdict(16_500_000, training=True)
     (split,) = [remedy for remedy in found.remedies if "batch" in remedy.options]
     assert split.names == ("2 micro-batches of 16",)
-    assert split.options == {"capacity": 16_500_000, "batch": 16}
+    assert split.options == {"only": (), "capacity": 16_500_000, "batch": 16}
     assert split.graph_fields == {"training": {"accumulate": 2}}
     assert split.extra > 0
 

@@ -309,28 +309,6 @@ export interface OptimizerDocument {
   type: string;
 }
 
-/** Sizes are bytes, or text as 24MiB; what is left out or null is the target's or planner's choice. */
-export interface OptionFields {
-  target?: string;
-  solver?: string;
-  batch?: number | null;
-  alignment?: number | null;
-  capacity?: number | string | null;
-  deadline_seconds?: number | null;
-  scratch_budget?: number | string;
-  update?: string;
-  parallelism?: number;
-  in_place?: boolean;
-  rewrite?: boolean;
-  sub_ranges?: boolean;
-  recompute?: boolean;
-  order?: boolean;
-  tiers?: Array<TierFields | string>;
-  costs?: CostsFields | null;
-  storage?: string | null;
-  fit_scratch?: boolean;
-}
-
 /** The part of a training iteration that a step belongs to, in nntrainer's words. */
 export type Phase = "forward" | "calc_gradient" | "calc_derivative" | "apply_gradient" | "explicit";
 
@@ -359,7 +337,7 @@ export interface PlanDocument {
   graph: string;
   graph_digest: string;
   reference_digest: string;
-  options: OptionFields;
+  options: PlannedOptionFields;
   deterministic: boolean;
   holds: Array<HoldOfPlan>;
   replacements: Array<ReplacementOfPlan>;
@@ -375,6 +353,8 @@ export interface PlanRequest {
 
 /** Options of a plan; all may be left out. */
 export interface PlanRequestOptions {
+  as_written?: boolean;
+  only?: Array<"in_place" | "sub_ranges" | "order" | "fit_scratch" | "recompute"> | string | null;
   target?: "nntrainer" | "onert" | "program" | "reference" | "singa" | "singa-relu";
   solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
   batch?: number | null;
@@ -383,6 +363,25 @@ export interface PlanRequestOptions {
   deadline_seconds?: number | null;
   scratch_budget?: number | string;
   update?: "end" | "immediate";
+  parallelism?: number;
+  rewrite?: boolean;
+  tiers?: Array<TierFields | string>;
+  costs?: CostsFields | null;
+  storage?: string | null;
+  format?: "arenaplan.options";
+  version?: 1;
+}
+
+/** The options that a plan was made with, exactly: a switch says of each measure whether it was taken. */
+export interface PlannedOptionFields {
+  target?: string;
+  solver?: string;
+  batch?: number | null;
+  alignment?: number | null;
+  capacity?: number | string | null;
+  deadline_seconds?: number | null;
+  scratch_budget?: number | string;
+  update?: string;
   parallelism?: number;
   in_place?: boolean;
   rewrite?: boolean;
@@ -393,8 +392,6 @@ export interface PlanRequestOptions {
   costs?: CostsFields | null;
   storage?: string | null;
   fit_scratch?: boolean;
-  format?: "arenaplan.options";
-  version?: 1;
 }
 
 /** One schedule. Sizes are bytes, costs are nanoseconds of modelled time. */

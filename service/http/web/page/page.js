@@ -23,7 +23,7 @@ const INLINE_BYTES = 1 << 20;
 const NO_JOBS = new Set(["jobs-off", "not-found", "method-not-allowed", "forbidden"]);
 const CHOICES = ["loss", "optimizer", "trainable"];
 const OPTIONS = ["capacity", "target", "solver"];
-const SWITCHES = ["in_place", "rewrite", "order", "recompute"];
+const SWITCHES = ["as_written", "rewrite"];
 
 let network = null; // { name, blob, kind: "graph", "program" or "model" }
 let plan = null; // the last plan

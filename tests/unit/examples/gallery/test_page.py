@@ -8,6 +8,7 @@ from typing import Any
 
 from arenaplan.builder import Model
 from examples.gallery import GALLERY
+from solver.plan import PlanOptions
 from tests.support.every import grid
 
 PAGE = Path(__file__).resolve().parents[4] / "docs/how-to/gallery.md"
@@ -17,7 +18,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 def row(name: str) -> str:
     """The line that the page should have."""
     model = GALLERY[name].model()
-    made = model.plan()
+    made = model.plan(PlanOptions())
     arena = made.arenas[0]
     apart = sum(buffer.size for buffer in arena.buffers)
     figures = (model.parameters, len(made.steps), len(arena.buffers), apart, arena.size)

@@ -59,9 +59,9 @@ def test_measured_costs_name_every_step(graph: Path, tmp_path: Path) -> None:
         (),
         ("--rewrite", "--parallelism", "3"),
         ("--storage", "bfloat16", "--update", "end"),
-        ("--in-place", "--fit-scratch", "--capacity", "20kB", "--rewrite"),
+        ("--only", "in-place,fit-scratch", "--capacity", "20kB", "--rewrite"),
         ("--trainable", "last:1", "--weights", "none"),
-        ("--recompute", "--capacity", "20kB", "--order"),
+        ("--only", "recompute,order", "--capacity", "20kB"),
         ("--tier", "fast=20kB", "--tier", "slow=1MiB,bandwidth=1GB/s", "--alignment", "128"),
     ],
 )
@@ -94,7 +94,7 @@ def test_the_roofline_as_a_file_plans_as_no_file_does(graph: Path, tmp_path: Pat
     costs = tmp_path / "costs.json"
     assert run("costs", graph, "--roofline", "-o", costs)[0] == 0
     assert load_costs(costs.read_bytes()) == modelled_costs(GRAPH, PlanOptions())
-    words = ("plan", graph, "--capacity", "35kB", "--recompute", "-o", tmp_path / "plan.json")
+    words = ("plan", graph, "--capacity", "35kB", "--only", "recompute", "-o", tmp_path / "plan.json")
     assert run(*words)[0] == 0
     plain = load_plan((tmp_path / "plan.json").read_bytes())
     assert run(*words, "--costs", costs)[0] == 0
@@ -113,7 +113,7 @@ def test_costs_decide_what_runs_again(graph: Path, tmp_path: Path) -> None:
         document = json.loads(costs.read_bytes())
         document["nanoseconds"][f"{dear}:forward"] = 10**9
         (tmp_path / "dear.json").write_text(json.dumps(document))
-        words = ("--capacity", "35kB", "--recompute", "--costs", tmp_path / "dear.json")
+        words = ("--capacity", "35kB", "--only", "recompute", "--costs", tmp_path / "dear.json")
         assert run("plan", graph, *words, "-o", made)[0] == 0
         plan = load_plan(made.read_bytes())
         again[dear] = {s.id.split(":")[0] for s in plan.steps if s.again}
@@ -123,7 +123,7 @@ def test_costs_decide_what_runs_again(graph: Path, tmp_path: Path) -> None:
 
 def test_measuring_while_planning_keeps_the_figures(graph: Path, tmp_path: Path) -> None:
     made = tmp_path / "plan.json"
-    words = ("plan", graph, "--capacity", "35kB", "--recompute", "-o", made)
+    words = ("plan", graph, "--capacity", "35kB", "--only", "recompute", "-o", made)
     assert run(*words, "--costs", "measured")[0] == 0
     costs = load_plan(made.read_bytes()).options.costs
     assert costs is not None

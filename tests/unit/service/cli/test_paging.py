@@ -34,7 +34,7 @@ def run(*words: object) -> tuple[int, str]:
 
 
 def test_tiers_on_the_command_line_are_those_of_an_options_document(graph: Path, tmp_path: Path) -> None:
-    code, _ = run("plan", graph, *WORDS, "-o", tmp_path / "plan.json")
+    code, _ = run("plan", graph, *WORDS, "--as-written", "-o", tmp_path / "plan.json")
     assert code == 0
     made = load_plan((tmp_path / "plan.json").read_bytes())
     assert made.options.tiers == TIERS

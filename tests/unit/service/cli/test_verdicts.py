@@ -58,7 +58,7 @@ def test_options_reach_the_curve() -> None:
         (("--target", "onert"), "--target: Target 'onert' runs each step once"),
         (("--points", "1"), "--points: A curve of 1 points"),
         (("-o", "curve.gif"), "--output: A curve cannot be written as 'curve.gif'"),
-        (("--sub-ranges",), "The option sub_ranges is about what is defined in place"),
+        (("--only", "in-plaice"), "--only: only is 'in_plaice'. Did you mean 'in_place'?"),
     ],
 )
 def test_what_a_curve_refuses(arguments: tuple[str, ...], words: str) -> None:
@@ -143,9 +143,9 @@ def test_a_verdict_for_scripts() -> None:
 
 def test_the_command_repeats_the_other_options() -> None:
     said = " ".join(
-        run("explain", MNIST, "--capacity", "16.6MB", "--in-place", "--batch", "32").stdout.split()
+        run("explain", MNIST, "--capacity", "16.6MB", "--only", "in-place", "--batch", "32").stdout.split()
     )
-    assert f"plan {MNIST} --batch 32 --in-place --rewrite --capacity 16600000" in said
+    assert f"plan {MNIST} --only in-place --batch 32 --rewrite --capacity 16600000" in said
 
 
 def test_the_command_plans_a_model_with_its_choices_and_costs(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_command_plans_a_model_with_its_choices_and_costs(tmp_path: Path) ->
     model.write_bytes(perceptron().SerializeToString())
     given = (model, "--loss", "mse", "--optimizer", "adam,beta1=0.8", "--dim", "n=64")
     assert run("costs", *given, "--roofline", "-o", costs).exit_code == Exit.OK
-    result = run("explain", *given, "--costs", costs, "--capacity", "40kB")
+    result = run("explain", *given, "--as-written", "--costs", costs, "--capacity", "40kB")
     command = result.stdout.partition("to plan the first: arenaplan ")[2].splitlines()[0]
     assert f"--costs {costs}" in command
     planned = run(*shlex.split(command), "-o", made)

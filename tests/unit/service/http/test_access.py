@@ -30,6 +30,7 @@ from service.jobs.backend import open_database
 from service.settings import Settings
 from solver import documents, pipeline
 from solver.exporters import EXPORTERS
+from solver.plan import PlanOptions
 from tests.support.server import PATIENCE
 
 #: Open to everybody, as they say nothing about anybody. Whoever opens another route has to say so here.
@@ -88,7 +89,7 @@ def body(path: str, mark: str) -> Any:
         buffers = [{**buffer, "id": f"{mark}-{k}"} for k, buffer in enumerate(problem["buffers"])]
         return {"problem": {**problem, "buffers": buffers}}
     if kind == "/validate":
-        made = pipeline.plan(documents.load_graph(graph(mark)), documents.load_options({"solver": "greedy"}))
+        made = pipeline.plan(documents.load_graph(graph(mark)), PlanOptions(solver="greedy"))
         return {"graph": graph(mark), "plan": json.loads(documents.dump_plan(made)), "steps": 1}
     if kind == "/jobs":
         return {"task": "plan", "request": {"graph": graph(mark)}}

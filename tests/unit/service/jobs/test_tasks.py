@@ -80,7 +80,7 @@ def plan(known: bool = False, settings: Mapping[str, Any] | None = None, **optio
 def test_searches_for_what_runs_again_are_told(task: str) -> None:
     graph = json.loads(documents.dump_graph(chain((16,) * 7, batch=64)))
     options = {
-        "plan": {"recompute": True, "capacity": 33_000},
+        "plan": {"only": ["recompute"], "capacity": 33_000},
         "explain": {"capacity": 33_000},
         "tradeoff": {},
     }
@@ -163,7 +163,7 @@ def test_a_fallback_beyond_the_capacity_is_none() -> None:
 
 def test_recomputation_and_a_capacity_that_nothing_keeps() -> None:
     graph = json.loads((ROOT / "examples/mnist.json").read_bytes())
-    options = {"capacity": "17.2MB", "recompute": True}
+    options = {"capacity": "17.2MB", "only": ["recompute"]}
     (kind, _, body), *rest = run("plan", {"graph": graph, "options": options}).sent
     assert (kind, rest) == ("result", [])
     made = documents.load_plan(body)
