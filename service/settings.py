@@ -140,6 +140,16 @@ class Settings(BaseSettings):
         description="Where jobs, results and graphs are kept: `sqlite:///PATH`, `postgresql://...` for "
         "workers on many machines, or `off`; default: a file in `$XDG_STATE_HOME/arenaplan`.",
     )
+    database_connections: Annotated[int, Field(ge=2, le=64)] = Field(
+        default=4,
+        description="Most connections of one process to PostgreSQL for reading and writing. `arenaplan "
+        "serve` has 2 more, for the tickets and the news of jobs, and `arenaplan worker` 3 more.",
+    )
+    database_seconds: Annotated[float, Field(ge=1)] = Field(
+        default=5.0,
+        description="How long the database may take to answer; then what needs it is answered 503. Plans are "
+        "made without it after half a second.",
+    )
     result_url: str | None = Field(
         default=None,
         description="S3-compatible storage for large results, as `s3://BUCKET/PREFIX` (needs the extra "
@@ -178,6 +188,11 @@ class Settings(BaseSettings):
         default=False,
         description="Whether to listen beyond loopback while `auth` is off: everybody who reaches the port "
         "may then do everything.",
+    )
+    auth_outage_seconds: Annotated[float, Field(ge=0)] = Field(
+        default=3600.0,
+        description="How long callers are let in by what is known of their keys while the database does not "
+        "answer; then they are answered 503.",
     )
     oidc_issuer: str | None = Field(
         default=None,

@@ -141,7 +141,7 @@ class Meter:
     def _account(self, tenant: str) -> _Account:
         account = self._accounts.setdefault(tenant, _Account())
         now = self.clock()
-        if now - account.minute_began >= MINUTE:
+        if not 0 <= now - account.minute_began < MINUTE:  # also where the clock was set back
             account.minute_began, account.requests = now, 0
         if account.hour != (hour := hour_of(now)):
             account.hour, account.known_cpu, account.late_cpu = hour, 0.0, account.fresh_cpu

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from service.auth.quotas import Meter, Quotas, hour_of
 from service.auth.table import Entry, Tenant
 from service.problems import Problem
 from service.store import Store
+from service.store.trouble import Reason
 
 __all__ = ["SYNC_SECONDS", "Registry"]
 
@@ -35,8 +37,6 @@ SYNC_SECONDS: Final = 3.0
 #: A key that is not in the copy may be new: the database is asked again, at most this often, and the caller
 #: waits for it.
 LOOK_AGAIN_SECONDS: Final = 0.5
-#: Seconds for which the copy is used while the database does not answer; then all callers are refused.
-STALE_SECONDS: Final = 300.0
 #: Audit entries that wait for the database; beyond it they are lost, and the log says so.
 MOST_ENTRIES: Final = 50_000
 #: How often old entries are removed.
@@ -45,7 +45,7 @@ FORGET_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    at: float
+    at: float  # by `Registry.ticks`
     keys: Mapping[str, Key]
     tenants: Mapping[str, Tenant]
     # Of the keys in the database, when they were read.
@@ -54,14 +54,20 @@ class _Copy:
 
 @dataclass(slots=True)
 class Registry:
-    """`usual` quotas hold where nothing else is said of a tenant; entries are kept for `audit_days`."""
+    """`usual` quotas hold where nothing else is said of a tenant; entries are kept for `audit_days`.
+
+    While the database does not answer, the copy is used for `outage_seconds`; then all callers are refused.
+    `ticks` is a clock that nobody sets.
+    """
 
     store: Store
     usual: Quotas
     audit_days: float = 90.0
+    outage_seconds: float = 3600.0
     clock: Callable[[], float] = time.time
+    ticks: Callable[[], float] = time.monotonic
     meter: Meter = field(init=False)
-    _copy: _Copy = field(default_factory=lambda: _Copy(-STALE_SECONDS, {}, {}))
+    _copy: _Copy = field(default_factory=lambda: _Copy(-math.inf, {}, {}))
     _used: dict[str, float] = field(default_factory=dict)
     _entries: dict[tuple[object, ...], Entry] = field(default_factory=dict)
     _lost: int = 0
@@ -75,13 +81,13 @@ class Registry:
 
     async def key(self, key_id: str) -> Key | None:
         """The key with this id. Raises `Problem` ``database-unavailable`` where that cannot be known."""
-        key, asked = self._copy.keys.get(key_id), self.clock()
-        if key is not None and asked - self._copy.at <= STALE_SECONDS:
+        key, asked = self._copy.keys.get(key_id), self.ticks()
+        if key is not None and asked - self._copy.at <= self.outage_seconds:
             return key
         async with self._turn:
             if self._copy.at < asked:  # else somebody has looked meanwhile, for all who wait
-                await asyncio.sleep(max(0.0, self._copy.at + LOOK_AGAIN_SECONDS - self.clock()))
-                await self._exchange()
+                await asyncio.sleep(max(0.0, self._copy.at + LOOK_AGAIN_SECONDS - self.ticks()))
+                await self._exchange(tells=False)
         return self._copy.keys.get(key_id)
 
     def tenant(self, name: str) -> Tenant:
@@ -117,32 +123,38 @@ class Registry:
 
     async def run(self) -> None:
         """Exchange with the database for ever. What it did not hear it is told the next time."""
-        failing = False
         while True:
             await asyncio.sleep(SYNC_SECONDS)
             try:
                 await self.sync()
-                failing = False
-            except Problem as problem:
-                if not failing:
-                    _log.warning(
-                        "keys and usage cannot be exchanged with the database", detail=problem.detail
-                    )
-                failing = True
+            except Problem:  # said in the log by the store
+                continue
             except Exception:  # noqa: BLE001 - without this task, no key that was revoked would be noticed
                 _log.exception("keys and usage could not be exchanged with the database")
 
     async def sync(self) -> None:
         """Exchange now. Raises `Problem` ``database-unavailable``."""
         async with self._turn:
-            await self._exchange()
+            try:
+                await self._exchange()
+            except Problem as problem:
+                if problem.extensions.get("reason") in (Reason.FULL, Reason.READ_ONLY):
+                    await self._exchange(tells=False)
+                raise
 
-    async def _exchange(self) -> None:
-        now = self.clock()
-        used, self._used = self._used, {}
-        entries, self._entries = self._entries, {}
-        taken = self.meter.take_fresh()
-        forget = now - self._forgot > FORGET_SECONDS
+    async def _exchange(self, *, tells: bool = True) -> None:
+        """Read keys, tenants and usage; `tells`: after the database was told what it has not heard."""
+        now, looked = self.clock(), self.ticks()
+        used, entries, taken = (
+            dict[str, float](),
+            dict[tuple[object, ...], Entry](),
+            dict[str, tuple[int, float]](),
+        )
+        if tells:
+            used, self._used = self._used, {}
+            entries, self._entries = self._entries, {}
+            taken = self.meter.take_fresh()
+        forget = tells and now - self._forgot > FORGET_SECONDS
         hour = hour_of(now)
 
         before = self._copy
@@ -157,7 +169,7 @@ class Registry:
             if state != before.state:
                 keys = {one.id: one for one in table.list_keys(connection)}
             tenants = {one.name: one for one in table.list_tenants(connection)}
-            return _Copy(now, keys, tenants, state), table.cpu_seconds_in(connection, hour)
+            return _Copy(looked, keys, tenants, state), table.cpu_seconds_in(connection, hour)
 
         writes = bool(used or taken or entries or forget)
         work = asyncio.ensure_future((self.store.write if writes else self.store.read)(exchange))

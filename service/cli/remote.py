@@ -58,6 +58,7 @@ _ERRORS: Final[Mapping[str, type[ArenaplanError]]] = {
 _NO_JOBS: Final = frozenset(
     {
         "/problems/jobs-off",
+        "/problems/database-unavailable",
         "/problems/not-found",
         "/problems/method-not-allowed",
         "/problems/forbidden",

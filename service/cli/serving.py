@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import resource
@@ -21,11 +22,11 @@ from service.cli.console import Exit, fail
 from service.http.app import create_app
 from service.http.connections import Admission, Hosts, guarded
 from service.http.state import Phase
-from service.jobs.backend import check_storage
+from service.jobs.backend import check_storage, open_service_store
 from service.logs import configure_logging
 from service.problems import Problem
 from service.settings import Settings
-from service.store import check_schema, open_store
+from service.store import check_schema
 from service.telemetry.metrics import Reading, watch_log
 from service.telemetry.tracing import configure_tracing, wanted
 
@@ -50,7 +51,7 @@ def run(chosen: Settings) -> None:
             Exit.USAGE,
         )
     signal.signal(signal.SIGTERM, _leave)
-    _check_database(chosen.database_url)
+    _check_database(chosen)
     try:
         check_storage(chosen)
     except ValueError as error:
@@ -98,21 +99,20 @@ def run(chosen: Settings) -> None:
         log.drain()
 
 
-def _check_database(url: str) -> None:
-    """End with one sentence where the database cannot be used; an SQLite file that cannot leaves jobs off."""
-    if url == "off":
-        return
+def _check_database(chosen: Settings) -> None:
+    """End with one sentence where the settings name no database, or one whose tables are of another version.
+
+    A database that cannot be used now leaves plans as they are: the log says so when it is opened.
+    """
     try:
-        store = open_store(url)
-        if not store.is_sqlite and (wrong := check_schema(store)):
-            fail(wrong, Exit.WRONG)
-        store.close()
+        store = open_service_store(chosen, "api")
+        if store is None or store.is_sqlite:
+            return
+        with contextlib.closing(store), contextlib.suppress(Problem):
+            if wrong := check_schema(store):
+                fail(wrong, Exit.WRONG)
     except ValueError as error:
         fail(f"ARENAPLAN_DATABASE_URL: {error}", Exit.USAGE)
-    except Problem as problem:
-        fail(problem.detail, Exit.WRONG)
-    except OSError:  # said in the log when it is opened
-        return
 
 
 def _application(chosen: Settings) -> FastAPI:

@@ -25,8 +25,8 @@ from service.auth.registry import SYNC_SECONDS
 from service.auth.table import Entry, Tenant
 from service.cli import configuration
 from service.cli.console import Exit, fail, print_json, print_line
-from service.jobs.backend import open_database
 from service.problems import Problem
+from service.store import open_database
 from solver.documents import read_size
 
 __all__ = ["create_key", "list_keys", "list_tenants", "revoke_key", "set_tenant", "show_audit"]
@@ -46,7 +46,7 @@ def _database() -> Iterator[Connection]:
             yield connection
         store.close()
     except Problem as problem:
-        fail(problem.detail, Exit.USAGE)
+        fail(f"{problem.detail} Run `arenaplan database check`: it names the remedy.", Exit.WRONG)
     except ValueError as error:
         fail(str(error), Exit.USAGE)
 

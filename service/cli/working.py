@@ -16,17 +16,25 @@ import uvloop
 from service.auth.quotas import Quotas
 from service.auth.registry import Registry
 from service.cli.console import Exit, fail, print_line
-from service.jobs.backend import check_storage, open_database, open_worker
+from service.jobs.backend import check_storage, open_service_store, open_worker
 from service.jobs.health import Health
 from service.jobs.pool import WorkerPool
 from service.logs import LogWriter, configure_logging
 from service.problems import Problem
 from service.settings import Settings
-from service.store import Store, check_schema, current_revision, downgrade, open_store, upgrade
+from service.store import Store, current_revision, downgrade, open_store, prepare, upgrade
+from service.store.migrate import COMMAND_SECONDS
+from service.store.repair import examine, recover
 from service.telemetry.metrics import watch_log
 from service.telemetry.tracing import configure_tracing, wanted
 
-__all__ = ["check_database", "downgrade_database", "run_worker", "upgrade_database"]
+__all__ = [
+    "check_database",
+    "downgrade_database",
+    "recover_database",
+    "run_worker",
+    "upgrade_database",
+]
 
 _log = structlog.get_logger("service")
 
@@ -66,8 +74,10 @@ async def _work(chosen: Settings, log: LogWriter) -> None:
 async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health: Health) -> None:
     """As soon as the database answers, until `stopped`."""
     await asyncio.to_thread(check_storage, chosen)
-    store = await _connected(chosen, stopped)
-    if store is None:
+    store = open_service_store(chosen, "worker")
+    assert store is not None
+    if not await _prepared(store, stopped):
+        store.close()
         return
     # Processor time is charged to the tenants of jobs here as it is where they were sent to.
     usage = Registry(store, Quotas(), chosen.audit_days)
@@ -101,16 +111,20 @@ async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health:
     _log.info("worker stopped")
 
 
-async def _connected(chosen: Settings, stopped: asyncio.Event) -> Store | None:
-    """The database, once it answers: a worker may be started before it. None where it is to stop first."""
+async def _prepared(store: Store, stopped: asyncio.Event) -> bool:
+    """True once the database answers: a worker may be started before it. False where it is to stop first.
+
+    Raises ValueError where the tables are of another version.
+    """
     while not stopped.is_set():
         try:
-            return await asyncio.to_thread(open_database, chosen.database_url)
-        except Problem as problem:
-            _log.warning("the database does not answer yet", detail=problem.detail)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stopped.wait(), PAUSE_SECONDS)
-    return None
+            await store.run(lambda: prepare(store))
+        except Problem:  # said in the log by the store
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), PAUSE_SECONDS)
+        else:
+            return True
+    return False
 
 
 def upgrade_database(chosen: Settings) -> None:
@@ -131,17 +145,32 @@ def downgrade_database(chosen: Settings, revision: str) -> None:
 
 
 def check_database(chosen: Settings) -> None:
-    """Say whether the tables are those of this version; exit code 1 where they are not."""
-    with _opened(chosen) as store:
-        if wrong := check_schema(store):
+    """Say whether the service can use the database; exit code 1 and the remedy where it cannot."""
+    with _opened(chosen, chosen.database_seconds) as store:
+        if wrong := examine(store):
             fail(wrong, Exit.WRONG)
         print_line(f"The database is at revision {current_revision(store)}, as this version needs it.")
 
 
+def recover_database(chosen: Settings) -> None:
+    """Save what can be read of a damaged SQLite file; exit code 2 for another database."""
+    with _opened(chosen) as store:
+        if not store.is_sqlite:
+            fail(
+                "PostgreSQL is recovered by its own tools: restore a backup (pg_restore, or its WAL), then"
+                " run `arenaplan database check`.",
+                Exit.USAGE,
+            )
+        for line in recover(store.file):
+            print_line(line)
+
+
 @contextmanager
-def _opened(chosen: Settings) -> Iterator[Store]:
+def _opened(chosen: Settings, seconds: float = COMMAND_SECONDS) -> Iterator[Store]:
     with _database_errors():
-        store = open_store(chosen.database_url)
+        if chosen.database_url == "off":
+            raise ValueError("There is no database: ARENAPLAN_DATABASE_URL is off.")
+        store = open_store(chosen.database_url, seconds=seconds)
         try:
             yield store
         finally:
@@ -154,6 +183,6 @@ def _database_errors() -> Iterator[None]:
     try:
         yield
     except Problem as problem:
-        fail(problem.detail, Exit.WRONG)
+        fail(f"{problem.detail} Run `arenaplan database check`: it names the remedy.", Exit.WRONG)
     except ValueError as error:
         fail(str(error), Exit.USAGE)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Final
 
@@ -16,6 +17,7 @@ from service.auth.principal import Principal, needed_scope
 from service.auth.table import Entry
 from service.http.responses import problem_response
 from service.http.scopes import header_of, note, path_of
+from service.http.shared import PLAN_SECONDS
 from service.problems import Problem
 from service.settings import Settings
 
@@ -64,7 +66,7 @@ class Access:
                     if principal.key_id is not None:
                         note(scope, key=principal.key_id)
                     _check_scope(principal, needed)
-                    held.enter_context(await self._admitted(scope, principal.tenant))
+                    held.enter_context(await self._admitted(scope, principal.tenant, needed))
                 except Problem as problem:
                     await self._refuse(problem, scope, receive, send_on)
                 else:
@@ -72,14 +74,24 @@ class Access:
         finally:
             self._write_down(scope, principal, status)
 
-    async def _admitted(self, scope: Scope, tenant: str) -> contextlib.AbstractContextManager[None]:
+    async def _admitted(
+        self, scope: Scope, tenant: str, needed: str
+    ) -> contextlib.AbstractContextManager[None]:
         """The request counted against the quotas; what it stores is known only by its length."""
         meter = self._registry.meter
         if path_of(scope).endswith("/events"):  # open for as long as a job takes, and costs nothing
             return contextlib.nullcontext()
         if meter.quotas_of(tenant).stored_bytes is None or not _stores(scope):
             return meter.admitted(tenant)
-        stored = await self._registry.stored_bytes(tenant)
+        try:
+            async with asyncio.timeout(None if needed == "jobs" else PLAN_SECONDS):
+                stored = await self._registry.stored_bytes(tenant)
+        except (Problem, TimeoutError):
+            if needed == "jobs":
+                raise
+            # A plan is made all the same, and nothing is stored that nobody can count.
+            scope["headers"] = [header for header in scope["headers"] if header[0] != b"prefer"]
+            return meter.admitted(tenant)
         length = header_of(scope, b"content-length")
         more = int(length) if length is not None and length.isdecimal() else self._longest
         return meter.admitted(tenant, stored=stored, more=more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,7 @@ from service.http.routers import computed, graphs, jobs, layout, meta, page, pla
 from service.http.state import State
 from service.http.users import Users
 from service.http.web.pages import GuideFiles
+from service.jobs.backend import open_service_store
 from service.jobs.pool import WorkerPool
 from service.settings import Settings
 from solver.version import version
@@ -61,7 +63,8 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     Settings come from the environment unless given.
     """
     settings = settings or Settings()
-    users = None if settings.auth == "off" else Users(settings)
+    store = open_service_store(settings, "api")
+    users = None if settings.auth == "off" or store is None else Users(settings, store)
     pool = WorkerPool(
         tasks,
         settings.workers,
@@ -90,7 +93,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
             "defaultModelsExpandDepth": 0,
         },
     )
-    state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
+    state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users, store)
     state.watch()
     if settings.guides is not None:
         app.mount("/guides", GuideFiles(directory=settings.guides, html=True))
@@ -122,4 +125,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await pool.close()
         if state.users is not None:
             await state.users.close()
+        if state.store is not None:
+            await asyncio.to_thread(state.store.close)
         _log.info("service stopped")

@@ -53,7 +53,9 @@ class ContentAddressed:
         if kept is not None:
             return kept
         if (seconds := seconds_to_wait(request)) is not None:
-            return await respond_later(request, self.task, body, seconds)
+            response = await respond_later(request, self.task, body, seconds)
+            if response is not None:
+                return response
         answer = await unless_disconnected(request, self._solve(state, tenant, body))
         if answer is None:
             return Response(status_code=GONE)

@@ -11,8 +11,9 @@ from fastapi import Request, Response
 from service.auth.principal import principal_of
 from service.http.responses import answer_response, job_response
 from service.http.scopes import note
+from service.http.shared import PLAN_SECONDS
 from service.http.state import state_of
-from service.jobs.model import NewJob, State
+from service.jobs.model import Answer, NewJob, State
 from service.jobs.requests import MODEL_WORK
 from service.jobs.spool import Spool, pieces
 from service.problems import Problem
@@ -32,7 +33,8 @@ def seconds_to_wait(request: Request) -> float | None:
     """
     preferences = [part.strip().lower() for part in ",".join(request.headers.getlist("prefer")).split(",")]
     preferences = [part.strip() for whole in preferences for part in whole.split(";")]
-    if "respond-async" not in preferences or state_of(request).backend.maybe is None:
+    state = state_of(request)
+    if "respond-async" not in preferences or state.backend.maybe is None or state.shared.away:
         return None
     if "jobs" not in principal_of(request).scopes:
         return None
@@ -40,25 +42,40 @@ def seconds_to_wait(request: Request) -> float | None:
     return min(float(found[1]), LONGEST_SECONDS) if found else 0.0
 
 
-async def respond_later(request: Request, work: str, body: bytes | Spool, seconds: float) -> Response:
+async def respond_later(request: Request, work: str, body: bytes | Spool, seconds: float) -> Response | None:
     """Do the work as a job: its answer if it is there within `seconds`, else 202 with the job's address.
 
-    Raises the `Problem` that the job fails with, if it does so in time.
+    None where the database does not take the job. Raises the `Problem` that the job fails with, if it does so
+    in time.
     """
     engine, principal = state_of(request).backend.stored.jobs, principal_of(request)
     task = MODEL_WORK.get(work, work)
     trace = tracing.carrier().get("traceparent")
     new = NewJob(principal.tenant, principal.subject, task, work, b"".join(pieces(body)), trace=trace)
-    job, _ = await engine.submit(new)
+    try:
+        async with asyncio.timeout(PLAN_SECONDS):
+            job, _ = await engine.submit(new)
+    except TimeoutError:
+        return None
+    except Problem as problem:
+        if problem.kind.code != "database-unavailable":
+            raise
+        return None
     note(request.scope, job=job.id)
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    while not job.state.final and (left := until - loop.time()) > 0:
-        job = await engine.changed(job, left)
-    if job.state is State.FAILED and job.error is not None:
-        raise Problem(**job.error)
-    if job.state is State.SUCCEEDED:
-        answer = await engine.answer(principal.tenant, job.id)
+    answer: Answer | None = None
+    try:
+        while not job.state.final and (left := until - loop.time()) > 0:
+            job = await engine.changed(job, left)
+        if job.state is State.FAILED and job.error is not None:
+            raise Problem(**job.error)
+        if job.state is State.SUCCEEDED:
+            answer = await engine.answer(principal.tenant, job.id)
+    except Problem as problem:  # the job is accepted, and says later what came of it
+        if problem.kind.code not in ("database-unavailable", "storage-unavailable"):
+            raise
+    if answer is not None:
         response = answer_response(request, answer, hit=False)
         response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
         return response

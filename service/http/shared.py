@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -12,11 +13,13 @@ from service.jobs.backend import Backend
 from service.jobs.blobs import Results
 from service.problems import Problem
 
-__all__ = ["SharedPlans"]
+__all__ = ["PLAN_SECONDS", "SharedPlans"]
 
 T = TypeVar("T")
 
-#: How long a database that did not answer is not asked: plans can do without.
+#: How long a plan waits for the database, each time that it asks: it can do without.
+PLAN_SECONDS: Final = 0.5
+#: How long a database that did not answer is not asked again.
 PAUSE_SECONDS: Final = 5.0
 #: Answers that wait to be written; more are not kept.
 MOST_WAITING: Final = 64
@@ -30,10 +33,15 @@ class SharedPlans:
         self._away_until = 0.0
         self._writes: set[asyncio.Task[None]] = set()
 
+    @property
+    def away(self) -> bool:
+        """Whether the database was asked a moment ago, and did not answer."""
+        return time.monotonic() < self._away_until
+
     async def by_key(self, tenant: str, key: str) -> CachedPlan | None:
         """The answer to a request key."""
-        found = await self._ask(lambda results: results.by_key(tenant, key))
-        return None if found is None else CachedPlan(*found)
+        answer = await self._ask(lambda results: results.by_key(tenant, key))
+        return None if answer is None else CachedPlan(*answer)
 
     async def by_name(self, tenant: str, name: str) -> CachedPlan | None:
         """The answer with this collection and digest."""
@@ -43,11 +51,12 @@ class SharedPlans:
     def put(self, tenant: str, name: str, body: bytes, *keys: str) -> None:
         """Keep an answer for other processes, soon; where the database is this process's own, it is not."""
         stored = self._backend.maybe
-        if stored is None or stored.store.is_sqlite or len(self._writes) >= MOST_WAITING:
+        if stored is None or stored.store.is_sqlite or self.away or len(self._writes) >= MOST_WAITING:
             return
 
         async def keep() -> None:
-            await self._ask(lambda results: results.keep(tenant, name, body, *keys))
+            with contextlib.suppress(Problem):
+                await stored.results.keep(tenant, name, body, *keys)
 
         task = asyncio.create_task(keep())
         self._writes.add(task)
@@ -55,11 +64,11 @@ class SharedPlans:
 
     async def _ask(self, question: Callable[[Results], Awaitable[T]]) -> T | None:
         stored = self._backend.maybe
-        if stored is None or time.monotonic() < self._away_until:
+        if stored is None or self.away:
             return None
         try:
-            return await question(stored.results)
-        except Problem as problem:
-            if problem.kind.code == "database-unavailable":
-                self._away_until = time.monotonic() + PAUSE_SECONDS
+            async with asyncio.timeout(PLAN_SECONDS):
+                return await question(stored.results)
+        except (Problem, TimeoutError):
+            self._away_until = time.monotonic() + PAUSE_SECONDS
             return None

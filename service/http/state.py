@@ -19,6 +19,7 @@ from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
 from service.settings import Settings
+from service.store import Store
 from service.telemetry.metrics import Metrics, Reading
 
 __all__ = ["Phase", "State", "state_of"]
@@ -40,6 +41,7 @@ class State:
     pool: WorkerPool
     cache: PlanCaches
     users: Users | None = None
+    store: Store | None = None
     phase: Phase = field(default_factory=Phase)
     intake: Intake = field(init=False)
     backend: Backend = field(init=False)
@@ -49,7 +51,7 @@ class State:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
-        backend = Backend(chosen, self.pool)
+        backend = Backend(chosen, self.pool, self.store)
         object.__setattr__(self, "backend", backend)
         object.__setattr__(self, "shared", SharedPlans(backend))
 

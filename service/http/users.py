@@ -8,9 +8,9 @@ import contextlib
 from service.auth.gate import Gate
 from service.auth.quotas import Quotas
 from service.auth.registry import Registry
-from service.jobs.backend import open_database
+from service.problems import Problem
 from service.settings import Settings
-from service.store import open_store
+from service.store import Store
 
 __all__ = ["Users"]
 
@@ -18,15 +18,14 @@ __all__ = ["Users"]
 class Users:
     """`gate` recognises callers; `registry` knows tenants and their quotas."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, store: Store) -> None:
         quotas = Quotas(
             settings.quota_requests_per_minute,
             settings.quota_cpu_seconds_per_hour,
             settings.quota_stored_bytes,
             settings.quota_concurrent_requests,
         )
-        self._url = settings.database_url
-        self.registry = Registry(open_store(settings.database_url), quotas, settings.audit_days)
+        self.registry = Registry(store, quotas, settings.audit_days, settings.auth_outage_seconds)
         verifier = None
         if "oidc" in settings.auth:
             from service.auth.oidc import Claims, Verifier  # needs an extra
@@ -41,9 +40,9 @@ class Users:
         self._exchange: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Read who is known. Raises as `service.jobs.backend.open_database` does."""
-        await asyncio.to_thread(lambda: open_database(self._url).close())
-        await self.registry.sync()
+        """Read who is known. While the database cannot be used, nobody is."""
+        with contextlib.suppress(Problem):
+            await self.registry.sync()
         self._exchange = asyncio.create_task(self.registry.run())
 
     async def close(self) -> None:
@@ -53,4 +52,3 @@ class Users:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._exchange
             await self.registry.close()
-        await asyncio.to_thread(self.registry.store.close)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,15 +21,23 @@ from service.jobs.table import JobTable
 from service.jobs.webhooks import Webhooks
 from service.problems import Problem
 from service.settings import Settings
-from service.store import Store, check_schema, open_store, upgrade
+from service.store import Store, open_store, prepare
+from service.store.trouble import Reason, problem_of
 from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from service.store.objects import Objects
 
-__all__ = ["Backend", "JobWorker", "Stored", "check_storage", "open_database", "open_worker"]
+__all__ = ["Backend", "JobWorker", "Stored", "check_storage", "open_service_store", "open_worker"]
 
 _log = structlog.get_logger("service.jobs")
+
+#: How often it is tried to open a database that could not be opened.
+OPEN_AGAIN_SECONDS: Final = 2.0
+#: How long an SQLite file may take to be brought to this version.
+PREPARE_SECONDS: Final = 60.0
+#: How often jobs are counted.
+COUNT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +52,85 @@ class Stored:
 
 
 class Backend:
-    """The database of one application, once it has been opened; without one, jobs are off."""
+    """The database of one application. While it cannot be used, there are no jobs, and plans go without it.
 
-    def __init__(self, settings: Settings, pool: WorkerPool) -> None:
+    `store` is None where the settings say that there is none.
+    """
+
+    def __init__(self, settings: Settings, pool: WorkerPool, store: Store | None) -> None:
         self._settings: Final = settings
         self._pool = pool
+        self._store = store
         self._stored: Stored | None = None
         self._webhooks: Webhooks | None = None
         self._counted: Mapping[str, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def maybe(self) -> Stored | None:
-        """None where jobs are off."""
+        """None as long as there are no jobs."""
         return self._stored
 
     @property
     def stored(self) -> Stored:
-        """Raises `Problem` ``jobs-off`` where there is no database."""
-        if self._stored is None:
+        """Raises `Problem` ``jobs-off`` where there is no database, or why it could not be opened yet."""
+        if self._stored is not None:
+            return self._stored
+        if self._store is None:
             raise Problem("jobs-off", "This service keeps no jobs.", remedy="Use the synchronous routes.")
-        return self._stored
+        trouble = self._store.trouble or problem_of(Reason.SILENT, "it is being opened")
+        raise Problem(**trouble.facts())
+
+    @property
+    def status(self) -> str:
+        """``ready``; ``off`` without a database; ``starting``; or the `Reason` why it cannot be used."""
+        if self._store is None:
+            return "off"
+        if self._store.trouble is not None:
+            return str(self._store.trouble.extensions["reason"])
+        return "starting" if self._stored is None else "ready"
 
     async def open(self) -> None:
-        """Open the database and begin to work on jobs. An SQLite file that cannot be written leaves jobs off.
+        """Begin to work on jobs, now, or as soon as the database can be used.
 
-        Raises `Problem` or ValueError, with what to do, for another database that is not as it must be.
+        Raises ValueError, with what to do, for a PostgreSQL database that has not the tables of this version.
         """
-        settings = self._settings
-        if settings.database_url == "off":
+        store = self._store
+        if store is None:
             return
+        metrics = self._pool.metrics
+        metrics.jobs(lambda: self._counted)
+        metrics.database(lambda: store.trouble is None, lambda: store.failures)
+        blobs = _blobs(store, self._settings, metrics)
+        opening = asyncio.create_task(self._open(store, blobs))
+        self._tasks.append(opening)
+        await asyncio.wait({opening}, timeout=store.seconds)
+        if opening.done():
+            opening.result()
+
+    async def _open(self, store: Store, blobs: Blobs) -> None:
+        """Open the database, again and again until that succeeds; then keep the count of jobs."""
+        first = True
+        while not await self._is_prepared(store, first=first):
+            first = False
+            await asyncio.sleep(OPEN_AGAIN_SECONDS)
+        self._stored = await self._begin(store, blobs)
+        self._tasks.append(asyncio.create_task(self._keep_count(self._stored.table)))
+
+    async def _is_prepared(self, store: Store, *, first: bool) -> bool:
         try:
-            store = await asyncio.to_thread(open_database, settings.database_url)
-        except (OSError, Problem) as error:
-            if not settings.database_url.startswith("sqlite"):
+            await store.run(lambda: prepare(store), seconds=PREPARE_SECONDS)
+        except Problem:  # said in the log by the store
+            return False
+        except ValueError as error:
+            if first:
                 raise
-            detail = error.detail if isinstance(error, Problem) else str(error)
-            _log.warning("jobs are off", database=settings.database_url, detail=detail)
-            return
-        blobs = _blobs(store, settings, self._pool.metrics)
+            _log.warning("the database cannot be used", detail=str(error))
+            return False
+        return True
+
+    async def _begin(self, store: Store, blobs: Blobs) -> Stored:
+        settings = self._settings
         table, results = _table(blobs, settings), Results(blobs)
         engine: JobEngine
         if store.is_sqlite:
@@ -94,25 +142,28 @@ class Backend:
 
             engine = ClusterEngine(store, table)
         await engine.start()
-        self._pool.metrics.jobs(lambda: self._counted)
         if self._webhooks is not None:
             self._webhooks.start()
-        self._stored = Stored(store, engine, Graphs(store), results, table)
+        return Stored(store, engine, Graphs(store), results, table)
 
-    async def count(self) -> None:
-        """Ask how many jobs there are, for metrics. Without an answer there are none of those."""
-        self._counted = {}
-        if self._stored is not None:
-            with contextlib.suppress(Problem):
-                counts = await self._stored.table.counts()
+    async def _keep_count(self, table: JobTable) -> None:
+        """Count jobs for metrics, which ask no database. While it does not answer there are no counts."""
+        while True:
+            try:
+                counts = await table.counts()
                 self._counted = {state.value: counts.get(state, 0) for state in State}
+            except Problem:
+                self._counted = {}
+            await asyncio.sleep(COUNT_SECONDS)
 
     async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._webhooks is not None:
             await self._webhooks.close()
         if self._stored is not None:
             await self._stored.jobs.close()
-            await asyncio.to_thread(self._stored.store.close)
 
 
 class JobWorker(Protocol):
@@ -143,22 +194,19 @@ def open_worker(
     return ClusterWorker(store, pool, runner, heard), _webhooks(store, table, settings)
 
 
-def open_database(url: str) -> Store:
-    """The database, with the tables of this version: an SQLite file is brought to it.
+def open_service_store(settings: Settings, role: str) -> Store | None:
+    """The database of the settings for a process of the service; None where there is none.
 
-    Raises ValueError for another database that is not, and for what is no database, `Problem`
-    ``database-unavailable`` for one that does not answer, OSError for a directory that cannot be made.
+    Connects when it is first used. Raises ValueError for a URL that is none.
     """
-    store = open_store(url)
-    try:
-        if store.is_sqlite:
-            upgrade(store)
-        elif wrong := check_schema(store):
-            raise ValueError(wrong)
-    except BaseException:
-        store.close()
-        raise
-    return store
+    if settings.database_url == "off":
+        return None
+    return open_store(
+        settings.database_url,
+        connections=settings.database_connections,
+        seconds=settings.database_seconds,
+        role=role,
+    )
 
 
 def check_storage(settings: Settings) -> None:

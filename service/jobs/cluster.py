@@ -30,8 +30,9 @@ from service.jobs.stored import StoredJobs
 from service.jobs.table import CHANNEL, JobTable
 from service.problems import Problem
 from service.store import Store
+from service.store.database import LIBPQ
 
-__all__ = ["ClusterEngine", "ClusterWorker"]
+__all__ = ["API_CONNECTIONS", "WORKER_CONNECTIONS", "ClusterEngine", "ClusterWorker"]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -46,8 +47,13 @@ PATIENCE: Final = 3
 TIDY_SECONDS: Final = 600.0
 #: Seconds without a sign of life after which the ticket of a worker is taken back.
 STALLED_SECONDS: Final = 8.0
-#: Connections to PostgreSQL for tickets, of one process.
-CONNECTIONS: Final = 4
+#: Connections to PostgreSQL beside those of the store: an API writes tickets with one, and listens to the
+#: news of jobs with another. A worker also listens for tickets.
+API_CONNECTIONS: Final = 2
+WORKER_CONNECTIONS: Final = 3
+TICKET_CONNECTIONS: Final = 1
+#: How long a caller waits for the ticket of a job; then it is written while nobody waits.
+TICKET_SECONDS: Final = 0.5
 
 
 _WITHOUT_TICKET: Final = text(
@@ -62,6 +68,11 @@ _WITHOUT_TICKET: Final = text(
 def _address(store: Store) -> str:
     """The database as libpq is told."""
     return store.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _options(part: str) -> dict[str, Any]:
+    """How libpq connects; `part` is what PostgreSQL shows, unless the URL says something else."""
+    return {"fallback_application_name": f"arenaplan {part}", **LIBPQ}
 
 
 async def _forever(what: str, work: Callable[[], Awaitable[Any]]) -> None:
@@ -86,9 +97,9 @@ class _Tickets:
         self.app: Final = App(
             connector=PsycopgConnector(
                 conninfo=address,
-                kwargs={"options": "-c search_path=procrastinate"},
+                kwargs={"options": "-c search_path=procrastinate", **_options("tickets")},
                 min_size=0,  # a database that is away keeps nobody from starting
-                max_size=CONNECTIONS,
+                max_size=TICKET_CONNECTIONS,
                 timeout=5.0,
                 reconnect_timeout=5.0,  # pauses between attempts double until then
             )
@@ -141,7 +152,7 @@ class _Bell:
     async def _listen(self) -> None:
         """Until the connection is lost."""
         async with await AsyncConnection.connect(
-            self._address, autocommit=True, connect_timeout=5
+            self._address, autocommit=True, **_options("news")
         ) as connection:
             await connection.execute(f"listen {CHANNEL}")
             async for notice in connection.notifies():
@@ -155,12 +166,15 @@ class ClusterEngine(StoredJobs):
         super().__init__(table)
         self._tickets = _Tickets(store)
         self._bell = _Bell(store, self._heard)
+        self._writing: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         await self._tickets.open()
         self._bell.start()
 
     async def close(self) -> None:
+        for writing in list(self._writing):
+            writing.cancel()
         await self._bell.close()
         await super().close()
         await self._tickets.close()
@@ -171,7 +185,10 @@ class ClusterEngine(StoredJobs):
     async def submit(self, job: NewJob) -> tuple[Job, bool]:
         submitted, new = await super().submit(job)
         if new:
-            await self._tickets.write(submitted.id)
+            writing = asyncio.create_task(self._tickets.write(submitted.id))
+            self._writing.add(writing)
+            writing.add_done_callback(self._writing.discard)
+            await asyncio.wait({writing}, timeout=TICKET_SECONDS)
         return submitted, new
 
 

@@ -78,8 +78,8 @@ class EmbeddedEngine(StoredJobs):
                         self._work.set()  # there may be more, for others
                         await self._runner.run(claim, worker)
             except Exception as error:  # noqa: BLE001 - whatever it is: jobs that come later must be run
-                detail = error.detail if isinstance(error, Problem) else repr(error)
-                _log.warning("a job could not be begun", detail=detail)
+                if not isinstance(error, Problem):  # of the database: said in the log by the store
+                    _log.warning("a job could not be begun", detail=repr(error))
                 await asyncio.sleep(LOOK_SECONDS)
             self._work.set()
 
@@ -89,7 +89,7 @@ class EmbeddedEngine(StoredJobs):
         tidied = -TIDY_SECONDS
         while True:
             with contextlib.suppress(Problem):
-                for job in await self.table.rescue():
+                for job in await self.table.rescue(self._runner.jobs):
                     self.poke(job)
                 if loop.time() > tidied + TIDY_SECONDS:
                     tidied = loop.time()

@@ -99,9 +99,9 @@ class Runner:
         self._keeper: asyncio.Task[None] | None = None
 
     @property
-    def running(self) -> int:
+    def jobs(self) -> list[str]:
         """Jobs that run here."""
-        return len(self._runs)
+        return list(self._runs)
 
     def start(self, changed: Callable[[str], None]) -> None:
         """Begin to keep leases; `changed` hears of each change of a job that runs here."""
@@ -194,7 +194,7 @@ class Runner:
         return False
 
     def _count(self, claim: Claim, state: State) -> None:
-        self._metrics.job_ended(claim.job.task, state, time.time() - claim.job.created)
+        self._metrics.job_ended(claim.job.task, state, max(0.0, time.time() - claim.job.created))
 
     async def _write_result(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
         facts = dict(frame.head)
@@ -269,7 +269,7 @@ class Runner:
                     renewed = loop.time()
                     for job in runs.keys() - held.keys():
                         runs[job].stop(_End.LOST)
-            except Problem as problem:
-                _log.warning("jobs cannot be kept", detail=problem.detail)
+            except Problem:  # said in the log by the store
+                continue
             except Exception:  # noqa: BLE001 - without this loop all leases would run out
                 _log.exception("jobs cannot be kept")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, or_, select, update
 
 from service.jobs.blobs import (
     SPARE_SECONDS,
@@ -34,6 +34,8 @@ __all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
 
 #: Seconds without a renewal after which the lease of a job ends, and another process may run it.
 LEASE_SECONDS: Final = 8.0
+#: How long it may take to remove what has expired, which nobody waits for.
+TIDY_SECONDS: Final = 60.0
 #: Where PostgreSQL says which job has been cancelled, or has ended.
 CHANNEL: Final = "arenaplan_jobs"
 
@@ -310,13 +312,22 @@ class JobTable:
         connection.execute(update(jobs).where(jobs.c.id == row.id).values(again))
         return True
 
-    async def rescue(self) -> list[str]:
-        """Let jobs whose leases have run out be run again, up to the most attempts; those that wait now."""
+    async def rescue(self, running: Sequence[str] = ()) -> list[str]:
+        """Let jobs whose leases have run out be run again, up to the most attempts; those that wait now.
+
+        Jobs that are `running` here are left alone. A lease that ends later than any lease of now was given
+        before the clock was set back: it has run out, too.
+        """
 
         def rescue(connection: Connection) -> list[str]:
+            now = self._store.now
             lost = (
                 select(*_VISIBLE, jobs.c.cancel)
-                .where(jobs.c.state == State.RUNNING, jobs.c.lease < self._store.now)
+                .where(
+                    jobs.c.state == State.RUNNING,
+                    jobs.c.id.not_in(running),
+                    or_(jobs.c.lease < now, jobs.c.lease > now + 2 * LEASE_SECONDS),
+                )
                 .with_for_update(skip_locked=True)
             )
             why = Problem("worker-lost", "The service that worked on this job has gone.")
@@ -338,7 +349,7 @@ class JobTable:
             connection.execute(delete(graphs).where(graphs.c.created < old))
             remove_blobs(connection, now - SPARE_SECONDS)
 
-        await self._store.write(tidy)
+        await self._store.write(tidy, seconds=TIDY_SECONDS)
         await self._blobs.remove_objects()
 
     def _ended(self, state: State) -> dict[str, Any]:

@@ -1,17 +1,27 @@
-"""Transactions in the database, from asyncio and from plain code."""
+"""Transactions in the database, from asyncio and from plain code.
+
+Every call from the event loop goes through `Store.run`, which answers within its time whatever the database
+does. After silence, calls are refused at once for a moment, so that nobody waits again; then one call tries.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 import sqlite3
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import structlog
 from sqlalchemy import (
+    URL,
     ColumnElement,
     Connection,
     Double,
@@ -24,46 +34,143 @@ from sqlalchemy import (
     literal,
     make_url,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError, SQLAlchemyError
 
 from service.problems import Problem
+from service.store.trouble import Reason, is_trouble, problem_of, reason_of
 
-__all__ = ["Store", "open_store"]
+__all__ = ["LIBPQ", "Store", "open_store"]
+
+_log = structlog.get_logger("service.store")
 
 T = TypeVar("T")
 
-#: How long a transaction waits for that of another process. None of ours takes a second.
-BUSY_SECONDS: Final = 20.0
-#: Connections to PostgreSQL of one process, each with a thread.
-CONNECTIONS: Final = 8
-#: How long a connection to PostgreSQL may take to be made.
-CONNECT_SECONDS: Final = 10
-
+#: Connections of one process, each with a thread. SQLite has one writer at a time, and readers that it does
+#: not keep waiting.
+CONNECTIONS: Final = 4
+SQLITE_THREADS: Final = (1, 2)
+#: Seconds after which a caller gets no answer from the database. No request takes a tenth of it.
+SECONDS: Final = 5.0
+#: The database gives up before the caller does, so that it says why: shares of the caller's seconds.
+STATEMENT_SHARE: Final = 0.8
+LOCK_SHARE: Final = 0.6
+#: Seconds in which a connection to PostgreSQL is made. The driver takes no fewer.
+CONNECT_SECONDS: Final = 2
 #: Seconds without a message after which PostgreSQL ends the transaction of a machine that is gone, and after
 #: which we give up a connection. Locks would otherwise keep jobs from others for hours.
 SILENT_SECONDS: Final = 20
+LIBPQ: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "tcp_user_timeout": SILENT_SECONDS * 1000,
+    "keepalives_idle": SILENT_SECONDS // 2,
+}
+#: Seconds after silence in which calls are refused at once.
+PAUSE_SECONDS: Final = 2.0
+#: Seconds for which a database counts as full, or as read-only, after it was: small changes still succeed.
+HOLD_SECONDS: Final = 30.0
 
 _READ_ONLY: Final = "arenaplan_reads"
+#: Errors of the driver come as they are from a new connection, else inside those of SQLAlchemy.
+_OF_DATABASES: Final = (SQLAlchemyError, OSError, sqlite3.Error)
+#: What our code raises where a damaged file gives it wrong bytes, and no error.
+_OF_WRONG_BYTES: Final = (ValueError, TypeError, LookupError, AssertionError)
+
+
+class _Call:
+    """A call in a thread. Once it is abandoned, its connection is cut, which ends the thread's wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._abandoned = False
+
+    def uses(self, connection: Any) -> None:
+        """The call waits for this connection of the driver from now on; None: for none."""
+        with self._lock:
+            self._connection = connection
+            if self._abandoned and connection is not None:
+                _cut(connection)
+
+    def abandon(self) -> None:
+        with self._lock:
+            self._abandoned = True
+            if self._connection is not None:
+                _cut(self._connection)
+
+
+def _cut(connection: Any) -> None:
+    """End what a connection of the driver waits for, from another thread."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.interrupt()
+        return
+    try:
+        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
+            line.shutdown(socket.SHUT_RDWR)
+    except Exception:  # noqa: BLE001 - closed meanwhile, of which each layer says something else
+        return
+
+
+class _Lane:
+    """The threads for reading, or those for writing, and whether the database has answered the last call."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self.threads: Final = ThreadPoolExecutor(threads, thread_name_prefix=f"arenaplan-{name}")
+        self.trouble: Problem | None = None
+        self._refuses_until = self._lasts_until = 0.0
+
+    def admit(self, seconds: float) -> None:
+        """Raises the last trouble while the database was silent a moment ago. Then one caller tries."""
+        now = time.monotonic()
+        if self.trouble is not None and now < self._refuses_until:
+            raise Problem(**self.trouble.facts())
+        self._refuses_until = now + seconds
+
+    def answered(self) -> bool:
+        """The database has answered; whether that ends a trouble."""
+        self._refuses_until = 0.0
+        if self.trouble is None or time.monotonic() < self._lasts_until:
+            return False
+        self.trouble = None
+        return True
+
+    def failed(self, problem: Problem) -> bool:
+        """The database has not answered, or only with `problem`; whether that is new."""
+        before, self.trouble, now = self.trouble, problem, time.monotonic()
+        reason = problem.extensions["reason"]
+        self._refuses_until = now + PAUSE_SECONDS if reason == Reason.SILENT else 0.0
+        self._lasts_until = now + HOLD_SECONDS if reason in (Reason.FULL, Reason.READ_ONLY) else 0.0
+        return before is None or before.extensions != problem.extensions
 
 
 class Store:
     """A database whose work is done by a few threads of its own.
 
     A unit of work is a function of a connection, in one transaction: all of it happens, or nothing. Where the
-    database cannot be reached, `Problem` ``database-unavailable`` is raised.
+    database cannot be used, `Problem` ``database-unavailable`` is raised; its `reason` says why.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, connections: int = CONNECTIONS, seconds: float = SECONDS) -> None:
         self.engine: Final = engine
-        # SQLite has one writer at a time, and readers that it does not keep waiting.
-        writers, readers = (1, 2) if self.is_sqlite else (CONNECTIONS // 2, CONNECTIONS // 2)
-        self._writers = ThreadPoolExecutor(writers, thread_name_prefix="arenaplan-writes")
-        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="arenaplan-reads")
+        self.seconds: Final = seconds
+        #: Calls that failed, by `Reason`.
+        self.failures: Final[Counter[str]] = Counter({reason.value: 0 for reason in Reason})
+        half = connections // 2
+        writers, readers = SQLITE_THREADS if self.is_sqlite else (half, connections - half)
+        self._writers = _Lane(writers, "writes")
+        self._readers = _Lane(readers, "reads")
+        self._here = threading.local()
+        self._damaged_file: int | None = None
+        event.listen(engine, "connect", self._connected, insert=True)
+        event.listen(engine, "checkout", self._checked_out)
 
     @property
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
+
+    @property
+    def file(self) -> Path:
+        """The file of an SQLite database."""
+        return Path((self.engine.url.database or "").removeprefix("file:"))
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -72,65 +179,172 @@ class Store:
             return literal(time.time(), Double)
         return cast(extract("epoch", func.clock_timestamp()), Double)
 
+    @property
+    def trouble(self) -> Problem | None:
+        """Why the last call failed, of those that write or else of those that read. Asks nobody."""
+        return self._writers.trouble or self._readers.trouble
+
     @contextlib.contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[Connection]:
         """A connection; committed at the end, unless there is an exception."""
-        with _reachable(), self.engine.connect() as connection:
+        with self._in_words(), self.engine.connect() as connection:
             if reads:
                 connection = connection.execution_options(**{_READ_ONLY: True})
             with connection.begin():
                 yield connection
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run a unit of work; from the event loop."""
-        return await self._run(work, reads=False)
+    async def write(self, work: Callable[[Connection], T], *, seconds: float | None = None) -> T:
+        """Run a unit of work; from the event loop. It may take `seconds`, by default those of the store."""
+        return await self.run(lambda: self._unit(work, reads=False, seconds=seconds), seconds=seconds)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """As `write`, of work that changes nothing: it waits for no writer."""
-        return await self._run(work, reads=True)
+        return await self.run(lambda: self._unit(work, reads=True, seconds=None), reads=True)
 
-    async def _run(self, work: Callable[[Connection], T], *, reads: bool) -> T:
-        def unit() -> T:
-            with self.transaction(reads=reads) as connection:
-                return work(connection)
+    def _unit(self, work: Callable[[Connection], T], *, reads: bool, seconds: float | None) -> T:
+        with self.transaction(reads=reads) as connection:
+            if seconds is not None and not self.is_sqlite:
+                timeout = f"{seconds * STATEMENT_SHARE:.3f}s"
+                connection.execute(func.set_config("statement_timeout", timeout, True).select())
+            return work(connection)
 
-        threads = self._readers if reads else self._writers
-        return await asyncio.get_running_loop().run_in_executor(threads, unit)
+    async def run(self, call: Callable[[], T], *, reads: bool = False, seconds: float | None = None) -> T:
+        """What `call` returns, which works with `transaction` in a thread, from the event loop.
+
+        Raises `Problem` where the database cannot be used, or has not answered within the seconds.
+        """
+        lane, limit = self._readers if reads else self._writers, seconds or self.seconds
+        self._check_file()
+        lane.admit(limit)
+        record, loop = _Call(), asyncio.get_running_loop()
+        future = loop.run_in_executor(lane.threads, self._perform, record, call)
+        # Also where the caller has gone meanwhile: a thread must not wait for ever.
+        timer = loop.call_later(limit, record.abandon)
+        try:
+            async with asyncio.timeout(limit) as deadline:
+                result = await future
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            record.abandon()
+            problem = problem_of(Reason.SILENT, f"no answer within {limit:g} s")
+            self._tell(lane, problem)
+            raise problem from None
+        except Problem as problem:
+            timer.cancel()
+            if problem.kind.code == "database-unavailable":
+                self._tell(lane, problem)
+            raise
+        timer.cancel()
+        if lane.answered():
+            _log.info("the database answers again", database=self._name)
+        return result
+
+    def _perform(self, record: _Call, call: Callable[[], T]) -> T:
+        self._here.call = record
+        try:
+            return call()
+        finally:
+            self._here.call = None
+            record.uses(None)
+
+    def _tell(self, lane: _Lane, problem: Problem) -> None:
+        reason = problem.extensions["reason"]
+        self.failures[reason] += 1
+        if lane.failed(problem):
+            _log.warning(
+                "the database cannot be used",
+                database=self._name,
+                reason=reason,
+                detail=problem.detail,
+                remedy=problem.remedy,
+            )
+
+    @property
+    def _name(self) -> str:
+        return self.engine.url.render_as_string(hide_password=True)
+
+    def _connected(self, connection: Any, _record: Any) -> None:
+        if (record := getattr(self._here, "call", None)) is not None:
+            record.uses(connection)
+
+    def _checked_out(self, connection: Any, _record: Any, _proxy: Any) -> None:
+        self._connected(connection, _record)
+        if self.is_sqlite:
+            return
+        try:  # a database that was restarted has forgotten its connections
+            connection.autocommit = True
+            connection.execute("select 1")
+            connection.autocommit = False
+        except Exception as error:
+            raise InvalidatePoolError from error
+
+    # ----------------------------------------------------------------------------------- trouble
+
+    @contextlib.contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Turn what is wrong with the database into a `Problem`. Mistakes of ours stay what they are."""
+        try:
+            yield
+        except (*_OF_DATABASES, *_OF_WRONG_BYTES) as error:
+            if not is_trouble(error):
+                damage = self._damage() if self.is_sqlite else None
+                if damage is None:
+                    raise
+                raise self._damaged(damage) from error
+            reason = reason_of(error)
+            message = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error)
+            if reason is Reason.DAMAGED and self.is_sqlite:
+                raise self._damaged(message) from error
+            raise problem_of(reason, message) from error
+
+    def _damage(self) -> str | None:
+        """The first finding of a quick look through an SQLite file; None where it is whole."""
+        try:
+            with contextlib.closing(sqlite3.connect(self.file, timeout=self.seconds)) as connection:
+                self._connected(connection, None)
+                (finding,) = connection.execute("pragma quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            return str(error) if reason_of(error) is Reason.DAMAGED else None
+        return None if finding == "ok" else str(finding)
+
+    def _damaged(self, message: str) -> Problem:
+        """From now on nobody touches the file: writing would make it worse, and its locks would keep others
+        from mending it. Until another file has taken its place.
+        """
+        with contextlib.suppress(OSError):
+            self._damaged_file = self.file.stat().st_ino
+        self.engine.dispose()
+        return problem_of(Reason.DAMAGED, message)
+
+    def _check_file(self) -> None:
+        """Raises `Problem` for an SQLite file that is known to be damaged."""
+        if self._damaged_file is None:
+            return
+        with contextlib.suppress(OSError):
+            if self.file.stat().st_ino != self._damaged_file:
+                self._damaged_file = None
+                return
+        known = (lane.trouble for lane in (self._writers, self._readers))
+        damage = (one for one in known if one is not None and one.extensions["reason"] == Reason.DAMAGED)
+        raise Problem(**next(damage, problem_of(Reason.DAMAGED, "it was met before")).facts())
 
     def close(self) -> None:
         """Wait for the work at hand, and let go of all connections."""
-        for threads in (self._writers, self._readers):
-            threads.shutdown(cancel_futures=True)
+        for lane in (self._writers, self._readers):
+            lane.threads.shutdown(cancel_futures=True)
         self.engine.dispose()
 
 
-@contextlib.contextmanager
-def _reachable() -> Iterator[None]:
-    try:
-        yield
-    except (OperationalError, InterfaceError, PoolTimeoutError) as error:
-        raise _unavailable(error) from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise _unavailable(error) from error
-        raise
-
-
-def _unavailable(error: Exception) -> Problem:
-    reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-    return Problem(
-        "database-unavailable",
-        f"The database does not answer: {reason:.200}.",
-        remedy="Send the request again in a moment.",
-        headers={"Retry-After": "2"},
-    )
-
-
-def open_store(url: str) -> Store:
+def open_store(
+    url: str, *, connections: int = CONNECTIONS, seconds: float = SECONDS, role: str = "tool"
+) -> Store:
     """The database at `url`: ``sqlite:///PATH`` or ``postgresql://...``. Connects when it is first used.
 
-    The directory of an SQLite file is made if need be, for this user alone. Raises ValueError for a URL that
-    is neither, OSError where the directory cannot be made.
+    At most `connections` are made to PostgreSQL, which shows them as ``arenaplan ROLE``; an answer may take
+    `seconds`. An SQLite file is made if need be, and its directory, both for this user alone.
+
+    Raises ValueError for a URL that is neither.
     """
     try:
         address = make_url(url)
@@ -139,35 +353,53 @@ def open_store(url: str) -> Store:
     if address.get_backend_name() == "sqlite":
         if not address.database or address.database == ":memory:":
             raise ValueError("An SQLite database needs a file: sqlite:////path/of/arenaplan.db.")
-        Path(address.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS})
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return Store(engine)
+        return Store(_sqlite(address, seconds), seconds=seconds)
     if address.get_backend_name() in ("postgresql", "postgres"):
-        try:
-            engine = create_engine(
-                address.set(drivername="postgresql+psycopg"),
-                pool_size=CONNECTIONS,
-                max_overflow=0,
-                pool_timeout=CONNECT_SECONDS,
-                pool_pre_ping=True,  # a database that was restarted has forgotten its connections
-                connect_args={
-                    "connect_timeout": CONNECT_SECONDS,
-                    "tcp_user_timeout": SILENT_SECONDS * 1000,
-                    "keepalives_idle": SILENT_SECONDS // 2,
-                    "options": f"{address.query.get('options', '')}"
-                    f" -c idle_in_transaction_session_timeout={SILENT_SECONDS}s",
-                },
-            )
-        except ImportError:
-            raise ValueError(
-                "PostgreSQL needs packages: pip install 'procrastinate>=3' 'psycopg[binary,pool]>=3.2'."
-            ) from None
-        return Store(engine)
+        return Store(_postgresql(address, connections, seconds, role), connections, seconds)
     raise ValueError(
         f"{address.get_backend_name()} is not supported: give sqlite:///PATH or postgresql://..."
     )
+
+
+def _postgresql(address: URL, connections: int, seconds: float, role: str) -> Engine:
+    timeouts = {
+        "statement_timeout": seconds * STATEMENT_SHARE,
+        "lock_timeout": seconds * LOCK_SHARE,
+        "idle_in_transaction_session_timeout": SILENT_SECONDS,
+    }
+    options = "".join(f" -c {name}={1000 * value:.0f}ms" for name, value in timeouts.items())
+    try:
+        return create_engine(
+            address.set(drivername="postgresql+psycopg"),
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=seconds,
+            connect_args={
+                **LIBPQ,
+                "fallback_application_name": f"arenaplan {role}",
+                "options": f"{address.query.get('options', '')}{options}",
+            },
+        )
+    except ImportError:
+        raise ValueError(
+            "PostgreSQL needs packages: pip install 'procrastinate>=3' 'psycopg[binary,pool]>=3.2'."
+        ) from None
+
+
+def _sqlite(address: URL, seconds: float) -> Engine:
+    engine = create_engine(address, connect_args={"timeout": seconds * STATEMENT_SHARE})
+    file = Path((address.database or "").removeprefix("file:"))
+
+    def make(*_: Any) -> None:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # SQLite gives the files beside it the same mode
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+    if address.query.get("mode") != "ro":
+        event.listen(engine, "do_connect", make)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

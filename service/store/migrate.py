@@ -11,12 +11,16 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from service.store.database import Store
+from service.store.database import Store, open_store
+from service.store.trouble import Reason, problem_of
 
-__all__ = ["check_schema", "current_revision", "downgrade", "upgrade"]
+__all__ = ["check_schema", "current_revision", "downgrade", "open_database", "prepare", "upgrade"]
 
 # It says of each migration, and of each look at the revision, that it happens.
 logging.getLogger("alembic").setLevel(logging.WARNING)
+
+#: How long the database may take to answer a command, for which no caller waits.
+COMMAND_SECONDS: Final = 60.0
 
 _MIGRATIONS: Final = Path(__file__).with_name("migrations")
 
@@ -46,13 +50,45 @@ def current_revision(store: Store) -> str | None:
 
 def check_schema(store: Store) -> str | None:
     """None where the tables are those of this version, else one sentence that says what to do."""
-    script = ScriptDirectory.from_config(_config())
-    head = script.get_current_head()
-    current = current_revision(store)
-    if current == head:
+    current, known = current_revision(store), known_revisions()
+    if current == known[0]:
         return None
     if current is None:
         return "The database is empty: run `arenaplan database upgrade`."
-    if current in {one.revision for one in script.walk_revisions()}:
-        return f"The database is at revision {current}, not {head}: run `arenaplan database upgrade`."
+    if current in known:
+        return f"The database is at revision {current}, not {known[0]}: run `arenaplan database upgrade`."
     return f"The database is at revision {current}, which a newer version has made: run that one."
+
+
+def known_revisions() -> list[str]:
+    """All revisions of this version, the newest first."""
+    return [one.revision for one in ScriptDirectory.from_config(_config()).walk_revisions()]
+
+
+def prepare(store: Store) -> None:
+    """Have the tables of this version: an SQLite file is brought to it.
+
+    Raises ValueError for another database that is not, `Problem` for one that cannot be used.
+    """
+    wrong = check_schema(store)
+    if wrong is None:
+        return
+    if not store.is_sqlite:
+        raise ValueError(wrong)
+    if current_revision(store) not in (None, *known_revisions()):
+        raise problem_of(Reason.TABLES, wrong)
+    upgrade(store)
+
+
+def open_database(url: str) -> Store:
+    """The database at `url` for a command, with the tables of this version.
+
+    Raises ValueError for a URL that is none and as `prepare` does.
+    """
+    store = open_store(url, seconds=COMMAND_SECONDS)
+    try:
+        prepare(store)
+    except BaseException:
+        store.close()
+        raise
+    return store

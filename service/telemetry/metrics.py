@@ -222,6 +222,16 @@ class Metrics:
         """`count` is called at each scrape: jobs by state. Call this once, where there is a job engine."""
         self.watch(Reading("arenaplan_jobs", "Jobs by state.", count, "state"))
 
+    def database(self, usable: Callable[[], bool], failures: Callable[[], Mapping[str, float]]) -> None:
+        """Both are called at each scrape, and ask no database. Call this once, where there is one."""
+        self.watch(
+            Reading("arenaplan_database_usable", "1 where the last call was answered.", usable),
+            Reading(
+                "arenaplan_database_failures_total", "Calls that the database did not answer, by the reason.",
+                failures, "reason", counts=True,
+            ),
+        )  # fmt: skip
+
     def result_storage(
         self, answers: Callable[[], bool], failures: Callable[[], Mapping[str, float]]
     ) -> None:

@@ -45,16 +45,16 @@ class Postgres:
     def __init__(self, directory: Path, *settings: str) -> None:
         self.directory = directory
         self._settings = settings
-        self._data = directory / "data"
+        self.data = directory / "data"
         self._prefix: list[str] = []
         if os.geteuid() == 0 and (user := _user()):
             os.chown(directory, user.pw_uid, user.pw_gid)
             ids = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
             self._prefix = ["setpriv", *ids, "--"]
         self._process: subprocess.Popen[bytes] | None = None
-        self._run("initdb", "-D", str(self._data), "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8")
+        self._run("initdb", "-D", str(self.data), "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8")
         if any(setting.startswith("listen_addresses=") for setting in settings):
-            with (self._data / "pg_hba.conf").open("a", encoding="utf-8") as rules:
+            with (self.data / "pg_hba.conf").open("a", encoding="utf-8") as rules:
                 rules.write("host all tests samenet trust\n")
         self.start()
 
@@ -67,7 +67,7 @@ class Postgres:
         log = (self.directory / "log").open("ab")
         options = [f"unix_socket_directories={self.directory}", "listen_addresses=", *self._settings]
         self._process = subprocess.Popen(
-            [*self._prefix, "postgres", "-D", str(self._data), *(f"-c{option}" for option in options)],
+            [*self._prefix, "postgres", "-D", str(self.data), *(f"-c{option}" for option in options)],
             cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent,
         )  # fmt: skip
         log.close()
@@ -84,17 +84,28 @@ class Postgres:
             else:
                 return
 
+    def pause(self) -> None:
+        """Let the server and all its processes stand still: connections stay open, and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End the server and all its processes at once, as the end of a machine does."""
+        self._signal(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait(PATIENCE)
+
+    def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         pids = [int(pid) for pid in children.read_text(encoding="utf-8").split()]
         for pid in (self._process.pid, *pids):
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        self._process.wait(PATIENCE)
 
     def stop(self) -> None:
         assert self._process is not None

@@ -115,13 +115,15 @@ def _event(line: str) -> dict[str, Any]:
 def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
     """A server on a free port of loopback; `settings` become environment variables.
 
-    One of them is none: the server may open `open_files` files. There is no load balancer to wait for when it
-    stops, and its database is gone with it, unless `settings` say so.
+    Two of them are none: the server may open `open_files` files, and its `clock` is ahead of ours by the
+    seconds in that file. There is no load balancer to wait for when it stops, and its database is gone with it,
+    unless `settings` say so.
     """
-    open_files = settings.pop("open_files", None)
+    open_files, clock = settings.pop("open_files", None), settings.pop("clock", None)
     with tempfile.TemporaryDirectory(prefix="arenaplan-state-") as state:
         settings = {"drain_seconds": 0, "database_url": f"sqlite:///{state}/jobs.db", **settings}
-        with _running(arguments, settings, open_files) as server:
+        program = ["service.cli"] if clock is None else ["tests.support.clock", str(clock)]
+        with _running((*program, "serve", "--port", "0", *arguments), settings, open_files) as server:
             yield server
 
 
@@ -129,7 +131,7 @@ def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
 def _running(arguments: tuple[str, ...], settings: dict[str, object], open_files: object) -> Iterator[Server]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARENAPLAN_")}
     environment |= {f"ARENAPLAN_{name.upper()}": str(value) for name, value in settings.items()}
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", *arguments]
+    command = [sys.executable, "-m", *arguments]
 
     def prepare() -> None:
         die_with_parent()

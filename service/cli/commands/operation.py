@@ -84,12 +84,13 @@ def worker(
 
 
 Database = typer.Typer(
-    help="The tables of the service's database: upgrade, check, downgrade.",
+    help="The service's database: upgrade, check, recover, downgrade.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=examples(
         "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database upgrade",
         "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database check",
+        "arenaplan database recover",
     ),
 )
 app.add_typer(Database, name="database")
@@ -106,11 +107,23 @@ def upgrade_database(as_json: AsJson = False) -> None:
 
 @Database.command("check")
 def check_database(as_json: AsJson = False) -> None:
-    """Whether the tables are those of this version. Exit code 1: they are not."""
+    """Whether the service can use the database: whole, and with the tables of this version.
+
+    Exit code 1: it cannot, and the message says what to do.
+    """
     with reporting(as_json=as_json):
         from service.cli import configuration, working
 
         working.check_database(configuration.settings({}))
+
+
+@Database.command("recover")
+def recover_database(as_json: AsJson = False) -> None:
+    """Save what can be read of a damaged SQLite file into a new one in its place. The old one is kept."""
+    with reporting(as_json=as_json):
+        from service.cli import configuration, working
+
+        working.recover_database(configuration.settings({}))
 
 
 @Database.command("downgrade")

@@ -106,7 +106,9 @@ async def _answer(request: Request, task: str, limits: Limits) -> Response:
     else:
         body = await read_model_body(request, most, await _named_plan(request) if task == "validate" else {})
     if (seconds := seconds_to_wait(request)) is not None:
-        return await respond_later(request, work, body, seconds)
+        response = await respond_later(request, work, body, seconds)
+        if response is not None:
+            return response
     state.check_early(work, body)
     frame = await unless_disconnected(
         request, run_task(state.pool, work, state.limits, body, limits, tenant=tenant)

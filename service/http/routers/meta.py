@@ -84,13 +84,16 @@ async def get_readiness(request: Request) -> JSONResponse:
     503 as well while all workers are busy and as many requests wait as may (`overloaded`), and once the
     service was asked to stop (`draining`): it still answers then, so that nothing is lost on the way.
 
+    Plans need no database. `jobs` tells of what does: `ready`; `off` where there is none; `starting` until it
+    is open; else why it cannot be used: `silent`, `unreachable`, `damaged`, `full`, `read-only`, `tables`.
+
     `compiled_search` and `cp_sat`, once a worker has tried, say whether that code loads; without it plans
     take longer and may be larger.
     """
     state = state_of(request)
     pool = state.pool
     ready = state.status == "ready"
-    facts = {"status": state.status, "workers": pool.alive, "wanted": pool.size}
+    facts = {"status": state.status, "workers": pool.alive, "wanted": pool.size, "jobs": state.backend.status}
     optional = {part: pool.loads(part) for part in ("compiled_search", "cp_sat")}
     known = {part: loads for part, loads in optional.items() if loads is not None}
     return JSONResponse({**facts, **known}, 200 if ready else 503)
@@ -113,7 +116,6 @@ async def get_metrics(request: Request) -> Response:
     state = state_of(request)
     if not state.settings.metrics:
         raise Problem("not-found", "Metrics are off here.", remedy="Set ARENAPLAN_METRICS to true.")
-    await state.backend.count()
     return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
 

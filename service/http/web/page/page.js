@@ -20,7 +20,7 @@ const show = (...ids) => {
 /** Larger graphs are stored first, and jobs refer to them. */
 const INLINE_BYTES = 1 << 20;
 /** What says that this service keeps no jobs, or none for who asks. */
-const NO_JOBS = new Set(["jobs-off", "not-found", "method-not-allowed", "forbidden"]);
+const NO_JOBS = new Set(["jobs-off", "database-unavailable", "not-found", "method-not-allowed", "forbidden"]);
 const CHOICES = ["loss", "optimizer", "trainable"];
 const OPTIONS = ["capacity", "target", "solver"];
 const SWITCHES = ["as_written", "rewrite"];

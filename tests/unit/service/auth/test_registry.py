@@ -13,7 +13,7 @@ from service.auth import table
 from service.auth.gate import Gate
 from service.auth.keys import Key, digest_of, new_key, read_key
 from service.auth.quotas import Quotas
-from service.auth.registry import STALE_SECONDS, Registry
+from service.auth.registry import Registry
 from service.auth.table import Entry, Tenant
 from service.problems import Problem
 from service.store import Store, schema
@@ -63,7 +63,7 @@ def counted(store: Store) -> Counted:
 
 @pytest.fixture
 def registry(counted: Counted, clock: Clock) -> Registry:
-    return Registry(counted, Quotas(requests_per_minute=10), clock=clock)  # type: ignore[arg-type]
+    return Registry(counted, Quotas(requests_per_minute=10), clock=clock, ticks=clock)  # type: ignore[arg-type]
 
 
 def add(store: Store, **more: Any) -> tuple[Key, str]:
@@ -163,7 +163,7 @@ async def test_without_the_database(store: Store, counted: Counted, registry: Re
     with pytest.raises(Problem, match="away"):
         await registry.sync()
     await gate.recognise(f"Bearer {text}")
-    clock.ahead = STALE_SECONDS + 1
+    clock.ahead = registry.outage_seconds + 1
     with pytest.raises(Problem) as caught:
         await gate.recognise(f"Bearer {text}")
     assert caught.value.kind.code == "database-unavailable"

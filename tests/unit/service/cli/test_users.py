@@ -93,7 +93,7 @@ def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_callers_have_sent_moves_no_cursor(database: str) -> None:
     from service.auth import table
-    from service.jobs.backend import open_database
+    from service.store import open_database
 
     store = open_database(database)
     with store.transaction() as connection:

@@ -26,8 +26,8 @@ from service.auth.principal import ALL_SCOPES, needed_scope
 from service.auth.table import Tenant
 from service.http.app import create_app
 from service.http.examples import example
-from service.jobs.backend import open_database
 from service.settings import Settings
+from service.store import open_database
 from solver import documents, pipeline
 from solver.exporters import EXPORTERS
 from solver.plan import PlanOptions

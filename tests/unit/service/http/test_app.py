@@ -380,7 +380,7 @@ async def test_health(http: httpx.AsyncClient) -> None:
     assert (await http.get("/healthz")).json() == {"status": "ok"}
     ready = await http.get("/readyz")
     assert ready.status_code == 200
-    assert ready.json() == {"status": "ready", "workers": 1, "wanted": 1}
+    assert ready.json() == {"status": "ready", "workers": 1, "wanted": 1, "jobs": "ready"}
 
 
 async def test_health_without_supervision() -> None:
@@ -437,6 +437,7 @@ async def test_parts_that_do_not_load_are_reported(monkeypatch: pytest.MonkeyPat
         "status": "ready",
         "workers": 1,
         "wanted": 1,
+        "jobs": "ready",
         "compiled_search": False,
         "cp_sat": True,
     }
