@@ -125,21 +125,17 @@ class _Lane:
             raise Problem(**self.trouble.facts())
         self._refuses_until = now + seconds
 
-    def answered(self) -> bool:
-        """The database has answered; whether that ends a trouble."""
+    def answered(self) -> None:
+        """The database has answered, which ends a trouble that does not last."""
         self._refuses_until = 0.0
-        if self.trouble is None or time.monotonic() < self._lasts_until:
-            return False
-        self.trouble = None
-        return True
+        if time.monotonic() >= self._lasts_until:
+            self.trouble = None
 
-    def failed(self, problem: Problem) -> bool:
-        """The database has not answered, or only with `problem`; whether that is new."""
-        before, self.trouble, now = self.trouble, problem, time.monotonic()
-        reason = problem.extensions["reason"]
+    def failed(self, problem: Problem) -> None:
+        """The database has not answered, or only with `problem`."""
+        self.trouble, now, reason = problem, time.monotonic(), problem.extensions["reason"]
         self._refuses_until = now + PAUSE_SECONDS if reason == Reason.SILENT else 0.0
         self._lasts_until = now + HOLD_SECONDS if reason in (Reason.FULL, Reason.READ_ONLY) else 0.0
-        return before is None or before.extensions != problem.extensions
 
 
 class Store:
@@ -236,7 +232,9 @@ class Store:
                 self._tell(lane, problem)
             raise
         timer.cancel()
-        if lane.answered():
+        before = self.trouble
+        lane.answered()
+        if before is not None and self.trouble is None:
             _log.info("the database answers again", database=self._name)
         return result
 
@@ -251,7 +249,9 @@ class Store:
     def _tell(self, lane: _Lane, problem: Problem) -> None:
         reason = problem.extensions["reason"]
         self.failures[reason] += 1
-        if lane.failed(problem):
+        before = self.trouble
+        lane.failed(problem)
+        if before is None or before.extensions != problem.extensions:
             _log.warning(
                 "the database cannot be used",
                 database=self._name,

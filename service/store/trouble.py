@@ -58,7 +58,7 @@ _SENTENCES: Final[Mapping[Reason, tuple[str, str]]] = {
     ),
 }
 
-#: Primary result codes of SQLite (https://www.sqlite.org/rescode.html); all others: unreachable.
+#: Result codes of SQLite (https://www.sqlite.org/rescode.html), extended or primary; all others: unreachable.
 _SQLITE: Final[Mapping[int, Reason]] = {
     sqlite3.SQLITE_BUSY: Reason.SILENT,
     sqlite3.SQLITE_LOCKED: Reason.SILENT,
@@ -69,6 +69,10 @@ _SQLITE: Final[Mapping[int, Reason]] = {
     sqlite3.SQLITE_READONLY: Reason.READ_ONLY,
     sqlite3.SQLITE_PERM: Reason.READ_ONLY,
     sqlite3.SQLITE_ERROR: Reason.TABLES,
+    sqlite3.SQLITE_IOERR_WRITE: Reason.READ_ONLY,
+    sqlite3.SQLITE_IOERR_FSYNC: Reason.READ_ONLY,
+    sqlite3.SQLITE_IOERR_TRUNCATE: Reason.READ_ONLY,
+    sqlite3.SQLITE_IOERR_SHMSIZE: Reason.READ_ONLY,
 }
 #: SQLSTATE of PostgreSQL, whole or its class of two characters; all others: unreachable.
 _POSTGRESQL: Final[Mapping[str, Reason]] = {
@@ -121,7 +125,9 @@ def reason_of(error: Exception) -> Reason:
         return Reason.SILENT
     if isinstance(cause, sqlite3.Error):
         code = getattr(cause, "sqlite_errorcode", None)
-        return Reason.UNREACHABLE if code is None else _SQLITE.get(code & 0xFF, Reason.UNREACHABLE)
+        if code is None:
+            return Reason.UNREACHABLE
+        return _SQLITE.get(code) or _SQLITE.get(code & 0xFF, Reason.UNREACHABLE)
     return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "", Reason.UNREACHABLE)
 
 

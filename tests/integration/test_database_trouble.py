@@ -58,7 +58,10 @@ class Service:
         return self.http.post("/v1/jobs", json={"task": "plan", "request": {"graph": self.graph()}})
 
     def jobs(self) -> list[str]:
-        return [job["id"] for job in self.http.get("/v1/jobs?limit=1000").json()["jobs"]]
+        """Once they can be read again."""
+        while (answer := self.http.get("/v1/jobs?limit=1000")).status_code != 200:
+            assert_refused(answer, "silent")
+        return [job["id"] for job in answer.json()["jobs"]]
 
     def assert_only_jobs_suffer(self, *reasons: str, reads: bool = False) -> None:
         """Jobs are answered 503 with one of the reasons; all else goes on. `reads` can still be answered."""
@@ -115,11 +118,12 @@ def serving(url: str, tiny: Graph, **settings: object) -> Iterator[Service]:
         key = Key(made.id, "acme", "farm", ALL_SCOPES, made.digest, 1.0, None)
         with store.transaction() as connection:
             table.add_key(connection, key)
-    with running_server(workers=2, auth="keys", database_url=url, database_seconds=2, **settings) as server:
-        with server.client(headers={"Authorization": f"Bearer {made.text}"}) as http:
-            service = Service(server, url, http, tiny)
-            yield service
-            service.assert_no_bug()
+    settings = {"workers": 2, "auth": "keys", "database_url": url, "database_seconds": 2, **settings}
+    bearer = {"Authorization": f"Bearer {made.text}"}
+    with running_server(**settings) as server, server.client(headers=bearer) as http:
+        service = Service(server, url, http, tiny)
+        yield service
+        service.assert_no_bug()
 
 
 @pytest.fixture(scope="module")
@@ -246,12 +250,12 @@ def test_postgresql_is_damaged(own_postgres: Postgres, clustered: Service) -> No
 # ------------------------------------------------------------------------------------------ SQLite
 
 
-def overwrite(file: Path, start: int) -> None:
-    """Random bytes from `start` on."""
+def overwrite(file: Path, start: int, size: int | None = None) -> None:
+    """Random bytes from `start` on, by default up to the end."""
     with file.open("r+b") as handle:
-        size = handle.seek(0, os.SEEK_END)
+        size = handle.seek(0, os.SEEK_END) - start if size is None else size
         handle.seek(start)
-        handle.write(random.Random(0).randbytes(size - start))
+        handle.write(random.Random(0).randbytes(size))
 
 
 def path_of(service: Service) -> Path:
@@ -266,11 +270,11 @@ def test_another_process_holds_the_lock_of_sqlite(single: Service) -> None:
     single.assert_recovers()
 
 
-def test_the_disk_of_sqlite_is_full(single: Service) -> None:
-    """The process may write no byte more to any file."""
+def test_sqlite_can_write_no_further(single: Service) -> None:
+    """The process may write no byte more to any file (EFBIG; a full disk: `tests/unit/service/store`)."""
     limits = resource.prlimit(single.server.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(single.server.process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
-    single.assert_only_jobs_suffer("full", reads=True)
+    single.assert_only_jobs_suffer("read-only", reads=True)
     resource.prlimit(single.server.process.pid, resource.RLIMIT_FSIZE, limits)
     single.assert_recovers()
 
@@ -278,9 +282,15 @@ def test_the_disk_of_sqlite_is_full(single: Service) -> None:
 def test_sqlite_is_damaged_and_recovered(single: Service) -> None:
     """Under the running service, which goes on: with the new file it has jobs again, and the key."""
     file = path_of(single)
-    overwrite(file, 4096)
-    if (log := Path(f"{file}-wal")).exists():
-        overwrite(log, 0)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        of_jobs = "select rootpage from sqlite_master where tbl_name in ('jobs', 'blobs', 'results')"
+        pages = connection.execute(of_jobs).fetchall()
+        # A change makes others read again, and from the file alone.
+        connection.execute("update alembic_version set version_num = version_num")
+        while connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
+            pass
+        for (page,) in pages:
+            overwrite(file, 4096 * (page - 1), 4096)
     single.assert_only_jobs_suffer("damaged")
     (told,) = (
         event for event in single.server.log
@@ -315,20 +325,22 @@ def test_sqlite_that_may_only_be_read(tmp_path: Path, small: Graph) -> None:
         with store.transaction() as connection:
             table.add_key(connection, Key(made.id, "acme", "farm", ALL_SCOPES, made.digest, 1.0, None))
     url = f"sqlite:///file:{file}?mode=ro&uri=true"
-    with running_server(workers=1, auth="keys", database_url=url) as server:
-        with server.client(headers={"Authorization": f"Bearer {made.text}"}) as http:
-            service = Service(server, url, http, small)
-            service.assert_only_jobs_suffer("read-only", reads=True)
+    bearer = {"Authorization": f"Bearer {made.text}"}
+    with (
+        running_server(workers=1, auth="keys", database_url=url) as server,
+        server.client(headers=bearer) as http,
+    ):
+        Service(server, url, http, small).assert_only_jobs_suffer("read-only", reads=True)
 
 
-@pytest.mark.parametrize("damage", ["no database", "damaged tables", "a newer version"])
+@pytest.mark.parametrize("damage", ["damaged tables", "a newer version"])
 def test_a_file_that_cannot_be_used_at_the_start(damage: str, tmp_path: Path, tiny: Graph) -> None:
     """The service says so in one line, and plans."""
     file = tmp_path / "jobs.db"
     with contextlib.closing(open_database(f"sqlite:///{file}")) as store, store.transaction() as connection:
         connection.exec_driver_sql("update alembic_version set version_num = '9999'")
-    if damage != "a newer version":
-        overwrite(file, 0 if damage == "no database" else 4096)
+    if damage == "damaged tables":
+        overwrite(file, 4096)
     with running_server(workers=1, database_url=f"sqlite:///{file}") as server, server.client() as http:
         (told,) = (event for event in server.log if event["event"] == "the database cannot be used")
         assert told["reason"] == ("tables" if damage == "a newer version" else "damaged")
@@ -371,7 +383,10 @@ def test_the_clock_is_set(kind: str, tmp_path: Path, small: Graph, postgres: Pos
     limits = {"validate_max_steps": 100_000, "quota_requests_per_minute": 1_000}
     with serving(url, small, clock=clock, **limits) as service:
         validation = {"graph": service.graph(), "steps": 100_000}
-        running = service.http.post("/v1/jobs", json={"task": "validate", "request": validation}).json()
+        order = {"task": "validate", "request": validation}
+        accepted = service.http.post("/v1/jobs", json=order)
+        assert accepted.status_code == 202, accepted.text
+        running = accepted.json()
         for hours in (1, -1):
             set_clock(hours)
             service.plan()

@@ -13,8 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.support.server import PATIENCE, die_with_parent
+
+if TYPE_CHECKING:
+    import psycopg
 
 __all__ = ["Postgres", "missing_programs", "running_postgres"]
 
@@ -115,12 +119,16 @@ class Postgres:
     def address(self, database: str) -> str:
         return f"postgresql://tests@/{database}?host={self.directory}"
 
-    def new_database(self) -> str:
-        """The URL of an empty database."""
+    def connect(self) -> psycopg.Connection[Any]:
+        """To the database that every server has."""
         import psycopg
 
+        return psycopg.connect(self.address("postgres"), autocommit=True)
+
+    def new_database(self) -> str:
+        """The URL of an empty database."""
         name = f"arenaplan_{next(_COUNTER)}"
-        with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
+        with self.connect() as connection:
             connection.execute(f'create database "{name}"')
         return self.address(name)
 

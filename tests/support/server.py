@@ -116,8 +116,8 @@ def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
     """A server on a free port of loopback; `settings` become environment variables.
 
     Two of them are none: the server may open `open_files` files, and its `clock` is ahead of ours by the
-    seconds in that file. There is no load balancer to wait for when it stops, and its database is gone with it,
-    unless `settings` say so.
+    seconds in that file. There is no load balancer to wait for when it stops, and its database is gone with
+    it, unless `settings` say so.
     """
     open_files, clock = settings.pop("open_files", None), settings.pop("clock", None)
     with tempfile.TemporaryDirectory(prefix="arenaplan-state-") as state:

@@ -107,7 +107,7 @@ def upgrade_database(as_json: AsJson = False) -> None:
 
 @Database.command("check")
 def check_database(as_json: AsJson = False) -> None:
-    """Whether the service can use the database: whole, and with the tables of this version.
+    """Whether the service can use the database: it is whole and has this version's tables.
 
     Exit code 1: it cannot, and the message says what to do.
     """

@@ -77,6 +77,7 @@ def test_an_sqlite_file_is_for_its_user_alone(tmp_path: Path) -> None:
     place = tmp_path / "state" / "arenaplan"
     upgrade(open_store(f"sqlite:///{place}/jobs.db"))
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(file.stat().st_mode) for file in place.iterdir()] == [0o600] * 3
 
 
 def test_a_database_that_is_not_there(tmp_path: Path) -> None:
