@@ -223,8 +223,9 @@ _TYPES: Final = (
     ),
     ProblemType(
         "database-unavailable", 503, "The database does not answer",
-        "What is stored can be neither read nor written now: jobs, their results, graphs. Try again after "
-        "the seconds in the Retry-After header.",
+        "What is stored can be neither read nor written now: jobs, their results, graphs. `reason` says why: "
+        "silent, unreachable, damaged, full, read-only or tables. Try again after the seconds in the "
+        "Retry-After header. Plans are made all the same: send the request to its own route.",
     ),
     ProblemType(
         "storage-unavailable", 503, "The storage of large results does not answer",
@@ -234,8 +235,8 @@ _TYPES: Final = (
     ),
     ProblemType(
         "jobs-off", 503, "This service has no jobs",
-        "It was started without a database, or cannot write to it; its log says why "
-        "(ARENAPLAN_DATABASE_URL). Plans are made all the same: send the request to its own route.",
+        "It was started without a database (ARENAPLAN_DATABASE_URL). Plans are made all the same: send the "
+        "request to its own route.",
     ),
     ProblemType(
         "job-not-found", 404, "No such job here",

@@ -69,7 +69,7 @@ def named_examples() -> dict[str, dict[str, Any]]:
         "jobs": ("One job", {"jobs": [job], "next": None}),
         "event": ("The end of a job", {"event": "end", "id": "3", "data": json.dumps(job)}),
         "health": ("Up", {"status": "ok"}),
-        "readiness": ("Ready", {"status": "ready", "workers": 2, "wanted": 2}),
+        "readiness": ("Ready", {"status": "ready", "workers": 2, "wanted": 2, "jobs": "ready"}),
         "metrics": ("One sample", _SAMPLE),
         "schemas": ("The names", {"schemas": sorted(documents.SCHEMAS)}),
         "schema": ("Of costs", documents.SCHEMAS["costs"]),

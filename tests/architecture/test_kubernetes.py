@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from service.http.app import create_app
+from service.jobs.cluster import API_CONNECTIONS, WORKER_CONNECTIONS
 from service.settings import Settings
 from service.store import open_store
 from service.store.migrate import upgrade
@@ -188,6 +189,37 @@ def test_the_queue_is_measured_with_a_query_that_runs(everything: list[Document]
     with store.transaction(reads=True) as connection:
         assert connection.exec_driver_sql(trigger["metadata"]["query"]).scalar() == 0
     store.close()
+
+
+def test_connections_fit_the_default_of_postgresql(
+    everything: list[Document], pods: dict[str, Document], place: Path
+) -> None:
+    """100, of which 3 are for superusers and some for people; with pods that an update starts and ends."""
+    deployments = {
+        one["metadata"]["name"]: one["spec"]
+        for one in documents(place / "cluster")
+        if one["kind"] == "Deployment"
+    }
+    (scaled,) = (one for one in everything if one["kind"] == "ScaledObject")
+    most = {
+        "arenaplan-api": deployments["arenaplan-api"]["replicas"],
+        "arenaplan-worker": scaled["spec"]["maxReplicaCount"],
+    }
+    beside = {"arenaplan-api": API_CONNECTIONS, "arenaplan-worker": WORKER_CONNECTIONS}
+    needed = {"arenaplan-migrate": 1, "keda": 1}
+    for name, replicas in most.items():
+        spec = deployments[name]
+        assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+        # So that the one before has ended when the next one starts.
+        assert spec["minReadySeconds"] >= pods[name]["terminationGracePeriodSeconds"]
+        (container,) = pods[name]["containers"]
+        given = {one["name"]: one.get("value") for one in container.get("env", ())}
+        each = int(given.get("ARENAPLAN_DATABASE_CONNECTIONS") or Settings().database_connections)
+        needed[name] = (replicas + 2) * (each + beside[name])
+    people = 5
+    assert sum(needed.values()) + people <= 100 - 3, needed
+    text = (place.parent / "README.md").read_text(encoding="utf-8")
+    assert f"{sum(needed.values())} of 97" in text
 
 
 def test_nothing_is_reachable_unless_a_policy_says_so(everything: list[Document]) -> None:

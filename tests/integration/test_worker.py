@@ -11,7 +11,10 @@ import sys
 from typing import Any
 
 import httpx
+import psycopg
 
+from service.jobs.cluster import API_CONNECTIONS, WORKER_CONNECTIONS
+from service.settings import Settings
 from service.store import open_store, upgrade
 from tests.support.postgres import Postgres
 from tests.support.server import PATIENCE, ROOT, die_with_parent, running_server
@@ -20,6 +23,22 @@ from tests.support.server import PATIENCE, ROOT, die_with_parent, running_server
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def assert_few_connections(url: str) -> None:
+    """No more than the settings and `deploy/README.md` say, each with a name."""
+    query = (
+        "select application_name, count(*) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid() group by 1"
+    )
+    with psycopg.connect(url) as connection:
+        names = dict(connection.execute(query).fetchall())
+    most = Settings().database_connections
+    assert names.keys() == {f"arenaplan {role}" for role in ("api", "worker", "tickets", "news")}
+    assert names["arenaplan api"] <= most
+    assert names["arenaplan worker"] <= most
+    beside = names["arenaplan tickets"] + names["arenaplan news"]
+    assert beside <= API_CONNECTIONS + WORKER_CONNECTIONS
 
 
 def test_probes_of_a_worker(postgres: Postgres, tiny: dict[str, Any]) -> None:
@@ -52,6 +71,7 @@ def test_probes_of_a_worker(postgres: Postgres, tiny: dict[str, Any]) -> None:
                 with http.stream("GET", job.json()["links"]["events"]) as events:
                     assert "event: end" in list(events.iter_lines())
                 assert http.get(job.json()["links"]["result"]).status_code == 200
+                assert_few_connections(url)
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0
         finally:

@@ -107,9 +107,9 @@ def upgrade_database(as_json: AsJson = False) -> None:
 
 @Database.command("check")
 def check_database(as_json: AsJson = False) -> None:
-    """Whether the service can use the database: it is whole and has this version's tables.
+    """Whether the service can use the database. Exit code 1: it cannot.
 
-    Exit code 1: it cannot, and the message says what to do.
+    It must be whole, and have the tables of this version. The message says what to do.
     """
     with reporting(as_json=as_json):
         from service.cli import configuration, working
@@ -119,7 +119,10 @@ def check_database(as_json: AsJson = False) -> None:
 
 @Database.command("recover")
 def recover_database(as_json: AsJson = False) -> None:
-    """Save what can be read of a damaged SQLite file into a new one in its place. The old one is kept."""
+    """Save what can be read of a damaged SQLite file.
+
+    It goes into a new file in the place of the damaged one, which is kept. The service need not be stopped.
+    """
     with reporting(as_json=as_json):
         from service.cli import configuration, working
 
