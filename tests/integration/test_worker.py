@@ -32,7 +32,7 @@ def assert_few_connections(url: str) -> None:
         " where datname = current_database() and pid <> pg_backend_pid() group by 1"
     )
     with psycopg.connect(url) as connection:
-        names = dict(connection.execute(query).fetchall())
+        names: dict[str, int] = dict(connection.execute(query).fetchall())
     most = Settings().database_connections
     assert names.keys() == {f"arenaplan {role}" for role in ("api", "worker", "tickets", "news")}
     assert names["arenaplan api"] <= most
