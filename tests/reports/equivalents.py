@@ -32,6 +32,10 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
     "solver/layout/check/fast.py": {
         (
             "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2",
+            "sharing = int(np.sort(start).searchsorted(end).sum()) - count // (count + 1) // 2",
+        ): "the number of pairs chooses between two checks with the same answer",
+        (
+            "sharing = int(np.sort(start).searchsorted(end).sum()) - count * (count + 1) // 2",
             "sharing = int(np.sort(start).searchsorted(end).sum()) + count * (count + 1) // 2",
         ): "the number of pairs chooses between two checks with the same answer",
         (
