@@ -57,12 +57,6 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "if below >= 1 and high[by_low[below - leaves]] > low[i]:",
         ): "a neighbour is -1 or a leaf, and leaves begin with number 2",
     },
-    "solver/passes/levels.py": {
-        (
-            "late = [frozenset(s - stage for s in earlier if s >= stage) for earlier in before[stage:]]",
-            "late = [frozenset(s - stage for s in earlier if s > stage) for earlier in before[stage:]]",
-        ): "no step has to follow the first update",
-    },
     "solver/verify/accesses.py": {
         ("if low >= high:", "if low > high:"): "runs without bytes are in both maps at the same places",
     },
