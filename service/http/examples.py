@@ -31,7 +31,7 @@ def named_examples() -> dict[str, dict[str, Any]]:
     """
     tiny, mnist, buffers = (example(name) for name in ("tiny", "mnist", "buffers"))
     graph = documents.load_graph(tiny["graph"])
-    plan = pipeline.plan(graph)
+    plan = pipeline.plan_requested(graph)
     plan_document = json.loads(documents.dump_plan(plan))
     report = executor.validate(graph, plan, steps=5)
     layout = documents.layout_with_digest(placement.place(documents.load_buffers(buffers["problem"])))

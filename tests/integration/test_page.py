@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from service.cli.commands import app
 from solver.layout import SOLVERS
+from solver.options import MEASURES
 from solver.targets import TARGETS
 from tests.support.browser import Browser, Page, chromium, running_browser
 from tests.support.onnx_models import model_of, node
@@ -92,6 +93,7 @@ def test_a_graph_that_does_not_fit(page: Page, tmp_path: Path, tiny: dict[str, A
     page.run("capacity.value = ''")
     plan(page)
     assert page.run("failed.hidden") is True
+    assert page.run("capacity.getAttribute('aria-invalid')") is None
 
 
 def test_a_model(page: Page, tmp_path: Path) -> None:
@@ -190,6 +192,29 @@ def test_every_target_and_solver_is_offered_and_explained(page: Page) -> None:
     assert page.run("advanced.open") is False
 
 
+def test_measures_are_the_planners_or_chosen_by_hand(page: Page) -> None:
+    """Every measure has a box; the plan says which of them it was made with."""
+    boxes = "[...document.querySelectorAll('#only input')]"
+    assert page.run(f"{boxes}.map(one => one.value)") == list(MEASURES)
+    page.click("#example")
+    wait_for(page, "chosen.textContent.startsWith('mnist.json')")
+    for measures, capacity, size in (
+        ("as_written", "", "21,613,184 bytes (20.6 MiB)"),
+        ("only", "", "20,578,944 bytes (19.6 MiB)"),
+        ("", "17.5MB", "17,398,400 bytes (16.6 MiB)"),
+    ):
+        page.run(f"(measures.value = {json.dumps(measures)}, measures.dispatchEvent(new Event('change')))")
+        assert page.run("only.hidden") is (measures != "only")
+        page.run(f"{boxes}.forEach(one => {{ one.checked = one.value === 'fit_scratch'; }})")
+        page.run(f"capacity.value = {json.dumps(capacity)}")
+        plan(page)
+        assert page.text("#size") == f"mnist: {size}"
+        taken = page.text("#taken")
+        assert taken.startswith("Measures: ") is bool(measures != "as_written")
+        assert ("less scratch" in taken) is (measures == "only")
+        assert ("steps that run again" in taken) is (measures == "")
+
+
 def test_the_keyboard_reaches_everything_in_the_order_of_reading(page: Page) -> None:
     page.run("advanced.open = access.open = true")
     reached: list[str] = []
@@ -202,10 +227,9 @@ def test_the_keyboard_reaches_everything_in_the_order_of_reading(page: Page) -> 
             ".outlineStyle !== 'none'"
         ), reached[-1]
         assert len(reached) < 40, name
-    boxes = page.run("[...document.querySelectorAll('.checks input')].map(one => one.id)")
     assert reached == [
         "Guides", "HTTP routes", "Problems", "The guides", "file", "example", "capacity", "batch", "Advanced",
-        "target", "solver", *boxes, "Access key", "key", "plan",
+        "target", "solver", "measures", "rewrite", "Access key", "key", "plan",
     ]  # fmt: skip
     page.press("Enter")
     assert page.run("[document.activeElement.id, stage.innerText]") == ["file", "Choose a network first."]
@@ -220,7 +244,7 @@ def test_a_screen_reader_hears_a_name_for_everything(page: Page) -> None:
     assert {("textbox", "Capacity"), ("textbox", "Key"), ("button", "Plan"), ("group", "Network")} <= {
         *spoken
     }
-    assert [name for role, name in spoken if role == "combobox"] == ["Target", "Solver"]
+    assert [name for role, name in spoken if role == "combobox"] == ["Target", "Solver", "Measures"]
     page.click("#example")
     plan(page)
     assert page.run("document.activeElement.id") == "done"

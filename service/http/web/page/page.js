@@ -23,7 +23,6 @@ const INLINE_BYTES = 1 << 20;
 const NO_JOBS = new Set(["jobs-off", "database-unavailable", "not-found", "method-not-allowed", "forbidden"]);
 const CHOICES = ["loss", "optimizer", "trainable"];
 const OPTIONS = ["capacity", "target", "solver"];
-const SWITCHES = ["as_written", "rewrite"];
 
 let network = null; // { name, blob, kind: "graph", "program" or "model" }
 let plan = null; // the last plan
@@ -74,12 +73,19 @@ at("example").addEventListener("click", async () => {
   }
 });
 
+at("measures").addEventListener("change", ({ target }) => {
+  at("only").hidden = target.value !== "only";
+});
+
 function options() {
   const given = {};
   for (const name of OPTIONS) if (!at(name).disabled && at(name).value.trim()) given[name] = at(name).value.trim();
   const batch = at("batch").value.trim();
   if (batch) given.batch = /^\d+$/.test(batch) ? Number(batch) : batch;
-  for (const name of SWITCHES) if (at(name).checked) given[name] = true;
+  if (at("rewrite").checked) given.rewrite = true;
+  if (at("measures").value === "as_written") given.as_written = true;
+  if (at("measures").value === "only")
+    given.only = [...document.querySelectorAll("#only :checked")].map((one) => one.value).join(",");
   if (network.kind !== "model") return given;
   for (const name of CHOICES) if (at(name).value.trim()) given[name] = at(name).value.trim();
   const dims = at("dim").value.split(/[\s,]+/).filter(Boolean);
@@ -96,6 +102,7 @@ at("form").addEventListener("submit", async (event) => {
     at("file").focus();
     return;
   }
+  for (const one of document.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
   const client = new Client({ key: at("key").value.trim() });
   stop = new AbortController();
   at("plan").disabled = true;
@@ -213,8 +220,8 @@ function row(texts) {
   return line;
 }
 
-function succeeded(document) {
-  plan = document;
+function succeeded(answered) {
+  plan = answered;
   const arenas = plan.spaces.map(([name, , , size, certificate]) => ({ name, size, ...certificate }));
   const total = arenas.reduce((sum, arena) => sum + arena.size, 0);
   const optimal = arenas.every((arena) => arena.status === "optimal");
@@ -223,6 +230,10 @@ function succeeded(document) {
   at("proof").textContent = optimal
     ? "Proved: nothing smaller is possible for this order of the steps."
     : "The best that was found; the lower bound says how far from it an optimum can be.";
+  const taken = [...document.querySelectorAll("#only label")].filter((one) => plan.options[one.control.value]);
+  at("taken").textContent = taken.length
+    ? `Measures: ${taken.map((one) => one.textContent.trim()).join("; ")}. The report says what they cost.`
+    : "";
   at("arenas").tBodies[0].replaceChildren(
     ...arenas.map(({ name, size, lower_bound: bound, status, proof, solver }) =>
       row([name, both(size), bytes(bound), `${(bound ? (100 * (size - bound)) / bound : 0).toFixed(2)} %`, status, proof ?? "-", solver]),
@@ -248,7 +259,6 @@ function write(element, text) {
 function locate(pointer) {
   const [, , inside, option] = /^(\/request)?\/(?:(?:graph|program)(\/.*)|(?:options|query)\/(\w+))/.exec(pointer ?? "") ?? [];
   const field = at(option);
-  for (const one of document.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
   field?.setAttribute("aria-invalid", "true");
   if (field?.closest("details")) field.closest("details").open = true;
   return inside ? `In ${network.name}: ${inside}` : "";
