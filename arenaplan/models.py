@@ -6,21 +6,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypedDict, Unpack, cast, runtime_checkable
+from typing import Annotated, Any, Protocol, Unpack, cast, runtime_checkable
 
 from arenaplan.builder import Model
+from arenaplan.choices import ImportChoices, PlanChoices, has_a_batch, requested, shows
 from service.cli.models import read_model_file
 from solver import documents, verdict
 from solver.arguments import checks_arguments
 from solver.errors import DocumentError, OptionsError
 from solver.exporters import exporter_of_file
 from solver.pipeline import BlockProgram, TrainableGraph, free_measures, plan_requested
-from solver.plan import Plan, PlanOptions, RequestedOptions, TradeOff, Verdict
+from solver.plan import Plan, PlanOptions, TradeOff, Verdict
 
 __all__ = [
     "HasGraph",
     "HasProgram",
-    "ImportChoices",
     "Plannable",
     "explain",
     "load_graph",
@@ -62,24 +62,6 @@ Plannable = Annotated[
 ]
 
 
-class ImportChoices(TypedDict, total=False):
-    """How a model of another tool is trained, as the options of ``arenaplan plan`` for such models."""
-
-    loss: str
-    output: str
-    class_axis: int
-    optimizer: str
-    learning_rate: float
-    trainable: str
-    frozen: str
-    dim: str | list[str]
-    input: str | list[str]
-    batch_norm: Literal["train", "frozen"]
-    weights: str
-    freeze_before: str | list[str]
-    keep_outputs: str
-
-
 _PLAN = "arenaplan.plan"
 
 
@@ -94,6 +76,7 @@ class _Read:
 # -------------------------------------------------------------------------------------------- files
 
 
+@shows(ImportChoices)
 @checks_arguments
 def load_graph(
     path: str | os.PathLike[str], *, batch: int | None = None, **choices: Unpack[ImportChoices]
@@ -174,8 +157,9 @@ def _read_document(value: object, batch: int | None, folder: Path | None = None)
 # ------------------------------------------------------------------------------ plans and verdicts
 
 
+@shows(PlanChoices)
 @checks_arguments
-def plan(model: Plannable, options: PlanOptions | None = None, **choices: Any) -> Plan:
+def plan(model: Plannable, options: PlanOptions | None = None, **choices: Unpack[PlanChoices]) -> Plan:
     """The plan of one training step: every tensor at its byte of the arena, proved to compute the graph.
 
     `model` is a path, a document (text or parsed), a graph, a program, or an object that has one. `choices`
@@ -184,14 +168,19 @@ def plan(model: Plannable, options: PlanOptions | None = None, **choices: Any) -
     Without a deadline the same arguments give the same plan, byte for byte. Raises ArenaplanError: a
     CapacityError if no arena within the capacity was found.
     """
-    requested = _requested(options, choices)
-    subject = _network(model, requested.options.batch).subject
-    return plan_requested(subject if isinstance(subject, BlockProgram) else _graph(subject), requested)
+    asked = requested(options, choices)
+    subject = _network(model, asked.options.batch).subject
+    return plan_requested(subject if isinstance(subject, BlockProgram) else _graph(subject), asked)
 
 
+@shows(PlanChoices)
 @checks_arguments
 def explain(
-    model: Plannable, options: PlanOptions | None = None, *, training: bool = False, **choices: Any
+    model: Plannable,
+    options: PlanOptions | None = None,
+    *,
+    training: bool = False,
+    **choices: Unpack[PlanChoices],
 ) -> Verdict:
     """Whether the graph can be trained in ``capacity``, and the measures that make it fit.
 
@@ -199,35 +188,27 @@ def explain(
     too. `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError without a
     capacity, and for an explicit program.
     """
-    requested = _requested(options, choices)
-    read = _network(model, requested.options.batch)
+    asked = requested(options, choices)
+    read = _network(model, asked.options.batch)
     graph = _graph(read.subject)
-    exact = free_measures(graph, requested)
+    exact = free_measures(graph, asked)
     batches = None if read.document is None else verdict.batches_of(read.document, exact)
     return verdict.explain(graph, exact, training=training, batches=batches)
 
 
+@shows(PlanChoices)
 @checks_arguments
 def tradeoff(
-    model: Plannable, options: PlanOptions | None = None, *, points: int = 10, **choices: Any
+    model: Plannable, options: PlanOptions | None = None, *, points: int = 10, **choices: Unpack[PlanChoices]
 ) -> TradeOff:
     """The cost of less memory in modelled time, as a curve of at most `points` points.
 
     `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError for an explicit
     program.
     """
-    requested = _requested(options, choices)
-    graph = _graph(_network(model, requested.options.batch).subject)
-    return verdict.tradeoff(graph, free_measures(graph, requested), points=points)
-
-
-def _requested(options: PlanOptions | None, choices: Mapping[str, Any]) -> RequestedOptions:
-    if options is not None and choices:
-        raise OptionsError(
-            "Options are passed as a PlanOptions and by name.",
-            remedy=f"Pass {', '.join(choices)} in the PlanOptions, or all of them by name.",
-        )
-    return documents.load_options(choices) if options is None else RequestedOptions(options, automatic=False)
+    asked = requested(options, choices)
+    graph = _graph(_network(model, asked.options.batch).subject)
+    return verdict.tradeoff(graph, free_measures(graph, asked), points=points)
 
 
 def _graph(subject: TrainableGraph | BlockProgram | Plan) -> TrainableGraph:
@@ -250,11 +231,7 @@ def _network(model: Plannable, batch: int | None) -> _Read:
             graph = model.graph if batch is None else documents.load_graph(model.document, batch=batch)
             read = _Read(graph, model.document)
         case TrainableGraph() | HasGraph() if batch is not None:
-            raise OptionsError(
-                f"A batch of {batch} is asked for, but the shapes of a graph are concrete.",
-                remedy="Give the batch where the graph is loaded or captured.",
-                path=("batch",),
-            )
+            raise has_a_batch(batch)
         case TrainableGraph():
             read = _Read(model)
         case bytes():

@@ -17,10 +17,11 @@ import base64
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
+from arenaplan.choices import PlanChoices, planned, shows
 from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
 from solver import documents
@@ -31,7 +32,6 @@ from solver.executor.initial import initial_value
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
 from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
 from solver.importers.traced import TracedStep
-from solver.pipeline import plan, plan_requested
 from solver.plan import Plan, PlanOptions
 
 __all__ = ["LOSSES", "Captured", "TracedStep", "document", "graph", "program", "runner", "trace"]
@@ -52,18 +52,17 @@ class Captured:
         """Notes on the capture, a sentence each; `graph` warns of them."""
         return self.imported.notes
 
+    @shows(PlanChoices)
     @checks_arguments
-    def plan(self, options: PlanOptions | None = None) -> Plan:
-        """The plan of one training step: every tensor at its byte of the arena.
+    def plan(self, options: PlanOptions | None = None, **choices: Unpack[PlanChoices]) -> Plan:
+        """The plan of one training step: see `arenaplan.plan`."""
+        return planned(self.graph, options, choices)
 
-        Without `options` the planner chooses the measures that take no time; otherwise they are exact.
-        """
-        return plan_requested(self.graph) if options is None else plan(self.graph, options)
-
+    @shows(PlanChoices)
     @checks_arguments
-    def trainer(self, options: PlanOptions | None = None) -> Trainer:
+    def trainer(self, options: PlanOptions | None = None, **choices: Unpack[PlanChoices]) -> Trainer:
         """A trainer in a new arena, which starts from the weights of the module."""
-        return Trainer(self.graph, self.plan(options))
+        return Trainer(self.graph, self.plan(options, **choices))
 
     @checks_arguments
     def train(self, batches: Iterable[Sequence[Any]]) -> Iterator[float]:

@@ -36,6 +36,8 @@ def files(folder: Path) -> arenaplan.TrainableGraph:
 
 def plans(graph: arenaplan.TrainableGraph) -> arenaplan.Plan:
     """Plans, and what a capacity comes to."""
+    arenaplan.plan(graph, as_written=True)  # no measure is taken; `only` chooses some by hand
+    arenaplan.plan(graph, only=["in_place", "order"], target="reference", deadline_seconds=10)
     plan: arenaplan.Plan = arenaplan.plan(graph, capacity="12 MiB")
     print(plan, plan.arena_bytes, plan.lower_bound)
     curve: arenaplan.TradeOff = arenaplan.tradeoff(graph, points=3)

@@ -30,7 +30,12 @@ CHECKERS: Final[Mapping[str, Sequence[str | Path]]] = {
 WRONG: Final = (
     "arenaplan.plann('model.json')",
     "arenaplan.plan(3)",
+    "arenaplan.plan('model.json', capasity='24 MiB')",
+    "arenaplan.plan('model.json', target='oner')",
+    "arenaplan.plan('model.json', only=['inplace'])",
+    "arenaplan.explain('model.json', capacity=[24])",
     "arenaplan.load_graph('model.onnx', losss='mse')",
+    "arenaplan.load_graph('model.onnx', loss='mean')",
     "arenaplan.load_graph('model.json', batch='3')",
     "plan: arenaplan.Plan = arenaplan.load_graph('model.json')",
     "arenaplan.tradeoff('model.json', points='3')",

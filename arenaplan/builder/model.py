@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from arenaplan.choices import PlanChoices, planned, shows
 from solver.arguments import checks_arguments
 from solver.documents import load_graph
 from solver.executor import Trainer, ValidationReport, validate
 from solver.graph import Array, Role, TrainableGraph
-from solver.pipeline import plan, plan_requested
 from solver.plan import Plan, PlanOptions
 
 __all__ = ["Batch", "Document", "Model", "inline"]
@@ -45,18 +45,17 @@ class Model:
         """Numbers in parameters, trained or not."""
         return sum(x.type.elements for x in self.graph.operands.values() if x.role is Role.PARAMETER)
 
+    @shows(PlanChoices)
     @checks_arguments
-    def plan(self, options: PlanOptions | None = None) -> Plan:
-        """The plan of one training step: every tensor at its byte of the arena.
+    def plan(self, options: PlanOptions | None = None, **choices: Unpack[PlanChoices]) -> Plan:
+        """The plan of one training step: see `arenaplan.plan`."""
+        return planned(self.graph, options, choices)
 
-        Without `options` the planner chooses the measures that take no time; otherwise they are exact.
-        """
-        return plan_requested(self.graph) if options is None else plan(self.graph, options)
-
+    @shows(PlanChoices)
     @checks_arguments
-    def trainer(self, options: PlanOptions | None = None) -> Trainer:
+    def trainer(self, options: PlanOptions | None = None, **choices: Unpack[PlanChoices]) -> Trainer:
         """A trainer in a new arena, before the first step."""
-        return Trainer(self.graph, self.plan(options))
+        return Trainer(self.graph, self.plan(options, **choices))
 
     @checks_arguments
     def train(self, batches: Iterable[Batch]) -> Iterator[float]:

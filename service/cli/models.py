@@ -185,7 +185,7 @@ def _weights_apart(choices: Mapping[str, Any]) -> tuple[Path | None, Mapping[str
     weights = choices.get("weights")
     if weights in (None, "reference", "none"):
         return None, choices
-    if not Path(weights).is_file():
+    if not isinstance(weights, str | os.PathLike) or not Path(weights).is_file():
         raise OptionsError(
             f"There is no file {weights!r:.200}.",
             remedy="Give a .safetensors or .npz file, reference (as the model says) or none (drawn).",

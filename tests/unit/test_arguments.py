@@ -98,11 +98,16 @@ def is_public(name: str, method: Callable[..., Any]) -> bool:
 
 def cases() -> Iterator[tuple[str, str, Callable[..., Any]]]:
     for name, function in public_functions():
-        for parameter in inspect.signature(function).parameters.values():
+        for parameter in own_signature(function).parameters.values():
             if parameter.name in ("self", "cls") or parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 continue
             if hints_of(function)[parameter.name] is not Any:
                 yield name, parameter.name, function
+
+
+def own_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Without the choices that a function shows, and passes on: see tests/unit/arenaplan/test_choices.py."""
+    return inspect.signature(inspect.unwrap(function))
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -128,7 +133,7 @@ def fitting(hint: Any) -> Any:
     [pytest.param(parameter, function, id=f"{name}:{parameter}") for name, parameter, function in cases()],
 )
 def test_a_wrong_type(parameter: str, function: Callable[..., Any]) -> None:
-    signature, hints = inspect.signature(function), hints_of(function)
+    signature, hints = own_signature(function), hints_of(function)
     arguments: dict[str, Any] = {
         each.name: fitting(hints.get(each.name, Any))
         for each in signature.parameters.values()

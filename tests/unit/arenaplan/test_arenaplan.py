@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,8 +156,9 @@ class TestPlan:
             arenaplan.plan(MNIST, capacity="1 MiB")
 
     def test_an_unknown_option(self) -> None:
+        wrong: Any = {"capasity": 3}
         with pytest.raises(DocumentError, match="Did you mean 'capacity'"):
-            arenaplan.plan(MNIST, capasity=3)
+            arenaplan.plan(MNIST, **wrong)
 
     def test_options_twice(self) -> None:
         with pytest.raises(OptionsError, match="Pass batch in the PlanOptions"):

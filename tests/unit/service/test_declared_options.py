@@ -93,11 +93,12 @@ def test_the_command_line_has_them(command: str, options: list[Option]) -> None:
 
 
 def test_python_takes_them_by_name_and_no_others(tmp_path: Any) -> None:
+    wrong: Any = {"colour": "blue"}
     for name in REQUEST_OPTIONS:
         with pytest.raises(OSError, match=r"missing\.json"):
             plan(tmp_path / "missing.json", **{name: REQUEST_OPTIONS[name].default})
     with pytest.raises(DocumentError, match="unknown field"):
-        plan(tmp_path / "missing.json", colour="blue")
+        plan(tmp_path / "missing.json", **wrong)
     words = {
         "loss": "mse", "output": "y", "class_axis": "1", "optimizer": "adam", "learning_rate": "0.1",
         "trainable": "last:2", "frozen": "head.*", "dim": "n=2", "input": "rate=16000",

@@ -70,11 +70,13 @@ def test_permissions_take_less_and_change_nothing(name: str) -> None:
     )
     assert traced.program.any_order
     plain, permitted = (
-        arenaplan.torch.runner(traced, options) for options in (None, PlanOptions(in_place=True, order=True))
+        arenaplan.torch.runner(traced, options)
+        for options in (PlanOptions(), PlanOptions(in_place=True, order=True))
     )
     losses = [[run(runner, traced, made) for _ in range(3)] for runner in (plain, permitted)]
     assert losses[0] == losses[1]
-    small, usual = arenaplan.plan(traced, in_place=True, order=True), arenaplan.plan(traced)
+    small = arenaplan.plan(traced, only=["in_place", "order"])
+    usual = arenaplan.plan(traced, as_written=True)
     assert small.arena_bytes <= usual.arena_bytes
     # The peak of this one has nothing that may be overwritten, and no order that was found lowers it.
     assert (small.arena_bytes == usual.arena_bytes) is (name == "gpt")

@@ -1,0 +1,124 @@
+"""Options by name, as keyword arguments with types: of plans, and of models of other tools."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, TypeVar
+
+from solver import documents
+from solver.errors import OptionsError
+from solver.graph import TrainableGraph
+from solver.options import IMPORT_OPTIONS, REQUEST_OPTIONS
+from solver.pipeline import BlockProgram, plan_requested
+from solver.plan import Plan, PlanOptions, RequestedOptions
+
+__all__ = [
+    "ImportChoices",
+    "Measure",
+    "PlanChoices",
+    "has_a_batch",
+    "planned",
+    "requested",
+    "shows",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: The measures that change no bit.
+Measure = Literal["in_place", "sub_ranges", "order", "fit_scratch", "recompute"]
+
+
+class PlanChoices(TypedDict, total=False):
+    """The options of plans; sizes are bytes, or text as "24MiB". docs/reference/options.md explains them."""
+
+    as_written: bool
+    only: Sequence[Measure]
+    target: Literal["reference", "onert", "nntrainer", "singa", "singa-relu"]
+    solver: str
+    batch: int | None
+    alignment: int | None
+    capacity: int | str | None
+    deadline_seconds: float | None
+    scratch_budget: int | str
+    update: Literal["immediate", "end"]
+    parallelism: int
+    rewrite: bool
+    tiers: Sequence[str | Mapping[str, Any]]
+    costs: str | Mapping[str, Any] | None
+    storage: Literal["float16", "bfloat16"] | None
+
+
+class ImportChoices(TypedDict, total=False):
+    """How a model of another tool is trained, as the options of ``arenaplan plan`` for such models."""
+
+    loss: Literal[
+        "cross-entropy", "soft-cross-entropy", "binary-cross-entropy", "kl-divergence", "mse", "l1", "huber"
+    ]
+    output: str
+    class_axis: int
+    optimizer: str
+    learning_rate: float
+    trainable: str
+    frozen: str
+    dim: str | Sequence[str]
+    input: str | Sequence[str]
+    batch_norm: Literal["train", "frozen"]
+    weights: str
+    freeze_before: str | Sequence[str]
+    keep_outputs: str
+
+
+def shows(choices: type) -> Callable[[F], F]:
+    """Decorator: the signature of a function has each choice as a keyword, for help() and for completion.
+
+    The last parameter of the function must be ``**choices: Unpack[...]``, which type checkers read.
+    """
+    options = {**IMPORT_OPTIONS, **REQUEST_OPTIONS}
+    keywords = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=options[name].default,
+            annotation=annotation.__forward_arg__,
+        )
+        for name, annotation in choices.__annotations__.items()
+    ]
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function)
+        others = list(signature.parameters.values())[:-1]
+        vars(function)["__signature__"] = signature.replace(parameters=[*others, *keywords])
+        return function
+
+    return shown
+
+
+def requested(options: PlanOptions | None, choices: Mapping[str, Any]) -> RequestedOptions:
+    """Options by name, or all of them. Raises OptionsError for both, and for a value out of range."""
+    if options is None:
+        return documents.load_options(choices)
+    if choices:
+        raise OptionsError(
+            "Options are passed as a PlanOptions and by name.",
+            remedy=f"Pass {', '.join(choices)} in the PlanOptions, or all of them by name.",
+        )
+    return RequestedOptions(options, automatic=False)
+
+
+def planned(
+    subject: TrainableGraph | BlockProgram, options: PlanOptions | None, choices: Mapping[str, Any]
+) -> Plan:
+    """The plan of a graph, whose shapes are concrete, or of a program. Raises ArenaplanError."""
+    if choices.get("batch") is not None:
+        raise has_a_batch(choices["batch"])
+    return plan_requested(subject, requested(options, choices))
+
+
+def has_a_batch(batch: object) -> OptionsError:
+    """The error for another batch of a graph."""
+    return OptionsError(
+        f"A batch of {batch} is asked for, but the shapes of a graph are concrete.",
+        remedy="Give the batch where the graph is loaded or captured.",
+        path=("batch",),
+    )

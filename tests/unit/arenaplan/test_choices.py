@@ -1,0 +1,81 @@
+"""Options as typed keywords: the same names and words as those of documents and of the command line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import onnx
+import pytest
+
+import arenaplan
+from arenaplan.choices import ImportChoices, Measure, PlanChoices
+from solver.errors import ArenaplanError, OptionsError
+from solver.importers.options import LOSSES
+from solver.options import IMPORT_OPTIONS, MEASURES, REQUEST_OPTIONS
+from solver.targets import TARGETS
+from tests.support.onnx_models import perceptron
+
+MNIST = Path(__file__).resolve().parents[3] / "examples" / "mnist.json"
+
+
+@pytest.mark.parametrize(
+    ("choices", "options"), [(PlanChoices, REQUEST_OPTIONS), (ImportChoices, IMPORT_OPTIONS)]
+)
+def test_every_option_is_a_keyword(choices: type, options: dict[str, Any]) -> None:
+    assert set(choices.__annotations__) == set(options)
+
+
+def test_words_that_types_list() -> None:
+    hints = get_type_hints(PlanChoices)
+    assert set(get_args(hints["target"])) == set(TARGETS)
+    assert set(get_args(Measure)) == set(MEASURES)
+    assert set(get_args(get_type_hints(ImportChoices)["loss"])) == set(LOSSES)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        arenaplan.plan,
+        arenaplan.explain,
+        arenaplan.tradeoff,
+        arenaplan.Model.plan,
+        arenaplan.torch.Captured.plan,
+    ],
+)
+def test_help_and_completion_show_every_option(function: Callable[..., Any]) -> None:
+    parameters = inspect.signature(function).parameters
+    assert set(REQUEST_OPTIONS) <= set(parameters)
+    assert parameters["scratch_budget"].default == REQUEST_OPTIONS["scratch_budget"].default
+
+
+@pytest.mark.parametrize("name", [*REQUEST_OPTIONS, "capasity"])
+def test_a_wrong_value_of_an_option_of_plans(name: str) -> None:
+    choices: Any = {name: object()}
+    with pytest.raises(ArenaplanError, match=name) as caught:
+        arenaplan.plan(MNIST, **choices)
+    assert caught.value.path[:1] == (name,)
+
+
+@pytest.mark.parametrize("name", [*IMPORT_OPTIONS, "los"])
+def test_a_wrong_value_of_an_option_of_models(name: str, tmp_path: Path) -> None:
+    onnx.save(perceptron(), tmp_path / "model.onnx")
+    choices: Any = {"loss": "mse", name: object()}
+    with pytest.raises(ArenaplanError):
+        arenaplan.load_graph(tmp_path / "model.onnx", **choices)
+
+
+def test_a_model_takes_them_too() -> None:
+    tape = arenaplan.Tape("small", batch=4)
+    x = arenaplan.layers.dense(tape.input("x", 3), 1)
+    loss = arenaplan.ops.mean_squared_error(x, tape.label("target", 1))
+    model = tape.minimise(loss, arenaplan.adam(0.01))
+    own = model.plan(as_written=True, capacity="1 MiB")
+    assert own == arenaplan.plan(model, as_written=True, capacity="1 MiB")
+    assert own.options.capacity == 2**20
+    with pytest.raises(OptionsError, match="concrete"):
+        model.plan(batch=8)
+    with pytest.raises(OptionsError, match="and by name"):
+        model.plan(arenaplan.PlanOptions(), capacity=3)
