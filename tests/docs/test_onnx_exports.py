@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import arenaplan
-from arenaplan.models import ImportChoices
+from arenaplan.choices import ImportChoices
 from tests.support.examples_in_pages import blocks
 from tests.support.server import ROOT
 
@@ -34,8 +33,6 @@ def test_an_export_keeps_the_batch_open_and_batch_norm_in_training(
 ) -> None:
     import torch
 
-    if "dynamo=True" in text and importlib.util.find_spec("onnxscript") is None:
-        pytest.skip("PyTorch's newer exporter needs onnxscript")
     monkeypatch.chdir(tmp_path)
     model: Any = torch.nn.Sequential(
         torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(),
