@@ -200,8 +200,8 @@ def check_lists(document: Any, path: tuple[str, str], names: tuple[str, ...], mo
     """No operation names more operands than `most`: the work on one may grow with their square."""
     operations = document.get(path[1]) if isinstance(document, dict) else None
     for k, operation in enumerate(operations if isinstance(operations, list) else ()):
-        for name in names:
-            operands = operation.get(name) if isinstance(operation, dict) else None
+        for name in names if isinstance(operation, dict) else ():
+            operands = operation.get(name)
             if isinstance(operands, list) and len(operands) > most:
                 raise Problem(
                     "too-many-operations",

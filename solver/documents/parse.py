@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Literal, NoReturn
 
+from solver.collector import collector_paused
 from solver.errors import DocumentError, NotJsonError
 
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "PROGRAM_FORMAT", "Fault", "Place", "find_fault", "parse_json", "place"]
@@ -42,13 +43,14 @@ def parse_json(data: bytes) -> Any:
     if _depth(data) > MAX_DEPTH:
         raise _explain(find_fault(text))
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_int=_integer if _may_be_long(data) else None,
-            parse_float=_finite,
-            parse_constant=_refuse,
-        )
+        with collector_paused():  # it would look through millions of lists again and again
+            value = json.loads(
+                text,
+                object_pairs_hook=_unique,
+                parse_int=_integer if _may_be_long(data) else None,
+                parse_float=_finite,
+                parse_constant=_refuse,
+            )
     except _Refused:
         raise _explain(find_fault(text)) from None
     except json.JSONDecodeError as error:

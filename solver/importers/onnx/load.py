@@ -19,7 +19,7 @@ from solver.importers.onnx.objective import attach_loss, kept_outputs
 from solver.importers.onnx.products import join_products
 from solver.importers.onnx.read import StoredTensor, read_model
 from solver.importers.onnx.roles import Roles
-from solver.importers.onnx.walk import Walk
+from solver.importers.onnx.walk import Walk, check_size
 from solver.importers.options import TRAIN_FLOAT_FIRST, Imported, ImportOptions, matching_parameters
 from solver.importers.recognise import recognise
 from solver.importers.text import some
@@ -76,8 +76,9 @@ def _loaded(
 ) -> Imported:
     """The import proper. With `advises`, an error's remedy names a tensor to freeze the model before."""
     model, tensors = read_model(data, path)
-    part = whole_or_part(model, tensors, options)
     functions = {(f.domain, f.name): f for f in model.functions}
+    check_size(model, functions)
+    part = whole_or_part(model, tensors, options)
     asked = options.trainable if isinstance(options.trainable, tuple) else ()
     walk = Walk(
         functions,

@@ -33,7 +33,7 @@ from solver.importers.widened import Origin
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Walk", "expanded_by_onnx", "names_read"]
+__all__ = ["Walk", "check_size", "expanded_by_onnx", "names_read"]
 
 #: Errors that nonsensical attributes and shapes lead to.
 _NONSENSE: Final = (
@@ -96,7 +96,7 @@ class _Node:
 #: Rounds of a loop, each of which becomes operations of its own.
 _MAX_ROUNDS: Final = 2_000
 #: Nodes that are walked, those of functions as often as they are called.
-_MAX_NODES: Final = 200_000
+_MAX_NODES: Final = 100_000
 #: Functions that call functions, and branches in branches.
 _MAX_DEPTH: Final = 40
 #: Bytes of all constants that are computed.
@@ -111,6 +111,44 @@ _COMPARISONS: Final = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "
 _RANDOM: Final = frozenset(
     {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli"}
 )
+
+
+def _check_limits(nodes: int, depth: int) -> None:
+    is_deep = depth > _MAX_DEPTH
+    if nodes > _MAX_NODES or is_deep:
+        what = "calls within calls than can be followed" if is_deep else f"than {_MAX_NODES:,} nodes"
+        raise TooManyOperationsError(
+            f"The model has more {what}.",
+            remedy="Check that its functions do not call themselves, or split the model.",
+        )
+
+
+def check_size(model: onnx.ModelProto, functions: Mapping[_Key, onnx.FunctionProto]) -> None:
+    """Raises TooManyOperationsError for a model that has too many nodes to be walked, before any is.
+
+    Nodes of functions count as often as the functions are called, and those of branches and loops once: a
+    model of 2 kB whose functions call each other may have millions. Cost: linear in the nodes that are
+    written down.
+    """
+    sizes: dict[_Key, int] = {}
+
+    def count(nodes: Sequence[onnx.NodeProto], depth: int) -> int:
+        total = len(nodes)
+        _check_limits(total, depth)
+        for node in nodes:
+            key = (node.domain, node.op_type)
+            if key in functions:
+                if key not in sizes:
+                    sizes[key] = count(functions[key].node, depth + 1)
+                total += sizes[key]
+            for attribute in node.attribute:
+                for graph in (attribute.g, *attribute.graphs):
+                    if graph.node:
+                        total += count(graph.node, depth + 1)
+            _check_limits(total, depth)
+        return total
+
+    count(model.graph.node, 0)
 
 
 @dataclass
@@ -161,13 +199,7 @@ class Walk:
         used = names_read(nodes) | frozenset(results)
         for k, node in enumerate(nodes):
             self._nodes += 1
-            is_deep = frame.depth > _MAX_DEPTH
-            if self._nodes > _MAX_NODES or is_deep:
-                what = "calls within calls than can be followed" if is_deep else "nodes than can be read"
-                raise TooManyOperationsError(
-                    f"The model has more {what}.",
-                    remedy="Check that its functions do not call themselves, or split the model.",
-                )
+            _check_limits(self._nodes, frame.depth)
             _check_names(node)
             name = f"{frame.prefix}{node.name or f'{node.op_type}_{k}'}"
             inputs = [self._fetch(scope, n, name) if n else None for n in node.input]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from typing import Any
@@ -158,3 +159,20 @@ def test_written_json_is_strict() -> None:
     assert to_bytes({"b": 1}, indent=2) == b'{\n  "b": 1\n}'
     with pytest.raises(ValueError, match="not JSON compliant"):
         to_bytes({"a": float("nan")})
+
+
+def test_many_lists_are_read_without_the_collector() -> None:
+    """It would look through all of them again and again: two thirds of the time of twenty million lists."""
+    collections: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        collections.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        document = parse_json(b"[" + b"[]," * 100_000 + b"[]]")
+    finally:
+        gc.callbacks.remove(note)
+    assert len(document) == 100_001
+    assert collections.count("start") <= 1  # when it goes on; else one for every 700 lists
+    assert gc.isenabled()

@@ -473,15 +473,38 @@ def test_functions_that_call_themselves_are_refused() -> None:
         imported(model)
 
 
-def test_functions_that_double_are_refused_in_time() -> None:
-    """Each calls the one before twice: two to the power of thirty operations."""
+def test_functions_that_double_are_counted_before_they_are_walked() -> None:
+    """Each calls the one before twice: two to the power of thirty operations. A walk would have come to the
+    limit of operations first.
+    """
     made = [function("F0", [node("Neg", ["a"], ["c"])])]
     for k in range(30):
         calls = [node(f"F{k}", ["a"], ["b"], domain="own"), node(f"F{k}", ["b"], ["c"], domain="own")]
         made.append(function(f"F{k + 1}", calls))
     nodes = [node("MatMul", ["x", "w"], ["h"]), node("F30", ["h"], ["y"], domain="own")]
     model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}, functions=made, domains=["own"])
-    with pytest.raises(TooManyOperationsError):
+    with pytest.raises(TooManyOperationsError, match="more than 100,000 nodes"):
+        imported(model)
+
+
+@pytest.mark.parametrize("place", ["graph", "function", "branch"])
+def test_nodes_are_counted_before_they_are_walked(place: str) -> None:
+    """The first node reads what nothing defines, which a walk would say."""
+    many = [node("Neg", ["nothing"], ["y"])] * 100_001
+    nodes = [node("MatMul", ["x", "w"], ["h"])]
+    if place == "branch":
+        body = helper.make_graph(many, "body", [], [helper.make_tensor_value_info("y", 1, None)])
+        condition = helper.make_tensor("c", onnx.TensorProto.BOOL, [], [True])
+        nodes += [node("Constant", [], ["c"], value=condition)]
+        nodes += [node("If", ["c"], ["y"], then_branch=body, else_branch=body)]
+        model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)})
+    elif place == "function":
+        nodes += [node("Many", ["h"], ["y"], domain="own")]
+        functions = [function("Many", [*many, node("Neg", ["a"], ["c"])])]
+        model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}, functions=functions, domains=["own"])
+    else:
+        model = model_of([*nodes, *many], {"x": (2, 3)}, {"w": floats(3, 4)})
+    with pytest.raises(TooManyOperationsError, match="more than 100,000 nodes"):
         imported(model)
 
 

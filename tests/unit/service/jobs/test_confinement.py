@@ -167,8 +167,8 @@ async def test_what_holds_is_logged(capfd: pytest.CaptureFixture[str], worker: W
 
 
 def test_code_that_workers_compile_is_for_workers() -> None:
-    home = worker_environment({"HOME": "/home/x"})
-    assert home["NUMBA_CACHE_DIR"] == "/home/x/.cache/arenaplan/workers"
-    chosen = worker_environment({"HOME": "/home/x", "NUMBA_CACHE_DIR": "/code"})
+    home = worker_environment({"HOME": "/srv/x"})
+    assert home["NUMBA_CACHE_DIR"] == "/srv/x/.cache/arenaplan/workers"
+    chosen = worker_environment({"HOME": "/srv/x", "NUMBA_CACHE_DIR": "/code"})
     assert chosen["NUMBA_CACHE_DIR"] == os.pathsep.join(["/code/workers", "/code"])
     assert "NUMBA_CACHE_DIR" not in worker_environment({})
