@@ -22,7 +22,7 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, register_model
 from numba.np.arrayobj import populate_array
 
-from solver.native.source import Kind, Source
+from solver.native import Kernel, Kind
 from solver.native.store import SYMBOL
 
 __all__ = ["machine_code"]
@@ -105,11 +105,11 @@ def _read(context: Any, builder: Any, block: Any, place: int, of: Any) -> Any:
 
 
 @cache
-def _dispatcher(source: Source) -> Any:
+def _dispatcher(source: Kernel) -> Any:
     """The function as numba's, and all that it calls; nothing is compiled yet."""
     function = source.function
     names = {
-        name: _dispatcher(value) if isinstance(value, Source) else value
+        name: _dispatcher(value) if isinstance(value, Kernel) else value
         for name, value in function.__globals__.items()
         if name in function.__code__.co_names
     }
@@ -117,7 +117,7 @@ def _dispatcher(source: Source) -> Any:
     return numba.njit(nogil=True, _nrt=False, error_model="numpy")(own)
 
 
-def machine_code(source: Source, kinds: Sequence[Kind]) -> bytes:
+def machine_code(source: Kernel, kinds: Sequence[Kind]) -> bytes:
     """An object file with the function `SYMBOL`, for any processor of this type."""
     with _without_optimising():
         callback = numba.cfunc(types.int64(types.int64), error_model="numpy")(_callback(source, kinds))
@@ -144,7 +144,7 @@ def _define_stubs(module: Any) -> None:
         module.link_in(llvm.parse_assembly("\n".join(["declare void @llvm.trap()", *bodies])))
 
 
-def _callback(source: Source, kinds: Sequence[Kind]) -> Any:
+def _callback(source: Kernel, kinds: Sequence[Kind]) -> Any:
     """The function on the arguments that a block of numbers holds."""
     of = Block(tuple((f"argument{k}", kind) for k, kind in enumerate(kinds)))
 

@@ -15,18 +15,18 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PACKAGE_CACHE", "SYMBOL", "function_at", "keep", "load", "loaded_object", "locked", "writable"]
+__all__ = ["CALLED", "PACKAGE_CACHE", "SYMBOL", "keep", "load", "loaded_object", "locked", "writable"]
 
 #: The function to call, by the same name in all files.
 SYMBOL: Final = "arenaplan_kernel"
 
-#: Its type; `ctypes` lets go of the interpreter's lock while it runs.
-_CALLED: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+#: Its type, called with the address of a block of numbers. Other threads of Python run meanwhile.
+CALLED: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 _LIBRARY, _OBJECT = ".so", ".o"
 
@@ -43,57 +43,54 @@ PACKAGE_CACHE: Final = Path(__file__).parent / "__pycache__"
 _LOADED: Final[list[Any]] = []
 
 
-def function_at(address: int) -> Callable[[int], int]:
-    """The code at this address, to be called with the address of a block of numbers."""
-    return _CALLED(address)
-
-
 def load(name: str, key: str) -> int | None:
     """The address of the code of this function, loaded for good; None where no file of it loads."""
     for directory in _directories():
-        for suffix, loaded in ((_LIBRARY, _loaded_library), (_OBJECT, lambda _, code: loaded_object(code))):
+        for suffix in (_LIBRARY, _OBJECT):
             path = _path(directory, name, key, suffix)
             with suppress(OSError, RuntimeError, ImportError, AttributeError):
                 content = path.read_bytes()
-                if hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]:
-                    return loaded(path, content[:-_DIGEST])
+                code, digest = content[:-_DIGEST], content[-_DIGEST:]
+                if hashlib.sha256(code).digest() == digest:
+                    return _loaded_library(path) if suffix == _LIBRARY else loaded_object(code)
     return None
 
 
 def writable() -> bool:
     """Whether code can be kept; elsewhere each process compiles what it needs."""
-    return any(_writable(directory) for directory in _directories())
+    return any(map(_writable, _directories()))
+
+
+def _place() -> Path:
+    """The first directory that can be written. Raises OSError where there is none."""
+    for directory in filter(_writable, _directories()):
+        return directory
+    raise OSError("no directory can be written")
 
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
     """Meanwhile no other process of this machine is inside, for the function of this name."""
-    directory = next(filter(_writable, _directories()), None)
-    if directory is None or sys.platform == "win32":
+    if sys.platform == "win32":
         yield
         return
     import fcntl
 
-    with Path(directory, f"{name}.lock").open("w", encoding="utf-8") as file:
+    with Path(_place(), f"{name}.lock").open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def keep(name: str, key: str, code: bytes) -> None:
-    """Writes an object file to the first directory that can be written, as a shared library where possible.
-
-    Raises OSError where there is no such directory.
-    """
-    directory = next(filter(_writable, _directories()), None)
-    if directory is None:
-        raise OSError("no directory can be written")
-    library = _linked(code)
+    """Writes an object file where it can be kept, as a shared library if possible. Raises OSError."""
+    library, directory = _linked(code), _place()
     if library is not None:
-        _write(_path(directory, name, key, _LIBRARY), library)
+        path = _path(directory, name, key, _LIBRARY)
+        _write(path, library)
         try:
-            ctypes.CDLL(str(_path(directory, name, key, _LIBRARY)))
+            ctypes.CDLL(str(path))
         except OSError:  # from a file system without the right to execute
-            _path(directory, name, key, _LIBRARY).unlink()
+            path.unlink()
         else:
             return
     _write(_path(directory, name, key, _OBJECT), code)
@@ -126,7 +123,7 @@ def _linked(code: bytes) -> bytes | None:
         return target.read_bytes()
 
 
-def _loaded_library(path: Path, code: bytes) -> int | None:
+def _loaded_library(path: Path) -> int | None:
     library = ctypes.CDLL(str(path))
     return ctypes.cast(getattr(library, SYMBOL), ctypes.c_void_p).value
 

@@ -54,7 +54,7 @@ def test_a_place_for_compiled_code_that_cannot_be_written(unwritable: Path) -> N
     assert done.stdout.split() == ["True"] * 7
     (warning,) = done.stderr.strip().splitlines()
     assert warning == (
-        "solver.native.jit: No directory is writable, so each process compiles anew: set NUMBA_CACHE_DIR."
+        "solver.native: No directory is writable, so each process compiles anew: set NUMBA_CACHE_DIR."
     )
 
 

@@ -156,7 +156,7 @@ class TestCalls:
             _scaled(pair(2), row.astype(np.int32), 100.0)
         with pytest.raises(TypeError, match=r"is int64\[2\], not int64\[1\]"):
             _scaled(pair(2), np.zeros((3, 1), np.int64), 100.0)
-        with pytest.raises(TypeError, match="compiled for"):
+        with pytest.raises(TypeError, match=r"is int64\[2\], not int64\[1\]"):
             _scaled(pair(2), addressed(np.zeros((3, 1), np.int64)), 100.0)
         with pytest.raises(ValueError, match="is not C-contiguous"):
             _scaled(pair(2), np.zeros(6, np.int64)[::2], 100.0)
@@ -165,7 +165,7 @@ class TestCalls:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seconds = itertools.count()  # each look at the clock, a second later
-        monkeypatch.setattr("solver.native.jit.time.perf_counter", lambda: next(seconds))
+        monkeypatch.setattr("solver.native.time.perf_counter", lambda: next(seconds))
         added, row, compiled_calls = compiled(_added), np.ones(1, np.int64), []
         with compiling_after(3):
             for _ in range(5):
@@ -224,8 +224,7 @@ class TestCalls:
 @pytest.fixture
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not warned yet."""
-    monkeypatch.setattr("solver.native.jit._FAILED", [])
-    monkeypatch.setattr("solver.native.jit._LOGGED", set())
+    monkeypatch.setattr("solver.native._FAILED", [])
 
 
 def _added(row: Integers, x: int) -> int:
