@@ -138,13 +138,15 @@ def make_plan(
         return _planner(file, options, choices)[1](follow=_heeding)
     with console.status("reading the document") as status:
         name, planner = _planner(file, options, choices)
-        done = ["read"]
+        # Several plans may be tried, each with all stages.
+        spent: dict[str, float] = {}
 
         def show(now: str = "") -> None:
-            status.update(escape(f"planning {name} ({', '.join(done)}){now}"))
+            done = "".join(f", {stage} {seconds:.2f} s" for stage, seconds in spent.items())
+            status.update(escape(f"planning {name} (read{done}){now}"))
 
         def observe(stage: str, seconds: float) -> None:
-            done.append(f"{stage} {seconds:.2f} s")
+            spent[stage] = spent.get(stage, 0.0) + seconds
             show()
 
         def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
