@@ -86,6 +86,7 @@ async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health:
     )
     pool.watch()
     watch_log(pool.metrics, log)
+    pool.metrics.database(lambda: store.trouble is None, lambda: store.failures)
     if chosen.worker_metrics_port is not None:
         pool.metrics.serve(chosen.host, chosen.worker_metrics_port)
     worker, webhooks = open_worker(store, chosen, pool, health.heard)

@@ -81,8 +81,8 @@ async def _forever(what: str, work: Callable[[], Awaitable[Any]]) -> None:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - an ended loop would leave jobs until a restart
-            detail = error.detail if isinstance(error, Problem) else repr(error)
-            _log.warning(what, detail=detail)
+            if not isinstance(error, Problem):  # of the database: said in the log by the store
+                _log.warning(what, detail=repr(error))
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -100,10 +100,10 @@ class _Call:
 
 def _cut(connection: Any) -> None:
     """End what a connection of the driver waits for, from another thread."""
-    if isinstance(connection, sqlite3.Connection):
-        connection.interrupt()
-        return
     try:
+        if isinstance(connection, sqlite3.Connection):
+            connection.interrupt()
+            return
         with socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
             line.shutdown(socket.SHUT_RDWR)
     except Exception:  # noqa: BLE001 - closed meanwhile, of which each layer says something else

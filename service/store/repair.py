@@ -118,10 +118,12 @@ def recover(file: Path) -> Iterator[str]:
     for old in _parts(fresh):
         old.unlink(missing_ok=True)
     yield from _copy(file, fresh)
-    for part, name in zip(_parts(file), _parts(kept), strict=True):
+    # What stands beside the old file must never be read with the new one.
+    for part, name in zip(_parts(file)[1:], _parts(kept)[1:], strict=True):
         with contextlib.suppress(FileNotFoundError):
             part.rename(name)
-    fresh.rename(file)
+    kept.hardlink_to(file)
+    fresh.replace(file)
     yield f"The damaged file is kept as {kept}."
 
 

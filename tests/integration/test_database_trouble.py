@@ -118,7 +118,10 @@ def serving(url: str, tiny: Graph, **settings: object) -> Iterator[Service]:
         key = Key(made.id, "acme", "farm", ALL_SCOPES, made.digest, 1.0, None)
         with store.transaction() as connection:
             table.add_key(connection, key)
-    settings = {"workers": 2, "auth": "keys", "database_url": url, "database_seconds": 2, **settings}
+    settings = {
+        "workers": 2, "auth": "keys", "database_url": url, "database_seconds": 2,
+        "quota_stored_bytes": "1GiB", **settings,
+    }  # fmt: skip
     bearer = {"Authorization": f"Bearer {made.text}"}
     with running_server(**settings) as server, server.client(headers=bearer) as http:
         service = Service(server, url, http, tiny)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -192,6 +193,19 @@ async def test_machines_that_die_again_and_again(store: Store) -> None:
         await table.answer("default", job.id)
     assert caught.value.kind.status == 409
     assert caught.value.extensions["problem"]["type"] == "/problems/worker-lost"
+
+
+async def test_a_clock_that_is_set(store: Store) -> None:
+    """Set back, it leaves leases that would last for hours: they have run out. What runs here goes on."""
+    table = table_of(store)
+    job, _ = await table.submit(new_job("echo\nagain"))
+    for lease in (0.0, time.time() + 3600):
+        assert await table.claim("owner") is not None
+        await store.write(lambda connection, end=lease: connection.execute(update(jobs).values(lease=end)))
+        assert await table.rescue([job.id]) == []
+        assert await table.rescue() == [job.id]
+    assert await table.claim("owner") is not None
+    assert await table.rescue() == []
 
 
 async def test_an_engine_that_stops_gives_its_jobs_back(store: Store) -> None:
