@@ -240,7 +240,7 @@ class Runner:
                 return await write()
             except Problem as problem:
                 if asyncio.get_running_loop().time() > until:
-                    _log.exception("the end of a job could not be written down", detail=problem.detail)
+                    _log.error("the end of a job could not be written down", detail=problem.detail)
                     return False
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -117,6 +117,8 @@ class _Lane:
         self.threads: Final = ThreadPoolExecutor(threads, thread_name_prefix=f"arenaplan-{name}")
         self.trouble: Problem | None = None
         self._refuses_until = self._lasts_until = 0.0
+        #: When the present trouble was met.
+        self.failed_at = 0.0
 
     def admit(self, seconds: float) -> None:
         """Raises the last trouble while the database was silent a moment ago. Then one caller tries."""
@@ -129,11 +131,12 @@ class _Lane:
         """The database has answered, which ends a trouble that does not last."""
         self._refuses_until = 0.0
         if time.monotonic() >= self._lasts_until:
-            self.trouble = None
+            self.trouble, self.failed_at = None, 0.0
 
     def failed(self, problem: Problem) -> None:
         """The database has not answered, or only with `problem`."""
-        self.trouble, now, reason = problem, time.monotonic(), problem.extensions["reason"]
+        now, reason = time.monotonic(), problem.extensions["reason"]
+        self.trouble, self.failed_at = problem, now
         self._refuses_until = now + PAUSE_SECONDS if reason == Reason.SILENT else 0.0
         self._lasts_until = now + HOLD_SECONDS if reason in (Reason.FULL, Reason.READ_ONLY) else 0.0
 
@@ -177,8 +180,8 @@ class Store:
 
     @property
     def trouble(self) -> Problem | None:
-        """Why the last call failed, of those that write or else of those that read. Asks nobody."""
-        return self._writers.trouble or self._readers.trouble
+        """Why the last call failed of those that read, or that write; None if both succeeded. Asks nobody."""
+        return max((self._writers, self._readers), key=lambda lane: lane.failed_at).trouble
 
     @contextlib.contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[Connection]:
@@ -186,8 +189,12 @@ class Store:
         with self._in_words(), self.engine.connect() as connection:
             if reads:
                 connection = connection.execution_options(**{_READ_ONLY: True})
-            with connection.begin():
-                yield connection
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                if self._damaged_file is not None:  # met by another thread: it cannot close our connection
+                    connection.invalidate()
 
     async def write(self, work: Callable[[Connection], T], *, seconds: float | None = None) -> T:
         """Run a unit of work; from the event loop. It may take `seconds`, by default those of the store."""

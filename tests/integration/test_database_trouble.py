@@ -315,6 +315,8 @@ def test_sqlite_is_damaged_and_recovered(single: Service) -> None:
     assert "arenaplan database recover" in output
     assert output.count("\n") == 1
     code, output = database("recover")
+    while "is in use" in output:  # a call that began before the damage was met ends within its time
+        code, output = database("recover")
     assert code == 0, output
     assert "The damaged file is kept as" in output
     assert database("check")[0] == 0
