@@ -201,7 +201,8 @@ async def test_a_clock_that_is_set(store: Store) -> None:
     job, _ = await table.submit(new_job("echo\nagain"))
     for lease in (0.0, time.time() + 3600):
         assert await table.claim("owner") is not None
-        await store.write(lambda connection, end=lease: connection.execute(update(jobs).values(lease=end)))
+        with store.transaction() as connection:
+            connection.execute(update(jobs).values(lease=lease))
         assert await table.rescue([job.id]) == []
         assert await table.rescue() == [job.id]
     assert await table.claim("owner") is not None
