@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,6 @@ __all__ = [
     "Indices",
     "Instance",
     "Integers",
-    "Tabled",
     "arrays_kept",
     "buffers_of",
     "layout_of",
@@ -109,8 +108,6 @@ class Instance:
     def in_steps(cls, problem: LayoutProblem) -> Instance | None:
         """With each step a section of its own. None where a number or their sum does not fit 63 bits."""
         buffers, kept = problem.buffers, _KEPT.get(id(problem.buffers))
-        if isinstance(buffers, Tabled):
-            return buffers.instance
         return kept[1] if kept is not None and kept[0] is buffers else _read(buffers)
 
     @classmethod
@@ -333,20 +330,6 @@ def _once(values: Integers) -> Integers:
     return values if bool((values != once).any()) else once
 
 
-class Tabled(tuple[Buffer, ...]):
-    """Buffers that were made from arrays, which they keep: 40 bytes a buffer."""
-
-    instance: Instance
-
-    def __new__(cls, buffers: Iterable[Buffer], instance: Instance) -> Self:
-        tabled = super().__new__(cls, buffers)
-        tabled.instance = instance
-        return tabled
-
-    def __reduce__(self) -> tuple[type[Tabled], tuple[tuple[Buffer, ...], Instance]]:
-        return Tabled, (tuple(self), self.instance)
-
-
 #: Buffers and their arrays, by the identity of the tuple.
 _KEPT: Final[dict[int, tuple[tuple[Buffer, ...], Instance | None]]] = {}
 
@@ -374,7 +357,7 @@ def buffers_of(ids: Sequence[str], instance: Instance) -> tuple[Buffer, ...]:
         pins = (None if pin == FREE else pin for pin in instance.offset.tolist())
     fields: dict[str, Iterable[Any]] = {"id": ids, "size": instance.exact.tolist(), "lifespan": spans}
     fields |= {"alignment": instance.alignment.tolist(), "offset": pins, "holes": repeat(())}
-    return Tabled(_instances(Buffer, len(ids), fields), instance)
+    return tuple(_instances(Buffer, len(ids), fields))
 
 
 def _instances(kind: type[_Row], count: int, fields: dict[str, Iterable[Any]]) -> list[_Row]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from solver.layout.model.instance import Instance, Tabled
 from solver.layout.model.problem import Buffer, LayoutProblem, Lifespan
 
 __all__ = ["Piece", "has_holes", "in_pieces", "pieces", "without_holes"]
@@ -43,11 +42,7 @@ def without_holes(problem: LayoutProblem) -> LayoutProblem:
     """
     if not has_holes(problem):
         return problem
-    buffers, instance = problem.buffers, Instance.in_steps(problem)
-    whole = (Buffer(b.id, b.size, b.lifespan, b.alignment, b.offset) if b.holes else b for b in buffers)
-    if instance is None:
-        return replace(problem, buffers=tuple(whole))
-    return replace(problem, buffers=Tabled(whole, replace(instance, holes=instance.holes[:0])))
+    return replace(problem, buffers=tuple(replace(b, holes=()) if b.holes else b for b in problem.buffers))
 
 
 def pieces(problem: LayoutProblem) -> list[Piece]:
