@@ -79,7 +79,7 @@ def hole(start: Any, end: Any, low: Any = 0, high: Any = 0) -> Hole:
         ((hole(3, 4, 0, 1.0),), "Bytes are whole numbers"),
         ((hole(3, 4, -1, 1),), "inside the buffer"),
         ((hole(3, 4, 2, 1),), "inside the buffer"),
-        ((hole(3, 4, 0, 5),), "inside the buffer"),
+        ((hole(3, 4, 0, 5),), "has the hole [3, 4), which holds bytes [0, 5) of 4"),
         ((hole(2, 9),), "no bytes at any step of its lifespan [2, 9)"),
         ((hole(2, 5), hole(5, 9, 4, 4)), "no bytes at any step of its lifespan [2, 9)"),
     ],
