@@ -57,6 +57,12 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "if below >= 1 and high[by_low[below - leaves]] > low[i]:",
         ): "a neighbour is -1 or a leaf, and leaves begin with number 2",
     },
+    "solver/passes/order.py": {
+        (
+            "behind = np.full(len(program.values), -1)",
+            "behind = np.full(len(program.values), 1)",
+        ): "an update reads a gradient, which no step before the third computes",
+    },
     "solver/verify/accesses.py": {
         ("if low >= high:", "if low > high:"): "runs without bytes are in both maps at the same places",
     },
