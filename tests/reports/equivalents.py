@@ -63,6 +63,12 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "behind = np.full(len(program.values), 1)",
         ): "an update reads a gradient, which no step before the third computes",
     },
+    "solver/passes/paging.py": {
+        (
+            "for tier, written in zip(tiers[1:], moved.written[1:], strict=True)",
+            "for tier, written in zip(tiers[1:], moved.written[1:], strict=False)",
+        ): "there is one space for each tier",
+    },
     "solver/verify/accesses.py": {
         ("if low >= high:", "if low > high:"): "runs without bytes are in both maps at the same places",
     },
