@@ -31,6 +31,8 @@ from solver.executor import Trainer
 from solver.executor.initial import initial_value
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
 from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
+from solver.importers.pytorch.capture import check_type
+from solver.importers.pytorch.capture import torch as framework
 from solver.importers.traced import TracedStep
 from solver.plan import Plan, PlanOptions
 
@@ -69,12 +71,12 @@ class Captured:
         """Plan, then train in the arena; the loss of each batch: inputs, then targets, as tensors."""
         with self.trainer() as trainer:
             for batch in batches:
-                yield trainer.step(self.batch(*batch))
+                yield trainer.step(self.batch(*_tuple(batch)))
 
     def batch(self, *tensors: Any) -> dict[str, Array]:
         """Arrays by name, as `Trainer.step` takes them, from the inputs and then the targets.
 
-        Raises PlanError for another number of tensors.
+        Raises PlanError for another number of tensors, OptionsError for one that is none.
         """
         names = (*self.imported.inputs, *self.imported.labels)
         if len(tensors) != len(names):
@@ -82,6 +84,8 @@ class Captured:
                 f"A batch has {len(tensors)} tensors; the graph takes {', '.join(names)}.",
                 remedy="Give the inputs and then the targets, as when the module was captured.",
             )
+        for name, tensor in zip(names, tensors, strict=True):
+            check_type(name, tensor, framework().Tensor)
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
         return {name: array for name, array in arrays.items() if name in self.graph.operands}
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from solver.errors import DocumentError
+from solver.errors import DocumentError, OptionsError
 
-__all__ = ["Captured", "Loss", "capture", "decomposed", "operator_name", "torch"]
+__all__ = ["Captured", "Loss", "capture", "check_type", "decomposed", "operator_name", "torch"]
 
 #: A function of the module's output and the targets, which gives the loss.
 Loss = Callable[..., Any]
@@ -26,6 +26,16 @@ def torch() -> Any:
     except ImportError as error:
         raise ImportError("PyTorch is not installed here: pip install 'torch>=2.9'.", name="torch") from error
     return torch
+
+
+def check_type(name: str, value: object, class_: type) -> None:
+    """Raises OptionsError for an argument that is not of a class of PyTorch's."""
+    if not isinstance(value, class_):
+        raise OptionsError(
+            f"The argument {name!r} is of type {type(value).__name__}.",
+            remedy=f"Give a {class_.__name__} of PyTorch.",
+            path=(name,),
+        )
 
 
 @dataclass(frozen=True, slots=True)

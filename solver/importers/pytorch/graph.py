@@ -21,7 +21,7 @@ from solver.graph import (
     TrainingRules,
     build_graph,
 )
-from solver.importers.pytorch.capture import Captured, Loss, capture, decomposed
+from solver.importers.pytorch.capture import Captured, Loss, capture, check_type, decomposed, torch
 from solver.importers.pytorch.context import Weight
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.pytorch.translate import Translation, array_of, checked_type, refuse, translate
@@ -73,6 +73,7 @@ class Imported:
                     remedy="Take them from the state_dict of the module that was captured.",
                     path=(weight.names[0],),
                 )
+            check_type(name, state[name], torch().Tensor)
             values = weight.inward(array_of(state[name]))
             if values.shape != operand.shape or values.dtype != operand.dtype.numpy:
                 raise DocumentError(
@@ -128,6 +129,7 @@ def import_module(
     DocumentError where PyTorch cannot export, UnknownOperatorError with all that is missing, LossError, also
     for targets that do not fit the output, and what building a graph raises.
     """
+    check_type("module", module, torch().nn.Module)
     if isinstance(loss, str) and loss not in LOSSES:
         raise LossError(
             f"There is no loss {loss!r}.",

@@ -21,7 +21,7 @@ from solver.arguments import checks_arguments
 from solver.errors import DocumentError
 from solver.graph import Array, TensorType
 from solver.graph.types import DType
-from solver.importers.pytorch.capture import Loss, torch
+from solver.importers.pytorch.capture import Loss, check_type, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
 from solver.importers.traced import Placed, TracedStep, reason_of
 from solver.training import Block, BlockOperation, build_program
@@ -198,6 +198,8 @@ def trace_module(
     (`differentiable`), which rounds a little differently. Raises what `trace` raises.
     """
     framework = torch()
+    check_type("module", module, framework.nn.Module)
+    check_type("optimizer", optimizer, framework.optim.Optimizer)
     parameters = dict(module.named_parameters())
     buffers = dict(module.named_buffers())
     names = {id(parameter): key for key, parameter in parameters.items()}

@@ -14,11 +14,13 @@ import arenaplan
 from arenaplan.optimizers import optimizer_spec
 from solver.documents import dump_graph, load_graph
 from solver.errors import (
+    ArenaplanError,
     AttributeRuleError,
     BatchError,
     DocumentError,
     GraphError,
     LossError,
+    OptionsError,
     PlanError,
     TrainableError,
     UnknownOperatorError,
@@ -107,6 +109,47 @@ def made() -> Any:
     from tests.support.pytorch_models import example
 
     return example("lenet")
+
+
+@pytest.mark.parity
+class TestWrongTypes:
+    """Of arguments whose types are PyTorch's, which annotations do not name."""
+
+    @pytest.mark.parametrize("wrong", [3, None, "lenet"])
+    def test_of_a_module(self, made: Any, wrong: Any) -> None:
+        calls = (
+            lambda: arenaplan.torch.graph(wrong, made.inputs, loss="cross-entropy"),
+            lambda: arenaplan.torch.document(wrong, made.inputs, loss="cross-entropy"),
+            lambda: arenaplan.torch.program(wrong, made.inputs, optimizer=None),
+        )
+        for call in calls:
+            with pytest.raises(OptionsError, match=r"'module' is of type .* Give a Module of PyTorch"):
+                call()
+
+    @pytest.mark.parametrize("wrong", [3, None, "x"])
+    def test_of_inputs_and_targets(self, made: Any, wrong: Any) -> None:
+        with pytest.raises(ArenaplanError):
+            arenaplan.torch.graph(made.module, wrong, loss="cross-entropy")
+        with pytest.raises(ArenaplanError):
+            arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", targets=wrong)
+        with pytest.raises(ArenaplanError):
+            arenaplan.torch.document(made.module, wrong, loss="cross-entropy")
+
+    @pytest.mark.parametrize("wrong", [3, None])
+    def test_of_an_optimizer(self, made: Any, wrong: Any) -> None:
+        with pytest.raises(ArenaplanError, match="no optimizer"):
+            arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", optimizer=wrong)
+        with pytest.raises(OptionsError, match="'optimizer' is of type"):
+            arenaplan.torch.program(made.module, made.inputs, optimizer=wrong)
+
+    def test_of_a_batch_and_of_weights(self, made: Any) -> None:
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy")
+        with pytest.raises(ArenaplanError):
+            captured.batch(3, 4)
+        with pytest.raises(ArenaplanError):
+            list(captured.train([3]))  # type: ignore[list-item]
+        with pytest.raises(ArenaplanError):
+            captured.load_weights({"conv1.weight": 3})
 
 
 @pytest.mark.parity
