@@ -123,6 +123,21 @@ def test_places_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert store.load("function", "another key") is None
 
 
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("ld") is None, reason="no linker here")
+def test_code_is_read_from_several_directories_and_kept_in_the_first(tmp_path: Path) -> None:
+    """So workers use what others have compiled, and keep apart what they compile."""
+    theirs, own = tmp_path / "theirs", tmp_path / "own"
+    assert run(_COMPILE, NUMBA_CACHE_DIR=str(theirs)).stdout == "2 True\n"
+    both = os.pathsep.join([str(own), str(theirs)])
+    assert run(_COMPILE, NUMBA_CACHE_DIR=both).stdout == "2 True\n"
+    assert not own.exists()
+    for file in theirs.glob("*-*"):
+        file.unlink()
+    assert run(_COMPILE, NUMBA_CACHE_DIR=both).stdout == "2 True\n"
+    assert len(list(own.glob("*-*"))) == 1
+    assert list(theirs.glob("*-*")) == []
+
+
 def test_few_states_of_a_function_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     for key in range(40):
