@@ -17,7 +17,7 @@ import base64
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 
@@ -178,19 +178,35 @@ def graph(
     return Captured(imported)
 
 
+class CaptureChoices(TypedDict, total=False):
+    """The keywords of `graph`."""
+
+    loss: str | Callable[..., Any] | None
+    targets: Any
+    optimizer: Any
+    batch: int | None
+    trainable: Trainable
+    outputs: bool
+    rules: TrainingRules | None
+    weights: bool
+    name: str | None
+
+
 @checks_arguments
-def document(module: Any, example_inputs: Any, **options: Any) -> dict[str, Any]:
+def document(module: Any, example_inputs: Any, **choices: Unpack[CaptureChoices]) -> dict[str, Any]:
     """A graph document whose batch is symbolic: what `graph` captures, for any number of examples.
 
-    Takes the options of `graph`. The module is captured with two batches, and what differs between the two
-    must be the batch itself, or a shape that follows from it. Raises BatchError where it is something else,
-    such as an axis that is a multiple of the batch; other errors as `graph`.
+    `choices` are the keywords of `graph`. The module is captured with two batches, and what differs between
+    the two must be the batch itself, or a shape that follows from it. Raises BatchError where it is something
+    else, such as an axis that is a multiple of the batch; other errors as `graph`.
     """
-    size = options.pop("batch", None) or _batch_of(_inputs(example_inputs))
-    first, other = (
-        documents.parse_json(documents.dump_graph(graph(module, example_inputs, batch=n, **options).graph))
-        for n in (size, size + 1)
-    )
+    size = choices.get("batch") or _batch_of(_inputs(example_inputs))
+    documents_of_batches = []
+    for batch in (size, size + 1):
+        choices["batch"] = batch
+        captured = graph(module, example_inputs, **choices)
+        documents_of_batches.append(documents.parse_json(documents.dump_graph(captured.graph)))
+    first, other = documents_of_batches
     operands = [
         _with_symbol(a, b, size, ("operands", i))
         for i, (a, b) in enumerate(zip(first["operands"], other["operands"], strict=True))

@@ -43,6 +43,7 @@ WRONG: Final = (
     "arenaplan.Trainer(arenaplan.load_graph('model.json'), arenaplan.load_graph('model.json'))",
     "arenaplan.layers.dense(3, 4)",
     "arenaplan.onnx.load_onnx('model.onnx')",
+    "arenaplan.torch.document(None, (), losss='mse')",
     "arenaplan.OptionError",
 )
 

@@ -12,6 +12,7 @@ import pytest
 
 import arenaplan
 from arenaplan.choices import ImportChoices, Measure, PlanChoices
+from arenaplan.torch import CaptureChoices
 from solver.errors import ArenaplanError, OptionsError
 from solver.importers.options import LOSSES
 from solver.options import IMPORT_OPTIONS, MEASURES, REQUEST_OPTIONS
@@ -26,6 +27,12 @@ MNIST = Path(__file__).resolve().parents[3] / "examples" / "mnist.json"
 )
 def test_every_option_is_a_keyword(choices: type, options: dict[str, Any]) -> None:
     assert set(choices.__annotations__) == set(options)
+
+
+def test_documents_are_captured_with_the_keywords_of_graphs() -> None:
+    parameters = inspect.signature(arenaplan.torch.graph).parameters.values()
+    keywords = {each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert set(CaptureChoices.__annotations__) == keywords
 
 
 def test_words_that_types_list() -> None:
