@@ -59,6 +59,7 @@ class ImportChoices(TypedDict, total=False):
     class_axis: int
     optimizer: str
     learning_rate: float
+    micro_batches: int
     trainable: str
     frozen: str
     dim: str | Sequence[str]

@@ -57,6 +57,12 @@ def _by_name(options: Iterable[Option]) -> Mapping[str, Option]:
     return MappingProxyType({option.name: option for option in options})
 
 
+_SOLVER: Final = (
+    "Layout solver: portfolio; greedy, search, branch-and-bound, cp-sat or skyline; or one of other systems:"
+    " bump, first-fit, best-fit, wic, nntrainer-basic, nntrainer-v1, nntrainer-v3, tflm-greedy or"
+    " executorch-greedy."
+)
+
 #: In the order of `PlanOptions`.
 PLAN_OPTIONS: Final = _by_name(
     (
@@ -66,7 +72,7 @@ PLAN_OPTIONS: Final = _by_name(
             "Runtime whose memory is planned: reference, onert, nntrainer, singa or singa-relu.",
             "reference",
         ),
-        Option("solver", "word", "Layout solver.", "portfolio"),
+        Option("solver", "word", _SOLVER, "portfolio"),
         Option("batch", "count", "Value of the symbolic batch, in place of the graph's own."),
         Option(
             "alignment",
@@ -158,7 +164,7 @@ REQUEST_OPTIONS: Final = _by_name(
 #: In the order of `LayoutOptions`.
 LAYOUT_OPTIONS: Final = _by_name(
     (
-        Option("solver", "word", "Layout solver.", "portfolio"),
+        Option("solver", "word", _SOLVER, "portfolio"),
         Option(
             "capacity",
             "size",
@@ -245,14 +251,21 @@ IMPORT_OPTIONS: Final = _by_name(
         Option(
             "optimizer",
             "word",
-            "Of a model: sgd, adam, adamw, rmsprop, adagrad; or sgd,momentum=0.9.",
+            "Optimizer: sgd, adam, adamw, rmsprop, adagrad; or sgd,momentum=0.9. Takes the place of a"
+            " document's own.",
             metavar="NAME",
         ),
-        Option("learning_rate", "real", "Of a model's optimizer.", metavar="RATE"),
+        Option("learning_rate", "real", "Learning rate of the optimizer.", metavar="RATE"),
+        Option(
+            "micro_batches",
+            "count",
+            "Iterations of one update, each with a batch of its own; their gradients are averaged.",
+            metavar="COUNT",
+        ),
         Option(
             "trainable",
             "word",
-            "Of a model: all, last:2 operations, or names as head.*,fc.bias.",
+            "What is trained: all, last:2 operations, or names as head.*,fc.bias.",
             metavar="SET",
         ),
         Option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import print_json, print_line, print_notes, read_document, write_document
 from solver import documents
+from solver.canonical import to_bytes
 from solver.errors import DocumentError, OptionsError
 from solver.pipeline import TrainableGraph
 
@@ -86,10 +87,25 @@ class ModelFile:
                     raise unknown_format(self.path.name) from None
         return documents.parse_json(self.data)
 
+    def document_with(self, choices: Mapping[str, Any]) -> bytes | None:
+        """The text of a document, with what choices replace of it. Raises ArenaplanError."""
+        if self.importer is not None or not set(choices) & set(_document_choices()):
+            return self.document
+        return to_bytes(self._trained_as(self.parsed(), choices))
+
     def _graph_of(self, value: Any, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
         weights, choices = _weights_apart(choices)
-        self._check_no_choices(choices)
+        if choices:
+            known = _document_choices()
+            self._check_no_choices({name: word for name, word in choices.items() if name not in known})
+            value = self._trained_as(value, choices)
         return _with_weights(documents.load_graph(value, batch=batch, folder=self.path.parent), weights)
+
+    def _trained_as(self, value: Any, choices: Mapping[str, Any]) -> Any:
+        """The value of a graph document, trained as choices say."""
+        from solver.importers.options import training_fields
+
+        return {**value, **training_fields(value, choices)} if isinstance(value, dict) else value
 
     def _imported(self, importer: Importer, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
         from solver.importers.options import import_options
@@ -113,6 +129,12 @@ class ModelFile:
                 " ONNX's.",
                 path=(option,),
             )
+
+
+def _document_choices() -> tuple[str, ...]:
+    from solver.importers.options import DOCUMENT_CHOICES  # with numpy, which most documents do without
+
+    return DOCUMENT_CHOICES
 
 
 def read_model_file(path: Path) -> ModelFile:

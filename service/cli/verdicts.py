@@ -63,7 +63,7 @@ def tradeoff(
 
         service = Service(server, as_json=as_json)
         graph = _graph(file.read_for(service, requested.options.batch, choices))
-        curve = service.tradeoff(graph, file.document, requested, points)
+        curve = service.tradeoff(graph, file.document_with(choices), requested, points)
     else:
         graph = _graph(file.read(requested.options.batch, choices))
         options = pipeline.free_measures(graph, requested)
@@ -99,11 +99,11 @@ def explain(
 
         service = Service(server, as_json=as_json)
         graph = _graph(file.read_for(service, requested.options.batch, choices))
-        result = service.explain(graph, file.document, requested, training=training)
+        result = service.explain(graph, file.document_with(choices), requested, training=training)
     else:
         graph = _graph(file.read(requested.options.batch, choices))
         options = pipeline.free_measures(graph, requested)
-        batches = None if file.document is None else verdict.batches_of(file.document, options)
+        batches = None if file.document is None else verdict.batches_of(file.document_with(choices), options)
         with _progress(f"looking for what makes {graph.name} fit") as show:
             tried = ["the network as it is"]
 

@@ -17,13 +17,14 @@ import numpy as np
 
 from solver.errors import GraphError, OptionsError, TrainableError
 from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules
+from solver.graph.rules import MAX_ACCUMULATE
 from solver.importers.text import some
 from solver.options import IMPORT_OPTIONS
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
 __all__ = [
-    *("LOSSES", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
-    *("import_options", "matching_parameters"),
+    *("DOCUMENT_CHOICES", "LOSSES", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
+    *("import_options", "matching_parameters", "training_fields"),
 ]
 
 #: Word of a caller -> operator, its attributes, and what its label is: classes, or of the prediction's type.
@@ -170,11 +171,11 @@ def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> Imp
     """Choices from what a command line or a query says; numbers may be text.
 
     `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
-    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `frozen`
-    (names and patterns), `dim` (``name=size``, or a list of them), `input` (``name=value``, or a list of
-    them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``), `freeze_before` (a
-    tensor's name, or a list of them), `keep_outputs` (``all``, or names, separated by commas). Raises
-    OptionsError with the option's name as path.
+    `learning_rate`, `micro_batches`, `trainable` (``all``, ``last:2``, or names and patterns, separated by
+    commas), `frozen` (names and patterns), `dim` (``name=size``, or a list of them), `input` (``name=value``,
+    or a list of them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``),
+    `freeze_before` (a tensor's name, or a list of them), `keep_outputs` (``all``, or names, separated by
+    commas). Raises OptionsError with the option's name as path.
     """
     for name in words:
         if name not in IMPORT_OPTIONS:
@@ -190,6 +191,7 @@ def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> Imp
         output=words.get("output"),
         class_axis=None if axis is None else _whole("class_axis", axis),
         optimizer=_optimizer(words.get("optimizer", "sgd"), words.get("learning_rate")),
+        rules=TrainingRules(accumulate=_micro_batches(words)),
         trainable=_trainable(words.get("trainable", "all")),
         frozen=_names("frozen", words.get("frozen"), "names and patterns separated by commas"),
         dims=_pairs(words, "dim", _size, "a name and a size, as batch=32, or a place and a size, as x[0]=32"),
@@ -202,6 +204,45 @@ def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> Imp
         keep_outputs="all" if outputs == "all" else _names("keep_outputs", outputs, names_of_outputs),
         freeze_before=tuple(dict.fromkeys(map(str, _several(words, "freeze_before")))),
     )
+
+
+#: The choices that graph documents take, too. A document says how it is trained, and these replace that.
+DOCUMENT_CHOICES: Final = ("optimizer", "learning_rate", "micro_batches", "trainable")
+
+
+def training_fields(document: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a graph document that choices of `DOCUMENT_CHOICES` replace, whole.
+
+    Raises OptionsError and TrainableError with the option's name as path.
+    """
+    fields: dict[str, Any] = {}
+    rate = words.get("learning_rate")
+    if "optimizer" in words:
+        spec = _optimizer(words["optimizer"], rate)
+        fields["optimizer"] = {"type": spec.type, **spec.attributes}
+    elif rate is not None:
+        fields["optimizer"] = {
+            **document.get("optimizer", {}),
+            "learning_rate": _number("learning_rate", rate),
+        }
+    if "micro_batches" in words:
+        fields["training"] = {**document.get("training", {}), "accumulate": _micro_batches(words)}
+    if "trainable" in words:
+        chosen = _trainable(words["trainable"])
+        parameters = [one["name"] for one in document.get("operands", ()) if one.get("role") == "parameter"]
+        if isinstance(chosen, tuple):
+            named = {name for pattern in chosen for name in matching_parameters(pattern, parameters)}
+            fields["trainable"] = [name for name in parameters if name in named]
+        else:
+            fields["trainable"] = {"last": chosen} if isinstance(chosen, int) else chosen
+    return fields
+
+
+def _micro_batches(words: Mapping[str, Any]) -> int:
+    count = _whole("micro_batches", words.get("micro_batches", 1))
+    if not 1 <= count <= MAX_ACCUMULATE:
+        raise _bad("micro_batches", count, f"1 to {MAX_ACCUMULATE:,}")
+    return count
 
 
 def _bad(name: str, value: object, remedy: str) -> OptionsError:

@@ -7,12 +7,21 @@ from typing import Annotated
 
 import typer
 
-from service.cli.commands.options import AsJson, LayoutChoices, Plot, Server, examples, grouped, on_one_thread
+from service.cli.commands.options import (
+    AsJson,
+    Commands,
+    LayoutChoices,
+    Plot,
+    Server,
+    examples,
+    grouped,
+    on_one_thread,
+)
 from service.cli.console import print_json, reporting
 
 __all__ = ["app"]
 
-app = typer.Typer()
+app = Commands()
 
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 

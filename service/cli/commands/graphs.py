@@ -10,6 +10,7 @@ import typer
 
 from service.cli.commands.options import (
     AsJson,
+    Commands,
     ModelChoices,
     ModelFile,
     PlanFile,
@@ -27,7 +28,7 @@ from service.cli.console import Exit, reporting, write_document
 
 __all__ = ["app"]
 
-app = typer.Typer()
+app = Commands()
 
 
 @app.command(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from service.cli.commands.options import AsJson, examples
+from service.cli.commands.options import AsJson, Commands, examples
 from service.cli.console import reporting
 
 __all__ = ["app"]
 
-app = typer.Typer()
+app = Commands()
 
 
 @app.command(

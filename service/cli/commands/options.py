@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
 import typer
+from typer.core import TyperCommand
+from typer.models import CommandFunctionType as CommandFunction
 
 from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, REQUEST_OPTIONS, Option, flag_of
 
 __all__ = [
     "AsJson",
+    "Commands",
     "LayoutChoices",
     "ModelChoices",
     "ModelFile",
@@ -84,6 +87,64 @@ PlanServer = Annotated[
 ]
 
 
+_FIT: Final = (
+    *("capacity", "tiers", "as_written", "only", "in_place", "sub_ranges", "order", "recompute"),
+    *("rewrite", "scratch_budget", "fit_scratch", "storage", "parallelism", "alignment"),
+)
+_SEARCH: Final = (
+    *("solver", "deadline_seconds", "costs", "work", "seed", "threads", "race", "target_gap", "without"),
+    "training",
+)
+
+#: Sections of help, by the flags that belong there; all others stand under Options.
+_SECTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "Model": frozenset(map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS))),
+    "Fit": frozenset(map(flag_of, _FIT)),
+    "Search": frozenset(map(flag_of, _SEARCH)),
+    "Output": frozenset(("--output", "--json", "--server", "--plot")),
+}
+
+
+class _Command(TyperCommand):
+    """A command whose help has its options in sections, if it has those of two sections or more."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        arguments, sections = [], dict[str, list[tuple[str, str]]]()
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            if parameter.param_type_name == "argument":
+                arguments.append(record)
+                continue
+            sections.setdefault(_section_of(parameter.opts), []).append(record)
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        if not {"Model", "Fit", "Search"} & set(sections):  # few options: one list of them
+            sections = {_OTHERS: [record for records in sections.values() for record in records]}
+        for name in (*_SECTIONS, _OTHERS):
+            if name in sections:
+                with formatter.section(name):
+                    formatter.write_dl(sections[name])
+
+
+_OTHERS: Final = "Options"
+
+
+def _section_of(flags: Sequence[str]) -> str:
+    return next((name for name, known in _SECTIONS.items() if known & set(flags)), _OTHERS)
+
+
+class Commands(typer.Typer):
+    """Commands of one topic."""
+
+    def command(
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[CommandFunction], CommandFunction]:
+        return super().command(name, cls=_Command, **settings)
+
+
 @dataclass(frozen=True, slots=True)
 class _Group:
     """Options that a command takes as one parameter: a mapping that has those which the caller chose."""
@@ -132,7 +193,13 @@ _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("size", "integer", "count", "power of two"), int | None),
 }
 _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {"size": read_bytes, "share": _fraction}
-_METAVARS: Final = {"size": "SIZE"}
+_METAVARS: Final = {
+    "size": "SIZE",
+    "word": "NAME",
+    "count": "COUNT",
+    "integer": "NUMBER",
+    "power of two": "BYTES",
+}
 
 
 def _parameter(option: Option) -> inspect.Parameter:

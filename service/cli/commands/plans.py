@@ -11,6 +11,7 @@ import typer
 
 from service.cli.commands.options import (
     AsJson,
+    Commands,
     ModelChoices,
     PlanFile,
     PlanServer,
@@ -24,7 +25,7 @@ from service.cli.console import Exit, reporting, write_document
 
 __all__ = ["app"]
 
-app = typer.Typer()
+app = Commands()
 
 
 def _allowance(text: str) -> Any:

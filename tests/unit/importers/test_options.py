@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from solver.errors import OptionsError
-from solver.importers.options import LOSSES, import_options
+from solver.errors import OptionsError, TrainableError
+from solver.importers.options import LOSSES, import_options, training_fields
 from solver.options import IMPORT_OPTIONS
 from tests.support.every import grid
 
@@ -25,7 +25,7 @@ def test_everything_that_can_be_said() -> None:
         "loss": "mse", "output": "y", "class_axis": "1", "optimizer": "SGD,momentum=0.9,nesterov=true",
         "learning_rate": "0.1", "trainable": "head.*, fc.bias", "dim": ["batch=32", "x[1]=7", "a=b=3"],
         "batch_norm": "train", "weights": "none", "freeze_before": ["h", "h", "g"],
-        "frozen": "stem.*, b", "input": ["sr=16000", "a=b=[[1, 2.5]]", "on=false"],
+        "frozen": "stem.*, b", "input": ["sr=16000", "a=b=[[1, 2.5]]", "on=false"], "micro_batches": "4",
         "keep_outputs": "y, h,y",
     }  # fmt: skip
     found = import_options(given, batch=4)
@@ -35,10 +35,37 @@ def test_everything_that_can_be_said() -> None:
     assert (found.class_axis, found.batch, found.batch_norm, found.weights) == (1, 4, "train", False)
     assert found.freeze_before == ("h", "g")
     assert found.frozen == ("stem.*", "b")
+    assert found.rules.accumulate == 4
     assert dict(found.inputs) == {"sr": 16000, "a=b": [[1, 2.5]], "on": False}
     assert found.keep_outputs == ("y", "h")
     assert import_options({"keep_outputs": "all"}).keep_outputs == "all"
     assert set(given) == set(IMPORT_OPTIONS)
+
+
+def test_choices_replace_what_a_document_says() -> None:
+    document = {
+        "optimizer": {"type": "Adam", "beta1": 0.8},
+        "training": {"clip_global_norm": 1.0, "accumulate": 2},
+        "trainable": "all",
+        "operands": [
+            {"name": "x", "role": "input"},
+            *({"name": name, "role": "parameter"} for name in ("a.w", "a.b", "c")),
+        ],
+    }
+    assert training_fields(document, {}) == {}
+    assert training_fields(document, {"micro_batches": "8"}) == {
+        "training": {"clip_global_norm": 1.0, "accumulate": 8}
+    }
+    assert training_fields(document, {"learning_rate": 0.5}) == {
+        "optimizer": {"type": "Adam", "beta1": 0.8, "learning_rate": 0.5}
+    }
+    assert training_fields(document, {"optimizer": "sgd,momentum=0.9"}) == {
+        "optimizer": {"type": "SGD", "momentum": 0.9}
+    }
+    for words, trainable in {"all": "all", "last:2": {"last": 2}, "c,a.*": ["a.w", "a.b", "c"]}.items():
+        assert training_fields(document, {"trainable": words}) == {"trainable": trainable}
+    with pytest.raises(TrainableError, match="No parameter is called 'd'"):
+        training_fields(document, {"trainable": "d"})
 
 
 @pytest.mark.parametrize(("text", "count"), [("last:2", 2), ("last:0", 0)])
@@ -76,6 +103,8 @@ def test_every_loss_is_known(loss: str) -> None:
         ({"learning_rate": "-1"}, "optimizer", "learning_rate"),
         ({"learning_rate": "much"}, "learning_rate", "number"),
         ({"class_axis": "x"}, "class_axis", "whole number"),
+        ({"micro_batches": "x"}, "micro_batches", "whole number"),
+        ({"micro_batches": 0}, "micro_batches", "1 to 1,000,000"),
         ({"trainable": "last:x"}, "trainable", "whole number"),
         ({"trainable": "last:-1"}, "trainable", "not negative"),
         ({"trainable": " ,"}, "trainable", "names"),

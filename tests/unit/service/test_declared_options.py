@@ -103,6 +103,7 @@ def test_python_takes_them_by_name_and_no_others(tmp_path: Any) -> None:
         "loss": "mse", "output": "y", "class_axis": "1", "optimizer": "adam", "learning_rate": "0.1",
         "trainable": "last:2", "frozen": "head.*", "dim": "n=2", "input": "rate=16000",
         "batch_norm": "frozen", "weights": "none", "freeze_before": "features", "keep_outputs": "all",
+            "micro_batches": 2,
     }  # fmt: skip
     assert set(words) == set(IMPORT_OPTIONS)
     assert import_options(words).dims == {"n": 2}

@@ -11,6 +11,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from service.cli.commands import app
+from solver.importers.options import LOSSES
+from solver.layout import SOLVERS
+from solver.pipeline import TARGETS
 
 GROUP: Any = get_command(app)
 COMMANDS: dict[str, Any] = GROUP.commands
@@ -71,3 +74,40 @@ def test_the_help_of_a_target_gap_has_both_of_its_forms() -> None:
     (option,) = (option for option in COMMANDS["solve"].params if "--target-gap" in option.opts)
     assert "0.005" in option.help
     assert "0.5%" in option.help
+
+
+@pytest.mark.parametrize("name", ["plan", "explain", "tradeoff", "costs"])
+def test_help_has_its_options_in_sections(name: str) -> None:
+    """Every option stands in one of them; only --help is left for the last."""
+    shown = CliRunner().invoke(app, [name, "--help"], terminal_width=80).stdout
+    lines = shown.partition("Examples:")[0].splitlines()
+    sections = [line for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
+    assert sections == ["Arguments:", "Model:", "Fit:", "Search:", "Output:", "Options:"]
+    flags = [option.opts[-1] for option in COMMANDS[name].params if option.param_type_name == "option"]
+    section = {}
+    for line in lines:
+        if line in sections:
+            title = line
+        for flag in re.findall(r"^  (?:-\w, )?(--[\w-]+)", line):
+            assert flag not in section
+            section[flag] = title
+    assert set(section) == {*flags, "--help"}
+    assert [flag for flag, title in section.items() if title == "Options:"] in (
+        ["--help"],
+        ["--repeats", "--roofline", "--help"],
+        ["--points", "--help"],
+    )
+    assert section["--batch"] == section["--loss"] == "Model:"
+    assert section["--scratch-budget"] == section["--rewrite"] == "Fit:"
+    assert section["--json"] == "Output:"
+
+
+def test_options_that_take_a_word_say_which() -> None:
+    """In the help of the option: nobody has to look into a page, or try."""
+    for option in COMMANDS["plan"].params:
+        for name, words in {
+            "target": TARGETS, "solver": SOLVERS, "update": ("immediate", "end"),
+            "storage": ("float16", "bfloat16"), "loss": LOSSES, "batch_norm": ("train", "frozen"),
+        }.items():  # fmt: skip
+            if option.name == name:
+                assert [word for word in words if word not in option.help] == [], name

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.console import Exit
+from solver.documents import load_plan
 from tests.support.onnx_models import model_of, node
 
 CHOICES = ("--loss", "cross-entropy", "--optimizer", "adam", "--dim", "batch=4")
@@ -145,6 +146,12 @@ def test_documents_take_no_choices(model: Path, tmp_path: Path) -> None:
     done = arenaplan("plan", document, "--loss", "mse")
     assert done.exit_code == Exit.USAGE
     assert "says itself how it is trained" in done.output
+    assert "--loss, which is for models" in done.output
+    again = tmp_path / "plan.json"
+    done = arenaplan("plan", document, "--optimizer", "sgd", "--micro-batches", "4", "-o", again)
+    assert done.exit_code == Exit.OK, done.output
+    program = load_plan(again.read_bytes()).program
+    assert program.period == 4
     assert "is a document already" in arenaplan("import", document, "-o", tmp_path / "again.json").output
 
 
