@@ -121,14 +121,14 @@ class Client:
         capacity: int | str,
         options: Options = None,
         *,
-        training: bool = False,
+        training: bool = True,
         timeout: Timeout = None,
         **more: Option,
     ) -> VerdictResult:
         """Whether a capacity (bytes, or text as "24MiB") is enough, and which measures make it so.
 
-        The network is a graph or a model of another tool. With `training`, measures that change what is
-        learned are tried as well.
+        The network is a graph or a model of another tool. Without `training`, measures that change what is
+        learned are not tried.
         """
         return self._done(tasks.explain(graph, capacity, options, more, training), timeout)
 
@@ -285,7 +285,7 @@ class AsyncClient:
         capacity: int | str,
         options: Options = None,
         *,
-        training: bool = False,
+        training: bool = True,
         timeout: Timeout = None,
         **more: Option,
     ) -> VerdictResult:

@@ -90,7 +90,7 @@ class ExplainRequest(_Strict):
     options: PlanRequestOptions
     training: Annotated[
         bool, Field(description="Whether to try what changes what is learned, as micro-batches.")
-    ] = False
+    ] = True
 
 
 class LayoutRequestOptions(LayoutOptionFields):

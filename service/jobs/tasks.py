@@ -249,7 +249,7 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
     """A verdict; deadlines as for curves."""
     with _reading(body, limits, channel) as clock:
         asked = read("explain", body)
-        training = asked.members.get("training", False)
+        training = asked.members.get("training", True)
         if not isinstance(training, bool):
             raise Problem(
                 "invalid-request",
