@@ -179,21 +179,25 @@ def explain(
     model: Plannable,
     options: PlanOptions | None = None,
     *,
-    training: bool = False,
+    training: bool = True,
     **choices: Unpack[PlanChoices],
 ) -> Verdict:
-    """Whether the graph can be trained in ``capacity``, and the measures that make it fit.
+    """Whether the graph can be trained in ``capacity``, and the measures that make it fit, the best first.
 
-    Each measure has been planned and proved. With `training`, measures that change the training are tried,
-    too. `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError without a
-    capacity, and for an explicit program.
+    Each measure has been planned and proved. Measures that change what is learned, such as smaller batches,
+    come last; without `training` they are not tried. `model`, `options` and `choices` as in `plan`. Raises
+    ArenaplanError: an OptionsError without a capacity, and for an explicit program.
     """
     asked = requested(options, choices)
-    read = _network(model, asked.options.batch)
-    graph = _graph(read.subject)
-    exact = free_measures(graph, asked)
-    batches = None if read.document is None else verdict.batches_of(read.document, exact)
-    return verdict.explain(graph, exact, training=training, batches=batches)
+    if isinstance(model, str | os.PathLike):
+        file = read_model_file(Path(model))
+        graph = _graph(file.read(asked.options.batch))
+        batches = file.batches(graph, asked.options, {})
+    else:
+        read = _network(model, asked.options.batch)
+        graph = _graph(read.subject)
+        batches = None if read.document is None else verdict.batches_of(read.document, asked.options)
+    return verdict.explain(graph, asked, training=training, batches=batches)
 
 
 @shows(PlanChoices)

@@ -12,7 +12,7 @@ from solver.options import REQUEST_OPTIONS, flag_of
 
 __all__ = ["command_line", "explain_command", "print_commands"]
 
-#: Options of `plan` that `explain` does not take: it chooses how steps are scheduled itself.
+#: Options of `plan` that `explain` does not take, and the capacity, for which it has another one.
 _SCHEDULED: Final = frozenset({"solver", "tiers", "capacity"})
 
 _UNITS: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -35,7 +35,8 @@ def command_line(
             words.append(flag_of(name))
             continue
         if name == "only" and not isinstance(value, str):
-            value = ",".join(value).replace("_", "-")
+            words += ["--only", ",".join(value).replace("_", "-")] if value else ["--as-written"]
+            continue
         is_size = declared is not None and declared.kind == "size"
         for one in value if isinstance(value, list | tuple) else [value]:
             words += [flag_of(name), _size_text(one) if is_size else str(one)]

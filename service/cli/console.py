@@ -63,6 +63,7 @@ class Exit(IntEnum):
     USAGE = 2
     TOO_LARGE = 3
     BUG = 4
+    CHANGE = 5
     INTERRUPTED = 130
 
 

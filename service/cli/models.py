@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from service.cli.remote import Service
     from solver.importers.registry import Importer
     from solver.pipeline import BlockProgram
+    from solver.plan import PlanOptions
+    from solver.verdict import Batches
 
 __all__ = ["ModelFile", "print_operators", "read_model_file", "run_import"]
 
@@ -93,6 +95,19 @@ class ModelFile:
             return self.document
         return to_bytes(self._trained_as(self.parsed(), choices))
 
+    def batches(
+        self, graph: TrainableGraph, options: PlanOptions, choices: Mapping[str, Any]
+    ) -> Batches | None:
+        """Other batches of the graph that this file is with these options and choices; None if it has one."""
+        from solver.verdict import batches_of, batches_of_model
+
+        document, importer = self.document_with(choices), self.importer
+        if importer is None:
+            return None if document is None else batches_of(document, options)
+        return batches_of_model(
+            graph, choices, lambda batch, words: self._imported(importer, batch, words, prints_notes=False)
+        )
+
     def _graph_of(self, value: Any, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
         weights, choices = _weights_apart(choices)
         if choices:
@@ -107,7 +122,9 @@ class ModelFile:
 
         return {**value, **training_fields(value, choices)} if isinstance(value, dict) else value
 
-    def _imported(self, importer: Importer, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
+    def _imported(
+        self, importer: Importer, batch: int | None, choices: Mapping[str, Any], *, prints_notes: bool = True
+    ) -> TrainableGraph:
         from solver.importers.options import import_options
         from solver.importers.registry import load_model
 
@@ -117,6 +134,8 @@ class ModelFile:
         options = import_options(choices, batch=batch)
         path = None if str(self.path) == "-" else self.path
         imported = load_model(importer, self.data, options=options, path=path, name=self.name)
+        if not prints_notes:  # the caller has read the same model before
+            return imported.graph
         print_notes(imported.notes)
         return _with_weights(imported.graph, weights)
 

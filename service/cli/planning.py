@@ -180,7 +180,9 @@ def plan_at(
     from service.cli.remote import Service
 
     service = Service(server, as_json=as_json)
-    return service.plan(file.read_for(service, options.options.batch, choices), file.document_with(choices), options)
+    return service.plan(
+        file.read_for(service, options.options.batch, choices), file.document_with(choices), options
+    )
 
 
 def _planner(

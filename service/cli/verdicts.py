@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,7 +11,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.markup import escape
 
-from service.cli.console import heed, read_options, write_document
+from service.cli.command_line import command_line
+from service.cli.console import Exit, heed, print_line, read_options, write_document
 from service.cli.costs import chosen
 from service.cli.models import read_model_file
 from service.cli.planning import progress_line
@@ -21,7 +21,6 @@ from solver import documents, pipeline, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
 from solver.layout import Progress
-from solver.options import REQUEST_OPTIONS, flag_of
 from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Changes, Remedy, TradeOff, Verdict, VerdictStatus
 from solver.schedules import SearchProgress
@@ -30,6 +29,9 @@ __all__ = ["explain", "tradeoff"]
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
+
+#: Combinations shown where nothing fits; --json has all of them.
+_MOST_ATTEMPTS: Final = 12
 
 #: What a picture or document of a curve is called by the end of its name.
 _SUFFIXES: Final = (".svg", ".png", ".json")
@@ -90,20 +92,23 @@ def explain(
     training: bool,
     as_json: bool,
     server: str | None = None,
-) -> None:
-    """Print the verdict on a capacity, which is among `fields`, those of an options document."""
+) -> Exit:
+    """Print the verdict on a capacity, which is among `fields`, those of an options document.
+
+    Without `training` nothing is tried that changes what is learned.
+    """
     file = read_model_file(model)
     requested = read_options(chosen(fields, file, choices))
+    batch = requested.options.batch
     if server is not None:
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(file.read_for(service, requested.options.batch, choices))
+        graph = _graph(file.read_for(service, batch, choices))
         result = service.explain(graph, file.document_with(choices), requested, training=training)
     else:
-        graph = _graph(file.read(requested.options.batch, choices))
-        options = pipeline.free_measures(graph, requested)
-        batches = None if file.document is None else verdict.batches_of(file.document_with(choices), options)
+        graph = _graph(file.read(batch, choices))
+        batches = file.batches(graph, requested.options, choices)
         with _progress(f"looking for what makes {graph.name} fit") as show:
             tried = ["the network as it is"]
 
@@ -116,12 +121,16 @@ def explain(
                 show(f"{tried[-1]} ({progress_line(stage, progress)})")
 
             result = verdict.explain(
-                graph, options, training=training, batches=batches, observe=observe, follow=follow
+                graph, requested, training=training, batches=batches, observe=observe, follow=follow
             )
     if as_json:
         write_document(Path("-"), documents.dump_verdict(result, indent=2) + b"\n")
     else:
-        _print_verdict(Console(highlight=False), result, model, fields, choices, training=training)
+        commands = [_command(remedy, model, fields, choices, server) for remedy in result.remedies]
+        _print_verdict(Console(highlight=False), result, commands)
+    if result.status is VerdictStatus.PLAN:
+        return Exit.OK
+    return Exit.CHANGE if result.remedies else Exit.TOO_LARGE
 
 
 def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
@@ -185,33 +194,58 @@ def _print_curve(console: Console, curve: TradeOff) -> None:
 # ------------------------------------------------------------------------------------------ verdicts
 
 
-def _print_verdict(
-    console: Console,
-    result: Verdict,
-    model: Path,
-    fields: Mapping[str, Any],
-    choices: Mapping[str, Any],
-    *,
-    training: bool,
-) -> None:
+def _print_verdict(console: Console, result: Verdict, commands: Sequence[str]) -> None:
+    """`commands` are those that plan with the remedies."""
     for line in _sentences(result):
         console.print(escape(line))
     if result.remedies:
-        console.print(_remedies(result))
+        console.print("\nWhat makes it fit, planned and proved, the best first:")
+        for number, (remedy, command) in enumerate(zip(result.remedies, commands, strict=True), 1):
+            console.print(escape(f"{number}. {_remedy_line(result, remedy)}"))
+            print_line(f"   {command}")
         for note in dict.fromkeys(remedy.note for remedy in result.remedies if remedy.note):
             console.print(escape(f"note: {note}"))
-        best = result.remedies[0]
-        command = _command(best, model, fields, choices)
-        console.print(escape(f"to plan the first: {command}"), soft_wrap=True)
     elif not result.fits_as_it_is:
-        console.print("None of the measures that were tried makes it fit.")
-    if not result.fits_as_it_is and not training:
-        console.print(
-            "--training also tries what changes what is learned: 16-bit storage, micro-batches, fewer"
-        )
-        console.print("trained layers, less optimizer state.")
+        console.print(_attempts(result))
     if not result.complete:
         console.print("Time ran out: there may be more, and cheaper, ways.")
+
+
+#: What a remedy changes, in words.
+_CHANGES: Final[Mapping[Changes, str]] = {
+    Changes.NOTHING: "no bit changes",
+    Changes.ROUNDING: "rounding changes",
+    Changes.TRAINING: "what is learned changes",
+}
+
+
+def _remedy_line(result: Verdict, remedy: Remedy) -> str:
+    """``recompute: 467,712 bytes, +1.23 % of time (at least +1.00 %), no bit changes``."""
+    total = result.update_nanoseconds
+    least = ""
+    if remedy.bound == remedy.extra:
+        least = " (proved to be the least)"
+    elif remedy.bound is not None:
+        least = f" ({_percent(remedy.bound, total)} at least)"
+    time = f"{_percent(remedy.extra, total)} of time{least}"
+    return f"{' + '.join(remedy.names)}: {remedy.arena_bytes:,} bytes, {time}, {_CHANGES[remedy.changes]}"
+
+
+def _attempts(result: Verdict) -> FittingTable:
+    """How near each combination of measures came."""
+    rows = [
+        (
+            escape(" + ".join(attempt.names)),
+            f"{attempt.arena_bytes:,}",
+            f"{attempt.arena_bytes - result.capacity:,}",
+            "yes" if attempt.proved else "no",
+            _CHANGES[attempt.changes],
+        )
+        for attempt in result.attempts
+    ]
+    title = "None of the measures that were tried makes it fit; the nearest first"
+    headings = ("~measures", ">bytes", ">bytes too many", "proved", "~")
+    return make_table(title, headings, rows, max_rows=_MOST_ATTEMPTS)
 
 
 def _sentences(result: Verdict) -> Iterator[str]:
@@ -264,42 +298,12 @@ def _needs(result: Verdict) -> Iterator[str]:
             yield f"{sum(size for _, size in values):,} for what it {what} ({named}{more})"
 
 
-def _remedies(result: Verdict) -> FittingTable:
-    words = {Changes.NOTHING: "nothing", Changes.ROUNDING: "rounding", Changes.TRAINING: "what is learned"}
-    rows = []
-    for remedy in result.remedies:
-        bound = "-" if remedy.bound is None else _percent(remedy.bound, result.update_nanoseconds)
-        rows.append(
-            (
-                escape(" + ".join(remedy.names)),
-                f"{remedy.arena_bytes:,}",
-                _percent(remedy.extra, result.update_nanoseconds),
-                "the same" if remedy.bound == remedy.extra else bound,
-                words[remedy.changes],
-            )
-        )
-    headings = ("~measures", ">bytes", ">time", ">proved at least", "changes")
-    return make_table("what makes it fit, planned and proved", headings, rows)
-
-
-def _command(remedy: Remedy, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any]) -> str:
-    """The command that makes the plan of a remedy, and the changes of the document that it needs."""
-    words = ["arenaplan", "plan", shlex.quote(str(model))]
-    options = {**fields, **remedy.options}
-    if fields.get("only") is None and not fields.get("as_written"):
-        options["only"] = None  # the planner takes these measures by itself
-    options["as_written"] = False
+def _command(
+    remedy: Remedy, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any], server: str | None
+) -> str:
+    """The command that makes the plan of a remedy."""
+    asked = {name: value for name, value in fields.items() if name not in ("as_written", "only")}
+    options = {**asked, **remedy.options, **choices, **remedy.choices, "server": server}
     if "costs" in fields:
         options["costs"] = fields["costs"]
-    unusual = {name: value for name, value in options.items() if value != REQUEST_OPTIONS[name].default}
-    for name, value in {**unusual, **choices}.items():
-        option = flag_of(name)
-        if value is True:
-            words.append(option)
-        elif name == "only":
-            words.append(f"{option} {','.join(value).replace('_', '-')}" if value else "--as-written")
-        else:
-            repeated = value if isinstance(value, list | tuple) else [value]
-            words += [f"{option} {shlex.quote(str(one))}" for one in repeated]
-    changes = f", with {', '.join(remedy.graph_fields)} as --json has it" if remedy.graph_fields else ""
-    return " ".join(words) + changes
+    return command_line("plan", model, options=options, output="plan.json")

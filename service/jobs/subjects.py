@@ -20,7 +20,7 @@ from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.options import IMPORT_OPTIONS
 from solver.pipeline import TrainableGraph
 from solver.plan import PlanOptions, RequestedOptions
-from solver.verdict import Batches, batches_of
+from solver.verdict import Batches, batches_of, batches_of_model
 
 __all__ = ["Read", "Subject", "check_lists", "read_document", "read_model"]
 
@@ -48,8 +48,8 @@ class Subject(Protocol):
     def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
         """The graph, with a `batch` in the place of its own; and notes, where it was imported."""
 
-    def batches(self, options: PlanOptions) -> Batches | None:
-        """Other batches of the same network, where it leaves them open."""
+    def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
+        """Other batches of the network that is `graph` under these options, where it leaves them open."""
 
     def with_values(self, graph: TrainableGraph) -> contextlib.AbstractContextManager[TrainableGraph]:
         """The graph with its first values where they can be read, for as long as the context lasts."""
@@ -74,7 +74,7 @@ class _Document:
         check_lists(document, ("graph", "operations"), ("inputs", "outputs"), limits["max_operands"])
         return Imported(documents.load_graph(document, batch=batch, max_operations=limits["max_operations"]))
 
-    def batches(self, options: PlanOptions) -> Batches | None:
+    def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
         return batches_of(self.members["graph"], options)
 
     def with_values(self, graph: TrainableGraph) -> contextlib.AbstractContextManager[TrainableGraph]:
@@ -114,8 +114,16 @@ class _Model:
             )
         return imported
 
-    def batches(self, options: PlanOptions) -> Batches | None:
-        return None
+    def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
+        importer = find_importer(self.data)
+        if importer is None:
+            return None
+
+        def read(batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
+            chosen = import_options(choices, batch=batch)
+            return load_model(importer, self.data, options=chosen, path=None, name="model").graph
+
+        return batches_of_model(graph, self.choices, read)
 
     @contextlib.contextmanager
     def with_values(self, graph: TrainableGraph) -> Iterator[TrainableGraph]:

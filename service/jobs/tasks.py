@@ -36,7 +36,7 @@ from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
 from solver.native import compile_beside, deadline_of
 from solver.options import MEASURES
-from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, RequestedOptions, difference
+from solver.plan import LayoutOptions, PlacedBuffers, Plan, RequestedOptions, difference
 from solver.schedules import SearchProgress
 
 __all__ = ["TASKS", "warm"]
@@ -236,7 +236,9 @@ def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     with _reading(body, limits, channel) as clock:
         asked = read("tradeoff", body)
         points = _whole_number(asked, "points", 10, 2, verdict.MOST_POINTS)
-        options, graph = _to_explain(asked, limits, channel)
+        requested, graph = _to_explain(asked, limits, channel)
+        with _inside(*asked.graph_path):
+            options = pipeline.free_measures(graph, requested)
     options = dataclasses.replace(options, deadline_seconds=clock.left(options.deadline_seconds))
     with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
@@ -257,13 +259,13 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
                 remedy="Give true or false.",
                 pointer=f"{asked.members_pointer}/training",
             )
-        options, graph = _to_explain(asked, limits, channel)
-        batches = asked.batches(options)
-    options = dataclasses.replace(options, deadline_seconds=clock.left(options.deadline_seconds))
+        requested, graph = _to_explain(asked, limits, channel)
+        batches = asked.batches(graph, requested.options)
+    requested = with_deadline(requested, clock.left(requested.deadline_seconds))
     with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
         result = verdict.explain(
-            graph, options, training=training, batches=batches, follow=_follower(channel)
+            graph, requested, training=training, batches=batches, follow=_follower(channel)
         )
     facts = {"verdict": result.status.value, "complete": result.complete}
     channel.send("result", facts, documents.dump_verdict(result))
@@ -271,13 +273,11 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
 
 def _to_explain(
     asked: Subject, limits: Mapping[str, Any], channel: Channel
-) -> tuple[PlanOptions, pipeline.TrainableGraph]:
+) -> tuple[RequestedOptions, pipeline.TrainableGraph]:
     requested = _options(asked, limits)
     if requested.deadline_seconds is None:
         requested = with_deadline(requested, limits["deadline_max_seconds"])
-    graph = _graph(asked, requested.options.batch, limits, channel)
-    with _inside(*asked.graph_path):
-        return pipeline.free_measures(graph, requested), graph
+    return requested, _graph(asked, requested.options.batch, limits, channel)
 
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:

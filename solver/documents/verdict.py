@@ -11,7 +11,7 @@ from solver.canonical import to_bytes
 from solver.documents.costs import CostsFields
 from solver.documents.fields import DocumentModel, Int64, JsonList, Name, Natural, Positive, Text
 from solver.documents.read import header, read
-from solver.plan import Changes, Remedy, Verdict, VerdictStatus
+from solver.plan import Attempt, Changes, Remedy, Verdict, VerdictStatus
 
 __all__ = ["VerdictDocument", "dump_verdict", "load_verdict"]
 
@@ -39,8 +39,25 @@ class RemedyOfVerdict(DocumentModel):
     options: dict[str, _OptionValue] = Field(
         description="The options document to plan it with; null takes back what was asked for."
     )
+    choices: dict[str, _OptionValue] = Field(
+        {},
+        description="Of a model of another tool: choices that change, as parameters of the query. The command"
+        " line takes them for graph documents, too.",
+    )
     graph_fields: dict[str, Any] = Field(description="Fields of the graph document that change, whole.")
     note: Text = ""
+
+
+class AttemptOfVerdict(DocumentModel):
+    """A combination of measures that does not fit the capacity."""
+
+    measures: JsonList[Text]
+    changes: Literal["nothing", "rounding", "training"]
+    arena_bytes: Natural = Field(
+        description="Of the smallest plan found; with `proved`, of every plan at least."
+    )
+    excess: Natural = Field(description="Bytes beyond the capacity.")
+    proved: bool = Field(description="Whether no plan with these measures fits.")
 
 
 class VerdictDocument(DocumentModel):
@@ -68,16 +85,19 @@ class VerdictDocument(DocumentModel):
     update_nanoseconds: Positive
     extra: Int64 | None = Field(None, description="Of the plan within the capacity.")
     bound: Int64 | None = Field(None, description="Proved lower bound of `extra`.")
-    remedies: JsonList[RemedyOfVerdict]
+    remedies: JsonList[RemedyOfVerdict] = Field(description="The best first.")
     complete: bool = Field(description="False where wall time ended a search.")
     arena_bytes: Natural | None = Field(None, description="Of the plan within the capacity.")
     repeated_steps: Natural = Field(0, description="Of that plan.")
+    attempts: JsonList[AttemptOfVerdict] = Field(
+        (), description="Where there is neither a plan nor a remedy: what was tried, the nearest first."
+    )
 
 
 def load_verdict(data: bytes | Mapping[str, Any]) -> Verdict:
     """The verdict of a document. Raises DocumentError."""
     document = read(VerdictDocument, data)
-    plain = {"format", "version", "status", "touched", "waiting", "remedies"}
+    plain = {"format", "version", "status", "touched", "waiting", "remedies", "attempts"}
     return Verdict(
         status=VerdictStatus(document.status),
         touched=tuple((value.operand, value.bytes) for value in document.touched),
@@ -88,6 +108,9 @@ def load_verdict(data: bytes | Mapping[str, Any]) -> Verdict:
             )
             for r in document.remedies
         ),
+        attempts=tuple(
+            Attempt(a.measures, Changes(a.changes), a.arena_bytes, a.proved) for a in document.attempts
+        ),
         **document.model_dump(exclude=plain),
     )
 
@@ -97,7 +120,7 @@ def dump_verdict(verdict: Verdict, *, indent: int | None = None) -> bytes:
     figures = {
         name: getattr(verdict, name) for name in VerdictDocument.model_fields if hasattr(verdict, name)
     }
-    for name in ("arena_bytes", "repeated_steps"):  # left out where there is no plan
+    for name in ("arena_bytes", "repeated_steps", "attempts"):  # left out where there is none
         if figures[name] == VerdictDocument.model_fields[name].default:
             del figures[name]
     document = {
@@ -108,6 +131,8 @@ def dump_verdict(verdict: Verdict, *, indent: int | None = None) -> bytes:
         "waiting": _live(verdict.waiting),
         "remedies": [_remedy(remedy) for remedy in verdict.remedies],
     }
+    if verdict.attempts:
+        document["attempts"] = [_attempt(attempt, verdict.capacity) for attempt in verdict.attempts]
     return to_bytes(document, indent=indent)
 
 
@@ -123,6 +148,17 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
         "extra": remedy.extra,
         "bound": remedy.bound,
         "options": dict(remedy.options),
+        **({"choices": dict(remedy.choices)} if remedy.choices else {}),
         "graph_fields": dict(remedy.graph_fields),
         "note": remedy.note,
+    }
+
+
+def _attempt(attempt: Attempt, capacity: int) -> dict[str, Any]:
+    return {
+        "measures": list(attempt.names),
+        "changes": attempt.changes.value,
+        "arena_bytes": attempt.arena_bytes,
+        "excess": attempt.arena_bytes - capacity,
+        "proved": attempt.proved,
     }

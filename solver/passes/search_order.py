@@ -197,7 +197,7 @@ class _Listed(SearchOrder):
         return self._taken(program, facts, best.order, best.complete)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Found(Pass):
     """Takes the place of `SearchOrder`, with the result of an earlier run."""
 

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from solver.plan.levels import LevelReport, level_report
     from solver.plan.recycle import RecycledStep, Recycling, recycling
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
-    from solver.plan.verdict import Changes, OptionValue, Remedy, Verdict, VerdictStatus
+    from solver.plan.verdict import Attempt, Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
 __all__ = [
     "AliasedValue",
     "Allowance",
     "Arena",
     "ArenaChange",
+    "Attempt",
     "Budget",
     "Certificate",
     "Change",
@@ -99,6 +100,6 @@ __getattr__ = loaded_late(
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
         "tradeoff": "TradeOff TradeOffPoint",
-        "verdict": "Changes OptionValue Remedy Verdict VerdictStatus",
+        "verdict": "Attempt Changes OptionValue Remedy Verdict VerdictStatus",
     },
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Changes", "OptionValue", "Remedy", "Verdict", "VerdictStatus"]
+__all__ = ["Attempt", "Changes", "OptionValue", "Remedy", "Verdict", "VerdictStatus"]
 
 #: A field of an options document: a number, text, tiers as text, costs; null takes back what was asked for.
 OptionValue = int | bool | str | tuple[str, ...] | Mapping[str, Any] | None
@@ -41,7 +41,8 @@ class Remedy:
 
     `names` are the measures. `arena_bytes` are those where kernels run. `options` is an options document with
     all that the plan was made with, the capacity and what was asked for included, but without a deadline;
-    `graph_fields` are those of the graph document that change, whole; together they repeat the plan. `extra`
+    `graph_fields` are those of the graph document that change, whole; together they repeat the plan.
+    `choices` say the same of a model of another tool, and of a document on the command line. `extra`
     are nanoseconds of modelled time for one update beyond those of the program as it was asked for; negative
     where it saves time. `bound`: nanoseconds that are proved to be necessary with these measures, None
     where nothing is proved.
@@ -53,8 +54,21 @@ class Remedy:
     extra: int
     bound: int | None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
+    choices: Mapping[str, OptionValue] = field(default_factory=dict)
     graph_fields: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A combination of measures that does not fit. The smallest plan found takes `arena_bytes`; if `proved`,
+    no plan with these measures fits.
+    """
+
+    names: tuple[str, ...]
+    changes: Changes
+    arena_bytes: int
+    proved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,8 @@ class Verdict:
     Costs are nanoseconds of modelled time for one update, which takes `update_nanoseconds` as it was asked
     for: `smallest_extra` more within the smallest peak, `extra` more within the capacity, of which `bound`
     are proved to be necessary; None where there is no plan, and where nothing is proved. `remedies` are plans
-    within the capacity; the best comes first. `complete` is false where wall time ended a search.
+    within the capacity; the best comes first; without any, `attempts` are combinations that do not fit, the
+    nearest first. `complete` is false where wall time ended a search.
     """
 
     graph: str
@@ -95,6 +110,7 @@ class Verdict:
     complete: bool = True
     arena_bytes: int | None = None
     repeated_steps: int = 0
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def fits_as_it_is(self) -> bool:

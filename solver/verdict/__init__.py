@@ -8,14 +8,15 @@
 Stands above the pipeline: what a verdict recommends has been planned and proved.
 """
 
-from solver.plan import Changes, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
+from solver.plan import Attempt, Changes, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
 from solver.verdict.curve import MOST_POINTS, tradeoff
 from solver.verdict.explain import Brief, brief, explain
-from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, batches_of
+from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, batches_of, batches_of_model
 
 __all__ = [
     "MEASURES",
     "MOST_POINTS",
+    "Attempt",
     "Batches",
     "Brief",
     "Changes",
@@ -28,6 +29,7 @@ __all__ = [
     "Verdict",
     "VerdictStatus",
     "batches_of",
+    "batches_of_model",
     "brief",
     "explain",
     "tradeoff",

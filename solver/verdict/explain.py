@@ -16,12 +16,23 @@ from itertools import combinations, islice
 
 from solver import pipeline
 from solver.accounting import ScheduleProblem, step_costs
-from solver.errors import CapacityError, GraphError, OptionsError
+from solver.errors import ArenaplanError, CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.pipeline.watch import Follower
-from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, paging, recomputation
+from solver.plan import (
+    Attempt,
+    Changes,
+    Plan,
+    PlanOptions,
+    Remedy,
+    RequestedOptions,
+    Verdict,
+    VerdictStatus,
+    paging,
+    recomputation,
+)
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
 from solver.verdict.subject import Subject, check_subject
 
@@ -29,6 +40,9 @@ __all__ = ["Brief", "brief", "explain"]
 
 #: Combinations with recomputation that are searched at most; each takes as long as a plan with it does.
 _MOST_SEARCHES = 5
+
+#: Where fewer remedies than this are found, all measures are tried together.
+_FEW = 2
 
 #: A combination must save this part of an update's time more than what it adds to: more measures for a gain
 #: that nobody can measure help nobody.
@@ -58,43 +72,46 @@ def brief(graph: TrainableGraph, options: PlanOptions) -> Brief:
 @heeding_deadline
 def explain(
     graph: TrainableGraph,
-    options: PlanOptions,
+    requested: RequestedOptions,
     *,
-    training: bool = False,
+    training: bool = True,
     batches: Batches | None = None,
     measures: Sequence[Measure] = MEASURES,
     observe: Callable[[tuple[str, ...]], None] | None = None,
     follow: Follower | None = None,
 ) -> Verdict:
-    """The verdict on `options.capacity` for this graph, with recomputation and without.
+    """The verdict on the capacity of these options for this graph, with recomputation and without.
 
-    Measures that change the training are tried if `training` is set; micro-batches need `batches` (see
-    `batches_of`). `observe` is called with the measures that are tried, and with none when the search for the
-    smallest capacity begins; `follow` with the progress of each plan and each search. Without
-    `options.deadline_seconds` the same arguments give the same verdict; the deadline cuts in, with what is
-    known by then. Raises OptionsError without a capacity, for options that no plan takes, for tiers, and for
-    a target that does not recompute. Cost: some tens of plans; near floors some seconds for each hundred
-    steps.
+    The floor and the peak are those of the program with the measures that cost nothing, as a plan takes them.
+    Measures that change what is learned are tried unless `training` is false; smaller batches and
+    micro-batches need `batches` (see `batches_of`). `observe` is called with the measures
+    that are tried, and with none when the search for the smallest capacity begins; `follow` with the progress
+    of each plan and each search. Without a deadline the same arguments give the same verdict; the deadline
+    cuts in, with what is known by then. Raises OptionsError without a capacity, for options that no plan
+    takes, for tiers, and for a target that does not recompute. Cost: some tens of plans; near floors some
+    seconds for each hundred steps.
     """
+    options = requested.options
     check_subject(options)
-    if options.capacity is None:
+    capacity = options.capacity
+    if capacity is None:
         raise OptionsError(
             "Nothing says which capacity to explain.", remedy="Give a capacity.", path=("capacity",)
         )
     deadline = Deadline.after(options.deadline_seconds)
-    subject = Subject(graph, options, deadline, follow)
+    subject = Subject(graph, pipeline.free_measures(graph, requested), deadline, follow)
     iterations = graph.training.accumulate
-    trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline, observe, follow)
-    plain = replace(options, recompute=False)
-    asked = Request(graph, plain, batches, fields_of(plain))
+    trial = _Trial(capacity, subject.update_nanoseconds(iterations), deadline, observe, follow)
+    asked = Request(graph, requested, batches, fields_of(requested))
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
     fits_as_it_is = planned is not None
     repeated = 0
-    if planned is None and lowest.bytes <= options.capacity:
-        again = asked.choosing(recompute=True)
+    if planned is None and lowest.bytes <= capacity:
+        again = replace(asked, searches=True)
         planned, repeated = trial.remedy(again, (), Changes.NOTHING), trial.repeated_steps(again)
-    remedies = [] if fits_as_it_is else _remedies(trial, asked, measures, training=training)
+    tried = [m for m in measures if training or m.changes is not Changes.TRAINING]
+    remedies = () if fits_as_it_is else _remedies(trial, asked, tried)
     # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.
     if observe:
         observe(())
@@ -103,12 +120,12 @@ def explain(
     if planned is not None:
         smallest = min(smallest, (planned.arena_bytes, planned.extra))
     status = VerdictStatus.OPEN if planned is None else VerdictStatus.PLAN
-    if options.capacity < lowest.bytes and planned is None:
+    if capacity < lowest.bytes and planned is None:
         status = VerdictStatus.IMPOSSIBLE
     touched = {*problem.reads[lowest.step], *problem.writes[lowest.step]}
     return Verdict(
         graph=graph.name,
-        capacity=options.capacity,
+        capacity=capacity,
         status=status,
         peak=subject.peak,
         floor=lowest.bytes,
@@ -123,7 +140,8 @@ def explain(
         update_nanoseconds=trial.usual,
         extra=planned.extra if planned else None,
         bound=planned.bound if planned else None,
-        remedies=tuple(sorted(remedies, key=_rank)),
+        remedies=tuple(remedies),
+        attempts=() if planned is not None or remedies else trial.attempts,
         complete=subject.complete and trial.complete and not deadline.expired,
         arena_bytes=planned.arena_bytes if planned else None,
         repeated_steps=repeated,
@@ -136,13 +154,12 @@ def _named(problem: ScheduleProblem, values: Iterable[int]) -> tuple[tuple[str, 
     return tuple(sorted(sizes, key=lambda item: (-item[1], item[0])))
 
 
-def _rank(remedy: Remedy) -> tuple[bool, int, int, int, int]:
-    """The sort key of a remedy: those that change the training come last; then time, the kind of change, and
-    bytes decide.
-    """
-    order = list(Changes).index(remedy.changes)
-    slower = max(remedy.extra, 0)
-    return remedy.changes is Changes.TRAINING, slower, order, len(remedy.names), remedy.arena_bytes
+@dataclass(frozen=True, slots=True)
+class _Miss:
+    """A request whose plan takes `bytes`, more than the capacity; `proved` that all of its plans do."""
+
+    bytes: int
+    proved: bool
 
 
 class _Trial:
@@ -159,54 +176,84 @@ class _Trial:
         self.capacity, self.usual, self.deadline = capacity, usual, deadline
         self.observe, self.follow = observe, follow
         self.complete = True
+        self._attempts: dict[tuple[str, ...], Attempt] = {}
         #: By graph and options; the graphs stay, so that no other one comes to have their identity.
-        self._made: dict[tuple[int, PlanOptions], tuple[TrainableGraph, Plan | None]] = {}
+        self._made: dict[tuple[int, RequestedOptions], tuple[TrainableGraph, Plan | _Miss | None]] = {}
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The combinations that did not fit, the nearest first, but for those of which a part is as near."""
+        tried = sorted(self._attempts.values(), key=lambda one: (one.arena_bytes, len(one.names)))
+        return tuple(
+            one
+            for one in tried
+            if not any(
+                set(part.names) < set(one.names) and part.arena_bytes <= one.arena_bytes for part in tried
+            )
+        )
 
     def remedy(self, request: Request, names: tuple[str, ...], changes: Changes) -> Remedy | None:
-        """The request as a remedy, if a plan of it fits."""
+        """The request as a remedy, if a plan of it fits; otherwise it is one of the attempts."""
         if self.observe and names:
             self.observe(names)
-        plan = self._plan(request)
-        if plan is None:
+        plan = self._within(request)
+        if isinstance(plan, _Miss) and names:
+            self._attempts[names] = Attempt(names, changes, plan.bytes, plan.proved)
+        if not isinstance(plan, Plan):
             return None
         iterations = request.graph.training.accumulate
         again, moved = recomputation(plan), paging(plan)
-        time = _update_nanoseconds(plan, iterations) - self.usual
+        # Of as many examples as an update has that was asked for.
+        time = int(_update_nanoseconds(plan, iterations) * request.updates) - self.usual
         bound = None if again is None or not again.bound else time + again.bound * iterations
         extra = time + (again.extra * iterations if again else 0)
         if moved is not None:
             extra += (moved.time - moved.compute) * iterations
-        facts = (request.fields, request.graph_fields, request.note)
+        facts = (request.fields, request.choices, request.graph_fields, request.note)
         return Remedy(names, changes, plan.sizes[0] if moved else plan.arena_bytes, extra, bound, *facts)
 
     def saves(self, request: Request, usual: Request) -> bool:
         """Whether a request takes fewer bytes than another one, whatever the capacity."""
-        less, more = (self._plan(each, within=False) for each in (request, usual))
-        return less is not None and more is not None and less.arena_bytes < more.arena_bytes
+        less, more = (self._planned(each.requested.having(capacity=None), each) for each in (request, usual))
+        return isinstance(less, Plan) and isinstance(more, Plan) and less.arena_bytes < more.arena_bytes
 
     def repeated_steps(self, request: Request) -> int:
         """How many steps of its plan run again; 0 without a plan."""
-        plan = self._plan(request)
-        return 0 if plan is None else sum(run > 0 for run in plan.program.runs)
+        plan = self._within(request)
+        return sum(run > 0 for run in plan.program.runs) if isinstance(plan, Plan) else 0
 
-    def _plan(self, request: Request, *, within: bool = True) -> Plan | None:
-        capacity = self.capacity if within else None
-        if request.options.tiers:  # the first of them is the capacity
-            capacity = None
-        key = (id(request.graph), replace(request.options, capacity=capacity))
+    def _within(self, request: Request) -> Plan | _Miss | None:
+        """The plan within the capacity; None if there is none, or if time has run out before it was known.
+
+        A request that may not search has the plan that costs no time, if that fits.
+        """
+        if request.requested.automatic and not request.searches:
+            plan = self._planned(request.requested.having(capacity=None), request)
+            if not isinstance(plan, Plan):
+                return plan
+            if plan.arena_bytes > self.capacity:
+                return _Miss(plan.arena_bytes, proved=plan.lower_bound > self.capacity)
+        return self._planned(request.requested, request)
+
+    def _planned(self, requested: RequestedOptions, request: Request) -> Plan | _Miss | None:
+        key = (id(request.graph), requested)
         if key not in self._made:
             if self.deadline.expired:
                 self.complete = False
                 return None
             left = None if self.deadline.at is None else self.deadline.remaining
-            options = replace(request.options, capacity=capacity, deadline_seconds=left)
-            plan: Plan | None = None
+            result: Plan | _Miss | None = None
             try:
-                plan = pipeline.plan(request.graph, options, follow=self.follow, advise=False)
-                self.complete &= plan.deterministic
-            except (CapacityError, GraphError, OptionsError):
+                result = pipeline.plan_requested(
+                    request.graph, requested.having(deadline_seconds=left), follow=self.follow, advise=False
+                )
+                self.complete &= result.deterministic
+            except CapacityError as error:
+                result = _Miss(error.required, error.proved)
                 self.complete &= not self.deadline.expired
-            self._made[key] = request.graph, plan
+            except (GraphError, OptionsError):
+                self.complete &= not self.deadline.expired
+            self._made[key] = request.graph, result
         return self._made[key][1]
 
 
@@ -223,22 +270,35 @@ def _update_nanoseconds(plan: Plan, iterations: int) -> int:
 _Taken = tuple[tuple[Measure, Setting], ...]
 
 
-def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure], *, training: bool) -> list[Remedy]:
-    """Combinations that fit, none of which has a part that is enough or as cheap."""
+def _stage(combination: Sequence[Measure], measures: Sequence[Measure]) -> int:
+    """The place of a combination among all: first those that change no bit, then those that round otherwise,
+    then a second memory that nobody has said there is, then those that change the training, by their risk.
+    """
+    stages = []
+    for measure in combination:
+        if measure.changes is Changes.TRAINING:
+            stages.append(3 + [each.name for each in measures].index(measure.name))
+        else:
+            stages.append(2 if measure.alone else list(Changes).index(measure.changes))
+    return max(stages)
+
+
+def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> list[Remedy]:
+    """Combinations that fit, none of which has a part that is enough or as cheap; the best first."""
     usual = [m for m in measures if m.changes is not Changes.TRAINING and m.settings(asked)]
     quick, slow = ([m for m in usual if m.searches is searches] for searches in (False, True))
-    remedies: list[tuple[frozenset[str], Remedy]] = []
+    remedies: list[tuple[Sequence[Measure], Remedy]] = []
 
     def offer(combination: Sequence[Measure]) -> None:
-        names = frozenset(measure.name for measure in combination)
-        inside = [remedy for other, remedy in remedies if other <= names]
+        names = {measure.name for measure in combination}
+        inside = [remedy for other, remedy in remedies if {measure.name for measure in other} <= names]
         if any(not any(m.searches for m in combination) or remedy.extra <= 0 for remedy in inside):
             return
         remedy = _mildest(trial, asked, combination)
         if remedy is not None and all(
             other.extra - remedy.extra > trial.usual // _WORTH_IT for other in inside
         ):
-            remedies.append((names, remedy))
+            remedies.append((combination, remedy))
 
     for size in range(1, len(quick) + 1):
         for combination in combinations(quick, size):
@@ -246,18 +306,55 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure], *, tra
     # What saves nothing by itself, where nothing runs again, is not worth a search of seconds beside one.
     saving = [measure for measure in quick if trial.saves(measure.settings(asked)[-1].apply(asked), asked)]
     for again in slow:
+        if (
+            again.alone and remedies
+        ):  # it takes a memory that nobody has said there is, and the longest search
+            continue
         searched = ((again, *more) for size in range(3) for more in combinations(saving, size))
         for combination in islice(searched, 1 if again.alone else _MOST_SEARCHES):
             offer(combination)
-    for measure in measures if training else ():
-        if measure.changes is Changes.TRAINING and measure.settings(asked):
-            remedy = _mildest(trial, asked, (measure,))
-            for again in slow if remedy is None else ():
-                if not again.alone:
-                    remedy = remedy or _mildest(trial, asked, (measure, again))
-            if remedy is not None:
-                remedies.append((frozenset({measure.name}), remedy))
-    return [remedy for _, remedy in remedies]
+    able = [
+        measure for measure in measures if measure.changes is Changes.TRAINING and measure.settings(asked)
+    ]
+    for measure in able:
+        remedy = _mildest(trial, asked, (measure,))
+        combination = (measure,)
+        for again in slow if remedy is None else ():
+            if not again.alone and remedy is None:
+                combination = (measure, again)
+                remedy = _mildest(trial, asked, combination)
+        if remedy is not None:
+            remedies.append((combination, remedy))
+    if len(remedies) < _FEW and len(usual) + len(able) > 1:
+        remedies += _together(trial, asked, quick, able, [again for again in slow if not again.alone])
+
+    def rank(one: tuple[Sequence[Measure], Remedy]) -> tuple[int, int, int, int]:
+        combination, remedy = one
+        return _stage(combination, measures), max(remedy.extra, 0), len(combination), remedy.arena_bytes
+
+    return [remedy for _, remedy in sorted(remedies, key=rank)]
+
+
+def _together(
+    trial: _Trial, asked: Request, quick: Sequence[Measure], able: Sequence[Measure], slow: Sequence[Measure]
+) -> list[tuple[Sequence[Measure], Remedy]]:
+    """All measures at once, where none is enough with one that searches; then without those that are not
+    needed, the riskiest first.
+    """
+    # Micro-batches make the batch smaller, too, and keep the update.
+    split = any(measure.name == "micro-batches" for measure in able)
+    chosen = [*quick, *(measure for measure in able if not (split and measure.name == "batch"))]
+    remedy = _mildest(trial, asked, chosen) if chosen else None
+    if remedy is None and slow:
+        chosen += slow
+        remedy = _mildest(trial, asked, chosen)
+    if remedy is None:
+        return []
+    for measure in reversed(chosen):
+        fewer = [each for each in chosen if each is not measure]
+        if fewer and (simpler := _mildest(trial, asked, fewer)) is not None:
+            chosen, remedy = fewer, simpler
+    return [(chosen, remedy)]
 
 
 def _mildest(trial: _Trial, asked: Request, combination: Sequence[Measure]) -> Remedy | None:
@@ -268,6 +365,7 @@ def _mildest(trial: _Trial, asked: Request, combination: Sequence[Measure]) -> R
     """
     settings = [measure.settings(asked) for measure in combination]
     chosen = [len(each) - 1 for each in settings]
+    changes = max((m.changes for m in combination), key=list(Changes).index)
 
     def attempt(numbers: Sequence[int]) -> Remedy | None:
         taken = [each[number] for each, number in zip(settings, numbers, strict=True)]
@@ -275,13 +373,12 @@ def _mildest(trial: _Trial, asked: Request, combination: Sequence[Measure]) -> R
         try:
             for setting in taken:
                 request = setting.apply(request)
-        except GraphError:
+        except ArenaplanError:
             return None
-        changes = max((m.changes for m in combination), key=list(Changes).index)
         return trial.remedy(request, tuple(setting.name for setting in taken), changes)
 
     best = attempt(chosen)
-    if best is None or any(measure.searches for measure in combination):
+    if best is None or (any(m.searches for m in combination) and changes is not Changes.TRAINING):
         return best
     for k in range(len(chosen)):
         low = 0

@@ -9,17 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from solver import documents
-from solver.graph import TrainableGraph
+from solver.errors import BatchError
+from solver.graph import Role, TrainableGraph
 from solver.graph.types import OptimizerSpec
 from solver.options import MEASURES as MEASURE_OPTIONS
-from solver.plan import Changes, OptionValue, PlanOptions
+from solver.plan import Changes, OptionValue, PlanOptions, RequestedOptions
 from solver.program import Tier
 from solver.training.optimizers import optimizer_rules, state_names
 
-__all__ = ["MEASURES", "Batches", "Measure", "Request", "Setting", "batches_of", "fields_of"]
+__all__ = [
+    "MEASURES",
+    "Batches",
+    "Measure",
+    "Request",
+    "Setting",
+    "batches_of",
+    "batches_of_model",
+    "fields_of",
+]
 
 #: The smallest scratch budget that is tried, in bytes: below it kernels take one example at a time anyway.
 _LEAST_SCRATCH = 64 * 1024
@@ -33,12 +44,13 @@ _SLOW_BYTES, _SLOW_RATE = 2**40, 100 * 10**6
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The graph at other batches than its own of `size` examples; `at` raises GraphError where it cannot
-    be.
+    """The graph at other batches than its own of `size` examples; `at` raises ArenaplanError where it cannot
+    be. `words` are the options and choices that ask for a batch, by name.
     """
 
     size: int
     at: Callable[[int], TrainableGraph]
+    words: Callable[[int], Mapping[str, OptionValue]] = lambda batch: {"batch": batch}
 
 
 def batches_of(document: bytes | Mapping[str, Any], options: PlanOptions) -> Batches | None:
@@ -52,42 +64,109 @@ def batches_of(document: bytes | Mapping[str, Any], options: PlanOptions) -> Bat
     return Batches(size, lambda batch: documents.load_graph(parsed, batch=batch)) if symbolic else None
 
 
-def fields_of(options: PlanOptions) -> dict[str, OptionValue]:
+def batches_of_model(
+    graph: TrainableGraph,
+    choices: Mapping[str, Any],
+    read: Callable[[int | None, Mapping[str, Any]], TrainableGraph],
+) -> Batches | None:
+    """How a model of another tool is read at other batches: the size of the first axis of its first input.
+
+    `read` imports it at a batch, with choices; `graph` is what it gave for `choices`. None without that axis.
+    """
+    shapes = _input_shapes(graph)
+    size = next((shape[0] for shape in shapes.values() if shape), 1)
+    if size == 1:
+        return None
+    dims = choices.get("dim", ())
+    dims = list(dims) if isinstance(dims, list | tuple) else [dims]
+    named = [k for k, text in enumerate(dims) if str(text).rpartition("=")[2] == str(size)]
+
+    def words(batch: int) -> Mapping[str, OptionValue]:
+        if not named:
+            return {"batch": batch}
+        name = str(dims[named[0]]).rpartition("=")[0]
+        return {"dim": (*dims[: named[0]], f"{name}={batch}", *dims[named[0] + 1 :])}
+
+    def at(batch: int) -> TrainableGraph:
+        smaller = read(None if named else batch, {**choices, **words(batch)} if named else choices)
+        expected = {
+            name: (batch, *shape[1:]) if shape[:1] == (size,) else shape for name, shape in shapes.items()
+        }
+        if _input_shapes(smaller) != expected:
+            raise BatchError(
+                f"The model {graph.name!r} has one batch only.", remedy="Export it with an open batch."
+            )
+        return smaller
+
+    return Batches(size, at, words)
+
+
+def _input_shapes(graph: TrainableGraph) -> dict[str, tuple[int, ...]]:
+    return {name: one.shape for name, one in graph.operands.items() if one.role is Role.INPUT}
+
+
+def fields_of(requested: RequestedOptions) -> dict[str, OptionValue]:
     """The fields of an options document for these options, without the deadline: no remedy has one."""
-    usual, fields = (documents.parse_json(documents.dump_options(each)) for each in (PlanOptions(), options))
+    usual, fields = (
+        documents.parse_json(documents.dump_options(each)) for each in (RequestedOptions(), requested)
+    )
     return {
         name: tuple(value) if name == "only" else value
         for name, value in fields.items()
-        if name != "deadline_seconds" and (name not in usual or name == "only" or value != usual[name])
+        if name != "deadline_seconds" and (name not in usual or value != usual[name])
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A graph under options, and `fields`, the options document that asks for them; `graph_fields` are those
-    that have changed of the graph's own document.
+    """A graph under options, and `fields`, the options document that asks for them; `choices` and
+    `graph_fields` say how else the graph is trained: as choices for models, and as fields of its document.
 
-    `batches` is None where the graph has one batch only. `note` is what a reader should know besides.
+    `batches` is None where the graph has one batch only. `note` is what a reader should know besides. One
+    that `searches` may run steps again, or page: otherwise a plan takes what costs no time.
     """
 
     graph: TrainableGraph
-    options: PlanOptions
+    requested: RequestedOptions
     batches: Batches | None = None
     fields: Mapping[str, OptionValue] = field(default_factory=dict)
+    choices: Mapping[str, OptionValue] = field(default_factory=dict)
     graph_fields: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    searches: bool = False
+    #: How many updates have the examples of one as it was asked for.
+    updates: Fraction = Fraction(1)
 
-    def choosing(self, **options: int | bool | str) -> Request:
+    @property
+    def options(self) -> PlanOptions:
+        return self.requested.options
+
+    def choosing(self, **options: OptionValue) -> Request:
         """With other options of the plan."""
-        chosen = replace(self.options, **options)  # type: ignore[arg-type]  # options by name
-        only = tuple(name for name in MEASURE_OPTIONS if getattr(chosen, name))
-        plain = {name: value for name, value in options.items() if name not in MEASURE_OPTIONS}
-        return replace(self, options=chosen, fields={**self.fields, **plain, "only": only})
+        return replace(self, requested=self.requested.having(**options), fields={**self.fields, **options})
 
-    def training(self, graph: TrainableGraph, note: str, field: str) -> Request:
-        """With a graph that is trained otherwise, as this field of its document says."""
+    def at_batch(self, batches: Batches, batch: int, note: str) -> Request:
+        """With the graph at another batch, trained as this one is. Raises ArenaplanError."""
+        spec = self.graph.spec
+        graph = batches.at(batch).with_spec(
+            rules=spec.rules, optimizer=spec.optimizer, trainable=spec.trainable
+        )
+        words = batches.words(batch)
+        options = {name: value for name, value in words.items() if name == "batch"}
+        choices = {name: value for name, value in words.items() if name != "batch"}
+        chosen = self.choosing(**options)
+        return replace(chosen, graph=graph, choices={**self.choices, **choices}, note=note)
+
+    def training(self, graph: TrainableGraph, note: str, field: str, **choices: OptionValue) -> Request:
+        """With a graph that is trained otherwise, as this field of its document and these choices say."""
         content = documents.parse_json(documents.dump_graph(graph)).get(field, {})
-        return replace(self, graph=graph, note=note, graph_fields={**self.graph_fields, field: content})
+        return replace(
+            self,
+            graph=graph,
+            note=note,
+            choices={**self.choices, **choices},
+            graph_fields={**self.graph_fields, field: content},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +192,15 @@ class Measure:
     alone: bool = False
 
 
-def _in_place(request: Request) -> tuple[Setting, ...]:
-    whole = Setting("in place", lambda r: r.choosing(in_place=True))
-    parts = Setting("sub-ranges in place", lambda r: r.choosing(in_place=True, sub_ranges=True))
-    if request.options.sub_ranges:
-        return ()
-    return (parts,) if request.options.in_place else (whole, parts)
+def _free(request: Request) -> tuple[Setting, ...]:
+    """Measures that were chosen by hand, or none at all, leave some out that change no bit."""
+
+    def apply(r: Request) -> Request:
+        options = r.requested.having(**dict.fromkeys(MEASURE_OPTIONS, False)).options
+        fields = {name: value for name, value in r.fields.items() if name not in ("only", "as_written")}
+        return replace(r, requested=RequestedOptions(options), fields=fields)
+
+    return () if request.requested.automatic else (Setting("measures that cost nothing", apply),)
 
 
 def _one_at_a_time(request: Request) -> tuple[Setting, ...]:
@@ -146,9 +228,8 @@ def _binary(size: int) -> str:
     return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"
 
 
-def _recompute(request: Request) -> tuple[Setting, ...]:
-    again = Setting("recompute", lambda r: r.choosing(recompute=True))
-    return () if request.options.recompute else (again,)
+def _recompute(_request: Request) -> tuple[Setting, ...]:
+    return (Setting("recompute", lambda r: replace(r, searches=True)),)
 
 
 def _paging(request: Request) -> tuple[Setting, ...]:
@@ -157,12 +238,15 @@ def _paging(request: Request) -> tuple[Setting, ...]:
         return ()
     tiers = (Tier("fast", capacity), Tier("slow", _SLOW_BYTES, _SLOW_RATE, _SLOW_RATE))
     texts = (f"fast={capacity}", f"slow={_SLOW_BYTES},bandwidth={_SLOW_RATE}B/s")
-    note = f"paging is modelled with a second memory at {_SLOW_RATE // 10**6} MB/s; --tier says what yours is"
+    note = (
+        f"paging is modelled with a second memory at {_SLOW_RATE // 10**6} MB/s; --tier says which one the"
+        " device has"
+    )
 
     def apply(r: Request) -> Request:
         fields = {**r.fields, "capacity": None, "tiers": texts}
-        options = replace(r.options, capacity=None, tiers=tiers)
-        return replace(r, options=options, fields=fields, note=note)
+        requested = r.requested.having(capacity=None, tiers=tiers)
+        return replace(r, requested=requested, fields=fields, note=note, searches=True)
 
     return (Setting("paging", apply),)
 
@@ -190,15 +274,28 @@ def _micro_batches(request: Request) -> tuple[Setting, ...]:
 
 def _in_micro_batches(batches: Batches, count: int) -> Callable[[Request], Request]:
     def apply(request: Request) -> Request:
-        batch = batches.size // count
-        rules = replace(request.graph.training, accumulate=request.graph.training.accumulate * count)
-        graph = batches.at(batch).with_spec(
-            rules=rules, optimizer=request.graph.optimizer, trainable=request.graph.trainable
-        )
         note = "normalisation over a batch sees the smaller one"
-        return request.choosing(batch=batch).training(graph, note, "training")
+        smaller = request.at_batch(batches, batches.size // count, note)
+        accumulate = request.graph.training.accumulate * count
+        graph = smaller.graph.with_spec(rules=replace(request.graph.training, accumulate=accumulate))
+        return smaller.training(graph, note, "training", micro_batches=accumulate)
 
     return apply
+
+
+def _smaller_batch(request: Request) -> tuple[Setting, ...]:
+    batches = request.batches
+    if batches is None or request.options.costs is not None:  # costs are those of one batch
+        return ()
+    note = "each update sees fewer examples, so it is another one, and an epoch takes more of them"
+
+    def at(batch: int) -> Setting:
+        def apply(request: Request) -> Request:
+            return replace(request.at_batch(batches, batch, note), updates=Fraction(batches.size, batch))
+
+        return Setting(f"a batch of {batch}", apply)
+
+    return tuple(at(batch) for batch in range(batches.size - 1, 0, -1))
 
 
 def _fewer_trained(request: Request) -> tuple[Setting, ...]:
@@ -209,18 +306,23 @@ def _fewer_trained(request: Request) -> tuple[Setting, ...]:
         if new:
             layers.append(new)
             seen |= new
-    return tuple(
-        Setting(
-            f"train the last {count} of {len(layers)} layers", _training(seen.difference(*layers[:-count]))
-        )
-        for count in range(len(layers) - 1, 0, -1)
-    )
+    parameters = {name for name, one in graph.operands.items() if one.role is Role.PARAMETER}
+    owners = [read for operation in graph.operations if (read := parameters & set(operation.inputs))]
+
+    def last(count: int) -> Setting:
+        kept = seen.difference(*layers[:-count])
+        # What `last:n` says is counted over all parameters, whoever else reads them.
+        same = next((n for n in range(count, len(owners)) if set().union(*owners[-n:]) == kept), None)
+        words = ",".join(sorted(kept)) if same is None else f"last:{same}"
+        return Setting(f"train the last {count} of {len(layers)} layers", _training(kept, words))
+
+    return tuple(last(count) for count in range(len(layers) - 1, 0, -1))
 
 
-def _training(names: Set[str]) -> Callable[[Request], Request]:
+def _training(names: Set[str], words: str) -> Callable[[Request], Request]:
     def apply(request: Request) -> Request:
         chosen = tuple(name for name in request.graph.trainable if name in names)
-        return request.training(request.graph.with_spec(trainable=chosen), "", "trainable")
+        return request.training(request.graph.with_spec(trainable=chosen), "", "trainable", trainable=words)
 
     return apply
 
@@ -237,19 +339,21 @@ def _less_state(request: Request) -> tuple[Setting, ...]:
 
 def _optimized_by(spec: OptimizerSpec) -> Callable[[Request], Request]:
     note = "another optimizer needs a learning rate of its own"
-    return lambda r: r.training(r.graph.with_spec(optimizer=spec), note, "optimizer")
+    words = ",".join([spec.type.lower(), *(f"{name}={value}" for name, value in spec.attributes.items())])
+    return lambda r: r.training(r.graph.with_spec(optimizer=spec), note, "optimizer", optimizer=words)
 
 
 #: Every measure; those that change less come first. Adding one is a function above and its row here.
 MEASURES: tuple[Measure, ...] = (
-    Measure("in place", Changes.NOTHING, _in_place),
+    Measure("free", Changes.NOTHING, _free),
     Measure("parallelism", Changes.NOTHING, _one_at_a_time),
     Measure("recompute", Changes.NOTHING, _recompute, searches=True),
-    Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True),
     Measure("rewrite", Changes.ROUNDING, _rewrite),
     Measure("scratch", Changes.ROUNDING, _scratch),
-    Measure("storage", Changes.TRAINING, _storage),
+    Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True),
     Measure("micro-batches", Changes.TRAINING, _micro_batches),
-    Measure("trained layers", Changes.TRAINING, _fewer_trained),
+    Measure("storage", Changes.TRAINING, _storage),
+    Measure("batch", Changes.TRAINING, _smaller_batch),
     Measure("optimizer", Changes.TRAINING, _less_state),
+    Measure("trained layers", Changes.TRAINING, _fewer_trained),
 )

@@ -38,8 +38,8 @@ __all__ = [
 
 _EXIT_CODES: Final = """
 Exit codes: 0 done and right; 1 the plan is wrong or training in it differs; 2 bad usage or input;
-3 the arena does not fit the capacity or its budget; 4 a bug of ours; 130 interrupted;
-143 ended by SIGTERM.
+3 the arena does not fit the capacity or its budget; 4 a bug of ours; 5 it fits after a change
+(explain); 130 interrupted; 143 ended by SIGTERM.
 """
 
 
@@ -93,7 +93,7 @@ _FIT: Final = (
 )
 _SEARCH: Final = (
     *("solver", "deadline_seconds", "costs", "work", "seed", "threads", "race", "target_gap", "without"),
-    "training",
+    "keep_training",
 )
 
 #: Sections of help, by the flags that belong there; all others stand under Options.

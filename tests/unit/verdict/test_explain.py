@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from solver.documents import dump_options, dump_verdict, load_graph, load_options, load_verdict
-from solver.errors import CapacityError, DocumentError, OptionsError
+from solver.documents import dump_graph, dump_options, dump_verdict, load_graph, load_options, load_verdict
+from solver.errors import BatchError, CapacityError, DocumentError, OptionsError
 from solver.executor import validate
 from solver.graph import TrainableGraph, TrainingRules
-from solver.pipeline import modelled_costs, plan
-from solver.plan import Changes, PlanOptions, Verdict, VerdictStatus, paging
+from solver.importers.options import training_fields
+from solver.pipeline import free_measures, modelled_costs, plan, plan_requested
+from solver.plan import Changes, PlanOptions, RequestedOptions, Verdict, VerdictStatus, paging
 from solver.program import Costs
-from solver.verdict import MEASURES, Measure, Request, Setting, batches_of, brief, explain
+from solver.verdict import MEASURES, Measure, Request, Setting, batches_of, batches_of_model, brief, explain
 from tests.support.graphs import Sketch
 from tests.support.operator_graphs import convolved
 from tests.support.sequence_graphs import classifier
@@ -27,11 +27,15 @@ DOCUMENT = (Path(__file__).resolve().parents[3] / "examples" / "mnist.json").rea
 PEAK, FLOOR, SMALLEST = 21_613_184, 17_035_072, 17_135_488
 
 
+def asked(capacity: int | None, **options: Any) -> RequestedOptions:
+    return RequestedOptions(PlanOptions(capacity=capacity, **options))
+
+
 def verdict(capacity: int, *, training: bool = False, **options: Any) -> Verdict:
     """On mnist."""
-    given = PlanOptions(capacity=capacity, **options)
+    requested = asked(capacity, **options)
     graph = load_graph(DOCUMENT, batch=options.get("batch"))
-    return explain(graph, given, training=training, batches=batches_of(DOCUMENT, given))
+    return explain(graph, requested, training=training, batches=batches_of(DOCUMENT, requested.options))
 
 
 def tower(depth: int = 5, **hyper: object) -> TrainableGraph:
@@ -57,7 +61,12 @@ def test_what_fits_with_recomputation() -> None:
     found = verdict(PEAK - 1)
     assert found.status is VerdictStatus.PLAN
     assert found.extra is not None
-    assert 0 < found.extra == found.bound
+    assert found.bound is not None
+    assert 0 < found.bound <= found.extra
+    exact = RequestedOptions(PlanOptions(capacity=PEAK - 1, recompute=True), automatic=False)
+    alone = explain(load_graph(DOCUMENT), exact, training=False)
+    assert alone.extra is not None
+    assert 0 < found.extra <= alone.extra == alone.bound
     assert ("recompute",) in [remedy.names for remedy in found.remedies]
 
 
@@ -66,10 +75,10 @@ def test_what_is_live_may_fit_where_its_layout_does_not() -> None:
     graph = load_graph(DOCUMENT)
     modelled = modelled_costs(graph, PlanOptions()).nanoseconds
     free = Costs(tuple((name, 0 if name.endswith(":forward") else cost) for name, cost in modelled))
-    options = PlanOptions(solver="best-fit", costs=free)
-    arena = plan(graph, options).arena_bytes
+    requested = asked(None, solver="best-fit", costs=free)
+    arena = plan_requested(graph, requested).arena_bytes
     assert arena > PEAK
-    found = explain(graph, replace(options, capacity=arena - 1))
+    found = explain(graph, requested.having(capacity=arena - 1))
     assert (found.peak, found.status, found.extra) == (PEAK, VerdictStatus.PLAN, 0)
     assert not found.fits_as_it_is
     assert found.repeated_steps > 0
@@ -77,21 +86,21 @@ def test_what_is_live_may_fit_where_its_layout_does_not() -> None:
     assert found.smallest <= found.arena_bytes < arena
     assert ("recompute",) in [remedy.names for remedy in found.remedies]
     assert load_verdict(dump_verdict(found)) == found
-    same = explain(graph, replace(options, capacity=arena))
+    same = explain(graph, requested.having(capacity=arena))
     assert (same.fits_as_it_is, same.arena_bytes, same.repeated_steps) == (True, arena, 0)
     assert same.remedies == ()
 
 
-@pytest.mark.parametrize("options", [{}, {"in_place": True}, {"parallelism": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"parallelism": 2}], ids=str)
 @pytest.mark.parametrize("make", [tower, classifier, convolved], ids=["tower", "lstm", "convolved"])
 def test_the_smallest_capacity_is_that_of_a_plan(
     make: Callable[[], TrainableGraph], options: dict[str, Any]
 ) -> None:
     graph = make()
-    low = brief(graph, PlanOptions(**options)).floor
-    found = explain(graph, PlanOptions(capacity=low, **options))
-    given = PlanOptions(capacity=found.smallest, recompute=True, **options)
-    assert plan(graph, given).arena_bytes <= found.smallest
+    low = brief(graph, free_measures(graph, asked(None, **options))).floor
+    found = explain(graph, asked(low, **options), training=False)
+    made = plan_requested(graph, asked(found.smallest, **options))
+    assert made.arena_bytes <= found.smallest
 
 
 def test_between_the_floor_and_the_smallest_it_is_open() -> None:
@@ -127,14 +136,14 @@ def test_remedies_are_plans_within_the_capacity(capacity: int) -> None:
     assert found.remedies
     for remedy in found.remedies:
         document = json.loads(DOCUMENT) | dict(remedy.graph_fields)
-        batch = remedy.options.get("batch")
-        assert batch is None or isinstance(batch, int)
-        graph = load_graph(document, batch=batch)
-        options = load_options(remedy.options).options
+        requested = load_options(remedy.options)
+        options = requested.options
+        assert requested.automatic
         assert (options.tiers[0].bytes if options.tiers else options.capacity) == capacity
-        made = plan(graph, options)
+        made = plan_requested(load_graph(document, batch=options.batch), requested)
         first = made.sizes[0] if options.tiers else made.arena_bytes  # where kernels run
         assert first == remedy.arena_bytes <= capacity
+        assert training_fields(json.loads(DOCUMENT), remedy.choices).keys() == remedy.graph_fields.keys()
 
 
 def test_what_changes_the_training_is_off_and_comes_last() -> None:
@@ -148,25 +157,25 @@ def test_16_bit_storage_changes_what_is_learned() -> None:
     found = {remedy.names: remedy for remedy in verdict(20_500_000, training=True).remedies}
     remedy = found["activations in bfloat16",]
     assert remedy.changes is Changes.TRAINING
-    assert dict(remedy.options) == {"only": (), "capacity": 20_500_000, "storage": "bfloat16"}
+    assert dict(remedy.options) == {"capacity": 20_500_000, "storage": "bfloat16"}
     assert "rounded" in remedy.note
     again = verdict(19_500_000, training=True, storage="float16")
     assert not any("activations in bfloat16" in r.names for r in again.remedies)
 
 
 def test_paging_is_offered_with_its_time() -> None:
-    found = {remedy.names: remedy for remedy in verdict(16_000_000).remedies}
+    found = {remedy.names: remedy for remedy in verdict(12_000_000).remedies}
     remedy = found["paging",]
     assert remedy.changes is Changes.NOTHING
     assert remedy.extra > 0
-    options = load_options(remedy.options).options
-    assert options.capacity is None
-    assert options.tiers[0].bytes == 16_000_000
-    moved = paging(plan(load_graph(DOCUMENT), options))
+    requested = load_options(remedy.options)
+    assert requested.options.capacity is None
+    assert requested.options.tiers[0].bytes == 12_000_000
+    moved = paging(plan_requested(load_graph(DOCUMENT), requested))
     assert moved is not None
     assert remedy.extra == moved.time - moved.compute
     assert "MB/s" in remedy.note
-    assert load_verdict(dump_verdict(verdict(16_000_000))) == verdict(16_000_000)
+    assert load_verdict(dump_verdict(verdict(12_000_000))) == verdict(12_000_000)
 
 
 def test_measures_whose_steps_the_costs_do_not_name_are_left_out() -> None:
@@ -183,34 +192,50 @@ def test_remedies_are_whole_requests() -> None:
     """Each has all requested options but the deadline; options that a remedy drops are taken back."""
     graph = tower()
     costs = modelled_costs(graph, PlanOptions())
-    peak = plan(graph).arena_bytes
-    asked = PlanOptions(
-        capacity=peak - 8192,
-        recompute=True,
-        parallelism=3,
-        alignment=128,
-        costs=costs,
-        deadline_seconds=600.0,
-    )
-    found = explain(graph, asked)
+    peak = plan_requested(graph, asked(None, parallelism=3, alignment=128)).arena_bytes
+    request = asked(peak - 8192, parallelism=3, alignment=128, costs=costs, deadline_seconds=600.0)
+    found = explain(graph, request)
     assert found.remedies
     assert load_verdict(dump_verdict(found)) == found
     for remedy in found.remedies:
-        options = load_options(remedy.options).options
-        over = load_options({**json.loads(dump_options(asked)), **remedy.options}).options
-        assert replace(over, deadline_seconds=None) == options
+        requested = load_options(remedy.options)
+        over = load_options({**json.loads(dump_options(request)), **remedy.options})
+        assert over.having(deadline_seconds=None) == requested
+        options = requested.options
         assert (options.alignment, options.costs, options.deadline_seconds) == (128, costs, None)
-        assert options.recompute is ("recompute" in remedy.names)
         assert options.parallelism == (1 if "one step at a time" in remedy.names else 3)
-        made = plan(graph, options)
+        trained = load_graph(json.loads(dump_graph(graph)) | dict(remedy.graph_fields))
+        made = plan_requested(trained, requested)
         assert (made.sizes[0] if options.tiers else made.arena_bytes) == remedy.arena_bytes
+
+
+def test_measures_chosen_by_hand_are_given_up() -> None:
+    """What costs nothing is the first remedy of a program that is to be planned as it is written."""
+    s = Sketch("chain")
+    h = s.input("x", 64, 64)
+    for k in range(3):
+        h = s.op("Relu", [s.op("Neg", [h], f"n{k}", f"neg{k}")], f"r{k}", f"relu{k}")
+    w = s.parameter("w", 64, 1)
+    s.op("MeanSquaredError", [s.op("Gemm", [h, w], "y", "fc"), s.label("t", 64, 1)], "loss", "mse")
+    graph = s.graph()
+    written = plan(graph).arena_bytes
+    capacity = plan_requested(graph).arena_bytes
+    assert capacity < written
+    found = explain(graph, RequestedOptions(PlanOptions(capacity=capacity), automatic=False))
+    remedy = found.remedies[0]
+    assert (remedy.names, remedy.changes, remedy.extra) == (
+        ("measures that cost nothing",), Changes.NOTHING, 0,
+    )  # fmt: skip
+    assert dict(remedy.options) == {"capacity": capacity}
+    assert found.peak > capacity
 
 
 def test_other_rules_of_training_stay_in_a_remedy() -> None:
     document = json.loads(DOCUMENT) | {"training": {"clip_global_norm": 1.0}}
-    options = PlanOptions(capacity=16_500_000)
-    found = explain(load_graph(document), options, training=True, batches=batches_of(document, options))
-    (split,) = [remedy for remedy in found.remedies if "batch" in remedy.options]
+    requested = asked(16_500_000)
+    batches = batches_of(document, requested.options)
+    found = explain(load_graph(document), requested, batches=batches)
+    (split,) = [remedy for remedy in found.remedies if "micro_batches" in remedy.choices]
     assert split.graph_fields["training"] == {"accumulate": 2, "clip_global_norm": 1.0}
 
 
@@ -222,13 +247,13 @@ def test_no_remedy_has_a_part_that_is_enough() -> None:
 
 def test_a_remedy_trains_to_the_same_bits() -> None:
     graph = tower()
-    peak = plan(graph).arena_bytes
-    low = brief(graph, PlanOptions()).floor
-    found = explain(graph, PlanOptions(capacity=(peak + low) // 2))
+    peak = plan_requested(graph).arena_bytes
+    low = brief(graph, free_measures(graph, asked(None))).floor
+    found = explain(graph, asked((peak + low) // 2))
     kept = [remedy for remedy in found.remedies if remedy.changes is Changes.NOTHING]
     assert kept
     for remedy in kept:
-        made = plan(graph, load_options(remedy.options).options)
+        made = plan_requested(graph, load_options(remedy.options))
         assert validate(graph, made, steps=2).identical
 
 
@@ -236,23 +261,118 @@ def test_fewest_layers_are_given_up() -> None:
     found = verdict(14_700_000, training=True)
     (trained,) = [remedy for remedy in found.remedies if "trainable" in remedy.graph_fields]
     assert trained.names == ("train the last 4 of 6 layers",)
+    assert trained.choices == {"trainable": "last:4"}
 
 
 def test_the_smallest_number_of_micro_batches() -> None:
     found = verdict(16_500_000, training=True)
-    (split,) = [remedy for remedy in found.remedies if "batch" in remedy.options]
+    (split,) = [remedy for remedy in found.remedies if "micro_batches" in remedy.choices]
     assert split.names == ("2 micro-batches of 16",)
-    assert split.options == {"only": (), "capacity": 16_500_000, "batch": 16}
+    assert split.options == {"capacity": 16_500_000, "batch": 16}
+    assert split.choices == {"micro_batches": 2}
     assert split.graph_fields == {"training": {"accumulate": 2}}
     assert split.extra > 0
 
 
 def test_micro_batches_of_micro_batches_multiply() -> None:
     document = json.loads(DOCUMENT) | {"training": {"accumulate": 2}}
-    options = PlanOptions(capacity=16_500_000)
-    found = explain(load_graph(document), options, training=True, batches=batches_of(document, options))
-    (split,) = [remedy for remedy in found.remedies if "batch" in remedy.options]
+    requested = asked(16_500_000)
+    batches = batches_of(document, requested.options)
+    found = explain(load_graph(document), requested, batches=batches)
+    (split,) = [remedy for remedy in found.remedies if "micro_batches" in remedy.choices]
     assert split.graph_fields["training"] == {"accumulate": 4}
+    assert split.choices == {"micro_batches": 4}
+
+
+def test_the_largest_batch_that_fits() -> None:
+    found = verdict(8_000_000, training=True)
+    (smaller,) = [remedy for remedy in found.remedies if not remedy.choices and "batch" in remedy.options]
+    assert (smaller.names, smaller.changes) == (("a batch of 1",), Changes.TRAINING)
+    larger = verdict(19_000_000, training=True)
+    (smaller,) = [remedy for remedy in larger.remedies if not remedy.choices and "batch" in remedy.options]
+    batch = smaller.options["batch"]
+    assert isinstance(batch, int)
+    for size, fits in ((batch, True), (batch + 1, False)):
+        graph = load_graph(DOCUMENT, batch=size)
+        assert (plan_requested(graph, asked(None, batch=size)).arena_bytes <= 19_000_000) is fits
+    assert smaller.extra > 0  # of as many examples as before
+
+
+def test_a_smaller_batch_is_riskier_than_micro_batches() -> None:
+    names = [" + ".join(remedy.names) for remedy in verdict(16_500_000, training=True).remedies]
+    ranks = [
+        next(k for k, name in enumerate(names) if words in name) for words in ("micro", "a batch", "SGD")
+    ]
+    assert ranks == sorted(ranks)
+
+
+def test_measures_are_tried_together_where_one_is_not_enough() -> None:
+    found = verdict(5_000_000, training=True)
+    assert found.remedies
+    for remedy in found.remedies:
+        assert len(remedy.names) > 1
+        document = json.loads(DOCUMENT) | dict(remedy.graph_fields)
+        requested = load_options(remedy.options)
+        made = plan_requested(load_graph(document, batch=requested.options.batch), requested)
+        assert made.arena_bytes == remedy.arena_bytes <= 5_000_000
+
+
+def test_without_a_remedy_each_attempt_says_how_near_it_came() -> None:
+    found = verdict(2_000_000, training=True)
+    assert found.remedies == ()
+    sizes = [attempt.arena_bytes for attempt in found.attempts]
+    assert sizes == sorted(sizes)
+    assert min(sizes) > 2_000_000
+    by_names = {attempt.names: attempt for attempt in found.attempts}
+    smallest = by_names["a batch of 1",]
+    graph = load_graph(DOCUMENT, batch=1)
+    assert smallest.arena_bytes == plan_requested(graph, asked(None, batch=1)).arena_bytes
+    assert smallest.proved
+    assert by_names["recompute",].arena_bytes == FLOOR
+    assert load_verdict(dump_verdict(found)) == found
+    assert found.attempts == load_verdict(dump_verdict(found)).attempts
+    assert verdict(16_600_000).attempts == verdict(PEAK).attempts == ()
+
+
+def test_a_model_at_other_batches() -> None:
+    """The option or the dimension that the user has given is the one that changes."""
+
+    def read(batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
+        sizes = dict(text.split("=") for text in choices.get("dim", ()))
+        s = Sketch("model")
+        x = s.input("x", batch or int(sizes["n"]), int(sizes.get("wide", 16)))
+        h = s.op("Gemm", [x, s.parameter("w", int(sizes.get("wide", 16)), 4)], "h", "fc")
+        s.op("ReduceMean", [h], "loss", "mean", keepdims=0)
+        return s.graph()
+
+    for choices, words in (
+        ({}, {"batch": 3}),
+        ({"dim": ["wide=8", "n=9"]}, {"dim": ("wide=8", "n=3")}),
+    ):
+        batch = None if choices else 9
+        batches = batches_of_model(read(batch, choices), choices, read)
+        assert batches is not None
+        assert batches.size == 9
+        assert batches.words(3) == words
+        assert batches.at(3).operands["x"].shape == (3, 8 if choices else 16)
+
+
+def test_a_model_whose_batch_is_fixed() -> None:
+    batches = batches_of_model(tower(), {}, lambda _batch, _choices: tower())
+    assert batches is not None
+    with pytest.raises(BatchError, match="'tower' has one batch only"):
+        batches.at(4)
+    found = explain(tower(), asked(40_000), batches=batches)
+    assert not any("batch" in " ".join(remedy.names) for remedy in found.remedies)
+    assert batches_of_model(single(), {}, lambda _batch, _choices: single()) is None
+
+
+def single() -> TrainableGraph:
+    """A graph of one example."""
+    s = Sketch("single")
+    y = s.op("Gemm", [s.input("x", 1, 4), s.parameter("w", 4, 4)], "y", "fc")
+    s.op("ReduceMean", [y], "loss", "mean", keepdims=0)
+    return s.graph()
 
 
 def test_a_graph_with_one_batch_has_no_micro_batches() -> None:
@@ -269,30 +389,29 @@ def test_a_measure_of_another_kind_is_a_row() -> None:
         return (Setting("updates at once", lambda request: request.choosing(update="immediate")),)
 
     graph = load_graph(DOCUMENT)
-    capacity = plan(graph).arena_bytes
+    capacity = plan_requested(graph).arena_bytes
     found = explain(
         graph,
-        PlanOptions(capacity=capacity, update="end"),
+        asked(capacity, update="end"),
         measures=(*MEASURES, Measure("updates", Changes.NOTHING, settings)),
     )
     assert any("updates at once" in remedy.names for remedy in found.remedies)
 
 
 def test_costs_are_those_of_an_update() -> None:
-    usual = explain(tower(2), PlanOptions(capacity=1))
-    twice = explain(tower(2, training=TrainingRules(accumulate=2)), PlanOptions(capacity=1))
+    usual = explain(tower(2), asked(1))
+    twice = explain(tower(2, training=TrainingRules(accumulate=2)), asked(1))
     assert usual.update_nanoseconds < twice.update_nanoseconds < 2.5 * usual.update_nanoseconds
 
 
 def test_the_same_arguments_give_the_same_verdict() -> None:
-    assert verdict(16_000_000, training=True) == verdict(16_000_000, training=True)
+    assert verdict(12_000_000, training=True) == verdict(12_000_000, training=True)
 
 
 def test_what_is_tried_is_told() -> None:
     seen: list[tuple[str, ...]] = []
-    explain(tower(2), PlanOptions(capacity=1), observe=seen.append)
-    assert ("in place",) in seen or ("sub-ranges in place",) in seen
-    assert ("recompute",) in seen
+    explain(tower(2), asked(1), observe=seen.append)
+    assert {("rewrite",), ("recompute",), ("train the last 1 of 2 layers",)} <= set(seen)
 
 
 def test_time_that_has_run_out() -> None:
@@ -306,13 +425,13 @@ def test_time_that_has_run_out() -> None:
 
 def test_without_a_capacity_there_is_nothing_to_explain() -> None:
     with pytest.raises(OptionsError, match="which capacity") as caught:
-        explain(tower(), PlanOptions())
+        explain(tower(), asked(None))
     assert caught.value.path == ("capacity",)
 
 
 def test_a_target_that_cannot_recompute() -> None:
     with pytest.raises(OptionsError, match="runs each step once"):
-        explain(tower(), PlanOptions(target="onert", capacity=1))
+        explain(tower(), asked(1, target="onert"))
 
 
 def test_bounds_alone() -> None:
