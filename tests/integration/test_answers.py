@@ -322,11 +322,13 @@ def test_curves_and_verdicts(http: httpx.Client, mnist: Document) -> None:
     response = post(http, "tradeoff", graph=mnist, points=4)
     assert documents.load_tradeoff(response.content) == tradeoff(documents.load_graph(mnist), points=4)
     assert post(http, "tradeoff", graph=mnist, points=4).content == response.content
-    response = post(http, "explain", graph=mnist, options={"capacity": "16.6MB"})
+    response = post(http, "explain", graph=mnist, options={"capacity": "16.6MB"}, training=False)
     verdict = documents.load_verdict(response.content)
-    assert verdict == explain(documents.load_graph(mnist), PlanOptions(capacity=16_600_000))
+    assert verdict == explain(
+        documents.load_graph(mnist), documents.load_options({"capacity": 16_600_000}), training=False
+    )
     assert verdict.status is VerdictStatus.IMPOSSIBLE
-    response = post(http, "explain", graph=mnist, options={"capacity": "12MB"}, training=True)
+    response = post(http, "explain", graph=mnist, options={"capacity": "12MB"})
     remedies = documents.load_verdict(response.content).remedies
     assert any("training" in remedy.graph_fields for remedy in remedies)
 

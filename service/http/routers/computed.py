@@ -64,8 +64,8 @@ async def explain(request: Request) -> Response:
 
     A verdict is an answer, so the status is 200 whatever it says. Each remedy has been planned, and its plan
     proved; its `options` are whole, the capacity included, and repeat it with its `graph_fields`, or for a
-    model with its `choices`. Those that change no bit come first, those that change what is learned last; they
-    are left out where `training` is false. Without a remedy, `attempts` say how near each measure came.
+    model with its `choices`. Those that change no bit come first. Those that change what is learned come
+    last; without `training` they are left out. Without a remedy, `attempts` say how near each measure came.
 
     The body may be a model of another tool, as for `/v1/plan`; `capacity` and `training` stand in the query
     then.

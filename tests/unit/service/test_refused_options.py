@@ -19,7 +19,7 @@ from solver import documents, pipeline
 from solver.errors import ArenaplanError, PlanError, json_pointer
 from solver.executor import validate
 from solver.options import MEASURES, requested_as
-from solver.plan import PlanOptions
+from solver.plan import PlanOptions, RequestedOptions
 from solver.program import Costs
 from solver.verdict import brief, explain, tradeoff
 from tests.support.every import every
@@ -73,7 +73,7 @@ def test_the_core_and_its_workers() -> None:
         asks: tuple[Callable[[], object], ...] = (
             lambda: pipeline.start_of(GRAPH, options()),
             lambda: pipeline.modelled_costs(GRAPH, options()),
-            lambda: explain(GRAPH, options()),
+            lambda: explain(GRAPH, RequestedOptions(options(), automatic=False)),
             lambda: tradeoff(GRAPH, options()),
             lambda: brief(GRAPH, options()),
         )

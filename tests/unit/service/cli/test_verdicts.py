@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,19 @@ def test_what_is_not_a_model(tmp_path: Path, command: tuple[str, ...]) -> None:
 # ------------------------------------------------------------------------------------------ verdicts
 
 
+def remedies(shown: str) -> dict[str, list[str]]:
+    """The words of the command that stands below each remedy, by what the remedy is."""
+    lines = shown.splitlines()
+    return {
+        line.partition(". ")[2].partition(": ")[0]: shlex.split(below)[1:]
+        for line, below in pairwise(lines)
+        if below.startswith("   arenaplan ")
+    }
+
+
 def test_an_impossible_capacity_says_why_and_what_helps() -> None:
-    result = run("explain", MNIST, "--capacity", "16.6MB")
-    assert result.exit_code == Exit.OK, result.output
+    result = run("explain", MNIST, "--capacity", "16.6MB", "--keep-training")
+    assert result.exit_code == Exit.CHANGE, result.output
     said = " ".join(result.stdout.split())
     assert "mnist in 16,600,000 bytes: impossible as it is" in said
     assert (
@@ -96,13 +107,60 @@ def test_an_impossible_capacity_says_why_and_what_helps() -> None:
     )
     assert "conv1.out 3,211,264" in said
     assert "The smallest found is 17,135,488" in said
-    assert "rewrite + 1 MiB of scratch" in said
-    assert f"plan {MNIST} --rewrite --capacity 16600000 --scratch-budget 1048576" in said
-    assert "--training also tries" in said
+    assert "1. rewrite + 1 MiB of scratch: 16,429,184 bytes" in said
+    first = next(iter(remedies(result.stdout).values()))
+    assert first == [
+        *("plan", str(MNIST), "--rewrite", "--capacity", "16600000"),
+        *("--scratch-budget", "1MiB", "-o", "plan.json"),
+    ]
+    assert "learned" not in said
+
+
+def test_every_command_works_when_it_is_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plans within the capacity, whatever it changes; those that change the training come last."""
+    monkeypatch.chdir(tmp_path)
+    result = run("explain", MNIST, "--capacity", "14MB", "--batch", "24")
+    assert result.exit_code == Exit.CHANGE, result.output
+    commands = remedies(result.stdout)
+    names = " ".join(commands)
+    assert all(words in names for words in ("micro-batches", "a batch of", "train the last", "SGD"))
+    for name, words in commands.items():
+        planned = run(*words)
+        assert planned.exit_code == Exit.OK, (name, planned.output)
+        plan = load_plan((tmp_path / "plan.json").read_bytes())
+        size = plan.sizes[0] if plan.options.tiers else plan.arena_bytes
+        assert size <= 14_000_000
+        assert f"{name}: {size:,} bytes" in result.stdout
+        again = run("validate", MNIST, "plan.json", "--steps", "1", *trained_as(words))
+        assert again.exit_code == Exit.OK, (name, again.output)
+
+
+def trained_as(words: list[str]) -> list[str]:
+    """The choices among the words of a command that say how the graph is trained."""
+    flags = ("--micro-batches", "--optimizer", "--trainable")
+    return [word for pair in pairwise(words) if pair[0] in flags for word in pair]
+
+
+def test_a_model_with_an_open_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is the one that the user has chosen, by either spelling."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my model.onnx").write_bytes(perceptron().SerializeToString())
+    given = ("my model.onnx", "--loss", "mse")
+    for spelling in (("--batch", "64"), ("--dim", "n=64")):
+        whole = run("plan", *given, *spelling, "-o", "whole.json", "--json")
+        capacity = json.loads(whole.stdout)["arena_bytes"] * 2 // 3
+        result = run("explain", *given, *spelling, "--capacity", str(capacity))
+        assert result.exit_code == Exit.CHANGE, result.output
+        (words,) = [words for name, words in remedies(result.stdout).items() if name.startswith("a batch of")]
+        assert spelling[0] in words
+        assert words.count("--dim") + words.count("--batch") == 1
+        planned = run(*words)
+        assert planned.exit_code == Exit.OK, planned.output
+        assert load_plan((tmp_path / "plan.json").read_bytes()).arena_bytes <= capacity
 
 
 def test_what_is_open() -> None:
-    said = " ".join(run("explain", MNIST, "--capacity", "17.1MB").stdout.split())
+    said = " ".join(run("explain", MNIST, "--capacity", "17.1MB", "--keep-training").stdout.split())
     assert "open. No plan was found" in said
     assert "proved to be too few" in said
 
@@ -113,7 +171,9 @@ def test_recomputation_that_costs_nothing_is_recomputation(tmp_path: Path) -> No
     made["nanoseconds"] |= free
     (tmp_path / "free.json").write_text(json.dumps(made))
     given = (MNIST, "--costs", tmp_path / "free.json")
-    said = " ".join(run("explain", *given, "--capacity", "20MiB").stdout.split())
+    result = run("explain", *given, "--capacity", "20MiB", "--keep-training")
+    assert result.exit_code == Exit.OK
+    said = " ".join(result.stdout.split())
     assert "it fits with recomputation, for +0.00 % of time (proved to be the least" in said
     first, second = run("tradeoff", *given, "--points", "3").stdout.split("21,613,184")[1].splitlines()[:2]
     assert "as it is" in first
@@ -121,31 +181,45 @@ def test_recomputation_that_costs_nothing_is_recomputation(tmp_path: Path) -> No
 
 
 def test_a_plan_with_recomputation() -> None:
-    said = " ".join(run("explain", MNIST, "--capacity", "20MiB").stdout.split())
-    assert "it fits with recomputation, for +0.47 % of time (proved to be the least for this order)" in said
+    result = run("explain", MNIST, "--capacity", "20MiB", "--keep-training")
+    assert result.exit_code == Exit.OK
+    assert "it fits with recomputation, for +0.47 % of time (" in " ".join(result.stdout.split())
+    assert remedies(result.stdout)["recompute"] == [
+        *("plan", str(MNIST), "--capacity", "20MiB", "-o", "plan.json")
+    ]
 
 
 def test_what_fits_says_no_more() -> None:
-    said = " ".join(run("explain", MNIST, "--capacity", "24MiB").stdout.split())
+    result = run("explain", MNIST, "--capacity", "24MiB")
+    assert result.exit_code == Exit.OK
+    said = " ".join(result.stdout.split())
     assert said == "mnist in 25,165,824 bytes: it fits as it is, in 21,613,184."
 
 
 def test_what_nothing_helps() -> None:
-    said = " ".join(run("explain", MNIST, "--capacity", "1MB").stdout.split())
-    assert "None of the measures that were tried makes it fit." in said
+    result = run("explain", MNIST, "--capacity", "1MB")
+    assert result.exit_code == Exit.TOO_LARGE
+    said = " ".join(result.stdout.split())
+    assert "None of the measures that were tried makes it fit; the nearest first" in said
+    verdict = load_verdict(run("explain", MNIST, "--capacity", "1MB", "--json").stdout.encode())
+    for attempt in verdict.attempts[:5]:
+        assert f"{attempt.arena_bytes:,}" in said
+        assert f"{attempt.arena_bytes - 1_000_000:,}" in said
 
 
 def test_a_verdict_for_scripts() -> None:
-    made = load_verdict(run("explain", MNIST, "--capacity", "12MB", "--training", "--json").stdout.encode())
+    made = load_verdict(run("explain", MNIST, "--capacity", "12MB", "--json").stdout.encode())
     assert made.status is VerdictStatus.IMPOSSIBLE
     assert {name for remedy in made.remedies for name in remedy.graph_fields} >= {"training", "trainable"}
 
 
 def test_the_command_repeats_the_other_options() -> None:
-    said = " ".join(
-        run("explain", MNIST, "--capacity", "16.6MB", "--only", "in-place", "--batch", "32").stdout.split()
-    )
-    assert f"plan {MNIST} --only in-place --batch 32 --rewrite --capacity 16600000" in said
+    given = ("--capacity", "16.6MB", "--only", "in-place", "--batch", "32", "--keep-training")
+    commands = remedies(run("explain", MNIST, *given).stdout)
+    assert commands["rewrite + 1 MiB of scratch"] == [
+        *("plan", str(MNIST), "--batch", "32", "--rewrite", "--capacity", "16600000"),
+        *("--only", "in-place", "--scratch-budget", "1MiB", "-o", "plan.json"),
+    ]
 
 
 def test_the_command_plans_a_model_with_its_choices_and_costs(tmp_path: Path) -> None:
@@ -154,9 +228,9 @@ def test_the_command_plans_a_model_with_its_choices_and_costs(tmp_path: Path) ->
     given = (model, "--loss", "mse", "--optimizer", "adam,beta1=0.8", "--dim", "n=64")
     assert run("costs", *given, "--roofline", "-o", costs).exit_code == Exit.OK
     result = run("explain", *given, "--as-written", "--costs", costs, "--capacity", "40kB")
-    command = result.stdout.partition("to plan the first: arenaplan ")[2].splitlines()[0]
-    assert f"--costs {costs}" in command
-    planned = run(*shlex.split(command), "-o", made)
+    words = next(iter(remedies(result.stdout).values()))
+    assert words[words.index("--costs") + 1] == str(costs)
+    planned = run(*words[:-1], made)
     assert planned.exit_code == Exit.OK, planned.output
     assert load_plan(made.read_bytes()).options.costs == load_costs(costs.read_bytes())
 
