@@ -104,12 +104,13 @@ def explain(
     trial = _Trial(capacity, subject.update_nanoseconds(iterations), deadline, observe, follow)
     asked = Request(graph, requested, batches, fields_of(requested))
     problem, lowest = subject.problem, subject.floor
-    planned = trial.remedy(asked, (), Changes.NOTHING)
-    fits_as_it_is = planned is not None
+    plain = asked if requested.automatic else replace(asked, requested=requested.having(recompute=False))
+    planned = trial.remedy(plain, (), Changes.NOTHING)
     repeated = 0
-    if planned is None and lowest.bytes <= capacity:
+    if planned is None and lowest.bytes <= capacity and (requested.automatic or options.recompute):
         again = replace(asked, searches=True)
         planned, repeated = trial.remedy(again, (), Changes.NOTHING), trial.repeated_steps(again)
+    fits_as_it_is = planned is not None and not planned.extra and not repeated
     tried = [m for m in measures if training or m.changes is not Changes.TRAINING]
     remedies = () if fits_as_it_is else _remedies(trial, asked, tried)
     # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.

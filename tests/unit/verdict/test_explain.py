@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,9 @@ def test_what_is_live_may_fit_where_its_layout_does_not() -> None:
     graph = load_graph(DOCUMENT)
     modelled = modelled_costs(graph, PlanOptions()).nanoseconds
     free = Costs(tuple((name, 0 if name.endswith(":forward") else cost) for name, cost in modelled))
-    requested = asked(None, solver="best-fit", costs=free)
-    arena = plan_requested(graph, requested).arena_bytes
+    options = PlanOptions(solver="best-fit", costs=free, recompute=True)
+    requested = RequestedOptions(options, automatic=False)
+    arena = plan(graph, replace(options, recompute=False)).arena_bytes
     assert arena > PEAK
     found = explain(graph, requested.having(capacity=arena - 1))
     assert (found.peak, found.status, found.extra) == (PEAK, VerdictStatus.PLAN, 0)
@@ -211,13 +213,7 @@ def test_remedies_are_whole_requests() -> None:
 
 def test_measures_chosen_by_hand_are_given_up() -> None:
     """What costs nothing is the first remedy of a program that is to be planned as it is written."""
-    s = Sketch("chain")
-    h = s.input("x", 64, 64)
-    for k in range(3):
-        h = s.op("Relu", [s.op("Neg", [h], f"n{k}", f"neg{k}")], f"r{k}", f"relu{k}")
-    w = s.parameter("w", 64, 1)
-    s.op("MeanSquaredError", [s.op("Gemm", [h, w], "y", "fc"), s.label("t", 64, 1)], "loss", "mse")
-    graph = s.graph()
+    graph = tower()
     written = plan(graph).arena_bytes
     capacity = plan_requested(graph).arena_bytes
     assert capacity < written

@@ -29,6 +29,15 @@ export type Access = "read" | "write" | "update" | "scratch";
 
 export type AliasOfPlan = [number, number, number, boolean, number];
 
+/** A combination of measures that does not fit the capacity. */
+export interface AttemptOfVerdict {
+  measures: Array<string>;
+  changes: "nothing" | "rounding" | "training";
+  arena_bytes: number;
+  excess: number;
+  proved: boolean;
+}
+
 /** A block of memory: a number of bytes, or a shape with a dtype. Version 2 has views. */
 export interface BlockDocument {
   name: string;
@@ -461,6 +470,7 @@ export interface RemedyOfVerdict {
   extra: number;
   bound?: number | null;
   options: Record<string, boolean | number | string | Array<string> | CostsFields | null>;
+  choices?: Record<string, boolean | number | string | Array<string> | CostsFields | null>;
   graph_fields: Record<string, unknown>;
   note?: string;
 }
@@ -602,6 +612,7 @@ export interface VerdictDocument {
   complete: boolean;
   arena_bytes?: number | null;
   repeated_steps?: number;
+  attempts?: Array<AttemptOfVerdict>;
 }
 
 /** A block in the bytes of another one, which is not a view itself. */
