@@ -79,7 +79,7 @@ def test_the_command_that_is_recommended_works_as_it_stands(model: Path, tmp_pat
     """With how the model is trained, and with a path that a shell would take apart."""
     spaced = model.rename(tmp_path / "a model.onnx")
     explained = arenaplan("explain", spaced, *CHOICES, "--capacity", "12400").output
-    said = explained.partition("to plan the first: arenaplan ")[2].partition("\n")[0]
+    said = explained.partition("   arenaplan ")[2].partition("\n")[0]
     assert "--loss cross-entropy --optimizer adam --dim batch=4" in said
     done = arenaplan(*shlex.split(said), "-o", tmp_path / "plan.json")
     assert done.exit_code == Exit.OK, done.output
