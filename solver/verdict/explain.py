@@ -327,7 +327,9 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> lis
         if remedy is not None:
             remedies.append((combination, remedy))
     if len(remedies) < _FEW and len(usual) + len(able) > 1:
-        remedies += _together(trial, asked, quick, able, [again for again in slow if not again.alone])
+        known = {remedy.names for _, remedy in remedies}
+        together = _together(trial, asked, quick, able, [again for again in slow if not again.alone])
+        remedies += [one for one in together if one[1].names not in known]
 
     def rank(one: tuple[Sequence[Measure], Remedy]) -> tuple[int, int, int, int]:
         combination, remedy = one

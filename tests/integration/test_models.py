@@ -113,12 +113,15 @@ def test_curves_and_verdicts_of_a_model(server: Server) -> None:
     graph = {**json.loads(documents.dump_graph(graph_of())), "name": "model"}
     for task, members, options in (
         ("tradeoff", {"points": 3}, {"only": "in_place"}),
-        ("explain", {"training": True}, {"capacity": "4KiB"}),
+        ("explain", {"training": False}, {"capacity": "4KiB"}),
     ):
         answer = post(server, MODEL, to=task, **CHOICES, **texts(members), **texts(options))
         assert answer.status_code == 200, answer.text
         request = {"graph": graph, "options": options, **members}
         assert answer.json() == httpx.post(f"{server.url}/v1/{task}", json=request, timeout=60).json()
+    # The batch of the model may be a smaller one.
+    tried = post(server, MODEL, to="explain", **CHOICES, capacity="4KiB").json()["attempts"]
+    assert ["a batch of 1"] in [attempt["measures"] for attempt in tried]
 
 
 def unused_head(*, has_head: bool) -> bytes:
