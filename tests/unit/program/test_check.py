@@ -112,6 +112,14 @@ def test_scratch_that_its_step_binds_again_is_rejected(access: Access) -> None:
         check_program(with_steps(program, list(map(twice, program.steps))))
 
 
+def test_the_only_scratch_of_a_program_is_no_exception() -> None:
+    program, value = with_scratch()
+    binding = Binding("scratch", value, Access.SCRATCH)
+    steps = [replace(step, bindings=(binding,)) for step in program.steps[:2]]
+    with pytest.raises(GraphError, match="is touched again"):
+        check_program(replace(program, steps=tuple(steps)))
+
+
 def test_a_gradient_that_no_step_applies_is_rejected(program: Program) -> None:
     with pytest.raises(TrainableError, match="'w3' is never applied"):
         check_program(without_update(program, "w3"))
