@@ -23,6 +23,7 @@ from service.cli.models import ModelFile, read_model_file
 from solver import documents, pipeline
 from solver.errors import CapacityError
 from solver.layout import Progress
+from solver.options import MEASURES
 from solver.plan import Plan, PlanOptions, PlanView, RequestedOptions, paging, recomputation
 from solver.schedules import SearchProgress
 
@@ -35,6 +36,7 @@ __all__ = [
     "certificate_table",
     "make_plan",
     "plan_at",
+    "print_in_place",
     "print_levels",
     "print_order",
     "print_paging",
@@ -197,6 +199,7 @@ def summary(plan: PlanView) -> dict[str, Any]:
     """The figures that scripts ask for; sizes are bytes."""
     from solver.plan import level_report
 
+    again = recomputation(plan)
     return {
         "graph": plan.graph,
         "digest": plan.digest,
@@ -206,6 +209,9 @@ def summary(plan: PlanView) -> dict[str, Any]:
         "gap": plan.arena_bytes / plan.lower_bound - 1 if plan.lower_bound else 0.0,
         "deterministic": plan.deterministic,
         "steps": len(plan.steps),
+        "measures": [name for name in MEASURES if getattr(plan.options, name)],
+        "repeated_steps": 0 if again is None else len(again.repetitions),
+        "extra_time": 0.0 if again is None else again.extra / max(again.step, 1),
         "levels": None if plan.options.parallelism == 1 else asdict(level_report(plan)),
         "arenas": [_arena(arena) for arena in plan.arenas],
     }
@@ -235,10 +241,25 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
         console = Console(stderr=beside)
         if not beside or console.is_terminal:
             console.print(certificate_table(plan))
+            print_in_place(console, plan)
             print_order(console, plan)
             print_levels(console, plan)
             print_recomputation(console, plan)
             print_paging(console, plan)
+
+
+def print_in_place(console: Console, plan: PlanView) -> None:
+    """One line for a plan with values in the bytes of others: how many, and what that saves."""
+    facts = next((record.facts for record in plan.records if record.name == "aliases"), None)
+    if facts is not None:
+        views, overwritten, before, after = (
+            int(facts[name]) for name in ("views", "overwritten", "peak_before", "peak_after")
+        )
+        console.print(
+            f"in place: {views + overwritten:,} values lie in the bytes of others, {views:,} of them as"
+            f" views; {before:,} live bytes become {after:,}",
+            highlight=False,
+        )
 
 
 def print_order(console: Console, plan: PlanView) -> None:

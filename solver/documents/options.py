@@ -31,7 +31,7 @@ from solver.documents.fields import (
 )
 from solver.documents.parse import parse_json
 from solver.documents.read import header, read
-from solver.errors import OptionsError
+from solver.errors import DocumentError, OptionsError
 from solver.layout.model.options import Rules
 from solver.layout.model.placed import LayoutOptions
 from solver.options import LAYOUT_OPTIONS, LAYOUT_RULES, MEASURES, PLAN_OPTIONS, REQUEST_OPTIONS, Option
@@ -204,7 +204,7 @@ def load_options(data: bytes | Mapping[str, Any]) -> RequestedOptions:
     value = parse_json(data) if isinstance(data, bytes) else data
     for name in MEASURES if isinstance(value, Mapping) else ():
         if name in value:
-            raise OptionsError(
+            raise DocumentError(
                 f"The option {name} has gone: the planner takes what changes no bit and is needed.",
                 remedy=f'Leave it out, or choose by hand: "only": ["{name}"].',
                 path=(name,),

@@ -95,7 +95,7 @@ def _does_not_fit(
     if options.parallelism > 1:
         ways.append("run fewer steps at the same time")
     if target and target.capabilities.recompute and not (options.recompute or options.tiers):
-        ways.append("let steps run again (`recompute`)")
+        ways.append("leave out `as_written` and `only`, so that steps may run again")
     if target:
         ways.append("train fewer parameters")
     capacity = room if options.tiers else options.capacity or 0

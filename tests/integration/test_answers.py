@@ -16,7 +16,7 @@ from clients import AsyncClient, CapacityExceeded, Client, ProblemError
 from solver import documents
 from solver.importers import load_minimalloc
 from solver.layout import LayoutProblem, Proof, Status, find_violations
-from solver.pipeline import modelled_costs, plan, plan_program
+from solver.pipeline import modelled_costs, plan, plan_program, plan_requested
 from solver.plan import Costs, Plan, PlanOptions, VerdictStatus, paging, recycling
 from solver.program import Record, Tier
 from solver.verdict import explain, tradeoff
@@ -160,13 +160,14 @@ def test_plans_are_those_of_the_core_and_train(http: httpx.Client, tiny: Documen
         {"name": t.name, "bytes": t.bytes, "read": t.read, "write": t.write, "latency": t.latency}
         for t in TIERS
     ]
+    written = {"as_written": True}
     cases: tuple[tuple[Document, Mapping[str, Any], PlanOptions], ...] = (
-        (tiny, {}, PlanOptions()),
-        (tiny, {"parallelism": 2}, PlanOptions(parallelism=2)),
-        (mnist, {"rewrite": True}, PlanOptions(rewrite=True)),
-        (changing, {"storage": "float16"}, PlanOptions(storage="float16")),
-        (CHAINED, {"storage": "bfloat16"}, PlanOptions(storage="bfloat16")),
-        (CHAINED, {"tiers": WORDS}, PlanOptions(tiers=TIERS)),
+        (tiny, written, PlanOptions()),
+        (tiny, written | {"parallelism": 2}, PlanOptions(parallelism=2)),
+        (mnist, written | {"rewrite": True}, PlanOptions(rewrite=True)),
+        (changing, written | {"storage": "float16"}, PlanOptions(storage="float16")),
+        (CHAINED, written | {"storage": "bfloat16"}, PlanOptions(storage="bfloat16")),
+        (CHAINED, written | {"tiers": WORDS}, PlanOptions(tiers=TIERS)),
         (CHAINED, {"tiers": objects, "only": ["recompute"]}, PlanOptions(tiers=TIERS, recompute=True)),
         (
             CHAINED,
@@ -182,6 +183,25 @@ def test_plans_are_those_of_the_core_and_train(http: httpx.Client, tiny: Documen
                 assert violations(documents.load_graph(graph), made) == ()
                 report = validated(http, graph, as_json(made), 2)
                 assert (report["identical"], len(report["steps"])) == (True, 2)
+
+
+def test_measures_are_chosen_as_by_the_core(http: httpx.Client, tiny: Document, mnist: Document) -> None:
+    with every() as case:
+        for graph, given in (
+            (tiny, {}),
+            (mnist, {"capacity": "20MiB"}),
+            (CHAINED, {"tiers": WORDS}),
+        ):
+            with case(given):
+                made = planned(http, graph, **given)
+                assert made == plan_requested(documents.load_graph(graph), documents.load_options(given))
+                assert validated(http, graph, as_json(made), 2)["identical"] is True
+
+
+def test_a_switch_of_before_leads_to_only(http: httpx.Client, tiny: Document) -> None:
+    refused = post(http, "plan", graph=tiny, options={"recompute": True})
+    problem = checked(refused, "invalid-document", "/options/recompute")
+    assert '"only": ["recompute"]' in problem["remedy"]
 
 
 def test_what_options_change(http: httpx.Client, tiny: Document, mnist: Document) -> None:
@@ -347,7 +367,7 @@ def test_a_capacity_that_is_not_kept_carries_a_verdict(http: httpx.Client, mnist
     with every() as case:
         for options, recompute in (
             ({"capacity": 17_000_000}, "impossible"),
-            ({"capacity": 20_000_000}, "open"),
+            ({"capacity": 20_000_000, "as_written": True}, "open"),
             ({"capacity": 17_000_000, "only": ["recompute"]}, "impossible"),
         ):
             with case(options):
@@ -382,9 +402,9 @@ def test_the_client_of_the_project(
         made = client.plan(tiny, batch=2)
         assert client.stored_plan(made.digest).document == made.document
         assert client.fits(tiny, made.arena_bytes, batch=2)
-        assert not client.fits(tiny, made.lower_bound - 1, batch=2)
+        assert not client.fits(tiny, made.lower_bound // 2, batch=2)
         assert client.validate(tiny, made.document, steps=2).identical
-        paged = client.plan(CHAINED, {"tiers": WORDS})
+        paged = client.plan(CHAINED, {"tiers": WORDS, "as_written": True})
         assert paged.arena_bytes == plan(CHAIN, PlanOptions(tiers=TIERS)).arena_bytes
 
         made = client.plan_program(pairs, parallelism=2)

@@ -44,7 +44,7 @@ def graph_of() -> TrainableGraph:
 
 
 def test_a_model_is_planned(server: Server) -> None:
-    answer = post(server, MODEL, **CHOICES, capacity="1MiB", in_place="true")
+    answer = post(server, MODEL, **CHOICES, capacity="1MiB", only="in-place")
     assert answer.status_code == 200, answer.text
     made = documents.load_plan(answer.content)
     assert made.options.capacity == 2**20
@@ -52,7 +52,7 @@ def test_a_model_is_planned(server: Server) -> None:
     assert made.graph_digest == documents.graph_digest(graph_of())
     kept = httpx.get(server.url + answer.headers["content-location"], timeout=60)
     assert kept.content == answer.content
-    again = post(server, MODEL, "application/octet-stream", **CHOICES, capacity="1MiB", in_place="true")
+    again = post(server, MODEL, "application/octet-stream", **CHOICES, capacity="1MiB", only="in-place")
     assert (again.content, again.headers["x-cache"]) == (answer.content, "hit")
 
 

@@ -260,7 +260,7 @@ def test_no_measure_is_as_written() -> None:
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("value", [True, False])
 def test_a_switch_of_before_leads_to_only(name: str, value: bool) -> None:
-    with pytest.raises(OptionsError) as caught:
+    with pytest.raises(DocumentError) as caught:
         load_options({"capacity": 9, name: value})
     assert caught.value.path == (name,)
     assert f'"only": ["{name}"]' in caught.value.remedy

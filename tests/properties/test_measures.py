@@ -1,0 +1,123 @@
+"""The measures that the planner chooses are no worse than any that are chosen by hand and change no bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples.gallery import GALLERY
+from solver.accounting import paging_problem, step_costs
+from solver.documents import dump_plan
+from solver.errors import CapacityError
+from solver.executor import validate
+from solver.graph import TrainableGraph
+from solver.passes import Order
+from solver.pipeline import plan, plan_requested
+from solver.plan import Plan, PlanOptions, RequestedOptions
+from solver.program import Tier, loads
+from solver.training import derive
+from tests.properties.test_more_freedom import branches, shared_weight
+from tests.support.every import grid
+from tests.support.random_graphs import random_graphs
+from tests.support.usual_networks import gpt
+
+EXAMPLES = int(os.environ.get("ARENAPLAN_FUZZ") or 5)
+
+IMPOSSIBLE = 2**63
+
+
+def by_hand() -> Iterator[dict[str, bool]]:
+    """Every choice of the measures that change no bit."""
+    for in_place, sub_ranges, order, recompute in product((False, True), repeat=4):
+        if in_place or not sub_ranges:
+            yield {"in_place": in_place, "sub_ranges": sub_ranges, "order": order, "recompute": recompute}
+
+
+def nanoseconds(made: Plan) -> int:
+    for record in made.records:
+        if record.name == "paging":
+            return int(record.facts["nanoseconds"])
+    return sum(step_costs(made.program))
+
+
+def chosen(graph: TrainableGraph, options: PlanOptions) -> int:
+    """The modelled time of the plan with the measures that the planner chooses."""
+    try:
+        return nanoseconds(plan_requested(graph, RequestedOptions(options), advise=False))
+    except CapacityError:
+        return IMPOSSIBLE
+
+
+def cheapest_by_hand(graph: TrainableGraph, capacity: int | None = None, tiers: tuple[Tier, ...] = ()) -> int:
+    times = [IMPOSSIBLE]
+    for measures in by_hand():
+        try:
+            options = replace(PlanOptions(capacity=capacity, tiers=tiers), **measures)  # type: ignore[arg-type]  # flags
+            made = plan(graph, options, advise=False)
+        except CapacityError:
+            continue
+        times.append(nanoseconds(made))
+    return min(times)
+
+
+@settings(max_examples=10 * EXAMPLES)
+@given(random_graphs(), st.sampled_from([1, 2]), st.booleans())
+def test_the_chosen_measures_never_make_a_plan_larger(
+    graph: TrainableGraph, parallelism: int, rewrite: bool
+) -> None:
+    options = PlanOptions(parallelism=parallelism, rewrite=rewrite)
+    made = plan_requested(graph, RequestedOptions(options))
+    assert made.arena_bytes <= plan(graph, options).arena_bytes
+    assert validate(graph, made, steps=1).identical
+
+
+@grid("name", GALLERY)
+def test_no_network_of_the_gallery_becomes_larger(name: str) -> None:
+    graph = GALLERY[name].model().graph
+    assert plan_requested(graph).arena_bytes <= plan(graph).arena_bytes
+
+
+@settings(max_examples=EXAMPLES)
+@given(random_graphs(most_operations=6), st.sampled_from([0.6, 0.8, 0.9, 0.96]))
+def test_no_choice_by_hand_is_cheaper_within_a_capacity(graph: TrainableGraph, share: float) -> None:
+    capacity = int(plan(graph).arena_bytes * share)
+    assert chosen(graph, PlanOptions(capacity=capacity)) <= cheapest_by_hand(graph, capacity)
+
+
+@pytest.mark.parametrize("graph", [branches(), shared_weight(), gpt()], ids=lambda g: g.name)
+@pytest.mark.parametrize("share", [0.8, 0.95])
+def test_no_choice_by_hand_is_cheaper_for_usual_networks(graph: TrainableGraph, share: float) -> None:
+    capacity = int(plan(graph).arena_bytes * share)
+    assert chosen(graph, PlanOptions(capacity=capacity)) <= cheapest_by_hand(graph, capacity)
+
+
+@settings(max_examples=EXAMPLES)
+@given(random_graphs(most_operations=5), st.floats(0.0, 0.9), st.sampled_from([10**6, 10**9, 10**11]))
+def test_no_choice_by_hand_is_faster_with_two_memories(
+    graph: TrainableGraph, share: float, bandwidth: int
+) -> None:
+    program = Order().run(derive(graph)).at_same_residues()
+    low, high = paging_problem(program, 0).smallest, max(loads(program)[0])
+    fast = Tier("fast", low + int(share * (high - low)))
+    tiers = (fast, Tier("slow", 2**30, bandwidth, bandwidth))
+    assert chosen(graph, PlanOptions(tiers=tiers)) <= cheapest_by_hand(graph, tiers=tiers)
+
+
+@settings(max_examples=EXAMPLES)
+@given(random_graphs(most_operations=6), st.sampled_from([0.8, 0.9, 1.0, None]))
+def test_the_same_request_gives_the_same_plan(graph: TrainableGraph, share: float | None) -> None:
+    capacity = None if share is None else int(plan(graph).arena_bytes * share)
+    requested = RequestedOptions(PlanOptions(capacity=capacity))
+    try:
+        made = plan_requested(graph, requested)
+    except CapacityError:
+        return
+    assert dump_plan(plan_requested(graph, requested)) == dump_plan(made)
+    exact = plan(graph, made.options)  # which searches for an order longer
+    assert (exact.arena_bytes, nanoseconds(exact)) <= (made.arena_bytes, nanoseconds(made))
