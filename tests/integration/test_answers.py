@@ -436,8 +436,8 @@ def test_the_client_of_the_project(
             client.explain(mnist, 1, target="onert")
 
         with pytest.raises(CapacityExceeded) as caught:
-            client.plan(mnist, capacity=20_000_000)
-        assert caught.value.available == 20_000_000
+            client.plan(mnist, capacity=17_100_000)
+        assert caught.value.available == 17_100_000
         assert caught.value.verdict is not None
         assert caught.value.verdict["recompute"] == "open"
         with pytest.raises(CapacityExceeded) as caught:
