@@ -275,7 +275,7 @@ def tiers(*tiers: Any) -> Document:
 SCHEDULES: tuple[Row, ...] = (
     row(
         "invalid-document",
-        {"options/costs": "measured", "options/capacity": 35_000, "options/recompute": True},
+        {"options/costs": "measured", "options/capacity": 35_000, "options/only": ["recompute"]},
         "where training runs",
     ),
     row(
@@ -316,10 +316,10 @@ SCHEDULES: tuple[Row, ...] = (
     row("invalid-document", {"options/tiers": "sram=20kB"}, "list"),
     row("invalid-options", {"options/storage": "float32"}, "Unknown storage 'float32'"),
     row("invalid-document", {"options/storage": 16}, "16"),
-    row("invalid-options", {"options/recompute": True}, "how many bytes", at="/options/capacity"),
+    row("invalid-options", {"options/only": ["recompute"]}, "how many bytes", at="/options/capacity"),
     row(
         "capacity-exceeded",
-        {"options/recompute": True, "options/capacity": 10_000},
+        {"options/only": ["recompute"], "options/capacity": 10_000},
         "No order of the steps and no recomputation takes less",
         at="/options/capacity",
     ),
@@ -359,8 +359,8 @@ PROGRAMS: tuple[Row, ...] = (
     row("invalid-options", {"options/parallelism": 65}),
     row("invalid-document", {"options/parallelism": 1.5}),
     row("invalid-document", {"options/seed": 1}),
-    row("invalid-options", {"options/recompute": True, "options/capacity": 10**6}, "is for graphs"),
-    row("invalid-options", {"options/order": True, "options/capacity": 10**6}, '"any_order": true'),
+    row("invalid-options", {"options/only": ["recompute"], "options/capacity": 10**6}, "is for graphs"),
+    row("invalid-options", {"options/only": ["order"], "options/capacity": 10**6}, '"any_order": true'),
     row("invalid-options", {"options/tiers": WORDS}, "is for graphs"),
     row("invalid-options", {"options/storage": "float16", "options/capacity": 10**6}, "is for graphs"),
     row(
@@ -498,10 +498,13 @@ def test_options_that_no_plan_takes(http: httpx.Client) -> None:
 
 
 def test_capacity_below_the_bound(http: httpx.Client, tiny: Document) -> None:
-    needed = documents.load_plan(http.post("/plan", json={"graph": tiny}).content).arena_bytes
-    assert http.post("/plan", json={"graph": tiny, "options": {"capacity": needed}}).status_code == 200
+    def plan(**options: object) -> httpx.Response:
+        return http.post("/plan", json={"graph": tiny, "options": {"as_written": True, **options}})
+
+    needed = documents.load_plan(plan().content).arena_bytes
+    assert plan(capacity=needed).status_code == 200
     for capacity in (0, 1, 1000, needed - 1):
-        response = http.post("/plan", json={"graph": tiny, "options": {"capacity": capacity}})
+        response = plan(capacity=capacity)
         document = checked(response, "capacity-exceeded", "/options/capacity")
         assert document["available"] == capacity
         assert document["required"] - capacity == document["excess"] > 0
