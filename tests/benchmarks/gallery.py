@@ -12,7 +12,7 @@ from rich.table import Table
 from arenaplan.builder import Model
 from examples.gallery import GALLERY, WINDOW, Example
 from solver.executor import synthetic_batch
-from solver.plan import Plan
+from solver.plan import Plan, PlanOptions
 from tests.benchmarks.eager import eager_step
 from tests.benchmarks.measure import paired, repeated, timed
 from tests.benchmarks.steps import arena_step, fresh_bytes, own_memory_step
@@ -29,7 +29,7 @@ def run(console: Console) -> None:
     plans, steps = _bytes_table(), _steps_table()
     for example in GALLERY.values():
         model = example.model()
-        made = model.plan()
+        made = model.plan(PlanOptions())
         plans.add_row(example.name, *_bytes(model, made))
         steps.add_row(example.name, str(example.batch), *_step(example, model, made))
         del model, made
@@ -91,7 +91,7 @@ def _beside_pytorch() -> Table:
         eager = eager_step(graph, synthetic_batch(graph, 0, 1))
         if eager is None:
             return Table("PyTorch is not installed", title="Examples beside PyTorch")
-        inside = arena_step(graph, example.model().plan())
+        inside = arena_step(graph, example.model().plan(PlanOptions()))
         ours, theirs = ([f"{step():.6g}" for _ in range(FIRST)] for step in (inside, eager))
         own, other, ratio = paired(inside, eager, _pairs(inside))
         table.add_row(example.name, str(own), str(other), f"{ratio:.2f}", " ".join(ours), " ".join(theirs))
