@@ -307,25 +307,26 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> lis
     # What saves nothing by itself, where nothing runs again, is not worth a search of seconds beside one.
     saving = [measure for measure in quick if trial.saves(measure.settings(asked)[-1].apply(asked), asked)]
     for again in slow:
-        if (
-            again.alone and remedies
-        ):  # it takes a memory that nobody has said there is, and the longest search
+        if again.alone and remedies:  # it needs a memory that nobody has named, and the longest search
             continue
         searched = ((again, *more) for size in range(3) for more in combinations(saving, size))
         for combination in islice(searched, 1 if again.alone else _MOST_SEARCHES):
             offer(combination)
-    able = [
-        measure for measure in measures if measure.changes is Changes.TRAINING and measure.settings(asked)
-    ]
+    able = [m for m in measures if m.changes is Changes.TRAINING and m.settings(asked)]
+    # Where nothing that keeps the training is enough, it lets the training change less.
+    beside = () if any(not part[0].alone for part, _ in remedies) else tuple(saving)
     for measure in able:
-        remedy = _mildest(trial, asked, (measure,))
         combination = (measure,)
+        remedy = _mildest(trial, asked, combination)
         for again in slow if remedy is None else ():
             if not again.alone and remedy is None:
                 combination = (measure, again)
                 remedy = _mildest(trial, asked, combination)
         if remedy is not None:
             remedies.append((combination, remedy))
+        milder = _mildest(trial, asked, (measure, *beside)) if beside else None
+        if milder is not None and (remedy is None or milder.names[0] != remedy.names[0]):
+            remedies.append(((measure, *beside), milder))
     if len(remedies) < _FEW and len(usual) + len(able) > 1:
         known = {remedy.names for _, remedy in remedies}
         together = _together(trial, asked, quick, able, [again for again in slow if not again.alone])

@@ -151,7 +151,8 @@ def test_a_model_with_an_open_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         capacity = json.loads(whole.stdout)["arena_bytes"] * 2 // 3
         result = run("explain", *given, *spelling, "--capacity", str(capacity))
         assert result.exit_code == Exit.CHANGE, result.output
-        (words,) = [words for name, words in remedies(result.stdout).items() if name.startswith("a batch of")]
+        commands = remedies(result.stdout).items()
+        words = next(words for name, words in commands if name.startswith("a batch of"))
         assert spelling[0] in words
         assert words.count("--dim") + words.count("--batch") == 1
         planned = run(*words)
