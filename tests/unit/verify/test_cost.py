@@ -146,6 +146,9 @@ def row_of(made: Made, kind: RowKind) -> DualRow:
 BAD: dict[str, tuple[Callable[[Made], dict[str, Any]], str]] = {
     "negative": (lambda m: {"rows": (replace(m.bound.rows[0], multiplier=-1),)}, "negative"),
     "no such moment": (lambda m: {"rows": (replace(m.bound.rows[0], moment=99),)}, "moment 99"),
+    "one moment too many": (
+        lambda m: {"rows": (replace(m.bound.rows[0], moment=len(m.bound.moments)),)}, "which there is not"
+    ),
     "moments fall": (lambda m: {"moments": m.bound.moments[::-1] * 2}, "rising"),
     "moments beyond": (lambda m: {"moments": (10_000,)}, "rising positions"),
     "order twice": (lambda m: {"order": (0, *m.bound.order[1:-1], 0)}, "every step"),
