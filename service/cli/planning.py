@@ -249,17 +249,23 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
 
 
 def print_in_place(console: Console, plan: PlanView) -> None:
-    """One line for a plan with values in the bytes of others: how many, and what that saves."""
+    """One line for a plan with values in the bytes of others, where they lower the peak or a runtime of others
+    defines them so: how many, and the bytes that they save where the record says so.
+    """
     facts = next((record.facts for record in plan.records if record.name == "aliases"), None)
-    if facts is not None:
-        views, overwritten, before, after = (
-            int(facts[name]) for name in ("views", "overwritten", "peak_before", "peak_after")
-        )
-        console.print(
-            f"in place: {views + overwritten:,} values lie in the bytes of others, {views:,} of them as"
-            f" views; {before:,} live bytes become {after:,}",
-            highlight=False,
-        )
+    if facts is None:
+        return
+    from solver.plan.report import sharing
+
+    shared = sharing(plan)
+    note = f"in place: {shared.values:,} values lie in the bytes of others, {shared.views:,} of them as views"
+    if facts:  # those of a runtime of others are not compared with bytes of their own
+        before, after = (int(facts.get(name, 0)) for name in ("peak_before", "peak_after"))
+        if before == after:
+            return
+        note = f"{note}; {before:,} live bytes become {after:,}"
+    if shared.values:
+        console.print(note, highlight=False)
 
 
 def print_order(console: Console, plan: PlanView) -> None:
