@@ -249,8 +249,9 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
 
 
 def print_in_place(console: Console, plan: PlanView) -> None:
-    """One line for a plan with values in the bytes of others, where they lower the peak or a runtime of others
-    defines them so: how many, and the bytes that they save where the record says so.
+    """One line for a plan with values in the bytes of others: how many, and what that saves, if anything.
+
+    Plans for other runtimes record no bytes: what is in place there is counted alone.
     """
     facts = next((record.facts for record in plan.records if record.name == "aliases"), None)
     if facts is None:
@@ -259,7 +260,7 @@ def print_in_place(console: Console, plan: PlanView) -> None:
 
     shared = sharing(plan)
     note = f"in place: {shared.values:,} values lie in the bytes of others, {shared.views:,} of them as views"
-    if facts:  # those of a runtime of others are not compared with bytes of their own
+    if facts:
         before, after = (int(facts.get(name, 0)) for name in ("peak_before", "peak_after"))
         if before == after:
             return
