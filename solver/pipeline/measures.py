@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from solver.collector import collector_paused
-from solver.errors import CapacityError, InternalError
+from solver.errors import CapacityError
 from solver.graph import TrainableGraph
 from solver.native import heeding_deadline
-from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
+from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, PlanOptions, RequestedOptions, paging
 from solver.program import Program, loads
@@ -114,7 +114,7 @@ def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
         elif candidate is None and refused[-1].proved:
             break
     if best is None:
-        raise _nearest(refused)
+        raise nearest(refused)
     return best
 
 
@@ -127,13 +127,6 @@ def _tried(
     except CapacityError as error:
         refused.append(error)
         return None
-
-
-def _nearest(refused: list[CapacityError]) -> CapacityError:
-    """The refusal that is proved, or else the one that lacks the fewest bytes."""
-    if not refused:
-        raise InternalError("No measure was tried.")
-    return min(refused, key=lambda error: (not error.proved, error.excess))
 
 
 def _moves(plan: Plan) -> bool:

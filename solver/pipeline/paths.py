@@ -43,6 +43,7 @@ __all__ = [
     "Start",
     "arena_bytes",
     "modelled_costs",
+    "nearest",
     "plan",
     "plan_program",
     "reference_of",
@@ -221,7 +222,7 @@ class GraphPlans(Plans):
         if listed:
             passes = in_listed_order(passes)
         best: Candidate | None = None
-        refused: CapacityError | None = None
+        refused: list[CapacityError] = []
         tried = set[tuple[object, ...]]()
         within = options.capacity is not None or bool(options.tiers)
         for preparing in _preparing(options):
@@ -234,7 +235,7 @@ class GraphPlans(Plans):
             try:
                 candidate = self._prepared_plan(prepared, planner, passes, options)
             except CapacityError as error:
-                refused = refused or error
+                refused.append(error)
                 continue
             except OptionsError:
                 if preparing is options:
@@ -245,7 +246,7 @@ class GraphPlans(Plans):
             if self.deadline.expired or (within and not (any(candidate.plan.program.runs) or options.tiers)):
                 break
         if best is None:
-            raise refused or InternalError("No preparation was tried.")
+            raise nearest(refused)
         return best
 
     def behind(self, options: PlanOptions) -> Lowered:
@@ -318,6 +319,16 @@ class ProgramPlans(Plans):
     def behind(self, options: PlanOptions) -> Lowered:
         with self.watch("passes"):
             return self._behind(self._reference, _passes_of_program, options)
+
+
+def nearest(refused: Sequence[CapacityError]) -> CapacityError:
+    """The refusal of the choice that lacks the fewest bytes, as far as it is known what each lacks.
+
+    What is proved of one choice is proved of no other: a refusal is proved if that of every choice is.
+    """
+    if not refused:
+        raise InternalError("No choice was tried.")
+    return min(refused, key=lambda error: (error.proved, error.excess))
 
 
 def _price(candidate: Candidate, *, within: bool) -> int:

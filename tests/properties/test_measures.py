@@ -110,6 +110,22 @@ def test_no_choice_by_hand_is_faster_with_two_memories(
 
 
 @settings(max_examples=EXAMPLES)
+@given(random_graphs(most_operations=6), st.sampled_from([0.4, 0.6, 0.8]), st.sampled_from([1, 2]))
+def test_what_is_said_to_be_proved_holds_for_every_choice_by_hand(
+    graph: TrainableGraph, share: float, parallelism: int
+) -> None:
+    for rewrite in (False, True):
+        capacity = int(plan(graph, PlanOptions(rewrite=rewrite)).arena_bytes * share)
+        options = PlanOptions(capacity=capacity, rewrite=rewrite, parallelism=parallelism)
+        try:
+            plan_requested(graph, RequestedOptions(options))
+        except CapacityError as error:
+            for measures in by_hand() if error.proved else ():
+                with pytest.raises(CapacityError):
+                    plan(graph, replace(options, **measures), advise=False)  # type: ignore[arg-type]  # flags
+
+
+@settings(max_examples=EXAMPLES)
 @given(random_graphs(most_operations=6), st.sampled_from([0.8, 0.9, 1.0, None]))
 def test_the_same_request_gives_the_same_plan(graph: TrainableGraph, share: float | None) -> None:
     capacity = None if share is None else int(plan(graph).arena_bytes * share)

@@ -82,6 +82,29 @@ def test_the_capacity_that_a_refusal_names_is_enough() -> None:
     assert 17_100_000 < made.arena_bytes <= caught.value.required
 
 
+@pytest.mark.parametrize("capacity", [3_212_416, 3_221_952])
+def test_what_is_proved_of_one_choice_is_not_said_of_all(capacity: int) -> None:
+    """As written, LeNet-5 needs 3,824,192 bytes when rewritten: steps that run again make it smaller."""
+    graph = gallery("lenet5")
+    with pytest.raises(CapacityError, match="No schedule was found") as caught:
+        plan_requested(graph, requested(capacity=capacity, rewrite=True))
+    assert not caught.value.proved
+    assert caught.value.required == 3_222_080
+    assert plan_requested(graph, requested(capacity=3_222_080, rewrite=True)).arena_bytes == 3_222_080
+
+
+def test_a_refusal_is_proved_where_that_of_every_choice_is() -> None:
+    graph = gallery("lenet5")
+    with pytest.raises(CapacityError, match="takes less than 3,212,416") as caught:
+        plan_requested(graph, requested(capacity=3_212_415, rewrite=True))
+    assert caught.value.proved
+    with pytest.raises(CapacityError) as caught:
+        plan_requested(graph, requested(capacity=2_000_000, target="singa"))
+    assert caught.value.proved
+    smallest = plan(graph, PlanOptions(target="singa", in_place=True)).arena_bytes
+    assert caught.value.required == smallest
+
+
 def test_what_fits_the_first_memory_is_not_moved() -> None:
     tiers = (Tier("ram", 2**25), Tier("flash", 2**30, 45_000_000, 45_000_000))
     moved = paging(plan_requested(MNIST, requested(tiers=tiers)))
