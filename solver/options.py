@@ -24,6 +24,7 @@ __all__ = [
     "Option",
     "documented",
     "flag_of",
+    "former_option",
     "requested_as",
 ]
 
@@ -315,6 +316,19 @@ IMPORT_OPTIONS: Final = _by_name(
 def requested_as(name: str) -> str:
     """The option that a user gives for one of a plan: `only` for every measure."""
     return "only" if name in MEASURES else name
+
+
+def former_option(name: str, called: str, only: str, scratch_budget: str) -> tuple[str, str]:
+    """The message and the remedy where a measure is asked for by an option of its own, as it once was.
+
+    `called` is that option as the caller writes it; `only` and `scratch_budget` are what the caller writes
+    to choose the measure by hand, and to set the scratch budget.
+    """
+    if name == "fit_scratch":
+        message = f"The option {called} has gone: it changes rounding, so no plan takes it by itself."
+        return message, f"Ask for it by {only}, or set {scratch_budget}."
+    message = f"The option {called} has gone: a plan takes what changes no bit and is needed."
+    return message, f"Leave it out, or choose by hand: {only}."
 
 
 def flag_of(name: str) -> str:

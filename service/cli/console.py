@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 from service.cli.kinds import command_for
 from service.problems import problem_from
 from solver.errors import ArenaplanError, CapacityError, DocumentError, InternalError, OptionsError
-from solver.options import flag_of
+from solver.options import MEASURES, flag_of
 
 if TYPE_CHECKING:
     from solver.plan import RequestedOptions
@@ -202,6 +202,8 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
         yield
         sys.stdout.flush()
     except ArenaplanError as error:
+        if isinstance(error, OptionsError) and flag_of(str(*error.path[:1])) == "--only":
+            error.message, error.remedy = _hyphenated(error.message), _hyphenated(error.remedy)
         problem = problem_from(error)
         if command := command_for(error, document):
             problem.remedy = command
@@ -283,6 +285,13 @@ def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
         fail(message, Exit.BUG, as_json=True, traceback=trace)
     print_line(trace.rstrip(), to_errors=True)
     fail(f"{message} Please report it with the lines above.", Exit.BUG)
+
+
+def _hyphenated(text: str) -> str:
+    """A text with measures, and the flag beside `--only`, as the command line writes them."""
+    for name in (*MEASURES, "as_written"):
+        text = text.replace(name, name.replace("_", "-"))
+    return text
 
 
 def _largest(error: ArenaplanError) -> str:

@@ -301,7 +301,8 @@ def print_recomputation(console: Console, plan: PlanView) -> None:
     count = len(again.repetitions)
     console.print(
         f"recomputed: {count:,} {'step runs' if count == 1 else 'steps run'} again,"
-        f" +{time:.2f} % of the modelled time ({again.proof}), +{flops:.2f} % of the products",
+        f" +{time:.2f} % of the modelled time and +{flops:.2f} % of the products of the same steps run once"
+        f" ({again.proof})",
         highlight=False,
     )
 

@@ -199,7 +199,9 @@ def _print_verdict(console: Console, result: Verdict, commands: Sequence[str]) -
     for line in _sentences(result):
         console.print(escape(line))
     if result.remedies:
-        console.print("\nWhat makes it fit, planned and proved, the best first:")
+        console.print(
+            "\nWhat makes it fit, planned and proved, the best first; times are for the same examples:"
+        )
         for number, (remedy, command) in enumerate(zip(result.remedies, commands, strict=True), 1):
             console.print(escape(f"{number}. {_remedy_line(result, remedy)}"))
             print_line(f"   {command}")
@@ -220,14 +222,14 @@ _CHANGES: Final[Mapping[Changes, str]] = {
 
 
 def _remedy_line(result: Verdict, remedy: Remedy) -> str:
-    """``recompute: 467,712 bytes, +1.23 % of time (at least +1.00 %), no bit changes``."""
+    """``recompute: 467,712 bytes, +1.23 % of the time as it is (+1.00 % at least), no bit changes``."""
     total = result.update_nanoseconds
     least = ""
     if remedy.bound == remedy.extra:
         least = " (proved to be the least)"
     elif remedy.bound is not None:
         least = f" ({_percent(remedy.bound, total)} at least)"
-    time = f"{_percent(remedy.extra, total)} of time{least}"
+    time = f"{_percent(remedy.extra, total)} of the time as it is{least}"
     return f"{' + '.join(remedy.names)}: {remedy.arena_bytes:,} bytes, {time}, {_CHANGES[remedy.changes]}"
 
 
@@ -263,7 +265,7 @@ def _sentences(result: Verdict) -> Iterator[str]:
         if result.bound == result.extra or result.extra == 0:
             known = "proved to be the least for this order"
         extra = _percent(result.extra or 0, total)
-        yield f"{title} it fits with recomputation, for {extra} of time ({known})."
+        yield f"{title} it fits with recomputation, for {extra} of the time as it is ({known})."
     elif result.status is VerdictStatus.IMPOSSIBLE:
         yield f"{title} impossible as it is, in every order and with any recomputation."
         short = f"{result.floor - result.capacity:,} more than there are"
@@ -280,8 +282,9 @@ def _sentences(result: Verdict) -> Iterator[str]:
             yield f"In the order of the steps as it is, {result.impossible:,} bytes are proved to be too few."
     # What is live fits; the layout of it may not.
     more = "" if result.peak > result.capacity else " at least, in a layout of more than the capacity"
+    extra = _percent(result.smallest_extra, total)
     yield f"As it is, nothing running again, it takes {result.peak:,} bytes{more}." + (
-        f" The smallest found is {result.smallest:,}, for {_percent(result.smallest_extra, total)} of time."
+        f" The smallest found is {result.smallest:,}, for {extra} of the time as it is."
         if result.smallest < result.peak
         else ""
     )

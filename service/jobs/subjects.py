@@ -17,7 +17,7 @@ from solver import documents
 from solver.errors import ArenaplanError, TooManyOperationsError
 from solver.importers.options import Imported, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
-from solver.options import IMPORT_OPTIONS
+from solver.options import IMPORT_OPTIONS, MEASURES, former_option
 from solver.pipeline import TrainableGraph
 from solver.plan import PlanOptions, RequestedOptions
 from solver.verdict import Batches, batches_of, batches_of_model
@@ -185,6 +185,9 @@ def read_model(task: str, body: bytes) -> Subject:
                 remedy="Give it once.",
                 pointer=f"{_IN_QUERY}/{name}",
             )
+        elif name in MEASURES:
+            texts = former_option(name, name, f"only={name}", "scratch_budget=64KiB")
+            raise Problem("invalid-document", texts[0], remedy=texts[1], pointer=f"{_IN_QUERY}/{name}")
         elif choice is not None:
             choices[name] = values[0]
         else:

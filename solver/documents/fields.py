@@ -114,9 +114,13 @@ def read_with(reader: Callable[[str], Any]) -> Callable[[Any], Any]:
     return read
 
 
-#: A number and a unit of `ByteSize`, with nothing around them. Read by itself, that type ignores what follows
-#: a number (20,971,520 would be 20 bytes) and drops parts of a byte.
-_WRITTEN: Final = r"^\s*([0-9]+(?:\.[0-9]+)?)\s*((?:[kKmMgGtTpPeE][iI]?)?[bB]|[kKmMgGtTpPeE]?)\s*$"
+#: A number, which may have commas as messages print them, and a unit of `ByteSize`, with nothing around them.
+#: Read by itself, that type ignores what follows a number (20,971,520 would be 20 bytes) and drops parts of a
+#: byte.
+_WRITTEN: Final = (
+    r"^\s*((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?)"
+    r"\s*((?:[kKmMgGtTpPeE][iI]?)?[bB]|[kKmMgGtTpPeE]?)\s*$"
+)
 _WORDS: Final = "bytes, or a number with kB, MB, GB, KiB, MiB or GiB"
 
 
@@ -127,13 +131,15 @@ def _unit() -> TypeAdapter[ByteSize]:
 
 
 def read_size(text: str) -> int:
-    """The whole bytes, below 2**63, of ``65536``, ``24MiB`` or ``1.5 GB``.
+    """The whole bytes, below 2**63, of ``65536``, ``65,536``, ``24MiB`` or ``1.5 GB``.
 
     Raises ValueError, which says what to give.
     """
     parts = re.match(_WRITTEN, text, re.ASCII)
-    size = Fraction(parts[1]) * int(_unit().validate_python(f"1{parts[2]}")) if parts else None
-    if size is None or size.denominator != 1:
+    if parts is None:
+        raise ValueError(f"give {_WORDS}")
+    size = Fraction(parts[1].replace(",", "")) * int(_unit().validate_python(f"1{parts[2]}"))
+    if size.denominator != 1:
         raise ValueError(f"give {_WORDS}")
     if size > MAX_INTEGER:
         raise ValueError(f"give at most {MAX_INTEGER:,} bytes")

@@ -34,7 +34,15 @@ from solver.documents.read import header, read
 from solver.errors import DocumentError, OptionsError
 from solver.layout.model.options import Rules
 from solver.layout.model.placed import LayoutOptions
-from solver.options import LAYOUT_OPTIONS, LAYOUT_RULES, MEASURES, PLAN_OPTIONS, REQUEST_OPTIONS, Option
+from solver.options import (
+    LAYOUT_OPTIONS,
+    LAYOUT_RULES,
+    MEASURES,
+    PLAN_OPTIONS,
+    REQUEST_OPTIONS,
+    Option,
+    former_option,
+)
 from solver.plan import PlanOptions, RequestedOptions, options_content
 from solver.program import Tier
 
@@ -71,7 +79,8 @@ class TierFields(DocumentModel):
 
 def read_tier(text: str) -> dict[str, Any]:
     """The fields of a tier that is written as text. Raises ValueError, which says what to give."""
-    head, *rest = [part.strip() for part in text.split(",")]
+    # A comma before a digit stands inside a number, as in sram=524,288.
+    head, *rest = [part.strip() for part in re.split(r",(?![0-9])", text)]
     name, separator, size = head.partition("=")
     if not separator or not name:
         raise ValueError(f"give {_FORM}")
@@ -204,11 +213,8 @@ def load_options(data: bytes | Mapping[str, Any]) -> RequestedOptions:
     value = parse_json(data) if isinstance(data, bytes) else data
     for name in MEASURES if isinstance(value, Mapping) else ():
         if name in value:
-            raise DocumentError(
-                f"The option {name} has gone: the planner takes what changes no bit and is needed.",
-                remedy=f'Leave it out, or choose by hand: "only": ["{name}"].',
-                path=(name,),
-            )
+            texts = former_option(name, name, f'"only": ["{name}"]', '"scratch_budget": 65536')
+            raise DocumentError(texts[0], remedy=texts[1], path=(name,))
     document = read(OptionsDocument, value, has_header=False, range_error=OptionsError)
     content = {name: getattr(document, name) for name in REQUEST_OPTIONS}
     as_written, only = content.pop("as_written"), content.pop("only")

@@ -274,13 +274,21 @@ def _micro_batches(request: Request) -> tuple[Setting, ...]:
 
 def _in_micro_batches(batches: Batches, count: int) -> Callable[[Request], Request]:
     def apply(request: Request) -> Request:
-        note = "normalisation over a batch sees the smaller one"
+        note = "normalisation over a batch sees the smaller one" if _normalises_batches(request.graph) else ""
         smaller = request.at_batch(batches, batches.size // count, note)
         accumulate = request.graph.training.accumulate * count
         graph = smaller.graph.with_spec(rules=replace(request.graph.training, accumulate=accumulate))
         return smaller.training(graph, note, "training", micro_batches=accumulate)
 
     return apply
+
+
+def _normalises_batches(graph: TrainableGraph) -> bool:
+    """Whether an operation takes the mean and the variance of a batch, so that results depend on its size."""
+    return any(
+        operation.type == "BatchNormalization" and operation.attributes.get("training_mode", 0)
+        for operation in graph.operations
+    )
 
 
 def _smaller_batch(request: Request) -> tuple[Setting, ...]:

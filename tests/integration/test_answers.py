@@ -185,6 +185,19 @@ def test_plans_are_those_of_the_core_and_train(http: httpx.Client, tiny: Documen
                 assert (report["identical"], len(report["steps"])) == (True, 2)
 
 
+def test_a_measure_of_its_own_is_named_where_it_was_sent(http: httpx.Client, tiny: Document) -> None:
+    for name, words in (("order", '"only": ["order"]'), ("fit_scratch", '"scratch_budget": 65536')):
+        answer = post(http, "plan", graph=tiny, options={name: True})
+        problem = answer.json()
+        assert (answer.status_code, problem["pointer"]) == (422, f"/options/{name}")
+        assert words in problem["remedy"]
+        assert ("rounding" in problem["detail"]) == (name == "fit_scratch")
+    headers = {"content-type": "application/onnx"}
+    problem = http.post("/v1/plan?in_place=true", content=b"no model", headers=headers).json()
+    assert problem["pointer"] == "/query/in_place"
+    assert problem["remedy"].endswith("only=in_place.")
+
+
 def test_measures_are_chosen_as_by_the_core(http: httpx.Client, tiny: Document, mnist: Document) -> None:
     with every() as case:
         for graph, given in (
@@ -398,8 +411,8 @@ def test_the_client_of_the_project(
     for name, document in (("program", pairs), ("buffers", buffers)):
         (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     with Client(server.url) as client:
-        assert client.ready()
         made = client.plan(tiny, batch=2)
+        assert client.ready()  # the plan has waited for a worker, without which the service is starting
         assert client.stored_plan(made.digest).document == made.document
         assert client.fits(tiny, made.arena_bytes, batch=2)
         assert not client.fits(tiny, made.lower_bound // 2, batch=2)

@@ -14,7 +14,17 @@ import typer
 from typer.core import TyperCommand
 from typer.models import CommandFunctionType as CommandFunction
 
-from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, REQUEST_OPTIONS, Option, flag_of
+from service.cli.console import reporting
+from solver.errors import OptionsError
+from solver.options import (
+    IMPORT_OPTIONS,
+    LAYOUT_OPTIONS,
+    MEASURES,
+    REQUEST_OPTIONS,
+    Option,
+    flag_of,
+    former_option,
+)
 
 __all__ = [
     "AsJson",
@@ -105,8 +115,26 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
+#: Flags that commands had for measures, which `--only` chooses now: the measure of each.
+_FORMER: Final[Mapping[str, str]] = {f"--{name.replace('_', '-')}": name for name in MEASURES}
+
+
+def _refuse_former(words: Sequence[str]) -> None:
+    """Raises OptionsError for a flag of `_FORMER` among the words of a command."""
+    for flag in words[: words.index("--")] if "--" in words else words:
+        if name := _FORMER.get(flag):
+            texts = former_option(name, flag, f"--only {flag[2:]}", "--scratch-budget 64KiB")
+            raise OptionsError(texts[0], remedy=texts[1])
+
+
 class _Command(TyperCommand):
     """A command whose help has its options in sections, if it has those of two sections or more."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and any("--only" in one.opts for one in self.get_params(ctx)):
+            with reporting(as_json="--json" in args):
+                _refuse_former(args)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         arguments, sections = [], dict[str, list[tuple[str, str]]]()

@@ -66,6 +66,16 @@ def test_a_wrong_value_of_an_option_of_plans(name: str) -> None:
     assert caught.value.path[:1] == (name,)
 
 
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_as_a_keyword_of_its_own_leads_to_one_that_can_be_pasted(name: str) -> None:
+    choices: Any = {name: True}
+    with pytest.raises(OptionsError) as caught:
+        arenaplan.plan(MNIST, **choices)
+    assert caught.value.path == (name,)
+    assert f'only=["{name}"]' in caught.value.remedy
+    assert ('scratch_budget="64 KiB"' in caught.value.remedy) == (name == "fit_scratch")
+
+
 @pytest.mark.parametrize("name", [*IMPORT_OPTIONS, "los"])
 def test_a_wrong_value_of_an_option_of_models(name: str, tmp_path: Path) -> None:
     onnx.save(perceptron(), tmp_path / "model.onnx")

@@ -264,6 +264,9 @@ def test_a_switch_of_before_leads_to_only(name: str, value: bool) -> None:
         load_options({"capacity": 9, name: value})
     assert caught.value.path == (name,)
     assert f'"only": ["{name}"]' in caught.value.remedy
+    assert ("rounding" in caught.value.message, "scratch_budget" in caught.value.remedy) == (
+        (True, True) if name == "fit_scratch" else (False, False)
+    )
 
 
 def test_as_written_and_only_do_not_go_together() -> None:

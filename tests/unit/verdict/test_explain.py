@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,18 @@ from solver.importers.options import training_fields
 from solver.pipeline import free_measures, modelled_costs, plan, plan_requested
 from solver.plan import Changes, PlanOptions, RequestedOptions, Verdict, VerdictStatus, paging, recomputation
 from solver.program import Costs
-from solver.verdict import MEASURES, Measure, Request, Setting, batches_of, batches_of_model, brief, explain
-from tests.support.graphs import Sketch
+from solver.verdict import (
+    MEASURES,
+    Batches,
+    Measure,
+    Request,
+    Setting,
+    batches_of,
+    batches_of_model,
+    brief,
+    explain,
+)
+from tests.support.graphs import Sketch, batch_normalised
 from tests.support.operator_graphs import convolved
 from tests.support.sequence_graphs import classifier
 
@@ -270,6 +281,14 @@ def test_the_smallest_number_of_micro_batches() -> None:
     assert split.choices == {"micro_batches": 2}
     assert split.graph_fields == {"training": {"accumulate": 2}}
     assert split.extra > 0
+
+
+def test_micro_batches_say_that_normalisation_sees_less_only_where_there_is_some() -> None:
+    (measure,) = [one for one in MEASURES if one.name == "micro-batches"]
+    for mode, words in ((1, "normalisation over a batch sees the smaller one"), (0, "")):
+        batches = Batches(4, partial(batch_normalised, mode=mode))
+        request = Request(batches.at(4), asked(9), batches)
+        assert {setting.apply(request).note for setting in measure.settings(request)} == {words}
 
 
 def test_micro_batches_of_micro_batches_multiply() -> None:

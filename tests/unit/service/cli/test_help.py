@@ -25,6 +25,11 @@ def examples(text: str) -> list[str]:
     return [re.split(r"\s{3,}", line.strip())[0] for line in below.splitlines()]
 
 
+def flags(name: str) -> set[str]:
+    """The flags of a command."""
+    return {flag for parameter in COMMANDS[name].params for flag in parameter.opts}
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_examples_that_are_read(name: str) -> None:
     shown = CliRunner().invoke(app, [name, "--help"])
@@ -111,3 +116,20 @@ def test_options_that_take_a_word_say_which() -> None:
         }.items():  # fmt: skip
             if option.name == name:
                 assert [word for word in words if word not in option.help] == [], name
+
+
+@pytest.mark.parametrize("command", [name for name in sorted(COMMANDS) if "--only" in flags(name)])
+@pytest.mark.parametrize("measure", ["in-place", "sub-ranges", "order", "recompute", "fit-scratch"])
+def test_a_flag_of_its_own_for_a_measure_leads_to_only(command: str, measure: str) -> None:
+    refused = CliRunner().invoke(app, [command, "graph.json", f"--{measure}"])
+    assert refused.exit_code == 2
+    assert f"The option --{measure} has gone" in refused.stderr
+    assert f"--only {measure}" in refused.stderr
+    assert ("--scratch-budget 64KiB" in refused.stderr) == (measure == "fit-scratch")
+
+
+def test_measures_are_written_with_hyphens() -> None:
+    refused = CliRunner().invoke(app, ["plan", "-", "--only", "in-plac"], input=b"{}")
+    assert refused.exit_code == 2
+    assert "Did you mean 'in-place'?" in refused.stderr
+    assert "'sub-ranges'" in refused.stderr

@@ -175,7 +175,7 @@ def test_recomputation_that_costs_nothing_is_recomputation(tmp_path: Path) -> No
     result = run("explain", *given, "--capacity", "20MiB", "--keep-training")
     assert result.exit_code == Exit.OK
     said = " ".join(result.stdout.split())
-    assert "it fits with recomputation, for +0.00 % of time (proved to be the least" in said
+    assert "it fits with recomputation, for +0.00 % of the time as it is (proved to be the least" in said
     first, second = run("tradeoff", *given, "--points", "3").stdout.split("21,613,184")[1].splitlines()[:2]
     assert "as it is" in first
     assert "+0.00 %" in second
@@ -184,7 +184,7 @@ def test_recomputation_that_costs_nothing_is_recomputation(tmp_path: Path) -> No
 def test_a_plan_with_recomputation() -> None:
     result = run("explain", MNIST, "--capacity", "20MiB", "--keep-training")
     assert result.exit_code == Exit.OK
-    assert "it fits with recomputation, for +0.47 % of time (" in " ".join(result.stdout.split())
+    assert "it fits with recomputation, for +0.47 % of the time as it is (" in " ".join(result.stdout.split())
     assert remedies(result.stdout)["recompute"] == [
         *("plan", str(MNIST), "--capacity", "20MiB", "-o", "plan.json")
     ]
