@@ -284,8 +284,10 @@ def print_levels(console: Console, plan: PlanView) -> None:
         from solver.plan import level_report
 
         levels = level_report(plan)
+        lost = levels.count - levels.unbounded
+        kept = f", {lost} more than without the capacity" if lost else ""
         console.print(
-            f"parallelism {levels.parallelism}: {levels.steps} steps on {levels.count} levels, at most"
+            f"parallelism {levels.parallelism}: {levels.steps} steps on {levels.count} levels{kept}, at most"
             f" {levels.widest} at the same time; one after the other, in this order, they would need"
             f" {levels.sequential_bytes:,} bytes",
             highlight=False,

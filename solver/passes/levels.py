@@ -15,9 +15,8 @@ level that is too full, steps wait for the one in front of them, until none is t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import chain
 from typing import ClassVar
 
@@ -25,9 +24,9 @@ from solver.accounting import paging_problem
 from solver.errors import OptionsError
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Pass
-from solver.program import UPDATE, Program, Tier, dependencies, followers, loads
+from solver.program import UPDATE, Program, Tier, dependencies, list_schedule, loads
 
-__all__ = ["MAX_PARALLELISM", "Levels", "list_schedule"]
+__all__ = ["MAX_PARALLELISM", "Levels"]
 
 #: More threads than any machine has that trains on a CPU, and few enough to start at once.
 MAX_PARALLELISM = 64
@@ -132,24 +131,3 @@ def _ahead(levels: Sequence[int], level: int, waiting: Collection[int]) -> list[
     behind = min(t for t, number in enumerate(levels) if number >= level)
     steps_ahead = [t for t in range(behind + 1, len(levels)) if levels[t] <= level and t not in waiting]
     return sorted(steps_ahead, key=lambda t: (levels[t], t), reverse=True)
-
-
-def list_schedule(before: Sequence[Collection[int]], parallelism: int) -> Iterator[list[int]]:
-    """Each level takes, of the steps that are ready, the `parallelism` earliest in the order.
-
-    `before` lists for each step the steps that it has to follow; a step is ready when all of them are on
-    earlier levels. The earliest first, because the execution order is the one that keeps memory low: the
-    further ahead a step runs, the longer its results wait for their readers.
-    O((n + e) log n) for n steps and e dependencies. List scheduling: Graham, 1966.
-    """
-    waiting = [len(earlier) for earlier in before]
-    after = followers(before)
-    ready = [t for t, count in enumerate(waiting) if not count]  # rising, so a heap
-    while ready:
-        level = [heappop(ready) for _ in range(min(parallelism, len(ready)))]
-        yield level
-        for s in level:
-            for t in after[s]:
-                waiting[t] -= 1
-                if not waiting[t]:
-                    heappush(ready, t)

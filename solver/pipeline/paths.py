@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from solver import preparations
-from solver.accounting import roofline, step_costs
+from solver.accounting import level_costs, roofline, step_costs
 from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph, graph_digest
@@ -108,11 +108,11 @@ class Candidate:
 
     @property
     def nanoseconds(self) -> int:
-        """How long an iteration is modelled to take."""
+        """How long an iteration is modelled to take: steps of one level run at the same time."""
         for record in self.plan.records:
             if record.name == Paging.name and "nanoseconds" in record.facts:
                 return int(record.facts["nanoseconds"])
-        return sum(step_costs(self.plan.program, self.plan.options.costs))
+        return sum(level_costs(self.plan.program, self.plan.options.costs))
 
 
 class Plans(ABC):
@@ -243,7 +243,8 @@ class GraphPlans(Plans):
                 continue  # costs that were given are those of other steps
             if best is None or _price(candidate, within=within) < _price(best, within=within):
                 best = candidate
-            if self.deadline.expired or (within and not (any(candidate.plan.program.runs) or options.tiers)):
+            dear = any(candidate.plan.program.runs) or options.tiers or options.parallelism > 1
+            if self.deadline.expired or (within and not dear):
                 break
         if best is None:
             raise nearest(refused)

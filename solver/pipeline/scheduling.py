@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from solver.accounting import least_elapsed, step_costs
+from solver.accounting import least_elapsed, level_costs, step_costs
 from solver.errors import CapacityError, InternalError
 from solver.layout import Deadline, Outcome
 from solver.passes import Applied as PassResult
@@ -86,14 +86,16 @@ class Applied:
         )
         return replace(self, records=records, bound=None)
 
-    @property
-    def cost(self) -> int:
-        """Nanoseconds of an iteration where there are tiers, else those of repetitions."""
+    def cost(self, options: PlanOptions) -> int:
+        """Nanoseconds of an iteration with tiers or steps at the same time, else those of repetitions."""
+        if options.parallelism > 1 and not self.nanoseconds:
+            return sum(level_costs(self.program, options.costs))
         return self.nanoseconds or self.fact(Recompute.name, "extra_nanoseconds")
 
-    @property
-    def least(self) -> int:
+    def least(self, options: PlanOptions) -> int:
         """A lower bound of `cost` over all orders, as far as one is known."""
+        if options.parallelism > 1:
+            return 0
         if self.nanoseconds:
             return self.compute - self.fact(Recompute.name, "extra_nanoseconds")
         return self.fact(SearchOrder.name, "every_order_nanoseconds")
@@ -163,9 +165,9 @@ def placed(
                 candidate = replace(
                     candidate, applied=candidate.applied.stating(SearchOrder.name, figure, known)
                 )
-        if best is None or candidate.applied.cost < best.applied.cost:
+        if best is None or candidate.applied.cost(options) < best.applied.cost(options):
             best = candidate
-        if best.applied.cost <= best.applied.least or deadline.expired:
+        if best.applied.cost(options) <= best.applied.least(options) or deadline.expired:
             break
     if best is not None:
         return best

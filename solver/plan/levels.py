@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from solver.layout import Lifespan
 from solver.plan.report import live_curve
 from solver.plan.views import PlannedBuffer, PlanView
+from solver.program import UPDATE, dependencies, list_schedule
 
 __all__ = ["LevelReport", "level_report"]
 
@@ -18,7 +19,8 @@ class LevelReport:
     """`steps` steps run on `count` concurrency levels, at most `widest` of them at the same time.
 
     `sequential_bytes` are live at once when the same steps run one after the other in the same order. What
-    the arenas take beyond that is the price of running them side by side.
+    the arenas take beyond that is the price of running them side by side. If none waited to keep a capacity,
+    they would run on `unbounded` levels; with tiers that is `count`, as copies set the pace.
     """
 
     parallelism: int
@@ -26,10 +28,11 @@ class LevelReport:
     count: int
     widest: int
     sequential_bytes: int
+    unbounded: int
 
 
 def level_report(plan: PlanView) -> LevelReport:
-    """Linear. Where steps run one after the other, each has a level of its own."""
+    """As `list_schedule`. Where steps run one after the other, each has a level of its own."""
     widths = Counter(plan.times)
     steps, touches = len(plan.steps), _touches(plan)
     loads = (
@@ -37,8 +40,24 @@ def level_report(plan: PlanView) -> LevelReport:
         for arena in plan.arenas
     )
     return LevelReport(
-        plan.options.parallelism, steps, len(widths), max(widths.values(), default=0), sum(loads)
+        parallelism=plan.options.parallelism,
+        steps=steps,
+        count=len(widths),
+        widest=max(widths.values(), default=0),
+        sequential_bytes=sum(loads),
+        unbounded=min(len(widths), _unbounded(plan)),
     )
+
+
+def _unbounded(plan: PlanView) -> int:
+    """The levels that dependencies alone ask for, with updates at the end behind all others."""
+    if plan.options.tiers:
+        return plan.duration
+    before, stage = dependencies((step.uses, step.defs) for step in plan.steps), 0
+    if plan.options.update == "end":
+        stage = next((t for t, step in enumerate(plan.steps) if step.kernel == UPDATE), 0)
+    late = [frozenset(s - stage for s in earlier if s >= stage) for earlier in before[stage:]]
+    return sum(1 for part in (before[:stage], late) for _ in list_schedule(part, plan.options.parallelism))
 
 
 def _touches(plan: PlanView) -> dict[str, list[int]]:

@@ -16,6 +16,7 @@ from solver.program.dependencies import (
     dependencies,
     followers,
     in_order,
+    list_schedule,
     touched,
     use_def_chains,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "held_lives",
     "in_order",
     "lent",
+    "list_schedule",
     "lives",
     "loads",
     "numbered",

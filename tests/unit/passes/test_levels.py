@@ -12,8 +12,7 @@ from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.passes import MAX_PARALLELISM, Levels, Order
 from solver.passes.aliases import define_in_place
-from solver.passes.levels import list_schedule
-from solver.program import UPDATE, Program, Tier, dependencies, lives, loads
+from solver.program import UPDATE, Program, Tier, dependencies, list_schedule, lives, loads
 from solver.training import derive, explicit_program
 from tests.support.derived import at, reads
 from tests.support.graphs import batch_normalised, chain, convolutional, residual

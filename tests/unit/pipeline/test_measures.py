@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from examples.gallery import GALLERY
+from solver.accounting import level_costs
 from solver.documents import dump_plan, load_graph, load_program
 from solver.errors import CapacityError, OptionsError
 from solver.graph import TrainableGraph
 from solver.pipeline import free_measures, plan, plan_program, plan_requested
-from solver.plan import PlanOptions, RequestedOptions, paging, recomputation
+from solver.plan import PlanOptions, RequestedOptions, level_report, paging, recomputation
 from solver.program import Tier
+from tests.support.operator_graphs import attention
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MNIST = load_graph((EXAMPLES / "mnist.json").read_bytes())
@@ -144,6 +146,18 @@ def test_options_that_are_not_automatic_are_exact() -> None:
         graph = gallery("autoencoder")
         assert dump_plan(plan_requested(graph, asked)) == dump_plan(plan(graph, options))
         assert free_measures(graph, asked) == options
+
+
+def test_levels_that_a_capacity_takes_are_time() -> None:
+    """Of two orders with plans of 10,752 bytes, the one of fewer levels is taken: the other has 49."""
+    graph = attention()
+    free = plan(graph, PlanOptions(parallelism=2))
+    made = plan_requested(graph, requested(parallelism=2, capacity=free.arena_bytes * 9 // 10))
+    assert made.arena_bytes == 10_752
+    figures = [(each.duration, sum(level_costs(each.program))) for each in (free, made)]
+    assert figures[0] < figures[1] == (47, 114_182)
+    report = level_report(made)
+    assert report.count == 47 > report.unbounded
 
 
 def test_rewriting_is_never_taken_by_itself_and_stays_beside_the_measures() -> None:

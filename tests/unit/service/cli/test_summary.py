@@ -71,3 +71,13 @@ def test_what_lowers_no_peak_is_not_printed(tmp_path: Path) -> None:
     assert plan.arena_bytes == 18_556_032
     assert "recomputed: 2 steps run again" in printed
     assert "in place" not in printed
+
+
+@pytest.mark.parametrize(("capacity", "levels"), [("5251648", "22 levels"), ("5000000", "23 levels, 1 more")])
+def test_levels_lost_to_the_capacity_are_printed(
+    lenet: Path, tmp_path: Path, capacity: str, levels: str
+) -> None:
+    options = ["--parallelism", "2", "--capacity", capacity]
+    printed = planned(lenet, options, tmp_path / "plan.json")[1]
+    lost = " than without the capacity" if "more" in levels else ""
+    assert f"33 steps on {levels}{lost}, at most 2 at the same time" in printed
