@@ -241,7 +241,7 @@ GRAPHS: tuple[Row, ...] = (
     row("invalid-graph", {"graph/operands/0/name": ""}),
     # Options that only documents can get wrong; those of the core are in `refused_options`.
     row("invalid-document", {"options/speed": 1}),
-    row("invalid-document", {"options/capacity": "20,971,520"}),
+    row("invalid-document", {"options/capacity": "20,97"}),
     row("invalid-document", {"options/capacity": 1.5}),
     row("invalid-document", {"options/batch": True}),
     row("invalid-options", {"options/deadline_seconds": 1e6}),

@@ -59,7 +59,7 @@ def test_options_reach_the_curve() -> None:
         (("--target", "onert"), "--target: Target 'onert' runs each step once"),
         (("--points", "1"), "--points: A curve of 1 points"),
         (("-o", "curve.gif"), "--output: A curve cannot be written as 'curve.gif'"),
-        (("--only", "in-plaice"), "--only: only is 'in_plaice'. Did you mean 'in_place'?"),
+        (("--only", "in-plaice"), "--only: only is 'in_plaice'. Did you mean 'in-place'?"),
     ],
 )
 def test_what_a_curve_refuses(arguments: tuple[str, ...], words: str) -> None:
