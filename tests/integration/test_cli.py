@@ -60,7 +60,7 @@ def run(tmp_path: Path) -> Run:
     [
         (
             ("plan", "--capacity", "17.14MB", "--only", "recompute"),
-            "mnist .*: recompute, [0-9,]+ bytes, .*of the time as it is",
+            "mnist .*: recompute, [0-9,]+ bytes, .*of time",
         ),
         (("plan", "--tier", "a=14MB", "--tier", "b=1GB,bandwidth=1MB/s"), "paging, [0-9,]+ bytes moved"),
         (("explain", "--capacity", "17.1MB"), "as it is \\(recompute, [0-9,]+ bytes, .* at least [1-9]"),
