@@ -215,7 +215,8 @@ def storage_note(plan: PlanView) -> str | None:
 
 def order_note(plan: PlanView) -> str | None:
     """The result of the search for another order of steps, in a sentence; None for plans without one."""
-    facts = next((record.facts for record in plan.records if record.name == "search_order"), None)
+    records = {record.name: record.facts for record in plan.records}
+    facts = records.get("search_order")
     if facts is None:
         return None
     least, before, after = (int(facts.get(name, 0)) for name in ("order_bound", "peak_before", "peak_after"))
@@ -224,7 +225,8 @@ def order_note(plan: PlanView) -> str | None:
     elif facts.get("for_recomputation"):
         outcome = f"another one, with {after:,} live bytes, lets what runs again cost less"
     else:
-        outcome = f"it stays, with {after:,} live bytes"
+        updates = "apart from the updates " if records.get("order", {}).get("steps_moved") else ""
+        outcome = f"{updates}it stays, with {after:,} live bytes"
     left = "nothing is left" if after <= least else f"{100 * (after - least) / after:.2f} % are left at most"
     where = "each step runs once" + (" and no values share bytes" if plan.options.in_place else "")
     note = f"Order: {outcome}. Where {where}, no order takes less than {least:,}, so {left}."
