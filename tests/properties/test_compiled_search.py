@@ -141,8 +141,8 @@ EDGES = {
     "equal": (problem(*[(3, 0, 4)] * 12, *[(3, 4, 6)] * 12), 36),
     "equal in a chain": (problem(*[(3, k, k + 2) for k in range(20)] * 2), 12),
     "all overlapping": (problem(*[(1 + k % 5, k, 100 - k) for k in range(40)]), 8 * 15),
-    "huge": (problem((2**62, 0, 2), (2**62 - 1, 1, 3)), 2**63 - 1),
-    "huge one after the other": (problem((2**62, 0, 2), (2**62 - 2, 2, 3), (1, 0, 3)), 2**62 + 1),
+    "huge": (problem((2**62 - 1, 0, 2), (2**62 - 2, 1, 3)), 2**63 - 3),
+    "huge one after the other": (problem((2**61, 0, 2), (2**61 - 2, 2, 3), (1, 0, 3)), 2**61 + 1),
     "huge and odd": (problem((2**61 + 1, 0, 2), (2**61 - 1, 1, 3), (2**61, 2, 4)), 2**62),
     "as large as can be": (problem((2**58 + 1, 0, 2), (2**58 - 1, 1, 3), (2**59, 2, 4)), 2**59 + 2**58 - 1),
 }  # fmt: skip

@@ -87,5 +87,5 @@ def test_png_without_the_extra(scene: Scene, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(OptionsError, match="pillow") as caught:
         to_png(scene)
     assert caught.value.path == ("plot",)
-    assert "plot" in caught.value.remedy
+    assert "pip install 'pillow>=" in caught.value.remedy
     assert ".svg" in caught.value.remedy
