@@ -39,6 +39,9 @@ _STEP = 50
 #: If values are defined in place: how many budgets below the least peak found are tried.
 _FEWER = 4
 
+#: If values are defined in place: budgets from the peak down to the floor, as many as a curve has by default.
+_DESCENT = 10
+
 #: Full steps at which a bound is tried if the moments of the search leave a gap.
 _MOMENTS = 12
 
@@ -63,6 +66,7 @@ class Recompute(Pass):
     recompute: bool = False
     capacity: int | None = None
     in_place: bool = False
+    sub_ranges: bool = False
     costs: Costs | None = None
     tiers: tuple[Tier, ...] = ()
 
@@ -96,13 +100,14 @@ class Recompute(Pass):
         given_program, program = program, program.at_same_residues()
         if program is not given_program:
             problem = schedule_problem(program, cost, in_place=self.in_place)
-        first = self._within(program, problem, self.capacity, deadline, tell)
+        searches = _Searches(program, problem, self._peak, deadline, tell)
+        first = self._within(searches, self.capacity)
         reached, late = first, deadline.expired and not first.schedule.complete
-        hopeless = first.schedule.impossible and not self.in_place
-        if reached.peak > self.capacity and not self.tiers and (self.advises or not hopeless):
+        # The relaxation counts each value by itself: it proves nothing where some share bytes.
+        impossible = first.schedule.impossible and not self.in_place
+        if reached.peak > self.capacity and not self.tiers and (self.advises or not impossible):
             # Beginning with schedules of other budgets finds more; and what it ends with is good advice.
-            least = self._least(program, problem, lowest, deadline, tell)
-            reached = min(reached, least, key=lambda each: each.peak)
+            reached = min(reached, self._least(searches, lowest), key=lambda each: each.peak)
         if reached.peak <= self.capacity:
             return self._applied(program, problem, reached, lowest, peak_before, deadline)
         raise _not_found(
@@ -110,71 +115,72 @@ class Recompute(Pass):
             lowest,
             self.capacity,
             min(reached.peak, peak_before),  # the search may end above what it began with
-            impossible=first.schedule.impossible,
+            impossible=impossible,
             late=late,
             coarser=given_program is not program,
         )
 
-    def _within(
-        self, program: Program, problem: ScheduleProblem, capacity: int, deadline: Deadline, tell: Tell
-    ) -> _Reached:
+    def _within(self, searches: _Searches, capacity: int) -> _Reached:
         """The schedule found for a capacity, which may exceed it. Budgets count bytes without aliases: bytes
         that aliases save need no recomputation. At first these are the bytes saved in the program as it is.
         """
-        from solver.schedules.recompute.search import (
-            cheapest,  # numba and OR-Tools, only where they are needed
-        )
-
-        budget = capacity + max(loads(program)[0]) - self._peak(program)
+        share = _SHARE if self.tiers else 1.0
+        budget = capacity + max(loads(searches.program)[0]) - self._peak(searches.program)
         while True:
-            schedule = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
-            reached = self._reached(program, schedule)
+            reached = searches.within(budget, share=share)
             if reached.peak <= capacity or budget <= capacity:
                 break
             over = reached.peak - capacity
             budget = max(capacity, min(budget - over, budget - budget // _STEP))
-        if budget > capacity and not schedule.optimal and not deadline.expired:
+        if budget > capacity and not reached.schedule.optimal and not searches.deadline.expired:
             # A search with more bytes may end at a higher cost than one that counts on no aliases.
-            schedule = cheapest(problem, capacity, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
-            if schedule.fits and schedule.extra < reached.schedule.extra:
-                reached = self._reached(program, schedule)
+            other = searches.within(capacity, share=share)
+            if other.schedule.fits and other.schedule.extra < reached.schedule.extra:
+                reached = other
         return reached
 
-    def _reached(self, program: Program, schedule: Schedule) -> _Reached:
-        changed = rerun(program, schedule.sequence)
-        return _Reached(schedule, changed, self._peak(changed))
-
-    def _least(
-        self,
-        program: Program,
-        problem: ScheduleProblem,
-        lowest: PeakBound,
-        deadline: Deadline,
-        tell: Tell,
-    ) -> _Reached:
+    def _least(self, searches: _Searches, lowest: PeakBound) -> _Reached:
         """The least peak that is found, or one that keeps the capacity: then at the least cost."""
         from solver.schedules.recompute.least import SHARE, least_peak
-        from solver.schedules.recompute.search import cheapest
-
-        def search(budget: int, before: Schedule | None, share: float) -> _Reached:
-            schedule = cheapest(problem, budget, deadline, before=before, share=share, tell=tell)
-            return self._reached(program, schedule)
 
         assert self.capacity is not None  # else nothing would be searched for
-        start = search(2**62, None, 1.0)
-        least = least_peak(search, start, lowest.bytes - 1, deadline, enough=self.capacity)
+        deadline = searches.deadline
+        start = searches.within(2**62)
+        least = least_peak(searches.within, start, lowest.bytes - 1, deadline, enough=self.capacity)
         for _ in range(_FEWER if self.in_place else 0):
             if least.peak <= self.capacity or deadline.expired:
                 break
             # What aliases save is not in the budgets of these searches, and may be more elsewhere.
-            fewer = self._within(program, problem, least.peak - 1, deadline, tell)
+            fewer = self._within(searches, least.peak - 1)
             if fewer.peak >= least.peak:
                 break
             least = fewer
+        if least.peak > self.capacity and self.in_place:
+            descent = self._descent(searches, start, lowest)
+            least = min(least, descent, key=lambda each: (each.peak, each.schedule.extra))
         if least.peak > self.capacity:
             return least
-        cheaper = search(max(self.capacity, least.schedule.peak), least.schedule, 2 * SHARE)
+        cheaper = searches.within(max(self.capacity, least.schedule.peak), least.schedule, 2 * SHARE)
         return cheaper if cheaper.peak <= self.capacity else least
+
+    def _descent(self, searches: _Searches, start: _Reached, lowest: PeakBound) -> _Reached:
+        """The least peak on the way down to the floor, as a curve goes, or the first that keeps the capacity.
+
+        Each search begins with the schedule of the budget above. A repair towards the floor, which no
+        schedule may keep without aliases, often ends at a peak of its own that is known already, and at one
+        with aliases that is smaller than all others.
+        """
+        from solver.schedules.recompute.least import SHARE, descending
+
+        assert self.capacity is not None  # else nothing would be searched for
+        least = above = start
+        for budget in descending(start.peak, lowest.bytes, _DESCENT):
+            if least.peak <= self.capacity or searches.deadline.expired or not above.schedule.fits:
+                break
+            above = searches.within(budget, above.schedule, SHARE)
+            below = searches.repaired(lowest.bytes, above.schedule)
+            least = min(least, above, below, key=lambda each: (each.peak, each.schedule.extra))
+        return least
 
     def _applied(
         self,
@@ -219,7 +225,9 @@ class Recompute(Pass):
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
-        return max(loads(define_in_place(program) if self.in_place else program)[0])
+        if self.in_place:
+            program = define_in_place(program, sub_ranges=self.sub_ranges)
+        return max(loads(program)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +257,42 @@ class _Reached:
     schedule: Schedule
     program: Program
     peak: int
+
+
+class _Searches:
+    """The searches of one run of the pass: of one problem, for many budgets."""
+
+    def __init__(
+        self,
+        program: Program,
+        problem: ScheduleProblem,
+        peak: Callable[[Program], int],
+        deadline: Deadline,
+        tell: Tell,
+    ) -> None:
+        """`peak` counts the bytes that are live at once in a program, with aliases."""
+        self.program, self.deadline = program, deadline
+        self._problem, self._peak, self._tell = problem, peak, tell
+
+    def within(self, budget: int, before: Schedule | None = None, share: float = 1.0) -> _Reached:
+        """See `cheapest`."""
+        from solver.schedules.recompute.search import (
+            cheapest,  # numba and OR-Tools, only where they are needed
+        )
+
+        return self._reached(
+            cheapest(self._problem, budget, self.deadline, before=before, share=share, tell=self._tell)
+        )
+
+    def repaired(self, budget: int, before: Schedule) -> _Reached:
+        """See `repaired`."""
+        from solver.schedules.recompute.search import repaired
+
+        return self._reached(repaired(self._problem, budget, before, self.deadline))
+
+    def _reached(self, schedule: Schedule) -> _Reached:
+        changed = rerun(self.program, schedule.sequence)
+        return _Reached(schedule, changed, self._peak(changed))
 
 
 def _facts(

@@ -20,6 +20,7 @@ from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOff, TradeOffPoint
+from solver.schedules.recompute.least import descending
 from solver.verdict.subject import Found, Subject
 
 __all__ = ["MOST_POINTS", "tradeoff"]
@@ -59,8 +60,8 @@ def tradeoff(
     deadline = Deadline.after(options.deadline_seconds)
     subject = Subject(graph, options, deadline, follow)
     curve = _Curve(subject, observe)
-    high, low = subject.peak, subject.floor.bytes
-    budgets = (high - (high - low) * k // (points - 1) for k in range(1, points))
+    low = subject.floor.bytes
+    budgets = descending(subject.peak, low, points)
     while not deadline.expired and (budget := next(budgets, None)) is not None:
         if not curve.add(budget):
             break

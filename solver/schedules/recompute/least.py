@@ -12,13 +12,13 @@ budgets and finds the same schedule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from solver.layout import Deadline
 from solver.schedules.schedule import Schedule
 
-__all__ = ["SHARE", "Reached", "least_peak"]
+__all__ = ["SHARE", "Reached", "descending", "least_peak"]
 
 #: Searches, and the share of a search's usual work that each of them has: together they cost what two or
 #: three ordinary ones do.
@@ -66,3 +66,8 @@ def least_peak(
         if not candidate.schedule.fits:
             low = max(low, budget)
     return best
+
+
+def descending(high: int, low: int, points: int) -> Iterator[int]:
+    """The budgets below `high` bytes down to `low`, in equal parts: with `high` as many as `points`."""
+    return (high - (high - low) * k // (points - 1) for k in range(1, points))
