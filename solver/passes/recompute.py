@@ -66,7 +66,6 @@ class Recompute(Pass):
     recompute: bool = False
     capacity: int | None = None
     in_place: bool = False
-    sub_ranges: bool = False
     costs: Costs | None = None
     tiers: tuple[Tier, ...] = ()
 
@@ -225,9 +224,7 @@ class Recompute(Pass):
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
-        if self.in_place:
-            program = define_in_place(program, sub_ranges=self.sub_ranges)
-        return max(loads(program)[0])
+        return max(loads(define_in_place(program) if self.in_place else program)[0])
 
 
 @dataclass(frozen=True, slots=True)

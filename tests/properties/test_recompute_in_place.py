@@ -63,13 +63,13 @@ def test_no_refusal_denies_a_schedule_that_exists(graph: TrainableGraph, in_plac
 
 
 @settings(max_examples=30, deadline=None)
-@given(random_graphs(16), st.booleans(), st.sampled_from([4, 8]))
-def test_every_point_of_a_curve_is_reached(graph: TrainableGraph, sub_ranges: bool, points: int) -> None:
-    options = PlanOptions(in_place=True, sub_ranges=sub_ranges)
+@given(random_graphs(16), st.sampled_from([4, 8]))
+def test_every_point_of_a_curve_is_reached(graph: TrainableGraph, points: int) -> None:
+    options = PlanOptions(in_place=True)
     subject = Subject(graph, options, Deadline())
     for point in tradeoff(graph, options, points=points).points[1:]:
-        passed = Recompute(recompute=True, capacity=point.peak, in_place=True, sub_ranges=sub_ranges)
-        behind = define_in_place(passed.run(subject.program), sub_ranges=sub_ranges)
+        passed = Recompute(recompute=True, capacity=point.peak, in_place=True)
+        behind = define_in_place(passed.run(subject.program))
         assert max(loads(behind)[0]) <= point.peak
 
 
