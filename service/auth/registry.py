@@ -57,7 +57,7 @@ class Registry:
     """`usual` quotas hold where nothing else is said of a tenant; entries are kept for `audit_days`.
 
     While the database does not answer, the copy is used for `outage_seconds`; then all callers are refused.
-    `ticks` is a clock that nobody sets.
+    `ticks` is a monotonic clock: setting the time of day does not change it.
     """
 
     store: Store

@@ -109,7 +109,7 @@ def _can_be_explained(file: ModelFile, options: PlanOptions) -> bool:
 def _next_commands(
     model: Path, plan_file: str, plan: Plan, choices: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """What people do with a plan: words, and the command."""
+    """The next steps with a plan: the purpose of each, and its command."""
     yield "to see what is live at the peak, and where", command_line("show", plan_file, options={})
     page = Path(plan_file).with_suffix(".html")
     yield "to see the same as a page", command_line("report", plan_file, options={}, output=str(page))

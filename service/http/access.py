@@ -89,7 +89,7 @@ class Access:
         except (Problem, TimeoutError):
             if needed == "jobs":
                 raise
-            # A plan is made all the same, and nothing is stored that nobody can count.
+            # The plan is made but not stored: the bytes that the tenant stores cannot be counted now.
             scope["headers"] = [header for header in scope["headers"] if header[0] != b"prefer"]
             return meter.admitted(tenant)
         length = header_of(scope, b"content-length")

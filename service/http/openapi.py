@@ -1,4 +1,4 @@
-"""What the routes share in the OpenAPI document, and what FastAPI cannot know.
+"""Parts of the OpenAPI document that routes share, and parts that FastAPI cannot derive.
 
 Routes read their bodies themselves, in workers, so their decorators describe them with functions from here.
 """

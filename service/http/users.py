@@ -40,7 +40,7 @@ class Users:
         self._exchange: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Read who is known. While the database cannot be used, nobody is."""
+        """Read the known keys and users. There are none until the database can be used."""
         with contextlib.suppress(Problem):
             await self.registry.sync()
         self._exchange = asyncio.create_task(self.registry.run())

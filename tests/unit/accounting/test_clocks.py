@@ -7,23 +7,10 @@ from dataclasses import replace
 import pytest
 
 from solver.accounting import Traffic, elapsed, least_elapsed, level_costs, paging_problem, traffic
-from solver.program import Costs, Program, Tier, loads, transfer_nanoseconds
+from solver.program import Costs, Tier, loads, transfer_nanoseconds
 from solver.schedules.paging import in_tiers, with_transfers
+from tests.support.paged_line import FLASH, LONG, SRAM, paged_line
 from tests.support.programs import sequential
-
-SRAM, FLASH = Tier("sram", 1000), Tier("flash", 10_000, 10**9, 5 * 10**8, 100)
-
-
-def paged_line(ahead: int) -> Program:
-    problem = paging_problem(LONG, ahead)
-    (number,) = (j for j, g in enumerate(problem.gaps) if LONG.values[g.value].label == "a")
-    homes = {problem.gaps[number].value: 1}
-    return with_transfers(in_tiers(LONG, [SRAM, FLASH]), problem, [number], homes, [SRAM, FLASH])
-
-
-LONG = sequential(
-    ("x", "a"), *((f"t{k}", f"t{k + 1}") for k in range(8)), ("t8 a", "e"), fed="x t0", a=10_000
-)
 
 
 def test_steps_wait_for_transfers_that_nothing_hides() -> None:

@@ -14,14 +14,12 @@ from solver.accounting import (
     paging_problem,
 )
 from solver.layout import Deadline, Lifespan
-from solver.program import COPY, Entry, Exit, Program, Tier, loads
-from solver.schedules.paging import Transfer, in_tiers, timetable, with_transfers
+from solver.program import COPY, Entry, Exit, Tier, loads
+from solver.schedules.paging import Transfer, timetable
 from solver.schedules.paging.cover import greedy, least_moved, needed_only
 from solver.schedules.paging.homes import homes, shortage
+from tests.support.paged_line import LONG, paged_line
 from tests.support.programs import sequential
-
-SRAM, FLASH = Tier("sram", 1000), Tier("flash", 10_000, 10**9, 5 * 10**8, 100)
-
 
 # ------------------------------------------------------------------------------------------ transfers
 
@@ -68,18 +66,6 @@ def test_copies_are_steps_with_a_channel() -> None:
     ]
     assert all(paged.operations[step.operation].attributes == {"channel": 1} for step in copies)
     assert max(loads(paged)[1]) == 10_000
-
-
-def paged_line(ahead: int) -> Program:
-    problem = paging_problem(LONG, ahead)
-    (number,) = (j for j, g in enumerate(problem.gaps) if LONG.values[g.value].label == "a")
-    homes = {problem.gaps[number].value: 1}
-    return with_transfers(in_tiers(LONG, [SRAM, FLASH]), problem, [number], homes, [SRAM, FLASH])
-
-
-LONG = sequential(
-    ("x", "a"), *((f"t{k}", f"t{k + 1}") for k in range(8)), ("t8 a", "e"), fed="x t0", a=10_000
-)
 
 
 # -------------------------------------------------------------------------------------------- covers
