@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ProblemError,
     )
     from solver.executor import Trainer, synthetic_batch, validate
+    from solver.graph import evaluation, inference
     from solver.pipeline import BlockProgram, TrainableGraph
     from solver.plan import Plan, PlanOptions, TradeOff, ValidationReport, Verdict
 
@@ -65,8 +66,10 @@ __all__ = [
     "ValidationReport",
     "Verdict",
     "adam",
+    "evaluation",
     "executorch",
     "explain",
+    "inference",
     "jax",
     "layers",
     "load_graph",
@@ -91,6 +94,7 @@ _WHERE = {
     "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
     " OptionsError PlanError ProblemError",
     "solver.executor": "Trainer synthetic_batch validate",
+    "solver.graph": "evaluation inference",
     "solver.pipeline": "BlockProgram TrainableGraph",
     "solver.plan": "Plan PlanOptions TradeOff ValidationReport Verdict",
 }

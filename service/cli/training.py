@@ -221,7 +221,7 @@ def _print(report: ValidationReport) -> None:
     console = Console()
     for violation in report.violations:
         console.print(f"[red]broken rule {violation.rule}[/red]: {violation.detail}", soft_wrap=True)
-    if report.steps:
+    if any(step.loss is not None for step in report.steps):
         console.print(_losses(report))
     console.print(_verdict(report), soft_wrap=True, markup=False, highlight=False)
     if report.paged_in or report.paged_out:
@@ -234,8 +234,8 @@ def _losses(report: ValidationReport) -> FittingTable:
     rows = [
         (
             str(step.step),
-            f"{step.loss:.9g}",
-            f"{step.reference_loss:.9g}",
+            _shown(step.loss),
+            _shown(step.reference_loss),
             "identical" if step.identical else f"{len(step.differing)} differ",
         )
         for step in report.steps
@@ -243,17 +243,22 @@ def _losses(report: ValidationReport) -> FittingTable:
     return make_table(None, (">step", ">loss in the arena", ">reference loss", "bits"), rows)
 
 
+def _shown(loss: float | None) -> str:
+    return "" if loss is None else f"{loss:.9g}"
+
+
 def _verdict(report: ValidationReport) -> str:
     if report.violations:
         return f"The plan is wrong: {len(report.violations)} broken rules; it was not run."
+    is_inference = any(step.loss is None for step in report.steps)
     for step in report.steps:
         if not step.identical:
+            run = "Inference" if is_inference else "Training"
             named = step.differing[0] if step.differing else "the loss"
-            return f"Training differs: first at step {step.step}, in {named}."
-    return (
-        f"Identical: loss and {report.compared} tensors agree bit for bit after each of "
-        f"{len(report.steps)} steps in {report.arena_bytes:,} bytes."
-    )
+            return f"{run} differs: first at step {step.step}, in {named}."
+    compared = f"{'' if is_inference else 'loss and '}{report.compared} tensors"
+    runs = f"{len(report.steps)} {'inferences' if is_inference else 'steps'}"
+    return f"Identical: {compared} agree bit for bit after each of {runs} in {report.arena_bytes:,} bytes."
 
 
 # ------------------------------------------------------------------------------------ logs of accesses

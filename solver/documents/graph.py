@@ -218,7 +218,10 @@ def _loss(value: Any) -> Any:
 
 
 class GraphDocument(DocumentModel):
-    """A trainable graph: operands, operations in any order, loss, optimizer, trainable set."""
+    """A graph: operands, operations in any order, loss, optimizer, trainable set.
+
+    Without a loss it is an inference program: nothing is trained, and the outputs are what it computes.
+    """
 
     format: Literal["arenaplan.graph"]
     version: Literal[1]
@@ -227,7 +230,7 @@ class GraphDocument(DocumentModel):
     operands: JsonList[OperandDocument]
     operations: JsonList[OperationDocument]
     loss: Annotated[Any, PlainValidator(_loss), WithJsonSchema({"type": "string"})] = None
-    optimizer: OptimizerDocument
+    optimizer: OptimizerDocument | None = Field(None, description="Needed where something is trained.")
     training: TrainingDocument = TrainingDocument()
     trainable: Annotated[
         Any,
@@ -271,7 +274,7 @@ def load_graph(
         _all_declared(document, size, folder),
         [Operation(o.name, o.type, o.inputs, o.outputs, o.attributes) for o in document.operations],
         loss=document.loss,
-        optimizer=_optimizer_spec(document.optimizer),
+        optimizer=None if document.optimizer is None else _optimizer_spec(document.optimizer),
         trainable=_trainable_set(document),
         outputs=document.outputs,
         training=TrainingRules(**dict(document.training)),

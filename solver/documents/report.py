@@ -21,8 +21,8 @@ class StepOfReport(DocumentModel):
     """One training step: both losses, and the tensors whose bits differ after it."""
 
     step: Natural
-    loss: _Loss
-    reference_loss: _Loss
+    loss: _Loss | None = Field(description="null where the graph has none.")
+    reference_loss: _Loss | None
     identical: bool
     differing: JsonList[str]
 
@@ -54,7 +54,7 @@ def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:
     document = read(ReportDocument, data)
     return ValidationReport(
         steps=tuple(
-            StepReport(s.step, float(s.loss), float(s.reference_loss), s.identical, s.differing)
+            StepReport(s.step, _number(s.loss), _number(s.reference_loss), s.identical, s.differing)
             for s in document.steps
         ),
         violations=tuple(Violation(v.rule, v.buffers, v.detail) for v in document.violations),
@@ -81,6 +81,10 @@ def dump_report(report: ValidationReport, *, indent: int | None = None) -> bytes
         ],
     }
     return to_bytes(document, indent=indent)
+
+
+def _number(loss: _Loss | None) -> float | None:
+    return None if loss is None else float(loss)
 
 
 def _step_to_dict(step: StepReport) -> dict[str, Any]:

@@ -192,12 +192,45 @@ class Trainer:
         incompatible dtype: nothing has been changed then. Raises whatever a kernel raises, GraphError for a
         label that is no class; then nothing but `restore` or `close` is possible.
         """
+        if self.graph.loss is None:
+            raise PlanError(
+                "The plan is one of an inference: it has no loss, and nothing is trained.",
+                remedy="Call `infer`, or plan a graph with a loss.",
+            )
+        self._run(batch)
+        return float(self.runner.value(self.graph.loss))
+
+    def evaluate(self, batch: Mapping[str, ArrayLike]) -> float:
+        """The loss of `batch`, with the weights as they stand: nothing is trained. `read` gives the outputs.
+
+        Raises PlanError for a plan that trains or has no loss, and as `step` does.
+        """
+        if self.graph.trainable:
+            raise PlanError(
+                f"The plan trains {len(self.graph.trainable):,} parameters; an evaluation trains none.",
+                remedy="Call `step`, or plan `arenaplan.evaluation(graph)`.",
+            )
+        return self.step(batch)
+
+    def infer(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+        """Copies of the outputs for `inputs`, an array for each, with the weights as they stand.
+
+        Raises PlanError for a plan of a graph with a loss, and as `step` does.
+        """
+        if self.graph.loss is not None:
+            raise PlanError(
+                f"The plan computes the loss {self.graph.loss!r}, which an inference does not.",
+                remedy="Plan `arenaplan.inference(graph)`, or call `step` or `evaluate`.",
+            )
+        self._run(inputs)
+        return {name: self.read(name) for name in self.graph.outputs}
+
+    def _run(self, batch: Mapping[str, ArrayLike]) -> None:
         self._check_usable(runs=True)
         feed(self.graph, self.runner, batch)
         self._is_cut_short = True
         self.runner.run()
         self._is_cut_short = False
-        return float(self.runner.value(self.graph.loss))
 
     @checks_arguments
     def read(self, name: str) -> Array:

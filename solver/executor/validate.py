@@ -120,5 +120,6 @@ def _compare(step: int, graph: TrainableGraph, planned: Runner, alone: Runner) -
         for value, raw in sorted(planned.kept().items())
         if not np.array_equal(raw, theirs[value])
     )
-    loss, reference_loss = (float(runner.value(graph.loss)) for runner in (planned, alone))
+    name = graph.loss
+    loss, reference_loss = (None if name is None else float(run.value(name)) for run in (planned, alone))
     return StepReport(step, loss, reference_loss, not differing, differing)

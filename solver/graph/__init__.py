@@ -4,6 +4,7 @@ from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build
 from solver.graph.content import graph_digest
 from solver.graph.nodes import output_types
 from solver.graph.objective import with_training
+from solver.graph.purposes import evaluation, inference
 from solver.graph.types import (
     Array,
     AttributeValue,
@@ -40,8 +41,10 @@ __all__ = [
     "TrainingRules",
     "TrainingSpec",
     "build_graph",
+    "evaluation",
     "forward_graph",
     "graph_digest",
+    "inference",
     "output_types",
     "with_training",
 ]

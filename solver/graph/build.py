@@ -54,7 +54,7 @@ def build_graph(
     operations: Sequence[Operation],
     *,
     loss: str | Sequence[str] | None,
-    optimizer: OptimizerSpec,
+    optimizer: OptimizerSpec | None,
     trainable: Trainable = "all",
     outputs: Sequence[str] = (),
     training: TrainingRules | None = None,

@@ -8,7 +8,15 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from solver.canonical import digest_of, word_for
-from solver.graph.types import Initializer, Operand, Operation, Role, TrainableGraph, TrainingRules
+from solver.graph.types import (
+    Initializer,
+    Operand,
+    Operation,
+    OptimizerSpec,
+    Role,
+    TrainableGraph,
+    TrainingRules,
+)
 
 __all__ = ["SCHEMES", "declared_operands", "graph_content", "graph_digest", "scheme_content"]
 
@@ -64,7 +72,7 @@ def scheme_content(initializer: Initializer) -> dict[str, Any]:
 
 def graph_content(graph: TrainableGraph, initializers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The graph with the content of each `initializers`, by operand. Training rules with their defaults are
-    left out.
+    left out, and loss and optimizer where there is none.
     """
     content: dict[str, Any] = {
         "format": "arenaplan.graph",
@@ -74,17 +82,21 @@ def graph_content(graph: TrainableGraph, initializers: Mapping[str, Mapping[str,
             _operand_content(operand, initializers.get(operand.id)) for operand in declared_operands(graph)
         ],
         "operations": [_operation_content(operation) for operation in graph.operations],
-        "loss": graph.loss,
-        "optimizer": {
-            "type": graph.optimizer.type,
-            **{name: word_for(value) for name, value in graph.optimizer.attributes.items()},
-        },
+        **({} if graph.loss is None else {"loss": graph.loss}),
+        **({} if graph.optimizer is None else {"optimizer": _optimizer_content(graph.optimizer)}),
         "trainable": list(graph.trainable),
         "outputs": list(graph.outputs),
     }
     usual = TrainingRules()
     rules = {name: rule for name, rule in asdict(graph.training).items() if rule != getattr(usual, name)}
     return content | {"training": rules} if rules else content
+
+
+def _optimizer_content(optimizer: OptimizerSpec) -> dict[str, Any]:
+    return {
+        "type": optimizer.type,
+        **{name: word_for(value) for name, value in optimizer.attributes.items()},
+    }
 
 
 def _operand_content(operand: Operand, initializer: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def with_training(
     graph: Graph,
     *,
     loss: str | Sequence[str] | None,
-    optimizer: OptimizerSpec,
+    optimizer: OptimizerSpec | None,
     trainable: Trainable = "all",
     frozen: Collection[str] = (),
     rules: TrainingRules | None = None,
@@ -47,35 +47,38 @@ def with_training(
     """A forward graph with its training spec; sequences are unrolled, at most to `max_operations`.
 
     `frozen` are parameters that "all" and a count leave out. `paths` lead to operands in a document.
+    A graph without a loss is an inference program: nothing of it is trained, and optimizer and rules are
+    dropped.
     `nodes` are those of the operations, where they are known; their outputs may be missing.
     Raises LossError, TrainableError, DuplicateNameError, or AttributeRuleError for the rules. Linear.
     """
     defined_by = {name: i for i, operation in enumerate(graph.operations) for name in operation.outputs}
     scalar = _loss(loss, graph.operands, defined_by)
-    chosen = _trainable_set(trainable, frozenset(frozen), graph)
-    _check_trainable(chosen, scalar, graph, defined_by, paths or {})
-    nodes = nodes or {operation.id: resolve(operation, graph.operands) for operation in graph.operations}
-    _check_derivatives(chosen, scalar, graph, defined_by, paths or {}, nodes)
+    rules = rules or TrainingRules()
+    check_rules(rules)
+    if scalar is None:
+        _check_inference(trainable, graph)
+        spec = TrainingSpec(None, None, ())
+    else:
+        chosen = _trainable_set(trainable, frozenset(frozen), graph)
+        _check_trainable(chosen, scalar, graph, defined_by, paths or {})
+        nodes = nodes or {operation.id: resolve(operation, graph.operands) for operation in graph.operations}
+        _check_derivatives(chosen, scalar, graph, defined_by, paths or {}, nodes)
+        _check_optimizer(chosen, optimizer)
+        spec = TrainingSpec(scalar, optimizer, chosen, rules)
     order = range(len(graph.operations))
     operations, operands = unrolled(graph.operations, order, graph.operands, max_operations)
     read = {name for operation in operations for name in operation.inputs} | set(graph.outputs)
     for name in [name for name, o in operands.items() if o.role is Role.CONSTANT and name not in read]:
         del operands[name]  # lengths of sequences that are all whole
-    rules = rules or TrainingRules()
-    check_rules(rules)
-    spec = TrainingSpec(scalar, optimizer, chosen, rules)
     return TrainableGraph(Graph(graph.name, operands, operations, graph.outputs), spec)
 
 
 def _loss(
     loss: str | Sequence[str] | None, typed: Mapping[str, Operand], defined_by: Mapping[str, int]
-) -> str:
+) -> str | None:
     if loss is None or not loss:
-        raise LossError(
-            "The graph names no loss.",
-            remedy="Set `loss` to the scalar operand that training minimises.",
-            path=("loss",),
-        )
+        return None
     if not isinstance(loss, str):
         if len(loss) > 1:
             raise LossError(
@@ -98,6 +101,33 @@ def _loss(
             path=("loss",),
         )
     return loss
+
+
+def _check_inference(trainable: Trainable, graph: Graph) -> None:
+    """Checks that a graph without a loss asks for nothing to be trained, and for something to be computed."""
+    remedy = "Set `loss` to the scalar operand that training minimises"
+    if trainable != "all" and trainable != 0 and (isinstance(trainable, int) or trainable):
+        raise LossError(
+            "The graph names parameters to train and no loss.",
+            remedy=f"{remedy}, or leave `trainable` out for an inference.",
+            path=("loss",),
+        )
+    if not any(graph.operands[name].role is Role.INTERMEDIATE for name in graph.outputs):
+        raise LossError(
+            "The graph names no loss and no output that an operation defines: nothing is computed.",
+            remedy=f"{remedy}, or name the results of an inference in `outputs`.",
+            path=("loss",),
+        )
+
+
+def _check_optimizer(chosen: Sequence[str], optimizer: OptimizerSpec | None) -> None:
+    if chosen and optimizer is None:
+        raise TrainableError(
+            f"Parameters are trained, {chosen[0]!r} among them, and the graph names no optimizer.",
+            remedy='Set `optimizer`, as {"type": "SGD", "learning_rate": 0.01}; or set `trainable` to [] for'
+            " an evaluation.",
+            path=("optimizer",),
+        )
 
 
 def check_outputs(outputs: Sequence[str], typed: Mapping[str, Operand]) -> None:

@@ -267,10 +267,13 @@ class TrainingSpec:
     `loss` names the scalar operand that training minimises. `trainable` names the parameters that the
     optimizer updates, in the order of the graph; `trained` has the same names, to ask in constant time
     whether one is among them. `rules` say what happens to gradients before they are applied.
+
+    A graph of which nothing is trained needs no optimizer: with a loss it is an evaluation, without one an
+    inference. Both have the same type as a training graph, because plans are made, proved and run alike.
     """
 
-    loss: str
-    optimizer: OptimizerSpec
+    loss: str | None
+    optimizer: OptimizerSpec | None
     trainable: tuple[str, ...]
     rules: TrainingRules = TrainingRules()
     trained: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -306,11 +309,16 @@ class TrainableGraph:
         return self.graph.outputs
 
     @property
-    def loss(self) -> str:
+    def loss(self) -> str | None:
         return self.spec.loss
 
     @property
-    def optimizer(self) -> OptimizerSpec:
+    def results(self) -> tuple[str, ...]:
+        """The operands to read after an iteration: the loss, if there is one, and the outputs."""
+        return self.outputs if self.loss is None else (self.loss, *self.outputs)
+
+    @property
+    def optimizer(self) -> OptimizerSpec | None:
         return self.spec.optimizer
 
     @property

@@ -18,11 +18,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One step of both runs. `differing` names the tensors whose bits differ after it."""
+    """One step of both runs. `differing` names the tensors whose bits differ after it.
+
+    The losses are None where the graph has none: an inference.
+    """
 
     step: int
-    loss: float
-    reference_loss: float
+    loss: float | None
+    reference_loss: float | None
     identical: bool
     differing: tuple[str, ...]
 

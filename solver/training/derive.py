@@ -1,4 +1,4 @@
-"""From a graph to its training program: forward, calcGradient, calcDerivative, applyGradient.
+"""From a graph to its program: forward, and where it is trained calcGradient, calcDerivative, applyGradient.
 
 Reverse-mode differentiation over the graph, with the three-way backward order of nntrainer:
 for each operation, last to first, the gradients of its trainable parameters, then the derivatives
@@ -20,7 +20,16 @@ from types import MappingProxyType
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import BackwardNeeds, Node, ScratchRequest
-from solver.graph.types import DType, Operand, Operation, Role, TensorType, TrainableGraph, TrainingRules
+from solver.graph.types import (
+    DType,
+    Operand,
+    Operation,
+    OptimizerSpec,
+    Role,
+    TensorType,
+    TrainableGraph,
+    TrainingRules,
+)
 from solver.program import (
     ACCUMULATE,
     CLIP,
@@ -92,7 +101,7 @@ class _Derivation:
         self.loss = graph.loss
         self.nodes = nodes
         self.trainable = frozenset(graph.trainable)
-        self.outputs = frozenset((graph.loss, *graph.outputs))
+        self.outputs = frozenset(graph.results)
         self.builder = Builder(graph.name, [_SPACE])
         self.operations = {name: self.builder.operation(anonymous(node)) for name, node in nodes.items()}
         self.answers = _answers(nodes)
@@ -106,13 +115,14 @@ class _Derivation:
     def run(self) -> Program:
         for operation in self.graph.operations:
             self._forward(operation)
-        if self.graph.trainable:
+        loss, optimizer = self.graph.loss, self.graph.optimizer
+        if self.graph.trainable and loss is not None and optimizer is not None:
             if self.graph.training.accumulate > 1:
                 self._keep_gradients()
-            self._seed()
+            self._seed(loss)
             for operation in reversed(self.graph.operations):
                 self._backward(operation)
-            self._updates(self._clip() if self.graph.training.joins_gradients else ())
+            self._updates(optimizer, self._clip(loss) if self.graph.training.joins_gradients else ())
         self._drop_unread()
         self._mark_constants()
         # They call this object, which would keep itself alive until the collector finds it.
@@ -171,15 +181,15 @@ class _Derivation:
             self.builder.entries[self.derivatives[weight]] = EntryKind.CARRIED
         self.defined.update(self.graph.trainable)
 
-    def _seed(self) -> None:
+    def _seed(self, loss: str) -> None:
         """The derivative of the loss with respect to itself: where every chain begins."""
-        loss, type_ = self.graph.loss, self.operands[self.graph.loss].type
+        type_ = self.operands[loss].type
         if self.graph.training.loss_scale_growth is None:
             seed = _own_node(loss, SEED, (), (type_,), {"value": self.graph.training.loss_scale})
             scale = []
         else:
             seed = _own_node(loss, SEED, (_SCALE,), (type_,), {})
-            scale = [Binding("loss_scale", self._loss_scale(), Access.READ)]
+            scale = [Binding("loss_scale", self._loss_scale(loss), Access.READ)]
         self.defined.add(loss)
         self.builder.step(
             self.builder.operation(seed),
@@ -188,9 +198,9 @@ class _Derivation:
             part="seed",
         )
 
-    def _loss_scale(self) -> int:
+    def _loss_scale(self, loss: str) -> int:
         """The scale that changes: it carries over, from the one that the rules begin with."""
-        number = self._optimizer_variable(self.graph.loss, "loss_scale", _SCALE)
+        number = self._optimizer_variable(loss, "loss_scale", _SCALE)
         self.builder.initial[number] = Initial("constant", value=self.graph.training.loss_scale)
         return number
 
@@ -261,13 +271,13 @@ class _Derivation:
 
     # -------------------------------------------------------------------------- update
 
-    def _clip(self) -> tuple[tuple[str, int], ...]:
+    def _clip(self, loss: str) -> tuple[tuple[str, int], ...]:
         """A step that reads all gradients and defines what every update reads, so none can come before it.
 
         That is the factor of all gradients and, where updates may be left out, how many there were. A loss
         scale that changes does so here, by how many updates in a row there were.
         """
-        loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
+        rules, weights = self.graph.training, self.graph.trainable
         factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
         bindings = [Binding(_slot("dx", i), self.derivatives[w], Access.READ) for i, w in enumerate(weights)]
@@ -276,7 +286,7 @@ class _Derivation:
             joint.append(("updates", counter))
             bindings.append(Binding("updates", counter, Access.UPDATE))
         if rules.loss_scale_growth is not None:
-            bindings.append(Binding("loss_scale", self._loss_scale(), Access.UPDATE))
+            bindings.append(Binding("loss_scale", self._loss_scale(loss), Access.UPDATE))
             row = self._optimizer_variable(loss, "in_a_row", TensorType((), DType.INT64))
             bindings.append(Binding("in_a_row", row, Access.UPDATE))
         types = tuple(self.operands[weight].type for weight in weights)
@@ -302,9 +312,9 @@ class _Derivation:
         )
         return tuple(joint)
 
-    def _updates(self, joint: tuple[tuple[str, int], ...]) -> None:
+    def _updates(self, spec: OptimizerSpec, joint: tuple[tuple[str, int], ...]) -> None:
         """The optimizer's step of each weight; a gradient that carries over is cleared by it."""
-        rules, spec = self.graph.training, self.graph.optimizer
+        rules = self.graph.training
         names, clears = state_names(spec), rules.accumulate > 1
         scaled = bool(joint) or rules.divisor != 1
         # One mapping for all: what every update has in common is written and compared once.

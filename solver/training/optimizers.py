@@ -130,8 +130,13 @@ def _bad(name: str, what: str, remedy: str) -> AttributeRuleError:
     return AttributeRuleError(what, remedy=remedy, path=("optimizer", "attributes", name))
 
 
-def state_names(spec: OptimizerSpec) -> tuple[str, ...]:
-    """Names of the optimizer variables of one weight; each has the type of the weight and starts at 0."""
+def state_names(spec: OptimizerSpec | None) -> tuple[str, ...]:
+    """Names of the optimizer variables of one weight; each has the type of the weight and starts at 0.
+
+    None are there without an optimizer.
+    """
+    if spec is None:
+        return ()
     rules = optimizer_rules(spec)
     if spec.type in ("Adam", "AdamW"):
         return ("first_moment", "second_moment")

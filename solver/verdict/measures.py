@@ -337,6 +337,8 @@ def _training(names: Set[str], words: str) -> Callable[[Request], Request]:
 
 def _less_state(request: Request) -> tuple[Setting, ...]:
     optimizer = request.graph.optimizer
+    if optimizer is None:
+        return ()
     rate = optimizer_rules(optimizer)["learning_rate"]
     momentum = OptimizerSpec("SGD", {"learning_rate": rate, "momentum": 0.9})
     plain = OptimizerSpec("SGD", {"learning_rate": rate})

@@ -40,7 +40,7 @@ class Surroundings:
         self.arithmetic = arithmetic
         self.nodes = graph_nodes(graph)
         #: Operands whose names and values the caller asks for.
-        self.kept = frozenset({graph.loss, *graph.outputs})
+        self.kept = frozenset(graph.results)
         self._defined_by = {name: op for op in graph.operations for name in op.outputs}
         self._readers: dict[str, list[Operation]] = {}
         for operation in graph.operations:

@@ -92,6 +92,8 @@ def merged_activation(graph: TrainableGraph) -> Operation | None:
 
 def check_supported(graph: TrainableGraph, nodes: Mapping[str, Node]) -> None:
     """Raise OptionsError, naming the culprit, where nntrainer cannot train the graph."""
+    if graph.loss is None or graph.optimizer is None:
+        raise _refused("a graph that names no loss or no optimizer")
     if graph.optimizer.type not in _OPTIMIZERS:
         raise _refused(f"with the optimizer {graph.optimizer.type}")
     if replace(graph.training, clip_global_norm=None) != TrainingRules():

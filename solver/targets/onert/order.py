@@ -12,8 +12,10 @@ __all__ = ["constant_buffers", "essential_backward_order"]
 def essential_backward_order(graph: TrainableGraph) -> tuple[Operation, ...]:
     """Operations of the backward pass: reversed depth-first post-order from the loss.
 
-    Operations that lead to no trainable parameter are dropped.
+    Operations that lead to no trainable parameter are dropped; without a loss all do.
     """
+    if graph.loss is None:
+        return ()
     defined_by = {name: operation for operation in graph.operations for name in operation.outputs}
     essential = _essential(graph)
     order = [op for op in _post_order(graph.loss, defined_by) if op.id in essential]

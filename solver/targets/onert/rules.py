@@ -130,6 +130,8 @@ def _pooling(node: Node) -> Iterator[ExtraTensor]:
 
 def check_supported(graph: TrainableGraph, nodes: Mapping[str, Node]) -> None:
     """Raise OptionsError, naming the culprit, where onert cannot train the graph."""
+    if graph.loss is None or graph.optimizer is None:
+        raise _refused("a graph that names no loss or no optimizer")
     if graph.optimizer.type not in _OPTIMIZERS:
         raise _refused(f"the optimizer {graph.optimizer.type}")
     if graph.training != TrainingRules():

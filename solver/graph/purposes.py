@@ -1,0 +1,135 @@
+"""Inference and evaluation: the forward part of a training graph, as the trained network is used.
+
+    Dropout              is left out: its readers read its input
+    BatchNormalization   normalises by the running statistics, which are read and no longer updated
+    everything else      stays as it is; numbers that the graph itself draws are drawn
+
+Operands keep their names, types and roles, so a parameter or a running statistic is one and the same
+persistent value in all three programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from solver.errors import LossError
+from solver.graph.ops import signature
+from solver.graph.order import depends_on
+from solver.graph.types import Graph, Operation, Role, TrainableGraph, TrainingSpec
+
+__all__ = ["evaluation", "inference"]
+
+
+def inference(graph: TrainableGraph) -> TrainableGraph:
+    """The forward part that the predictions need, without a loss.
+
+    Its outputs are those of the graph that depend on no label; where no operation defines one of these, the
+    operands that the loss compares with labels. Labels stay only where such a prediction depends on them.
+    Raises LossError where there is no prediction. Linear.
+    """
+    outputs = _predictions(graph)
+    spec = TrainingSpec(loss=None, optimizer=None, trainable=())
+    return TrainableGraph(_forward(graph.graph, outputs), spec)
+
+
+def evaluation(graph: TrainableGraph) -> TrainableGraph:
+    """The forward part that the loss and the outputs need. Raises LossError without a loss. Linear."""
+    if graph.loss is None:
+        raise LossError(
+            "The graph names no loss to evaluate.",
+            remedy="Set `loss` to the scalar operand that training minimises, or plan an inference.",
+            path=("loss",),
+        )
+    spec = TrainingSpec(loss=graph.loss, optimizer=None, trainable=())
+    return TrainableGraph(_forward(graph.graph, graph.outputs, graph.loss), spec)
+
+
+def _forward(graph: Graph, outputs: Collection[str], *more: str) -> Graph:
+    """The operations that `outputs` and `more` need, as they are when nothing is trained."""
+    results = {*outputs, *more}
+    operations = _needed([*_untrained(graph.operations, results)], results)
+    used = {name for operation in operations for name in (*operation.inputs, *operation.outputs)}
+    operands = {name: operand for name, operand in graph.operands.items() if name in used}
+    return Graph(graph.name, operands, operations, tuple(name for name in outputs if name in used))
+
+
+def _untrained(operations: Collection[Operation], results: Collection[str]) -> Iterator[Operation]:
+    """The operations in inference mode. Dropout whose output is a result stays, as the identity."""
+    source: dict[str, str] = {}
+    for operation in operations:
+        inputs = tuple(source.get(name, name) for name in operation.inputs)
+        changes: Mapping[str, int | float] = {}
+        if operation.type == "Dropout":
+            (output,) = operation.outputs
+            source[output] = inputs[0]
+            if output not in results:
+                continue
+            changes = {"ratio": 0.0}
+        elif operation.type == "BatchNormalization":
+            changes = {"training_mode": 0}
+        yield replace(operation, inputs=inputs, attributes={**operation.attributes, **changes})
+
+
+def _needed(operations: Collection[Operation], results: Collection[str]) -> tuple[Operation, ...]:
+    """The operations that the results depend on, in their order."""
+    needed, read = list[Operation](), set(results)
+    for operation in reversed([*operations]):
+        if not read.isdisjoint(operation.outputs):
+            needed.append(operation)
+            read.update(filter(None, operation.inputs))
+    return tuple(reversed(needed))
+
+
+def _predictions(graph: TrainableGraph) -> tuple[str, ...]:
+    """The outputs of an inference. Raises LossError where there are none."""
+    if graph.loss is None:
+        return graph.outputs
+    labelled = _dependent(graph.graph, Role.LABEL)
+    named = [name for name in graph.outputs if name != graph.loss and name not in labelled]
+    if any(graph.operands[name].role is Role.INTERMEDIATE for name in named):
+        return tuple(named)
+    compared = tuple(dict.fromkeys(_compared(graph, graph.loss, labelled)))
+    if not compared:
+        raise LossError(
+            "There is no prediction: the graph names no outputs, and its loss"
+            f" {graph.loss!r} compares nothing that is computed from the inputs with a label.",
+            remedy="Name the results of an inference in `outputs`.",
+            path=("outputs",),
+        )
+    return compared
+
+
+def _compared(graph: TrainableGraph, loss: str, labelled: Collection[str]) -> Iterator[str]:
+    """The operands that the loss compares with labels: in operators that are losses, if there are any.
+
+    Losses that compare with something else, as that of an autoencoder, count where none reads a label.
+    """
+    defined_by = {name: i for i, operation in enumerate(graph.operations) for name in operation.outputs}
+    reached = depends_on(loss, graph.operations, defined_by)
+    fed = _dependent(graph.graph, Role.INPUT)
+
+    def predicted(operation: Operation) -> list[str]:
+        return [name for name in operation.inputs if name in defined_by and name in fed]
+
+    def reads_labels(operation: Operation) -> bool:
+        return any(name in labelled and name not in fed for name in operation.inputs)
+
+    before = [operation for operation in graph.operations if not reached.isdisjoint(operation.outputs)]
+    losses = [operation for operation in before if signature(operation.type).is_loss]
+    if losses:
+        for operation in [op for op in losses if reads_labels(op)] or losses:
+            yield from predicted(operation)[:1]
+        return
+    for operation in before:
+        if reads_labels(operation):
+            yield from (name for name in predicted(operation) if name not in labelled)
+
+
+def _dependent(graph: Graph, role: Role) -> set[str]:
+    """The operands of a role, and all that are computed from them."""
+    names = {operand.id for operand in graph.operands.values() if operand.role is role}
+    for operation in graph.operations:
+        if not names.isdisjoint(operation.inputs):
+            names.update(filter(None, operation.outputs))
+    return names
