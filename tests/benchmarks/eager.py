@@ -28,13 +28,15 @@ def eager_step(graph: TrainableGraph, batch: Mapping[str, Array]) -> Callable[[]
     values |= {name: torch.tensor(array.copy()) for name, array in batch.items()}
     weights = [values[name].requires_grad_() for name in graph.trainable]
     optimizer, norm = _optimizer(torch, graph, weights), graph.training.clip_global_norm
+    loss_name = graph.loss
+    assert loss_name is not None
 
     def step() -> float:
         run = dict(values)
         for operation in graph.operations:
             found = OPERATORS[operation.type](torch, operation, run)
             run |= zip(operation.outputs, found if isinstance(found, tuple) else (found,), strict=True)
-        loss = run[graph.loss]
+        loss = run[loss_name]
         optimizer.zero_grad()
         loss.backward()
         if norm is not None:
@@ -46,6 +48,7 @@ def eager_step(graph: TrainableGraph, batch: Mapping[str, Array]) -> Callable[[]
 
 
 def _optimizer(torch: Any, graph: TrainableGraph, weights: list[Any]) -> Any:
+    assert graph.optimizer is not None
     rules = optimizer_rules(graph.optimizer)
     match graph.optimizer.type:
         case "Adam":

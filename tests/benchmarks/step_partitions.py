@@ -77,13 +77,15 @@ def _joint(graph: TrainableGraph) -> tuple[Any, int]:
     known = {o.id: initial_value(o) for o in others if o.role is Role.CONSTANT and o.dtype is DType.INT64}
     fed = [o for o in (*trained, *others) if o.id not in known]
     captured: list[tuple[Any, int]] = []
+    loss_name = graph.loss
+    assert loss_name is not None
 
     def loss(*tensors: Any) -> Any:
         run = dict(zip([o.id for o in fed], tensors, strict=True)) | known
         for operation in graph.operations:
             made = OPERATORS[operation.type](torch, operation, run)
             run |= zip(operation.outputs, made if isinstance(made, tuple) else (made,), strict=True)
-        return run[graph.loss]
+        return run[loss_name]
 
     def keep(module: Any, inputs: Any, *, num_fwd_outputs: int, **_: Any) -> Any:
         captured.append((copy.deepcopy(module), num_fwd_outputs))

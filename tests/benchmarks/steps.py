@@ -31,11 +31,13 @@ def own_memory_step(graph: TrainableGraph, made: Plan) -> Callable[[], float]:
     memory = on_their_own(made.program, [offset % BASE_ALIGNMENT for offset in made.offsets])
     runner = Runner(replace(made.program, steps=tuple(steps)), memory, inline_data(graph))
     batch = synthetic_batch(graph, 0, 1)
+    loss = graph.loss
+    assert loss is not None
 
     def step() -> float:
         feed(graph, runner, batch)
         runner.run()
-        return float(runner.value(graph.loss))
+        return float(runner.value(loss))
 
     return step
 

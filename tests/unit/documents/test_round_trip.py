@@ -40,6 +40,7 @@ def test_graph_document() -> None:
     assert graph.operands["image"].shape == (4, 2, 3)
     assert graph.operands["hidden"].role is Role.INTERMEDIATE
     assert graph.trainable == ("fc1.weight", "bias", "fc2.weight")
+    assert graph.optimizer is not None
     assert dict(graph.optimizer.attributes) == {"learning_rate": 0.001}
     assert graph.outputs == ("probabilities",)
     assert load_graph(dump_graph(graph)) == graph
@@ -377,9 +378,9 @@ def test_bad_buffers(buffer: dict[str, Any], error: type[Exception], pointer: st
 # ------------------------------------------------------------------------------------------ reports
 
 
-def report(loss: float = 0.1) -> ValidationReport:
+def report(loss: float | None = 0.1) -> ValidationReport:
     return ValidationReport(
-        steps=(StepReport(1, loss, 0.1 + 0.2, False, ("w", "w@first_moment")),),
+        steps=(StepReport(1, loss, loss and 0.1 + 0.2, False, ("w", "w@first_moment")),),
         violations=(Violation("overlap", ("a", "b"), "'a' and 'b' share bytes."),),
         identical=False,
         compared=7,
@@ -391,13 +392,23 @@ def report(loss: float = 0.1) -> ValidationReport:
 def test_report(loss: float) -> None:
     again = load_report(dump_report(report(loss)))
     assert again == report(loss)
-    assert math.copysign(1, again.steps[0].loss) == math.copysign(1, loss)
+    loss_again = again.steps[0].loss
+    assert loss_again is not None
+    assert math.copysign(1, loss_again) == math.copysign(1, loss)
+
+
+def test_report_of_inferences() -> None:
+    data = dump_report(report(None))
+    assert parse_json(data)["steps"][0]["loss"] is None
+    assert load_report(data) == report(None)
 
 
 def test_report_of_a_run_that_diverged() -> None:
     data = dump_report(report(math.nan), indent=2)
     assert parse_json(data)["steps"][0]["loss"] == "NaN"
-    assert math.isnan(load_report(data).steps[0].loss)
+    loss = load_report(data).steps[0].loss
+    assert loss is not None
+    assert math.isnan(loss)
 
 
 @pytest.mark.parametrize(

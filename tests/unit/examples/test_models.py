@@ -42,6 +42,7 @@ def test_shapes_that_the_builder_follows_are_the_inferred_ones(name: str) -> Non
     graph = load_graph(json.dumps(MODELS[name]()).encode(), batch=3)
     assert graph.operands["image"].shape[0] == 3
     assert graph.operands["softmax.out"].shape == (3, *graph.operands["label"].shape[1:])
+    assert graph.loss is not None
     assert graph.operands[graph.loss].shape == ()
 
 

@@ -111,13 +111,15 @@ def update_reads(
 @grid("hyper", OPTIMIZERS)
 def test_an_update(hyper: dict[str, Any], rules: TrainingRules, shape: tuple[int, ...]) -> None:
     graph = chain(training=rules, **hyper)
+    optimizer = graph.optimizer
+    assert optimizer is not None
     for dtype, factor in (("float32", 0.25), ("float64", 0.25), ("float32", 0.0)):
         reads = update_reads(graph, shape, dtype, factor)
         scaled = rules.joins_gradients or rules.divisor != 1
-        requests = scratch(graph.optimizer, type_of(reads["x0"]), scaled=scaled)
-        updated = ["x0", *state_names(graph.optimizer), *(["dx0"] if rules.accumulate > 1 else [])]
+        requests = scratch(optimizer, type_of(reads["x0"]), scaled=scaled)
+        updated = ["x0", *state_names(optimizer), *(["dx0"] if rules.accumulate > 1 else [])]
         found = assert_one_result(
-            lambda arrays: prepare_update(graph.optimizer, graph.training, arrays, lambda: 5),
+            lambda arrays: prepare_update(optimizer, graph.training, arrays, lambda: 5),
             reads,
             {slot: type_of(reads[slot]) for slot in updated},
             requests,
@@ -132,14 +134,16 @@ def test_an_update(hyper: dict[str, Any], rules: TrainingRules, shape: tuple[int
 def test_an_update_depends_on_all_that_it_reads(hyper: dict[str, Any]) -> None:
     """The count too, where the optimizer's rule has one: nothing may be left out of a proof."""
     graph = chain(training=RULES[-1], **hyper)
+    optimizer = graph.optimizer
+    assert optimizer is not None
     reads = update_reads(graph, (7, 5), "float64", 0.25)
-    requests = scratch(graph.optimizer, type_of(reads["x0"]), scaled=True)
+    requests = scratch(optimizer, type_of(reads["x0"]), scaled=True)
 
     def weight(changed: Arrays, count: int = 5) -> bytes:
         given = {**reads, **changed}
-        writes = {slot: type_of(given[slot]) for slot in ("x0", "dx0", *state_names(graph.optimizer))}
+        writes = {slot: type_of(given[slot]) for slot in ("x0", "dx0", *state_names(optimizer))}
         return ran(
-            lambda a: prepare_update(graph.optimizer, graph.training, a, lambda: count),
+            lambda a: prepare_update(optimizer, graph.training, a, lambda: count),
             given,
             writes,
             requests,
@@ -147,7 +151,7 @@ def test_an_update_depends_on_all_that_it_reads(hyper: dict[str, Any]) -> None:
         )["x0"]
 
     expected = weight({})
-    counts = graph.optimizer.type in ("Adam", "AdamW") or "learning_rate_decay" in graph.optimizer.attributes
+    counts = optimizer.type in ("Adam", "AdamW") or "learning_rate_decay" in optimizer.attributes
     for slot, value in reads.items():
         if slot != "updates" or counts:
             assert weight({slot: value * 2}) != expected, slot

@@ -113,6 +113,7 @@ def test_a_classifier() -> None:
     ]  # fmt: skip
     assert output(graph, "c1").shape == (32, 6, 24, 24)
     assert output(graph, "p2").shape == (32, 12, 4, 4)
+    assert graph.optimizer is not None
     assert graph.optimizer.type == "Adam"
     assert graph.optimizer.attributes == {
         "learning_rate": 1e-4, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-7,
@@ -319,6 +320,7 @@ def test_older_files_name_the_optimizer_in_the_model() -> None:
         "[Model]\nType=regression\nLoss=mse\nOptimizer=adam\nLearning_rate=1e-2\ndecay_rate=0.9\nbeta1=0.8\n"
     )
     graph = load(model, FLAT, DENSE)
+    assert graph.optimizer is not None
     assert graph.optimizer.attributes == {"learning_rate": 0.01, "beta1": 0.8, "epsilon": 1e-7}
     assert graph.operands["in"].shape == (1, 6)
 
