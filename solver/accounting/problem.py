@@ -119,11 +119,11 @@ def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = 
     size = [-(-v.type.nbytes // alignment[v.space]) * alignment[v.space] for v in program.values]
     definitions: dict[int, list[int]] = {}
     number: dict[int, int] = {}
-    touched = set()
+    taking_bytes = {entry.value for entry in program.entry if entry.kind is EntryKind.HELD}
     for t, step in enumerate(program.steps):
         for binding in step.bindings:
             value = binding.value
-            touched.add(value)
+            taking_bytes.add(value)
             if binding.access.defines:
                 definitions.setdefault(value, []).append(t)
             if value not in persistent and binding.access is not Access.SCRATCH:
@@ -164,7 +164,7 @@ def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = 
         kept=tuple(value in exits for value in number),
         maker=tuple(maker),
         together=_together(program, number) if in_place else tuple(range(len(number))),
-        fixed=sum(size[value] for value in persistent & touched),
+        fixed=sum(size[value] for value in persistent & taking_bytes),
     )
 
 

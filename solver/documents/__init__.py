@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from solver.documents.budgets import BudgetsDocument, load_budgets, read_allowance
     from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
     from solver.documents.costs import CostsDocument, dump_costs, load_costs
+    from solver.documents.deployment import (
+        DeploymentDocument,
+        dump_deployment,
+        load_deployment,
+        load_planned,
+    )
     from solver.documents.fields import Size, read_size
     from solver.documents.graph import GraphDocument, dump_graph, graph_digest, load_graph
     from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
@@ -51,6 +57,7 @@ __all__ = [
     "BudgetsDocument",
     "BuffersDocument",
     "CostsDocument",
+    "DeploymentDocument",
     "GraphDocument",
     "LayoutDocument",
     "LayoutOptionsDocument",
@@ -64,6 +71,7 @@ __all__ = [
     "dump_accesses",
     "dump_buffers",
     "dump_costs",
+    "dump_deployment",
     "dump_graph",
     "dump_layout",
     "dump_layout_options",
@@ -79,11 +87,13 @@ __all__ = [
     "load_budgets",
     "load_buffers",
     "load_costs",
+    "load_deployment",
     "load_graph",
     "load_layout",
     "load_layout_options",
     "load_options",
     "load_plan",
+    "load_planned",
     "load_program",
     "load_report",
     "load_tradeoff",
@@ -102,6 +112,7 @@ __getattr__ = loaded_late(
         "budgets": "BudgetsDocument load_budgets read_allowance",
         "buffers": "BuffersDocument dump_buffers load_buffers",
         "costs": "CostsDocument dump_costs load_costs",
+        "deployment": "DeploymentDocument dump_deployment load_deployment load_planned",
         "fields": "Size read_size",
         "graph": "GraphDocument dump_graph graph_digest load_graph",
         "layout": "LayoutDocument dump_layout layout_with_digest load_layout",

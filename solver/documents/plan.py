@@ -355,6 +355,12 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
             remedy="Plan the graph again with this version: arenaplan plan graph.json -o plan.json.",
             path=("version",),
         )
+    if isinstance(value, Mapping) and {**header(PlanDocument), "version": 3}.items() <= value.items():
+        raise PlanError(
+            "The plan has entry points, and what is asked for is about the plan of one of them.",
+            remedy="Name one of the entry points.",
+            path=("entry_points",),
+        )
     plan = to_plan(read(PlanDocument, value, range_error=PlanError))
     if with_digest(plan).digest != plan.digest:
         raise PlanError(

@@ -14,6 +14,7 @@ from typing import Any
 
 from solver.documents.buffers import BuffersDocument
 from solver.documents.costs import CostsDocument
+from solver.documents.deployment import DeploymentDocument
 from solver.documents.fields import DocumentModel
 from solver.documents.graph import GraphDocument
 from solver.documents.layout import LayoutDocument
@@ -33,6 +34,7 @@ _MODELS: Mapping[str, type[DocumentModel]] = MappingProxyType(
     {
         "buffers": BuffersDocument,
         "costs": CostsDocument,
+        "deployment": DeploymentDocument,
         "graph": GraphDocument,
         "layout": LayoutDocument,
         "layout_options": LayoutOptionsDocument,

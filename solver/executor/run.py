@@ -147,7 +147,7 @@ class Runner:
         kept = {
             entry.reference: self._memory.raw(entry.value)
             for entry in self.program.entry
-            if entry.kind is EntryKind.CONSTANT
+            if entry.kind in (EntryKind.CONSTANT, EntryKind.HELD)
         }
         kept.update((exit_.reference, self._memory.raw(exit_.value)) for exit_ in self.program.exit)
         return kept

@@ -2,6 +2,8 @@
 
     measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
+    deployment   several programs -> one arena, in which each of them runs: `plan_deployment`
+    ties         which persistent values of different models are one
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit
     layout       the layout of each space, within a capacity or in tiers
@@ -16,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
+from solver.pipeline.deployment import EntryRequest, Tie, plan_deployment
 from solver.pipeline.measures import free_measures, plan_requested
 from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
@@ -36,13 +39,16 @@ __all__ = [
     "PROGRAM",
     "TARGETS",
     "BlockProgram",
+    "EntryRequest",
     "Start",
+    "Tie",
     "TrainableGraph",
     "arena_bytes",
     "checked",
     "free_measures",
     "modelled_costs",
     "plan",
+    "plan_deployment",
     "plan_program",
     "plan_requested",
     "reference_of",

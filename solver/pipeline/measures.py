@@ -28,7 +28,7 @@ from solver.program import Program, loads
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["free_measures", "plan_requested"]
+__all__ = ["candidate_requested", "free_measures", "plan_requested"]
 
 #: The most steps of a program for which every plan with recomputation also looks for another order. In larger
 #: ones that takes longer than recomputation does, and is tried where no plan fits without.
@@ -61,9 +61,14 @@ def plan_requested(
         plans = GraphPlans(subject, options, observe, follow)
     else:
         plans = ProgramPlans(subject, options, observe, follow)
+    return plans.proved(candidate_requested(plans, requested, advise=advise))
+
+
+def candidate_requested(plans: Plans, requested: RequestedOptions, *, advise: bool = True) -> Candidate:
+    """The plan of `plan_requested` among these, not proved yet. Raises as it does."""
     if not requested.automatic:
-        return plans.proved(plans.candidate(options, advise=advise))
-    return plans.proved(_cheapest(plans, options, advise=advise))
+        return plans.candidate(requested.options, advise=advise)
+    return _cheapest(plans, requested.options, advise=advise)
 
 
 def free_measures(graph: TrainableGraph, requested: RequestedOptions) -> PlanOptions:

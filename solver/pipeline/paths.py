@@ -26,7 +26,17 @@ from solver.pipeline.scheduling import Passes, Results, placed, run_passes
 from solver.pipeline.watch import Follower, Observer, Stopwatch
 from solver.plan import Plan, PlanOptions, with_digest
 from solver.preparations import Prepared
-from solver.program import CONVERT, Costs, Program, Record, check_costs, reference_digest, regions
+from solver.program import (
+    CONVERT,
+    Costs,
+    Program,
+    Record,
+    Value,
+    check_costs,
+    holding,
+    reference_digest,
+    regions,
+)
 from solver.targets import TARGETS, Capabilities, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove
@@ -124,6 +134,8 @@ class Plans(ABC):
         self.watch = Stopwatch(observe, follow)
         self.deadline = Deadline.after(options.deadline_seconds)
         self.results: Results = {}
+        #: Values of other programs in the same memory, which all programs hold.
+        self._held: tuple[Value, ...] = ()
 
     @property
     @abstractmethod
@@ -142,6 +154,14 @@ class Plans(ABC):
         """The program behind the passes of these options, which do not search, in the place of the reference
         program. An order is looked for by list scheduling alone.
         """
+
+    @abstractmethod
+    def reference(self, options: PlanOptions) -> Lowered:
+        """The reference program under these options. Raises OptionsError as `plan` does."""
+
+    @abstractmethod
+    def hold(self, values: Sequence[Value]) -> None:
+        """From now on all programs hold these values of others in the same memory."""
 
     @abstractmethod
     def digest(self) -> str:
@@ -251,16 +271,26 @@ class GraphPlans(Plans):
         return best
 
     def behind(self, options: PlanOptions) -> Lowered:
+        reference = self.reference(options)
+        with self.watch("passes"):
+            return self._behind(reference, self._target.passes, options)
+
+    def reference(self, options: PlanOptions) -> Lowered:
         planner = self._planner(options)
         with self.watch("prepare"):
             prepared = _prepared(self._graph, planner, options)
         with self.watch("derive"):
-            reference = _reference(prepared, planner, options)
-        with self.watch("passes"):
-            return self._behind(reference, self._target.passes, options)
+            return _reference(prepared, planner, options)
+
+    def hold(self, values: Sequence[Value]) -> None:
+        self._held = (*values,)
+        self._derived[:] = [
+            (key, prepared, replace(lowered, program=holding(lowered.program, self._held)))
+            for key, prepared, lowered in self._derived
+        ]
 
     def _planner(self, options: PlanOptions) -> Planner:
-        return Planner(self._target, options, self.deadline, self._derived)
+        return Planner(self._target, options, self.deadline, self._derived, self._held)
 
     def _prepared_plan(
         self, prepared: Prepared, planner: Planner, passes: Passes, options: PlanOptions
@@ -320,6 +350,12 @@ class ProgramPlans(Plans):
     def behind(self, options: PlanOptions) -> Lowered:
         with self.watch("passes"):
             return self._behind(self._reference, _passes_of_program, options)
+
+    def reference(self, options: PlanOptions) -> Lowered:
+        return self._reference
+
+    def hold(self, values: Sequence[Value]) -> None:
+        self._reference = replace(self._reference, program=holding(self._reference.program, values))
 
 
 def nearest(refused: Sequence[CapacityError]) -> CapacityError:

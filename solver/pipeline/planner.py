@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from solver.layout import Deadline
 from solver.pipeline.options import with_capacity
 from solver.plan import PlanOptions
 from solver.preparations import Prepared
-from solver.program import loads, regions
+from solver.program import Value, holding, loads, regions
 from solver.targets import Lowered, Target
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Planner:
     """One target under given options; keeps the reference program that was derived last.
 
     `derived` holds that program, in a list that planners of one graph under several options share.
+    Programs hold the values `held`, of other programs in the same memory.
     """
 
     def __init__(
@@ -32,9 +34,11 @@ class Planner:
         options: PlanOptions,
         deadline: Deadline,
         derived: list[Derived] | None = None,
+        held: tuple[Value, ...] = (),
     ) -> None:
         self._target, self._options, self._deadline = target, options, deadline
         self._derived = [] if derived is None else derived
+        self._held = held
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -55,6 +59,7 @@ class Planner:
             if known == key and last.graph is prepared.graph:
                 return lowered
         lowered = self._target.reference(prepared, self._options)
+        lowered = replace(lowered, program=holding(lowered.program, self._held))
         self._derived[:] = [(key, prepared, lowered)]
         return lowered
 

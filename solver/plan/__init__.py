@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
+from solver.plan.deployment import Deployment, EntryPoint, Persistent
 from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
         layers,
         options_in_words,
     )
-    from solver.plan.content import certificate_content, options_content, plan_content, with_digest
+    from solver.plan.content import (
+        certificate_content,
+        deployment_content,
+        options_content,
+        plan_content,
+        with_deployment_digest,
+        with_digest,
+    )
     from solver.plan.levels import LevelReport, level_report
     from solver.plan.recycle import RecycledStep, Recycling, recycling
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
@@ -49,6 +57,8 @@ __all__ = [
     "Changes",
     "Check",
     "Costs",
+    "Deployment",
+    "EntryPoint",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
@@ -56,6 +66,7 @@ __all__ = [
     "OptionValue",
     "PagedCopy",
     "Paging",
+    "Persistent",
     "PlacedBuffers",
     "Plan",
     "PlanDifference",
@@ -79,6 +90,7 @@ __all__ = [
     "Violation",
     "certificate_content",
     "checks",
+    "deployment_content",
     "difference",
     "layers",
     "level_report",
@@ -88,6 +100,7 @@ __all__ = [
     "plan_content",
     "recomputation",
     "recycling",
+    "with_deployment_digest",
     "with_digest",
 ]
 
@@ -96,7 +109,8 @@ __getattr__ = loaded_late(
     {
         "budget": "Allowance Budget Check checks",
         "comparison": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
-        "content": "certificate_content options_content plan_content with_digest",
+        "content": "certificate_content deployment_content options_content plan_content"
+        " with_deployment_digest with_digest",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
         "tradeoff": "TradeOff TradeOffPoint",

@@ -20,14 +20,17 @@ from solver.canonical import canonical_json, word_for
 from solver.graph.ops.base import Node
 from solver.graph.types import TensorType
 from solver.layout import Certificate
+from solver.plan.deployment import Deployment
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
 from solver.program import PIECE, Access, Binding, CostBound, Kind, Phase, Program
 
 __all__ = [
     "certificate_content",
+    "deployment_content",
     "options_content",
     "plan_content",
+    "with_deployment_digest",
     "with_digest",
 ]
 
@@ -70,6 +73,29 @@ def _pieces(value: Any) -> Iterator[bytes]:
         rows = canonical_json(value[first : first + PIECE])[1:-1]
         yield b"," + rows if first else rows
     yield b"]"
+
+
+def with_deployment_digest(deployment: Deployment) -> Deployment:
+    """The deployment with its digest: SHA-256 over its canonical JSON without the digest."""
+    content = deployment_content(deployment)
+    del content["digest"]
+    return replace(deployment, digest=hashlib.sha256(canonical_json(content)).hexdigest())
+
+
+def deployment_content(deployment: Deployment) -> dict[str, Any]:
+    """The fields of the document of a deployment in a fixed order. Linear."""
+    return {
+        "format": "arenaplan.plan",
+        "version": 3,
+        "digest": deployment.digest,
+        "producer": deployment.producer,
+        "name": deployment.name,
+        "entry_points": [
+            {"name": e.name, "model": e.model, "purpose": e.purpose, "plan": plan_content(e.plan)}
+            for e in deployment.entry_points
+        ],
+        "persistent": [(row.name, row.values) for row in deployment.persistent],
+    }
 
 
 def plan_content(plan: Plan) -> dict[str, Any]:

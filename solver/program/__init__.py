@@ -22,6 +22,7 @@ from solver.program.dependencies import (
 )
 from solver.program.digest import PIECE, exact, reference_digest
 from solver.program.footprint import Footprint, loads
+from solver.program.held import holding, persistent
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
@@ -111,6 +112,7 @@ __all__ = [
     "followers",
     "given_costs",
     "held_lives",
+    "holding",
     "in_order",
     "lent",
     "list_schedule",
@@ -119,6 +121,7 @@ __all__ = [
     "numbered",
     "permission_attributes",
     "permitted",
+    "persistent",
     "reference_digest",
     "regions",
     "touched",

@@ -158,12 +158,14 @@ class EntryKind(_Word):
     """Where the contents of a value come from when an iteration begins.
 
     `FED`: the caller writes it before each iteration. `CONSTANT`: it never changes. `CARRIED`: the
-    iteration before left it there; before the first one it has its initial value.
+    iteration before left it there; before the first one it has its initial value. `HELD`: it belongs to
+    another program that runs in the same memory. No step touches it, and it never changes.
     """
 
     FED = "fed"
     CONSTANT = "constant"
     CARRIED = "carried"
+    HELD = "held"
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,8 @@ def without(whole: Lifespan, gone: tuple[Lifespan, ...]) -> tuple[Lifespan, ...]
 def lives(program: Program) -> dict[int, Lifespan]:
     """The half-open lifespan, in levels, of every value that a step touches, in the order of values. Linear.
 
-    A value that no step touches has no life, even where the caller or the iteration before defines it.
+    A value that no step touches has no life, even where the caller or the iteration before defines it;
+    but for what is held for other programs.
     """
     end, rows = program.duration, touched(program)
     first = np.full(len(program.values), np.iinfo(np.int64).max)
@@ -87,6 +88,7 @@ def lives(program: Program) -> dict[int, Lifespan]:
     np.maximum.at(last, rows.value, np.array(untils, np.int64)[rows.step])
     living = np.zeros(len(program.values), bool)
     living[rows.value] = True
+    living[[entry.value for entry in program.entry if entry.kind is EntryKind.HELD]] = True
     first[[entry.value for entry in program.entry]] = 0
     last[[entry.value for entry in program.entry if entry.kind is not EntryKind.FED]] = end - 1
     last[[exit_.value for exit_ in program.exit]] = end - 1

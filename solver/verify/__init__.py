@@ -5,6 +5,7 @@
     sharing      which bytes may be shared: aliases, levels, residues
     execution    plan and reference run on terms
     figures      sizes, bounds and records, added up again; cost has the bound on recomputation
+    deployment   plans that share their memory leave each other's values alone
     accesses     a log of the addresses that a runtime touched, compared with the plan
     unchecked    the claims of a plan document that no check can work out again
 
@@ -18,6 +19,7 @@ could do.
 from solver.plan.validation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
 from solver.verify.cost import added_up, check_cost_bound
+from solver.verify.deployment import prove_deployment
 from solver.verify.figures import check_figures, check_recomputation
 from solver.verify.form import check_labels
 from solver.verify.proof import prove
@@ -37,4 +39,5 @@ __all__ = [
     "check_recomputation",
     "is_unchecked",
     "prove",
+    "prove_deployment",
 ]

@@ -101,6 +101,7 @@ class _Facts:
         self.steps = [reference.steps[t] for t in bound.order]
         self.at = {t: position for position, t in enumerate(bound.order)}
         self.persistent = {e.value for e in reference.entry if e.kind is not EntryKind.FED}
+        self.held = {e.value for e in reference.entry if e.kind is EntryKind.HELD}
         self.fed = {e.value for e in reference.entry if e.kind is EntryKind.FED}
         self.exits = {exit_.value for exit_ in reference.exit}
         count, end = len(reference.values), len(self.steps)
@@ -190,7 +191,7 @@ class _Facts:
             touched = {b.value for b in step.bindings if b.access is not Access.SCRATCH} - self.persistent
             sure = [v for v in range(len(self.first)) if v in touched or self._waits(v, i)]
             free = [v for v in sorted(self.choosable) if v not in touched and self._free(v, i)]
-            used = {b.value for s in self.steps for b in s.bindings}
+            used = {b.value for s in self.steps for b in s.bindings} | self.held
             need = sum(map(self._size, (v for v in self.persistent if v in used)))
             need += sum(self._size(b.value) for b in step.bindings if b.access is Access.SCRATCH)
             if self.in_place:

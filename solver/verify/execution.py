@@ -462,5 +462,7 @@ def _check_end(
             if line.low[entry.value] < line.high[entry.value]
             else EMPTY
         )
-        if entry.kind is EntryKind.CONSTANT and holds(entry.value) != term_at_start:
-            yield Violation("value", (label,), f"Constant {label!r} is overwritten.")
+        stays = entry.kind in (EntryKind.CONSTANT, EntryKind.HELD)
+        if stays and holds(entry.value) != term_at_start:
+            what = "Constant" if entry.kind is EntryKind.CONSTANT else "Another program's value"
+            yield Violation("value", (label,), f"{what} {label!r} is overwritten.")

@@ -1,0 +1,127 @@
+"""The document of a deployment: version 3 of plans, with entry points.
+
+Plans of one program are documents of version 2, and stay so: each entry point has one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from solver.collector import collector_paused
+from solver.documents.fields import DocumentModel, JsonList, Natural, Text
+from solver.documents.parse import parse_json
+from solver.documents.plan import PlanDocument, dump_plan, load_plan, to_plan
+from solver.documents.read import header, read
+from solver.documents.rows import Table
+from solver.errors import PlanError
+from solver.plan import (
+    Deployment,
+    EntryPoint,
+    Persistent,
+    Plan,
+    deployment_content,
+    with_deployment_digest,
+    with_digest,
+)
+
+__all__ = ["DeploymentDocument", "dump_deployment", "load_deployment", "load_planned"]
+
+_REMEDY = "Plan again: arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json."
+
+
+class EntryPointOfDeployment(DocumentModel):
+    """One program that runs in the memory of the deployment, by the name under which it is called."""
+
+    name: Text = Field(min_length=1)
+    model: Text = Field(description="The network that it runs; its programs share values by name.")
+    purpose: Literal["train", "infer", "evaluate", "run"]
+    plan: PlanDocument
+
+
+class PersistentOfDeployment(NamedTuple):
+    """A value that stays from one run to the next, and its number in the plan of each entry point."""
+
+    name: Text
+    values: JsonList[Natural]
+
+
+class DeploymentDocument(DocumentModel):
+    """Memory plans of several programs that run in the same memory, one at a time."""
+
+    format: Literal["arenaplan.plan"]
+    version: Literal[3]
+    digest: str = Field(description="SHA-256 over the canonical JSON of everything else, in hexadecimal.")
+    producer: Text = Field(description="The version of arenaplan that made it.")
+    name: Text
+    entry_points: Annotated[JsonList[EntryPointOfDeployment], Field(min_length=1)]
+    persistent: Table[PersistentOfDeployment]
+
+
+@collector_paused()
+def load_deployment(data: bytes | Mapping[str, Any]) -> Deployment:
+    """The deployment of a document.
+
+    Raises DocumentError, or PlanError where numbers name nothing, or content and digest disagree. Whether the
+    plans are right is for the proofs to say. Linear.
+    """
+    document = read(DeploymentDocument, data, range_error=PlanError)
+    entry_points = []
+    for k, row in enumerate(document.entry_points):
+        try:
+            plan = to_plan(row.plan)
+        except PlanError as error:
+            error.path = ("entry_points", k, "plan", *error.path)
+            raise
+        _check_digest(plan.digest, with_digest(plan).digest, ("entry_points", k, "plan", "digest"))
+        entry_points.append(EntryPoint(row.name, row.model, row.purpose, plan))
+    rows = tuple(Persistent(row.name, tuple(row.values)) for row in document.persistent)
+    deployment = Deployment(document.name, tuple(entry_points), rows, document.producer, document.digest)
+    _check_digest(deployment.digest, with_deployment_digest(deployment).digest, ("digest",))
+    return deployment
+
+
+def _check_digest(stated: str, computed: str, path: tuple[str | int, ...]) -> None:
+    if stated != computed:
+        raise PlanError(
+            "The plan's content does not match its digest: it was changed after it was made.",
+            remedy=_REMEDY,
+            path=path,
+        )
+
+
+def load_planned(data: bytes | Mapping[str, Any]) -> Plan | Deployment:
+    """The plan of a document, or the deployment where it has entry points. Raises as their loaders do."""
+    value = parse_json(data) if isinstance(data, bytes) else data
+    if isinstance(value, Mapping) and header(DeploymentDocument).items() <= value.items():
+        return load_deployment(value)
+    return load_plan(value)
+
+
+def dump_deployment(deployment: Deployment, *, indent: int | None = None) -> bytes:
+    """The document of a deployment, in a fixed order: equal deployments give equal bytes.
+
+    With `indent` the plans have one row a line.
+    """
+    content = deployment_content(deployment)
+    fields = []
+    for name, value in content.items():
+        text = _text(value)
+        if name == "entry_points":
+            plans = (entry_point.plan for entry_point in deployment.entry_points)
+            rows = [_entry_point(row, plan, indent) for row, plan in zip(value, plans, strict=True)]
+            text = f"[{', '.join(rows)}]"
+        fields.append(f"{_text(name)}: {text}")
+    return ("{" + ",\n".join(fields) + "}").encode()
+
+
+def _entry_point(row: Mapping[str, Any], plan: Plan, indent: int | None) -> str:
+    names = [f"{_text(name)}: {_text(value)}" for name, value in row.items() if name != "plan"]
+    return f'{{{", ".join(names)}, "plan": {dump_plan(plan, indent=indent).decode()}}}'
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,294 @@
+"""From several programs to one deployment: an arena in which each of them runs.
+
+    references ──► persistent values, joined by name ──► each plan holds what only others keep
+               ──► plans, one by one ──► persistent values to the bottom, in one order ──► proofs
+
+Persistent values are live all the time. So a layout of one program stays right when they move to the bottom
+and the others move up by as much, and its peak does not grow: the deployment takes what its largest entry
+point takes, and its bound is the largest of theirs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from solver.collector import collector_paused
+from solver.errors import InternalError, OptionsError
+from solver.graph import TrainableGraph
+from solver.layout import Certificate, Proof, Status
+from solver.native import deadline_of
+from solver.pipeline.measures import candidate_requested
+from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
+from solver.pipeline.ties import Tie, joined_names
+from solver.pipeline.watch import Follower, Observer
+from solver.plan import Plan, RequestedOptions, with_deployment_digest
+from solver.plan.deployment import Deployment, EntryPoint, Persistent, Purpose
+from solver.program import EntryKind, Kind, Program, Region, Value, loads, persistent
+from solver.verify import prove_deployment
+from solver.version import producer
+
+if TYPE_CHECKING:
+    from solver.training import BlockProgram
+
+__all__ = ["EntryRequest", "Tie", "plan_deployment"]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRequest:
+    """An entry point to plan: its name, the network that it is of, and the graph or program that it runs."""
+
+    name: str
+    model: str
+    purpose: Purpose
+    subject: TrainableGraph | BlockProgram
+    requested: RequestedOptions = field(default_factory=RequestedOptions)
+
+
+@collector_paused()
+def plan_deployment(
+    name: str,
+    entries: Sequence[EntryRequest],
+    ties: Sequence[Tie] = (),
+    *,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
+) -> Deployment:
+    """Plan several programs for one arena, and prove each of them and that they leave each other's values.
+
+    Programs of one model have their persistent values in common, by name; `ties` join those of different
+    models. The capacity of each entry point bounds the whole arena. Raises OptionsError for entry points that
+    do not go together, and whatever `plan_requested` raises. Cost: that of the separate plans.
+    """
+    _check_names(entries)
+    with deadline_of(entries[0].requested.deadline_seconds):
+        return _planned(name, entries, ties, observe, follow)
+
+
+def _planned(
+    name: str,
+    entries: Sequence[EntryRequest],
+    ties: Sequence[Tie],
+    observe: Observer | None,
+    follow: Follower | None,
+) -> Deployment:
+    plans = [_plans(entry, observe, follow) for entry in entries]
+    references = [
+        each.reference(entry.requested.options).program for each, entry in zip(plans, entries, strict=True)
+    ]
+    names = _names(entries, references, ties)
+    shared = _shared(entries, references, names)
+    for each, known in zip(plans, names, strict=True):
+        own = set(known)
+        each.hold([value for key, value in shared.items() if key not in own])
+    candidates = _candidates(entries, plans)
+    return _deployment(name, entries, plans, candidates, names, shared)
+
+
+def _check_names(entries: Sequence[EntryRequest]) -> None:
+    if not entries:
+        raise OptionsError(
+            "There is no entry point.", remedy="Give one, as train or infer:batch=1.", path=("entries",)
+        )
+    first: dict[str, int] = {}
+    for k, entry in enumerate(entries):
+        if first.setdefault(entry.name, k) != k:
+            raise OptionsError(
+                f"Two entry points are called {entry.name!r}.",
+                remedy=f"Give one another name, as {entry.purpose}:name={entry.name}2.",
+                path=("entries", k, "name"),
+            )
+        options = entry.requested.options
+        if options.rewrite or options.tiers:
+            option = "rewrite" if options.rewrite else "tiers"
+            why = (
+                "operations that are rewritten for one entry point may need other weights than those of the"
+                " others"
+                if options.rewrite
+                else "a value that one entry point pages is where another one does not look for it"
+            )
+            raise OptionsError(
+                f"Entry points take no {option}: {why}.",
+                remedy=f"Leave out {option}, or plan entry point {entry.name!r} by itself.",
+                path=(option,),
+            )
+
+
+def _plans(entry: EntryRequest, observe: Observer | None, follow: Follower | None) -> Plans:
+    options = entry.requested.options
+    plans: Plans
+    if isinstance(entry.subject, TrainableGraph):
+        plans = GraphPlans(entry.subject, options, observe, follow)
+        if not plans.capabilities.trains:
+            raise OptionsError(
+                f"Target {options.target!r} runs one program alone.",
+                remedy="Plan entry points for the target 'reference'.",
+                path=("target",),
+            )
+        return plans
+    return ProgramPlans(entry.subject, options, observe, follow)
+
+
+def _names(
+    entries: Sequence[EntryRequest], references: Sequence[Program], ties: Sequence[Tie]
+) -> list[dict[str, int]]:
+    """For each entry point its persistent values, by the name under which the deployment knows them.
+
+    That is the label, behind the name of the model where there are several.
+    """
+    several = len({entry.model for entry in entries}) > 1
+    labels = [
+        {
+            f"{entry.model}.{program.values[v].label}" if several else program.values[v].label: v
+            for v in persistent(program)
+        }
+        for entry, program in zip(entries, references, strict=True)
+    ]
+    joined = joined_names(dict.fromkeys(name for known in labels for name in known), ties)
+    names: list[dict[str, int]] = []
+    for entry, known in zip(entries, labels, strict=True):
+        by_name: dict[str, int] = {}
+        for own, value in known.items():
+            if joined[own] in by_name:
+                raise OptionsError(
+                    f"Two values of entry point {entry.name!r} are tied to {joined[own]!r}.",
+                    remedy="Tie each value of a model to one of another model.",
+                    path=("ties",),
+                )
+            by_name[joined[own]] = value
+        names.append(by_name)
+    return names
+
+
+def _shared(
+    entries: Sequence[EntryRequest], references: Sequence[Program], names: Sequence[Mapping[str, int]]
+) -> dict[str, Value]:
+    """All persistent values by name. Raises OptionsError for one that entry points see differently."""
+    first: dict[str, tuple[str, Value]] = {}
+    for entry, program, known in zip(entries, references, names, strict=True):
+        for name, number in known.items():
+            value = program.values[number]
+            other, there = first.setdefault(name, (entry.name, value))
+            if there.type != value.type:
+                raise OptionsError(
+                    f"{name!r} is {there.type} in entry point {other!r}, and {value.type} in"
+                    f" {entry.name!r} (as {value.label!r}).",
+                    remedy="Give values of different types different names, and tie none of them.",
+                    path=("entries",),
+                )
+            if {there.kind, value.kind} == {Kind.PARAMETER, Kind.CONSTANT}:
+                constant, trains = (entry.name, other) if value.kind is Kind.CONSTANT else (other, entry.name)
+                raise OptionsError(
+                    f"{name!r} is a constant of entry point {constant!r}, and a parameter of {trains!r},"
+                    " which may change it.",
+                    remedy=f"Make it a parameter of {constant!r} as well, or tie it to nothing.",
+                    path=("ties",),
+                )
+    return {name: replace(value, label=name) for name, (_, value) in first.items()}
+
+
+def _candidates(entries: Sequence[EntryRequest], plans: Sequence[Plans]) -> list[Candidate]:
+    """The plan of each entry point, in spaces of one alignment, where no persistent value is part of another
+    value's bytes.
+    """
+    shared = plans[0].deadline
+    candidates = []
+    for k, (entry, each) in enumerate(zip(entries, plans, strict=True)):
+        each.deadline = shared.leaving(1 - 1 / (len(plans) - k))
+        candidates.append(_apart(each, candidate_requested(each, entry.requested)))
+    alignment = max(_alignment(candidate) for candidate in candidates)
+    for k, (entry, each) in enumerate(zip(entries, plans, strict=True)):
+        if _alignment(candidates[k]) < alignment:
+            again = entry.requested.having(alignment=alignment)
+            candidates[k] = _apart(each, candidate_requested(each, again))
+    return candidates
+
+
+def _alignment(candidate: Candidate) -> int:
+    return max(space.alignment for space in candidate.plan.program.spaces)
+
+
+def _apart(plans: Plans, candidate: Candidate) -> Candidate:
+    """The candidate, or one without sub-ranges where a persistent value is a part of a larger buffer."""
+    plan = candidate.plan
+    kept = _kept(plan.program)
+    for region in plan.regions:
+        inside = [member for member in region.members if member in kept]
+        if not inside:
+            continue
+        value = plan.program.values[inside[0]]
+        if len(inside) > 1 or region.members[0] != inside[0] or region.nbytes != value.type.nbytes:
+            return plans.candidate(replace(plan.options, sub_ranges=False))
+    return candidate
+
+
+def _kept(program: Program) -> frozenset[int]:
+    """The values that stay from one run to the next, the program's own and those of others."""
+    return frozenset(persistent(program)) | _held(program)
+
+
+def _held(program: Program) -> frozenset[int]:
+    return frozenset(entry.value for entry in program.entry if entry.kind is EntryKind.HELD)
+
+
+def _deployment(
+    name: str,
+    entries: Sequence[EntryRequest],
+    plans: Sequence[Plans],
+    candidates: Sequence[Candidate],
+    names: Sequence[Mapping[str, int]],
+    shared: Mapping[str, Value],
+) -> Deployment:
+    entry_points, numbers = [], []
+    for entry, each, candidate, known in zip(entries, plans, candidates, names, strict=True):
+        held = iter(sorted(_held(candidate.reference.program)))
+        of_reference = [known[key] if key in known else next(held) for key in shared]
+        place = {e.reference: e.value for e in candidate.plan.program.entry}
+        values = [place[number] for number in of_reference]
+        plan = each.proved(replace(candidate, plan=settled(candidate.plan, values)))
+        entry_points.append(EntryPoint(entry.name, entry.model, entry.purpose, plan))
+        numbers.append(values)
+    rows = tuple(Persistent(key, row) for key, row in zip(shared, zip(*numbers, strict=True), strict=True))
+    deployment = Deployment(name, tuple(entry_points), rows, producer())
+    violations = prove_deployment(deployment)
+    if violations:
+        raise InternalError(f"The deployment breaks rule {violations[0].rule}: {violations[0].detail}")
+    return with_deployment_digest(deployment)
+
+
+def settled(plan: Plan, persistent: Sequence[int]) -> Plan:
+    """The plan with these values at the bottom of the first space, in this order; the others move up by as
+    much as was below them. They are live all the time, so nothing meets that did not before. O(n log n).
+    """
+    regions = {region.members[0]: region for region in plan.regions if region.space == 0}
+    rounded = [regions[value].size for value in persistent]
+    bottom = dict(zip(persistent, accumulate(rounded, initial=0), strict=False))
+    below = sorted((plan.offsets[value], regions[value].size) for value in persistent)
+    starts = [offset for offset, _ in below]
+    sums = [0, *accumulate(size for _, size in below)]
+    offsets, top = list(plan.offsets), 0
+    for first, region in regions.items():
+        old = plan.offsets[first]
+        new = bottom.get(first, old - sums[bisect_left(starts, old)] + sums[-1])
+        for member, shift in zip(region.members, region.offsets, strict=True):
+            offsets[member] = new + shift
+        if region.size:
+            top = max(top, new + region.size)
+    sizes = (top, *plan.sizes[1:])
+    certificate = _certificate(plan.certificates[0], plan.program, tuple(regions.values()), top)
+    return replace(
+        plan, offsets=tuple(offsets), sizes=sizes, certificates=(certificate, *plan.certificates[1:])
+    )
+
+
+def _certificate(old: Certificate, program: Program, inside: tuple[Region, ...], size: int) -> Certificate:
+    """The certificate of the first space with its new size, which is no larger than before."""
+    if old.lower_bound == size and old.proof is None:
+        curve = loads(program, placed=inside)[0]
+        if max(curve, default=0) == size:
+            return Certificate(Status.OPTIMAL, Proof.MAX_LOAD, size, curve.index(size), old.solver)
+        return replace(old, status=Status.OPTIMAL, proof=Proof.SOLVER)
+    return old

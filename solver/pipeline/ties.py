@@ -1,0 +1,73 @@
+"""Ties between persistent values of different models: ``a.encoder.*=b.encoder.*``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from solver.errors import OptionsError
+
+__all__ = ["Tie", "joined_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Values whose names match `right` are those whose names match `left`, with the same text for each ``*``.
+
+    Values that the planner derives, as optimizer variables, have an ``@`` in their names; none of them is
+    tied: each model that trains has its own.
+    """
+
+    left: str
+    right: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.left}={self.right}"
+
+
+def joined_names(names: Collection[str], ties: Sequence[Tie]) -> dict[str, str]:
+    """For each name the first of those that it is tied to, directly or by way of others. Linear for each tie.
+
+    Raises OptionsError for a tie that joins nothing, and for one whose sides differ in their number of stars.
+    """
+    joined = {name: name for name in names}
+    order = {name: k for k, name in enumerate(names)}
+
+    def first_of(name: str) -> str:
+        while joined[name] != name:
+            name = joined[name]
+        return name
+
+    for k, tie in enumerate(ties):
+        if tie.left.count("*") != tie.right.count("*"):
+            raise OptionsError(
+                f"The tie {tie.text!r} has another number of stars on each side.",
+                remedy="Write as many on the right as on the left: each stands for the same text.",
+                path=("ties", k),
+            )
+        pattern = re.compile("(.*)".join(map(re.escape, tie.left.split("*"))))
+        pairs = []
+        for name in names:
+            match = None if "@" in name else pattern.fullmatch(name)
+            other = match and _filled(tie.right, match.groups())
+            if other and other in joined and other != name:
+                pairs.append((name, other))
+        if not pairs:
+            known = ", ".join(repr(name) for name in names if "@" not in name)
+            raise OptionsError(
+                f"The tie {tie.text!r} joins nothing: no two persistent values match its sides.",
+                remedy=f"Name values of two models. There are {known:.300}.",
+                path=("ties", k),
+            )
+        for name, other in pairs:
+            one, two = sorted((first_of(name), first_of(other)), key=order.__getitem__)
+            joined[two] = one
+    return {name: first_of(name) for name in names}
+
+
+def _filled(pattern: str, texts: Sequence[str]) -> str:
+    """The pattern with a text for each of its stars."""
+    first, *others = pattern.split("*")
+    return first + "".join(text + part for text, part in zip(texts, others, strict=True))

@@ -1,0 +1,96 @@
+"""Plans of several programs that run in the same memory, one at a time: the entry points of a deployment.
+
+    train      [ weights | optimizer variables | activations, gradients, scratch ............ ]
+    infer      [ weights | (held)              | activations, scratch ..... ]
+    bytes      0 ─── persistent values ────────┴── each entry point's own values overlay those of others
+
+Each entry point has an ordinary plan, whose program also holds what only the others keep from one run to the
+next. A persistent value lies at the same place in all plans, and each program leaves it as it is or as its
+reference does. So every plan is proved by itself, and with that every sequence of runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from solver.plan.plan import Plan
+
+__all__ = ["Deployment", "EntryPoint", "Persistent", "Purpose"]
+
+#: What a run of an entry point is for: a training step; outputs; a loss without training; or a program whose
+#: steps are no operators.
+Purpose = Literal["train", "infer", "evaluate", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """One program of a deployment, by the name under which it is called. `model` is the network that it runs:
+    programs of one model have the same persistent values, by name.
+    """
+
+    name: str
+    model: str
+    purpose: Purpose
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Persistent:
+    """A value that stays from one run to the next, and its number in the program of each entry point.
+
+    Its first contents are those that the first entry point has which does not hold it for others.
+    """
+
+    name: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Entry points that share their memory. `digest` is SHA-256, in hexadecimal, over the canonical document
+    without the digest itself.
+    """
+
+    name: str
+    entry_points: tuple[EntryPoint, ...]
+    persistent: tuple[Persistent, ...]
+    producer: str = ""
+    digest: str = ""
+
+    def __getitem__(self, name: str) -> EntryPoint:
+        """The entry point of this name. Raises KeyError."""
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, EntryPoint]:
+        return {entry_point.name: entry_point for entry_point in self.entry_points}
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of each space: those of the largest entry point."""
+        return tuple(map(max, zip(*(e.plan.sizes for e in self.entry_points), strict=True)))
+
+    @property
+    def arena_bytes(self) -> int:
+        """Total size of all spaces, in bytes."""
+        return sum(self.sizes)
+
+    @property
+    def lower_bound(self) -> int:
+        """Bytes that every arena has in which all entry points run: the largest bound of one of them."""
+        bounds = ([c.lower_bound for c in e.plan.certificates] for e in self.entry_points)
+        return sum(map(max, zip(*bounds, strict=True)))
+
+    @property
+    def gap_bytes(self) -> int:
+        """Bytes beyond the lower bound; 0 proves that nothing smaller exists."""
+        return self.arena_bytes - self.lower_bound
+
+    @property
+    def persistent_bytes(self) -> int:
+        """Bytes of persistent values, as they are reserved."""
+        plan = self.entry_points[0].plan
+        size = {region.members[0]: region.size for region in plan.regions}
+        return sum(size[persistent.values[0]] for persistent in self.persistent)

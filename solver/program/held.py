@@ -1,0 +1,44 @@
+"""Programs that run in the memory of others: each holds what the others keep from one run to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from solver.program.ir import Entry, EntryKind, Program, Value
+from solver.program.lives import lives
+
+__all__ = ["holding", "persistent"]
+
+
+def persistent(program: Program) -> tuple[int, ...]:
+    """The values that take memory from one run of the program to the next, by number. Linear.
+
+    They are its constant and carried values that a step touches; what it holds for others is left out.
+    """
+    kept = {e.value for e in program.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)}
+    return tuple(value for value in lives(program) if value in kept)
+
+
+def holding(program: Program, values: Sequence[Value]) -> Program:
+    """The program with values of other programs behind its own, each held for the whole run. Linear.
+
+    A label that the program has already gets ``@held`` behind it, as often as needed.
+    """
+    if not values:
+        return program
+    labels = set(program.by_label)
+    added = []
+    for value in values:
+        label = _unused(value.label, labels)
+        labels.add(label)
+        added.append(replace(value, label=label, origin=label, space=0))
+    first = len(program.values)
+    entry = (Entry(number, EntryKind.HELD, number) for number in range(first, first + len(added)))
+    return replace(program, values=(*program.values, *added), entry=(*program.entry, *entry))
+
+
+def _unused(label: str, labels: Iterable[str]) -> str:
+    while label in labels:
+        label = f"{label}@held"
+    return label
