@@ -132,7 +132,7 @@ def test_rows_and_words_of_plan_documents(generated: Mapping[Path, str]) -> None
     assert re.findall(r"^\| (\d) \| `(\w+)`", entry, re.MULTILINE) == [
         ("0", "value"), ("1", "kind"), ("2", "reference"),
     ]  # fmt: skip
-    assert 'One of `"fed"`, `"constant"`, `"carried"`.' in text
+    assert 'One of `"fed"`, `"constant"`, `"carried"`, `"held"`.' in text
 
 
 def test_run(root: Path, generated: Mapping[Path, str]) -> None:

@@ -495,8 +495,14 @@ def test_missing_and_unknown_fields(document: dict[str, Any]) -> None:
 def test_a_graph_is_not_a_plan() -> None:
     with pytest.raises(DocumentError, match=r"'arenaplan\.graph', not 'arenaplan\.plan'"):
         load_plan(b'{"format": "arenaplan.graph", "version": 1}')
-    with pytest.raises(DocumentError, match=r"Version 3 .* not known.*: 2\."):
+    with pytest.raises(DocumentError, match=r"Version 4 .* not known.*: 2\."):
+        load_plan(b'{"format": "arenaplan.plan", "version": 4}')
+
+
+def test_a_plan_with_entry_points_is_no_plan_of_one_program() -> None:
+    with pytest.raises(PlanError, match="has entry points") as caught:
         load_plan(b'{"format": "arenaplan.plan", "version": 3}')
+    assert caught.value.path == ("entry_points",)
 
 
 def test_a_plan_of_version_1_is_refused_with_the_command_that_plans_again() -> None:

@@ -19,6 +19,7 @@ FOLDER = Path(solver.documents.__file__).with_name("schemas")
 KINDS = (
     "buffers",
     "costs",
+    "deployment",
     "graph",
     "layout",
     "layout_options",

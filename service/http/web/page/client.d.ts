@@ -115,7 +115,7 @@ export interface Delivery {
 export type DualRowOfPlan = [RowKind, number, number, number, number, number, Array<number>];
 
 /** Where the contents of a value come from when an iteration begins. */
-export type EntryKind = "fed" | "constant" | "carried";
+export type EntryKind = "fed" | "constant" | "carried" | "held";
 
 export type EntryOfPlan = [number, EntryKind, number];
 
