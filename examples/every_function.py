@@ -134,8 +134,9 @@ def other_frameworks(train_step: Callable[..., Any], arguments: tuple[Any, ...],
     notes: tuple[str, ...] = arenaplan.onnx.load_onnx(Path("model.onnx").read_bytes(), options=options).notes
     print(graph.name, notes, len(arenaplan.onnx.IMPORTED_OPERATORS))
     algorithm = arenaplan.executorch.plan_memory
+    planning = arenaplan.executorch.ProgramMemoryPlanningPass()
     stale: arenaplan.executorch.StaleRead | None = arenaplan.executorch.find_stale_read(edge, algorithm, ())
-    print(stale)
+    print(stale, planning)
 
 
 def main() -> None:

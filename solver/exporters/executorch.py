@@ -19,10 +19,10 @@ from solver.exporters.executorch_graph import stale_reads_of_graph
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan
 from solver.layout.api import solve
 
-__all__ = ["arranged", "plan_memory"]
+__all__ = ["DEFAULT_MEMORY", "arranged", "not_installed", "placed", "plan_memory", "warn_of_stale_reads"]
 
-#: The memory of tensors that name none.
-_DEFAULT_MEMORY = 1
+#: The number of the memory of tensors that name none.
+DEFAULT_MEMORY = 1
 
 
 def plan_memory(
@@ -41,18 +41,30 @@ def plan_memory(
     offsets are bytes, offsets multiples of `alignment`. Raises ImportError without ExecuTorch. Warns
     (RuntimeWarning) where the program reads bytes that another call has written since, and names the calls.
     """
+    result = placed(alignment, specs, graph_module, graph_signature, extra_padding, deadline_seconds)
+    warn_of_stale_reads(graph_module, result.spec_dict, stacklevel=3)
+    return result
+
+
+def placed(
+    alignment: int,
+    specs: Collection[Any],
+    graph_module: Any,
+    graph_signature: Any,
+    extra_padding: int,
+    deadline_seconds: float | None,
+) -> Any:
+    """As `plan_memory`, without the check of what the program reads."""
     try:
         from executorch.exir.memory_planning import MemoryAlgoResult, SpecAllocResult, greedy
     except ImportError as error:
-        raise ImportError(
-            "ExecuTorch is not installed here: pip install 'executorch>=1.5' 'torch>=2.9'.", name="executorch"
-        ) from error
+        raise not_installed() from error
     theirs = greedy(alignment, specs, graph_module, graph_signature, extra_padding)  # which rounds sizes up
     starts = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
     memories: dict[int, list[Any]] = {}
     for spec, place in theirs.spec_dict.items():
         memories.setdefault(place.mem_id, []).append(spec)
-    placed, sizes = dict(theirs.spec_dict), list(theirs.bufsizes)
+    places, sizes = dict(theirs.spec_dict), list(theirs.bufsizes)
     for memory, inside in memories.items():
         start = starts[memory] if memory < len(starts) else 0
         room = theirs.bufsizes[memory] - extra_padding - start
@@ -62,15 +74,28 @@ def plan_memory(
         offsets, size = layout
         sizes[memory] = size + extra_padding
         # One object for the whole memory: any two of its tensors may share bytes at different times.
-        placed |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}
-    for sentence in stale_reads_of_graph(graph_module, placed):
+        places |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}
+    return MemoryAlgoResult(places, sizes)
+
+
+def not_installed() -> ImportError:
+    return ImportError(
+        "ExecuTorch is not installed here: pip install 'executorch>=1.5' 'torch>=2.9'.", name="executorch"
+    )
+
+
+def warn_of_stale_reads(graph_module: Any, places: Mapping[Any, Any], *, stacklevel: int = 2) -> None:
+    """Warn (RuntimeWarning) of operands of a planned graph that are overwritten before they are read.
+
+    `places` are as in `stale_reads_of_graph`.
+    """
+    for sentence in stale_reads_of_graph(graph_module, places):
         warnings.warn(
             f"Results may be wrong: {sentence} ExecuTorch hands on the result of a branch without a copy,"
             " whatever the plan. Export the module with torch.cond(...).clone().",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
-    return MemoryAlgoResult(placed, sizes)
 
 
 def arranged(

@@ -1,0 +1,271 @@
+"""One memory plan for all methods of an ExecuTorch program.
+
+Methods never run at the same time, and ExecuTorch's runtime gives all of them the same memories. So what one
+method leaves there for its next call, or for another method, is safe only where no method writes its
+activations. Such a tensor is called a state: a buffer that a method writes, or a weight that has a gradient.
+
+    memory 1   [ states ][ activations of train                ]      one address for each state,
+               [ states ][ activations of infer ]                     in each method that names it
+
+ExecuTorch plans each method alone, so activations of one method lie on states of another. Its option
+`share_mutable_buffers` shares buffers, not weights, and allows for no memories of the user's. Written for
+ExecuTorch 1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from solver.errors import OptionsError, PlanError
+from solver.exporters.executorch import DEFAULT_MEMORY, not_installed, placed, warn_of_stale_reads
+
+__all__ = ["ProgramMemoryPlanningPass"]
+
+
+@dataclass(slots=True)
+class _Method:
+    """A graph with its tensors to be planned, as ExecuTorch hands them to a planning algorithm."""
+
+    graph_module: Any
+    signature: Any
+    alignment: int
+    padding: int
+    specs: list[Any]
+    #: The memory that a pass of the user has chosen, by `id` of the tensor.
+    memories: dict[int, int | None]
+    #: Bytes in front of each memory that branches and loops take.
+    submodules: list[int]
+    submodule_specs: list[Any] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        inputs = getattr(self.signature, "user_inputs", ())
+        return f"the method with inputs ({', '.join(map(str, inputs))})"
+
+
+@dataclass(slots=True)
+class _State:
+    """All tensors of one name, which are the same bytes, each with its method."""
+
+    name: str
+    uses: list[tuple[_Method, Any]]
+
+
+class ProgramMemoryPlanningPass:
+    """Plans all methods of a program together: `ExecutorchBackendConfig(memory_planning_pass=...)` takes it.
+
+    A state has one address in all methods that name it, and nothing else ever lies there; activations of
+    different methods share the other bytes. Tensors are one state if their full names in the modules are the
+    same; they must agree in type and shape (`PlanError`). Each memory of a method has the size of the states
+    and of what the method needs above them, which is never more than `greedy` makes it.
+
+    `alignment` is in bytes. `deadline_seconds` bounds each layout search by wall time; without it the plan of
+    a program is always the same. Raises ImportError without ExecuTorch, and `OptionsError` for tensors in the
+    memory of another device.
+    """
+
+    def __init__(
+        self,
+        *,
+        alignment: int = 16,
+        alloc_graph_input: bool = True,
+        alloc_graph_output: bool = True,
+        deadline_seconds: float | None = None,
+    ) -> None:
+        try:
+            from executorch.exir.passes import MemoryPlanningPass
+        except ImportError as error:
+            raise not_installed() from error
+        self.enable_non_cpu_memory_planning = False  # `to_executorch` sets it
+        self._deadline_seconds = deadline_seconds
+        self._theirs = MemoryPlanningPass(
+            self._collect,
+            alloc_graph_input=alloc_graph_input,
+            alloc_graph_output=alloc_graph_output,
+            alignment=alignment,
+        )
+        self._methods: list[_Method] = []
+        self._graph_module: Any = None
+        self._submodule_specs: list[Any] = []
+
+    def run(self, graph_module: Any, graph_signature: Any = None) -> Any:
+        """Take a method of the program; ExecuTorch calls this for each one."""
+        self._graph_module, self._submodule_specs = graph_module, []
+        self._theirs.enable_non_cpu_memory_planning = self.enable_non_cpu_memory_planning
+        try:
+            return self._theirs.run(graph_module, graph_signature)
+        except BaseException:
+            self._methods.clear()  # the program will not be built, and the next one has methods of its own
+            raise
+
+    def run_multimethod(self) -> None:
+        """Place the tensors of all methods that `run` has taken; ExecuTorch calls this last."""
+        methods, self._methods = self._methods, []
+        states = _states(methods)
+        bottoms = _place_states(states, methods)
+        of_states = {id(spec) for state in states for _, spec in state.uses}
+        for method in methods:
+            self._place_activations(method, bottoms, of_states)
+        for method in methods:
+            warn_of_stale_reads(method.graph_module, {})
+
+    def _collect(
+        self, alignment: int, specs: Sequence[Any], graph_module: Any, graph_signature: Any, padding: int
+    ) -> list[int]:
+        """The algorithm that ExecuTorch calls: plans branches and loops at once, and others provisionally."""
+        if any(getattr(spec.device, "name", "CPU") != "CPU" for spec in specs):
+            raise OptionsError(
+                "A method has tensors that are not in the host's memory, and those of several devices cannot"
+                " share addresses.",
+                remedy="Plan it with MemoryPlanningAlgorithmSuite([arenaplan.executorch.plan_memory]),"
+                " or pass enable_non_cpu_memory_planning=False to ExecutorchBackendConfig.",
+            )
+        if graph_module is not self._graph_module:
+            result = placed(alignment, specs, graph_module, graph_signature, padding, self._deadline_seconds)
+            _write(result.spec_dict)
+            self._submodule_specs += specs
+            return list(result.bufsizes)
+        method = _Method(
+            graph_module,
+            graph_signature,
+            alignment,
+            padding,
+            list(specs),
+            {id(spec): spec.mem_id for spec in specs},
+            list(graph_module.input_mem_buffer_sizes),
+            self._submodule_specs,
+        )
+        self._methods.append(method)
+        memories = [spec.mem_id or DEFAULT_MEMORY for spec in specs]
+        for spec, memory in zip(specs, memories, strict=True):
+            spec.realign(alignment)
+            spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, 0
+        return [0] * (max([DEFAULT_MEMORY, *memories]) + 1)
+
+    def _place_activations(self, method: _Method, bottoms: Mapping[int, int], states: set[int]) -> None:
+        """Places above the states and what branches and loops take, and the sizes of all memories."""
+        for spec in method.specs:
+            if id(spec) not in states:
+                spec.mem_id, spec.mem_offset = method.memories[id(spec)], None
+        in_states = [spec for spec in method.specs if id(spec) not in states and id(_root(spec)) in states]
+        inside = {id(spec) for spec in in_states}
+        activations = [spec for spec in method.specs if id(spec) not in states | inside]
+        for spec in method.submodule_specs:
+            spec.mem_offset += bottoms.get(spec.mem_id, 0)
+        for module in _submodules(method.graph_module):
+            sizes = module.meta["non_const_buffer_sizes"]
+            sizes[:] = _above(bottoms, sizes)
+        starts = _above(bottoms, method.submodules)
+        method.graph_module.input_mem_buffer_sizes = starts
+        sizes = list(starts)
+        if activations:
+            result = placed(
+                method.alignment,
+                activations,
+                method.graph_module,
+                method.signature,
+                method.padding,
+                self._deadline_seconds,
+            )
+            _write(result.spec_dict)
+            sizes += [0] * (len(result.bufsizes) - len(sizes))
+            sizes[: len(result.bufsizes)] = map(max, sizes, result.bufsizes)
+        for spec in in_states:
+            spec.mem_id, spec.mem_offset = _root(spec).mem_id, _offset_in_root(spec)
+        sizes += [0] * (DEFAULT_MEMORY + 1 - len(sizes))
+        # In place: ExecuTorch has copied the metadata by now, but not the list.
+        method.graph_module.meta["non_const_buffer_sizes"][:] = sizes
+
+
+def _states(methods: Sequence[_Method]) -> list[_State]:
+    """The states of a program, in the order of their names: what has a name in a module and is planned."""
+    uses: dict[str, list[tuple[_Method, Any]]] = {}
+    planned: set[str] = set()
+    for method in methods:
+        to_plan = {id(spec) for spec in method.specs}
+        for name, spec in _named(method):
+            uses.setdefault(name, []).append((method, spec))
+            if id(spec) in to_plan:
+                planned.add(name)
+    return [_State(name, uses[name]) for name in sorted(planned)]
+
+
+def _named(method: _Method) -> Iterator[tuple[str, Any]]:
+    """Buffers and parameters of a method by their full names."""
+    signature = method.signature
+    if signature is None:
+        return
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in method.graph_module.graph.nodes:
+        if node.op == "placeholder" and node.target in names and hasattr(node.meta["spec"], "mem_id"):
+            yield names[node.target], node.meta["spec"]
+
+
+def _place_states(states: Sequence[_State], methods: Sequence[_Method]) -> dict[int, int]:
+    """Places states at the bottom of their memories; the bytes that they take there, by memory."""
+    bottoms: dict[int, int] = {}
+    for state in states:
+        first_method, first = state.uses[0]
+        memories: dict[int, _Method] = {}
+        for method, spec in state.uses:
+            if (tuple(spec.shape), spec.scalar_type) != (tuple(first.shape), first.scalar_type):
+                raise PlanError(
+                    f"{state.name!r} is {_type(first)} in {first_method} and {_type(spec)} in {method}, so it"
+                    " cannot have one address in both.",
+                    remedy="Give it another name in one of the modules, or export both with the same shape"
+                    " and type.",
+                )
+            memory = method.memories.get(id(spec))
+            if memory is not None:
+                memories.setdefault(memory, method)
+        if len(memories) > 1:
+            (one, a), (other, b) = list(memories.items())[:2]
+            raise PlanError(
+                f"{state.name!r} is assigned to memory {one} in {a} and to memory {other} in {b}, so it"
+                " cannot have one address in both.",
+                remedy="Set the same mem_id in all methods.",
+            )
+        (memory,) = memories or (DEFAULT_MEMORY,)
+        offset = bottoms.get(memory, 0)
+        for method, spec in state.uses:
+            spec.realign(method.alignment)
+            spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, offset
+        bottoms[memory] = offset + first.allocated_memory
+    return bottoms
+
+
+def _type(spec: Any) -> str:
+    return f"{str(spec.scalar_type).rpartition('.')[2].lower()} {'x'.join(map(str, spec.shape)) or 'scalar'}"
+
+
+def _above(bottoms: Mapping[int, int], sizes: Sequence[int]) -> list[int]:
+    """`sizes` by memory with what lies below them."""
+    count = max([len(sizes), *(memory + 1 for memory in bottoms)])
+    return [bottoms.get(k, 0) + (sizes[k] if k < len(sizes) else 0) for k in range(count)]
+
+
+def _submodules(graph_module: Any) -> Iterator[Any]:
+    """The graphs of branches and loops, nested ones included, that have a plan."""
+    for module in graph_module.modules():
+        if module is not graph_module and "non_const_buffer_sizes" in getattr(module, "meta", {}):
+            yield module
+
+
+def _root(spec: Any) -> Any:
+    while getattr(spec, "storage_base", None) is not None:
+        spec = spec.storage_base
+    return spec
+
+
+def _offset_in_root(spec: Any) -> int:
+    offset = 0
+    while getattr(spec, "storage_base", None) is not None:
+        offset += spec.storage_base_offset
+        spec = spec.storage_base
+    return int(offset + spec.mem_offset)
+
+
+def _write(places: Mapping[Any, Any]) -> None:
+    for spec, place in places.items():
+        spec.mem_id, spec.mem_obj_id, spec.mem_offset = place.mem_id, place.mem_obj_id, place.mem_offset
