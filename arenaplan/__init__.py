@@ -26,7 +26,7 @@ from arenaplan.neighbours import NEIGHBOURS, hidden
 if TYPE_CHECKING:
     from arenaplan import executorch, jax, onnx, torch
     from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
-    from arenaplan.models import explain, load_graph, load_plan, load_program, plan, save, tradeoff
+    from arenaplan.models import deploy, explain, load_graph, load_plan, load_program, plan, save, tradeoff
     from clients import AsyncClient, Client
     from solver.errors import (
         ArenaplanError,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from solver.executor import Trainer, synthetic_batch, validate
     from solver.graph import evaluation, inference
     from solver.pipeline import BlockProgram, TrainableGraph
-    from solver.plan import Plan, PlanOptions, TradeOff, ValidationReport, Verdict
+    from solver.plan import Deployment, Plan, PlanOptions, TradeOff, ValidationReport, Verdict
 
 __all__ = [
     "ArenaplanError",
@@ -49,6 +49,7 @@ __all__ = [
     "BlockProgram",
     "CapacityError",
     "Client",
+    "Deployment",
     "DocumentError",
     "GraphError",
     "InternalError",
@@ -66,6 +67,7 @@ __all__ = [
     "ValidationReport",
     "Verdict",
     "adam",
+    "deploy",
     "evaluation",
     "executorch",
     "explain",
@@ -89,14 +91,14 @@ __all__ = [
 #: The names of each module; a name of no module is a module itself.
 _WHERE = {
     "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
-    "arenaplan.models": "explain load_graph load_plan load_program plan save tradeoff",
+    "arenaplan.models": "deploy explain load_graph load_plan load_program plan save tradeoff",
     "clients": "AsyncClient Client",
     "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
     " OptionsError PlanError ProblemError",
     "solver.executor": "Trainer synthetic_batch validate",
     "solver.graph": "evaluation inference",
     "solver.pipeline": "BlockProgram TrainableGraph",
-    "solver.plan": "Plan PlanOptions TradeOff ValidationReport Verdict",
+    "solver.plan": "Deployment Plan PlanOptions TradeOff ValidationReport Verdict",
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
 

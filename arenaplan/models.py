@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Unpack, cast, runtime_checkable
 
@@ -15,13 +16,24 @@ from solver import documents, verdict
 from solver.arguments import checks_arguments
 from solver.errors import DocumentError, OptionsError
 from solver.exporters import exporter_of_file
-from solver.pipeline import BlockProgram, TrainableGraph, free_measures, plan_requested
-from solver.plan import Plan, PlanOptions, TradeOff, Verdict
+from solver.pipeline import (
+    BlockProgram,
+    Tie,
+    TrainableGraph,
+    entry_requests,
+    free_measures,
+    plan_deployment,
+    plan_requested,
+    read_entry,
+    read_tie,
+)
+from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict
 
 __all__ = [
     "HasGraph",
     "HasProgram",
     "Plannable",
+    "deploy",
     "explain",
     "load_graph",
     "load_plan",
@@ -171,6 +183,45 @@ def plan(model: Plannable, options: PlanOptions | None = None, **choices: Unpack
     asked = requested(options, choices)
     subject = _network(model, asked.options.batch).subject
     return plan_requested(subject if isinstance(subject, BlockProgram) else _graph(subject), asked)
+
+
+@shows(PlanChoices)
+@checks_arguments
+def deploy(
+    models: Plannable | Mapping[str, Plannable],
+    entries: Sequence[str] = (),
+    options: PlanOptions | None = None,
+    *,
+    ties: Sequence[str] = (),
+    **choices: Unpack[PlanChoices],
+) -> Deployment:
+    """One arena for several programs that run one at a time, each proved: to train, infer and evaluate.
+
+    `models` is a model as in `plan`, or several by name; `entries` are ``"train"``, ``"infer:batch=1"`` or
+    ``"infer:batch=1,name=camera"``, with the name of the model in front where there are several
+    (``"encoder.infer"``). Without entries each model is one, named after it. `ties` join values of different
+    models: ``"a.encoder.*=b.encoder.*"``. `options` and `choices` as in `plan`; the capacity is that of the
+    whole arena. Raises ArenaplanError as `plan` does: an OptionsError for entry points that do not go
+    together.
+    """
+    asked = requested(options, choices)
+    several = _by_name(models)
+    networks = {name: partial(_subject, model) for name, model in several.items()}
+    requests = entry_requests(networks, [read_entry(text) for text in entries], asked)
+    return plan_deployment("+".join(several), requests, [Tie(*read_tie(text)) for text in ties])
+
+
+def _by_name(models: Plannable | Mapping[str, Plannable]) -> Mapping[str, Plannable]:
+    """The models by name; one alone has that of its graph. A mapping that is a document has a format."""
+    if isinstance(models, Mapping) and "format" not in models:
+        return cast("Mapping[str, Plannable]", models)
+    model = cast("Plannable", models)
+    return {_subject(model, None).name: model}
+
+
+def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgram:
+    subject = _network(model, batch).subject
+    return subject if isinstance(subject, BlockProgram) else _graph(subject)
 
 
 @shows(PlanChoices)

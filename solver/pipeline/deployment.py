@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from solver.collector import collector_paused
 from solver.errors import InternalError, OptionsError
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from solver.training import BlockProgram
 
 __all__ = ["EntryRequest", "Tie", "plan_deployment"]
+
+
+#: Options that no entry point takes yet, and why.
+_NOT_TAKEN: Final = {
+    "rewrite": "rewritten operations may need other weights than those of the other entry points",
+    "tiers": "a value that one entry point pages is where another one does not look for it",
+    "costs": "they are of the steps of one program",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +109,13 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
                 remedy=f"Give one another name, as {entry.purpose}:name={entry.name}2.",
                 path=("entries", k, "name"),
             )
-        options = entry.requested.options
-        if options.rewrite or options.tiers:
-            option = "rewrite" if options.rewrite else "tiers"
-            why = (
-                "operations that are rewritten for one entry point may need other weights than those of the"
-                " others"
-                if options.rewrite
-                else "a value that one entry point pages is where another one does not look for it"
-            )
-            raise OptionsError(
-                f"Entry points take no {option}: {why}.",
-                remedy=f"Leave out {option}, or plan entry point {entry.name!r} by itself.",
-                path=(option,),
-            )
+        for option, why in _NOT_TAKEN.items():
+            if getattr(entry.requested.options, option):
+                raise OptionsError(
+                    f"Entry points take no {option}: {why}.",
+                    remedy=f"Leave out {option}, or plan entry point {entry.name!r} by itself.",
+                    path=(option,),
+                )
 
 
 def _plans(entry: EntryRequest, observe: Observer | None, follow: Follower | None) -> Plans:

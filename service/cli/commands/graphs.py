@@ -38,21 +38,43 @@ app = Commands()
         "arenaplan plan graph.json --rewrite --json -o plan.json",
         "arenaplan plan graph.json --as-written -o plan.json",
         "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
+        "arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
         "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
     )
 )
 @grouped
 def plan(
-    model: Annotated[
-        Path,
+    models: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="MODEL",
+            metavar="MODEL...",
             help="Graph document, program document (explicit operations), or a model: ONNX (.onnx), Circle or"
-            " TensorFlow Lite (.circle, .tflite), nntrainer's (.ini); - for standard input.",
+            " TensorFlow Lite (.circle, .tflite), nntrainer's (.ini); - for standard input. Several with"
+            " --share.",
         ),
     ],
     *,
+    entry: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--entry",
+            metavar="ENTRY",
+            help="An entry point of the arena: train, infer or evaluate, as infer:batch=1 or"
+            " infer:batch=1,name=camera; of several models encoder.infer. Repeatable.",
+        ),
+    ] = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="Several models in one arena, one at a time.")
+    ] = False,
+    tie: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tie",
+            metavar="NAMES=NAMES",
+            help="Values that two models have in common, as a.encoder.*=b.encoder.*. Repeatable.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -74,13 +96,19 @@ def plan(
     A program consists of explicit operations. The plan is proved before it is written.
     """
     # Importing another tool's model computes its constants, which takes matrix products.
-    if search.get("costs") == "measured" or model.suffix in ("", ".json"):
+    if search.get("costs") == "measured" or all(model.suffix in ("", ".json") for model in models):
         on_one_thread()
-    with reporting(as_json=as_json, document=str(model)):
+    with reporting(as_json=as_json, document=str(models[0])):
+        options = {**steps, **search, **schedule}
+        if entry or share or tie or len(models) > 1:
+            from service.cli import deploying
+
+            deploying.check_request(models, share=share, server=server)
+            deploying.run(models, entry or (), tie or (), options, output, choices, as_json=as_json)
+            return
         from service.cli import planning
 
-        options = {**steps, **search, **schedule}
-        planning.run(model, options, output, choices, as_json=as_json, server=server)
+        planning.run(models[0], options, output, choices, as_json=as_json, server=server)
 
 
 @app.command(

@@ -108,7 +108,9 @@ _SEARCH: Final = (
 
 #: Sections of help, by the flags that belong there; all others stand under Options.
 _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "Model": frozenset(map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS))),
+    "Model": frozenset(
+        ("--entry", "--share", "--tie", *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)))
+    ),
     "Fit": frozenset(map(flag_of, _FIT)),
     "Search": frozenset(map(flag_of, _SEARCH)),
     "Output": frozenset(("--output", "--json", "--server", "--plot")),
