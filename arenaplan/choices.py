@@ -47,6 +47,9 @@ class PlanChoices(TypedDict, total=False):
     tiers: Sequence[str | Mapping[str, Any]]
     costs: str | Mapping[str, Any] | None
     storage: Literal["float16", "bfloat16"] | None
+    pins: Mapping[str, int | str] | Sequence[str]
+    alignments: Mapping[str, int | str] | Sequence[str]
+    reserved: Sequence[str | Mapping[str, Any]]
 
 
 class ImportChoices(TypedDict, total=False):

@@ -20,6 +20,7 @@
     │   ├── StateError           an update of what is not a state, or a state with a second reader
     │   └── TooManyOperationsError
     ├── OptionsError             an option out of its range
+    │   └── ConstraintError      pins, alignments and reserved bytes that no layout keeps
     ├── ProblemError             buffers that no layout solver can take
     ├── CapacityError            the arena does not fit the capacity asked for
     ├── PlanError                a plan that does not belong to its graph, or is wrong
@@ -40,6 +41,7 @@ __all__ = [
     "AttributeRuleError",
     "BatchError",
     "CapacityError",
+    "ConstraintError",
     "CyclicGraphError",
     "DanglingOperandError",
     "DimensionError",
@@ -170,6 +172,10 @@ class TooManyOperationsError(GraphError):
 
 class OptionsError(ArenaplanError):
     code = "invalid-options"
+
+
+class ConstraintError(OptionsError):
+    """The constraints on places collide for these steps; other steps may have a layout that keeps them."""
 
 
 class ProblemError(ArenaplanError):

@@ -1,13 +1,15 @@
-"""Checks names for characters that a reader cannot see, or that change how the rest is shown."""
+"""Names: which characters they may have, which of them a pattern names, and which are near another one."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from solver.errors import ArenaplanError, GraphError
 
-__all__ = ["check_characters", "first_hidden"]
+__all__ = ["check_characters", "first_hidden", "matching_names", "nearest_names"]
 
 #: Unicode's categories of control characters, of format characters (those that turn the direction of writing,
 #: among others), of surrogates, and of line and paragraph separators.
@@ -38,3 +40,34 @@ def first_hidden(name: str) -> int | None:
         return None
     refused = (i for i, character in enumerate(name) if unicodedata.category(character) in _REFUSED)
     return next(refused, None)
+
+
+def matching_names(pattern: str, names: Sequence[str]) -> list[int]:
+    """The positions of names that are the pattern itself; else those that it describes with asterisks.
+
+    An asterisk stands for any characters, all others for themselves. Linear.
+    """
+    matching = [k for k, name in enumerate(names) if name == pattern]
+    if matching or "*" not in pattern:
+        return matching
+    first, *middle, last = pattern.split("*")
+    return [k for k, name in enumerate(names) if _is_described(name, first, middle, last)]
+
+
+def _is_described(name: str, first: str, middle: Sequence[str], last: str) -> bool:
+    """Whether a name begins and ends like this, with the middle parts in between in their order."""
+    if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in middle:
+        position = name.find(part, at, end)
+        if position < 0:
+            return False
+        at = position + len(part)
+    return True
+
+
+def nearest_names(name: str, names: Sequence[str]) -> str:
+    """A sentence with the names that are written most like this one."""
+    near = get_close_matches(name.replace("*", ""), names, n=3, cutoff=0.4) or names[:3]
+    return f"The nearest names are {', '.join(near)}." if near else "There are no names."

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
 __all__ = [
+    "CONSTRAINTS",
     "IMPORT_OPTIONS",
     "LAYOUT_OPTIONS",
     "LAYOUT_RULES",
@@ -29,10 +30,11 @@ __all__ = [
 ]
 
 #: Which values an option takes. A count is a whole number between bounds, a size is bytes or text as 24MiB, a
-#: real and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off.
+#: real and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off. Offsets and
+#: alignments are bytes by name, ranges are bytes from one to before another.
 Kind = Literal[
     "word", "words", "integer", "count", "power of two", "size", "real", "share", "switch",
-    "tiers", "costs", "rules", "measures",
+    "tiers", "costs", "rules", "measures", "offsets", "alignments", "ranges",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=type)
@@ -63,6 +65,35 @@ _SOLVER: Final = (
     " bump, first-fit, best-fit, wic, nntrainer-basic, nntrainer-v1, nntrainer-v3, tflm-greedy or"
     " executorch-greedy."
 )
+
+#: Constraints on places, of plans and of layouts.
+_PINS: Final = Option(
+    "pins",
+    "offsets",
+    "Values, or buffers, that begin at a byte of their memory, as conv1.weight=8KiB; repeatable.",
+    (),
+    flag="pin",
+    metavar="NAME=OFFSET",
+)
+_ALIGNMENTS: Final = Option(
+    "alignments",
+    "alignments",
+    "Values, or buffers, that begin at a multiple of a power of two, as conv*=4096; repeatable.",
+    (),
+    flag="align",
+    metavar="NAME=BYTES",
+)
+_RESERVED: Final = Option(
+    "reserved",
+    "ranges",
+    "Bytes of the memory in which nothing may lie, as 0..8KiB; repeatable.",
+    (),
+    flag="reserve",
+    metavar="LOW..HIGH",
+)
+
+#: Names of the options that constrain places.
+CONSTRAINTS: Final = ("pins", "alignments", "reserved")
 
 #: In the order of `PlanOptions`.
 PLAN_OPTIONS: Final = _by_name(
@@ -135,6 +166,9 @@ PLAN_OPTIONS: Final = _by_name(
         Option(
             "fit_scratch", "switch", "A smaller scratch budget, where scratch would make the peak.", False
         ),
+        _PINS,
+        _ALIGNMENTS,
+        _RESERVED,
     )
 )
 
@@ -202,6 +236,9 @@ LAYOUT_OPTIONS: Final = _by_name(
             metavar="GAP",
         ),
         Option("rules", "rules", "Rules of the exact search, on or off."),
+        _PINS,
+        _ALIGNMENTS,
+        _RESERVED,
     )
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from threading import Event
@@ -11,6 +11,7 @@ from typing import Final
 from solver.errors import CapacityError, OptionsError
 from solver.layout import (
     SOLVERS,
+    Buffer,
     Certificate,
     Deadline,
     Layout,
@@ -24,6 +25,7 @@ from solver.layout import (
     live_at,
     solve,
 )
+from solver.names import matching_names, nearest_names
 
 __all__ = ["place", "prepare"]
 
@@ -107,17 +109,54 @@ def _search(problem: LayoutProblem, options: LayoutOptions) -> SolveOptions:
 
 
 def prepare(problem: LayoutProblem, options: LayoutOptions) -> LayoutProblem:
-    """The problem with the capacity and the least alignment that the options ask for. Raises OptionsError."""
+    """The problem with the capacity, the least alignment and the constraints that the options ask for.
+
+    Raises OptionsError.
+    """
     _check(options)
     capacity = problem.capacity if options.capacity is None else options.capacity
-    least = options.alignment
-    if least is None:
-        return replace(problem, capacity=capacity)
-    raised = tuple(
-        buffer if buffer.alignment >= least else replace(buffer, alignment=least)
-        for buffer in problem.buffers
-    )
-    return LayoutProblem(raised, capacity)
+    reserved = tuple(dict.fromkeys((*problem.reserved, *options.reserved)))
+    buffers, least = problem.buffers, options.alignment
+    if least is not None:
+        buffers = tuple(
+            buffer if buffer.alignment >= least else replace(buffer, alignment=least) for buffer in buffers
+        )
+    if options.pins or options.alignments:
+        buffers = _constrained(buffers, options)
+    return LayoutProblem(buffers, capacity, reserved)
+
+
+def _constrained(buffers: Sequence[Buffer], options: LayoutOptions) -> tuple[Buffer, ...]:
+    """The buffers with the pins and alignments of the options."""
+    ids = [buffer.id for buffer in buffers]
+    changed = list(buffers)
+    for each in options.alignments:
+        for k in _named(ids, "alignments", each.name):
+            changed[k] = replace(changed[k], alignment=max(changed[k].alignment, each.bytes))
+    for pin in options.pins:
+        matching = _named(ids, "pins", pin.name)
+        if len(matching) > 1:
+            raise OptionsError(
+                f"The pin {pin.name!r} names {len(matching):,} buffers: {ids[matching[0]]!r} is the first.",
+                remedy=f"Pin one of them: {ids[matching[0]]}={pin.offset}.",
+                path=("pins", pin.name),
+            )
+        if buffers[matching[0]].offset not in (None, pin.offset):
+            raise OptionsError(
+                f"The problem itself pins {ids[matching[0]]!r} at {buffers[matching[0]].offset}.",
+                remedy="Leave one of the two pins out.",
+                path=("pins", pin.name),
+            )
+        changed[matching[0]] = replace(changed[matching[0]], offset=pin.offset)
+    return tuple(changed)
+
+
+def _named(ids: Sequence[str], option: str, name: str) -> list[int]:
+    matching = matching_names(name, ids)
+    if matching:
+        return matching
+    path = (option, name)
+    raise OptionsError(f"No buffer is called {name!r}.", remedy=nearest_names(name, ids), path=path)
 
 
 def _no_layout(solver: str, *, in_time: bool) -> OptionsError:

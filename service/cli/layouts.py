@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import note_end, print_json, print_line, read_document, write_document
 from solver import exporters, importers
-from solver.errors import NotJsonError, OptionsError
+from solver.errors import DocumentError, NotJsonError, OptionsError
 from solver.layout import (
     SOLVERS,
     Certificate,
@@ -33,6 +33,7 @@ from solver.layout import (
     SolveOptions,
     solve,
 )
+from solver.options import CONSTRAINTS
 from solver.placement import place, prepare
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ __all__ = [
     "comparison_table",
     "described",
     "interruptible",
+    "options_of",
     "painter",
     "progress_line",
     "read_source",
@@ -168,6 +170,23 @@ def run(
         print_json(summary(placed))
     elif not as_json and (not beside or sys.stderr.isatty()):
         print_line(_sentence(source, placed), to_errors=beside)
+
+
+def options_of(choices: Mapping[str, Any], without: Sequence[str]) -> LayoutOptions:
+    """The options of a layout. Raises OptionsError, whose path is an option."""
+    texts = {name: choices[name] for name in CONSTRAINTS if name in choices}
+    options = LayoutOptions(
+        **{name: value for name, value in choices.items() if name not in texts}, rules=rules_without(without)
+    )
+    if not texts:
+        return options
+    from solver import documents
+
+    try:
+        read = documents.load_layout_options(texts)
+    except DocumentError as error:
+        raise OptionsError(error.message, remedy=error.remedy, path=error.path) from error
+    return replace(options, **{name: getattr(read, name) for name in texts})
 
 
 def rules_without(names: Sequence[str]) -> Rules:

@@ -11,16 +11,19 @@ from solver.canonical import to_bytes
 from solver.documents.fields import DocumentModel, Int64, JsonList, Name, Natural, Positive
 from solver.documents.read import header, read
 from solver.errors import ProblemError
-from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
+from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan, Reserved
 from solver.names import check_characters
 
 __all__ = [
     "BuffersDocument",
     "GapDocument",
+    "ReservedDocument",
     "buffer_to_dict",
     "dump_buffers",
     "load_buffers",
+    "reserved_content",
     "to_gaps",
+    "to_reserved",
 ]
 
 
@@ -45,12 +48,20 @@ class BufferDocument(DocumentModel):
     gaps: JsonList[GapDocument] = ()
 
 
+class ReservedDocument(DocumentModel):
+    """Bytes from `low` to before `high` of the arena."""
+
+    low: Natural
+    high: Natural
+
+
 class BuffersDocument(DocumentModel):
     """Buffers to place in one arena of at most `capacity` bytes."""
 
     format: Literal["arenaplan.buffers"]
     version: Literal[1]
     capacity: Natural | None = Field(None, description="Without it the arena is as small as possible.")
+    reserved: JsonList[ReservedDocument] = Field((), description="Ranges in which no buffer may lie.")
     buffers: JsonList[BufferDocument]
 
 
@@ -60,7 +71,8 @@ def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
     Whether the problem makes sense (names, alignments, pins) is for `solver.layout` to say.
     """
     document = read(BuffersDocument, data, range_error=ProblemError)
-    return LayoutProblem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
+    buffers = tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers))
+    return LayoutProblem(buffers, document.capacity, to_reserved(document.reserved))
 
 
 def _to_buffer(i: int, document: BufferDocument) -> Buffer:
@@ -81,6 +93,17 @@ def _to_buffer(i: int, document: BufferDocument) -> Buffer:
     )
 
 
+def to_reserved(documents: tuple[ReservedDocument, ...]) -> tuple[Reserved, ...]:
+    """Whether they make sense is for `solver.layout` to say."""
+    return tuple(Reserved(range_.low, range_.high) for range_ in documents)
+
+
+def reserved_content(problem: LayoutProblem) -> dict[str, Any]:
+    """The field for reserved ranges, left out where there are none."""
+    ranges = [{"low": range_.low, "high": range_.high} for range_ in problem.reserved]
+    return {"reserved": ranges} if ranges else {}
+
+
 def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Hole, ...]:
     """Whether they make sense is for `solver.layout` to say."""
     return tuple(Hole(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
@@ -98,6 +121,7 @@ def dump_buffers(problem: LayoutProblem, *, indent: int | None = None) -> bytes:
     document: dict[str, Any] = header(BuffersDocument)
     if problem.capacity is not None:
         document["capacity"] = problem.capacity
+    document |= reserved_content(problem)
     document["buffers"] = [
         buffer_to_dict(buffer, {} if buffer.offset is None else {"offset": buffer.offset})
         for buffer in problem.buffers

@@ -9,7 +9,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from solver.canonical import digest_of, to_bytes
-from solver.documents.buffers import GapDocument, buffer_to_dict, to_gaps
+from solver.documents.buffers import (
+    GapDocument,
+    ReservedDocument,
+    buffer_to_dict,
+    reserved_content,
+    to_gaps,
+    to_reserved,
+)
 from solver.documents.fields import (
     CertificateOfPlan,
     DocumentModel,
@@ -56,6 +63,7 @@ class LayoutDocument(DocumentModel):
     capacity: Natural | None = Field(None, description="What the peak had to fit.")
     peak: Natural = Field(description="Largest offset + size.")
     certificate: CertificateOfPlan
+    reserved: JsonList[ReservedDocument] = Field((), description="Ranges in which no buffer lies.")
     buffers: JsonList[BufferOfLayout]
 
 
@@ -80,7 +88,9 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
     document = read(LayoutDocument, data, range_error=PlanError)
     placed = PlacedBuffers(
         problem=LayoutProblem(
-            tuple(_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity
+            tuple(_buffer(i, b) for i, b in enumerate(document.buffers)),
+            document.capacity,
+            to_reserved(document.reserved),
         ),
         options=to_layout_options(document.options),
         layout=Layout(tuple(buffer.offset for buffer in document.buffers), document.peak),
@@ -122,6 +132,7 @@ def _content(placed: PlacedBuffers) -> dict[str, Any]:
         "capacity": placed.problem.capacity,
         "peak": placed.layout.peak,
         "certificate": certificate_content(placed.certificate),
+        **reserved_content(placed.problem),
         "buffers": [
             buffer_to_dict(buffer, {} if buffer.offset is None else {"pinned": True}) | {"offset": offset}
             for buffer, offset in buffers

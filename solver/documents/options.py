@@ -26,6 +26,7 @@ from solver.documents.fields import (
     Natural,
     Positive,
     Size,
+    expected,
     read_size,
     read_with,
 )
@@ -33,8 +34,10 @@ from solver.documents.parse import parse_json
 from solver.documents.read import header, read
 from solver.errors import DocumentError, OptionsError
 from solver.layout.model.options import Rules
-from solver.layout.model.placed import LayoutOptions
+from solver.layout.model.placed import Alignment, LayoutOptions, Pin
+from solver.layout.model.problem import Reserved
 from solver.options import (
+    CONSTRAINTS,
     LAYOUT_OPTIONS,
     LAYOUT_RULES,
     MEASURES,
@@ -43,8 +46,8 @@ from solver.options import (
     Option,
     former_option,
 )
-from solver.plan import PlanOptions, RequestedOptions, options_content
-from solver.program import Tier
+from solver.plan import PlanOptions, RequestedOptions, constraints_content, options_content
+from solver.program import ReservedRange, Tier
 
 __all__ = [
     "LayoutOptionFields",
@@ -120,7 +123,7 @@ TierOfOptions = Annotated[
 
 
 def _power_of_two(value: int) -> int:
-    if value & (value - 1):
+    if value < 1 or value & (value - 1):
         raise PydanticCustomError("power_of_two", "a power of two")
     return value
 
@@ -140,6 +143,54 @@ _Measures = Annotated[
     JsonList[Measure], BeforeValidator(_measures, json_schema_input_type=list[Measure] | str)
 ]
 
+
+class RangeFields(DocumentModel):
+    """Bytes from `low` to before `high` of a memory: of the first one, unless `space` names another."""
+
+    low: Size
+    high: Size
+    space: Name = ""
+
+
+def read_range(text: str) -> dict[str, Any]:
+    """The fields of ``0..8KiB`` or ``flash:0..8KiB``. Raises ValueError, which says what to give."""
+    head, separator, high = text.rpartition("..")
+    space, _, low = head.rpartition(":")
+    if not separator:
+        raise ValueError("give LOW..HIGH, as 0..8KiB")
+    return {"low": read_size(low.strip()), "high": read_size(high.strip()), "space": space}
+
+
+RangeOfOptions = Annotated[
+    RangeFields, BeforeValidator(read_with(read_range), json_schema_input_type=RangeFields | str)
+]
+
+
+def _bytes_by_name(value: Any) -> Any:
+    """Bytes by name from a list of texts as ``conv1.weight=8KiB``, or from one."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return value
+    sizes: dict[str, int] = {}
+    for text in texts:
+        name, separator, size = text.rpartition("=") if isinstance(text, str) else ("", "", "")
+        if not separator or not name:
+            raise expected("names with bytes, as conv1.weight=8KiB")
+        try:
+            number = read_size(size)
+        except ValueError as error:
+            words = str(error).removeprefix("give ")
+            raise expected(f"names with bytes; {text!r:.100} has none: give {words}") from None
+        if sizes.setdefault(name, number) != number:
+            raise expected(f"one number of bytes for each name; {name!r:.100} has two")
+    return sizes
+
+
+def _bytes_of(type_: Any) -> Any:
+    schema = dict[Name, type_] | list[str] | str
+    return Annotated[dict[Name, type_], BeforeValidator(_bytes_by_name, json_schema_input_type=schema)]
+
+
 #: The type of a field, by the kind of option.
 _TYPES: Final[Mapping[str, Any]] = {
     "word": Name,
@@ -151,6 +202,9 @@ _TYPES: Final[Mapping[str, Any]] = {
     "tiers": JsonList[TierOfOptions],
     "costs": CostsOfOptions,
     "measures": _Measures,
+    "offsets": _bytes_of(Size),
+    "alignments": _bytes_of(Annotated[Size, AfterValidator(_power_of_two)]),
+    "ranges": JsonList[RangeOfOptions],
 }
 
 
@@ -237,7 +291,17 @@ def to_options(document: PlannedOptionFields) -> PlanOptions:
 def _options(content: Mapping[str, Any]) -> PlanOptions:
     tiers = tuple(Tier(**dict(tier)) for tier in content["tiers"])
     costs = None if content["costs"] is None else to_costs(content["costs"])
-    return PlanOptions(**{**content, "tiers": tiers, "costs": costs})
+    constraints = _constraints(content, ReservedRange)
+    return PlanOptions(**{**content, "tiers": tiers, "costs": costs, **constraints})
+
+
+def _constraints(content: Mapping[str, Any], range_: type[ReservedRange | Reserved]) -> dict[str, Any]:
+    """The pins, alignments and reserved ranges of a document."""
+    return {
+        "pins": tuple(Pin(*each) for each in dict(content["pins"]).items()),
+        "alignments": tuple(Alignment(*each) for each in dict(content["alignments"]).items()),
+        "reserved": tuple(range_(**each.model_dump(exclude_defaults=True)) for each in content["reserved"]),
+    }
 
 
 def request_content(requested: RequestedOptions | PlanOptions) -> dict[str, Any]:
@@ -273,18 +337,28 @@ def load_layout_options(data: bytes | Mapping[str, Any]) -> LayoutOptions:
 
 def to_layout_options(document: LayoutOptionFields) -> LayoutOptions:
     options = {name: getattr(document, name) for name in LAYOUT_OPTIONS}
-    return LayoutOptions(**{**options, "rules": Rules(**options["rules"].model_dump())})
+    for i, range_ in enumerate(options["reserved"]):
+        if range_.space:
+            raise OptionsError(
+                f"Bytes of {range_.space!r} are reserved, and buffers have one memory without a name.",
+                remedy=f"Write {range_.low}..{range_.high}.",
+                path=("reserved", i),
+            )
+    rules = Rules(**options["rules"].model_dump())
+    return LayoutOptions(**{**options, "rules": rules, **_constraints(options, Reserved)})
 
 
 def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) -> bytes:
-    """Every option, defaults included, in a fixed order."""
+    """Every option in a fixed order, defaults included; of constraints those that there are."""
     return to_bytes({**header(LayoutOptionsDocument), **layout_options_content(options)}, indent=indent)
 
 
 def layout_options_content(options: LayoutOptions) -> dict[str, Any]:
-    """Every option; what may be a fraction is floating, so that 5 and 5.0 are written alike."""
-    content: dict[str, Any] = {name: getattr(options, name) for name in LAYOUT_OPTIONS}
+    """Every option, of constraints those that there are. Seconds are floating: 5 and 5.0 are alike."""
+    content: dict[str, Any] = {
+        name: getattr(options, name) for name in LAYOUT_OPTIONS if name not in CONSTRAINTS
+    }
     if options.deadline_seconds is not None:
         content["deadline_seconds"] = float(options.deadline_seconds)
     content["target_gap"] = float(options.target_gap)
-    return content | {"rules": asdict(options.rules)}
+    return content | {"rules": asdict(options.rules)} | constraints_content(options)

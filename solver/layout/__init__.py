@@ -19,11 +19,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from solver.late import loaded_late
-from solver.layout.bounds.max_load import LowerBound, live_at, max_load
+from solver.layout.bounds.max_load import LowerBound, above_reserved, live_at, max_load
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.model.options import Progress, Rules, SolveOptions
 from solver.layout.model.pieces import Piece, in_pieces, pieces
-from solver.layout.model.placed import Certificate, LayoutOptions, PlacedBuffers
+from solver.layout.model.placed import Alignment, Certificate, LayoutOptions, Pin, PlacedBuffers
 from solver.layout.model.problem import (
     MAX_BYTES,
     Buffer,
@@ -35,6 +35,7 @@ from solver.layout.model.problem import (
     Lifespan,
     Outcome,
     Proof,
+    Reserved,
     Status,
 )
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BYTES",
     "SOLVERS",
+    "Alignment",
     "Buffer",
     "Certificate",
     "Deadline",
@@ -56,13 +58,16 @@ __all__ = [
     "LowerBound",
     "Outcome",
     "Piece",
+    "Pin",
     "PlacedBuffers",
     "Progress",
     "Proof",
+    "Reserved",
     "Rules",
     "SolveOptions",
     "Status",
     "Violation",
+    "above_reserved",
     "check_problem",
     "find_violations",
     "in_pieces",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from solver.errors import InternalError, OptionsError, ProblemError
 from solver.layout.baselines import BASELINES
-from solver.layout.bounds.max_load import max_load
+from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.exact.capacity_search import BranchAndBound
@@ -21,12 +21,16 @@ from solver.layout.model.instance import FREE, Instance, arrays_kept
 from solver.layout.model.options import Configurable, SolveOptions
 from solver.layout.model.pieces import has_holes, without_holes
 from solver.layout.model.problem import (
+    MAX_BYTES,
+    Buffer,
     Deadline,
     Layout,
     LayoutProblem,
     LayoutSolver,
+    Lifespan,
     Outcome,
     Proof,
+    Reserved,
     Status,
 )
 from solver.layout.portfolio import Portfolio
@@ -42,6 +46,9 @@ _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), 
 #: Seconds that checking a layout takes for each buffer, and for each piece that its holes make of it, and
 #: half as much again: solvers stop so long before the deadline.
 CHECK_SECONDS: Final = 5e-7
+
+#: The largest alignment that a reserved range is said to have.
+MAX_ALIGNMENT: Final = 2**20
 
 #: Solvers that place into holes. Others take buffers whole.
 _INTO_HOLES: Final = ("portfolio", "greedy", "search", "cp-sat")
@@ -95,6 +102,8 @@ def _solved(
     impossible = _trivial(problem)
     if impossible is not None:
         return impossible
+    if problem.reserved:
+        return _around_reserved(problem, solver, deadline or Deadline(), incumbent, options)
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
     steps = Instance.in_steps(problem)
     pieces = len(problem.buffers) if steps is None else len(steps) + 2 * len(steps.holes)
@@ -150,6 +159,95 @@ def _solved_whole(
     return settle(problem, best, bound, outcome.solver, began, deterministic=outcome.deterministic)
 
 
+def _around_reserved(
+    problem: LayoutProblem,
+    solver: str,
+    deadline: Deadline,
+    incumbent: Layout | None,
+    options: SolveOptions | None,
+) -> Outcome:
+    """Solves one problem without reserved ranges for each of them that the topmost buffer may lie above.
+
+    ::
+
+        top below the first range      capacity: where it begins     no range
+        top below the second range     capacity: where it begins     the first one is a pinned buffer
+        top above all ranges           capacity: that of the problem    all are pinned buffers
+
+    The first of them that has a layout has the smallest. Its bound holds for the problem if those before it
+    are proved to have none; else the bounds of those hold as well, and the smallest one counts.
+    """
+    buffers, ranges = problem.buffers, sorted(problem.reserved)
+    load = max_load(problem)
+    least = max(load.bytes, pinned_top(problem))
+    start = min(buffer.lifespan.start for buffer in buffers)
+    end = max(buffer.lifespan.end for buffer in buffers)
+    ids = {buffer.id for buffer in buffers}
+    below: tuple[Buffer, ...] = ()
+    bounds: list[int] = []
+    layout: Layout | None = None
+    outcome: Outcome | None = None
+    deterministic = True
+    for number in range(len(ranges) + 1):
+        ceiling = ranges[number].low if number < len(ranges) else MAX_BYTES
+        capacity = ceiling if ceiling < MAX_BYTES else None
+        # Beyond the capacity only the smallest arena that is known to work is of interest.
+        is_within = problem.capacity is None or not number or ranges[number - 1].low < problem.capacity
+        is_last = is_within and problem.capacity is not None and problem.capacity <= ceiling
+        if is_last:
+            capacity = problem.capacity
+        if ceiling >= least:
+            known = incumbent if incumbent is not None and incumbent.peak <= ceiling else None
+            if known is not None:
+                top = max([known.peak, *(b.size + (b.offset or 0) for b in below)])
+                known = Layout((*known.offsets, *(b.offset or 0 for b in below)), top)
+            until = deadline if is_last or capacity is None else deadline.leaving(1 / 2)
+            outcome = _solved(LayoutProblem((*buffers, *below), capacity), solver, until, known, options)
+            deterministic = deterministic and outcome.deterministic
+            layout = None if outcome.layout is None else _layout_of(buffers, outcome.layout.offsets)
+            fits = layout is not None and layout.peak <= ceiling
+            if is_within and (fits or is_last or outcome.status is not Status.INFEASIBLE):
+                bounds.append(outcome.lower_bound)
+            if fits:
+                break
+            layout = None
+        if number < len(ranges):
+            below = (*below, _as_buffer(ranges[number], Lifespan(start, end), ids))
+    assert outcome is not None  # no range limits the last one
+    bound = max(least, min(bounds, default=0))
+    status, proof = Status.UNKNOWN, None
+    if layout is not None:
+        status = Status.OPTIMAL if layout.peak <= bound else Status.FEASIBLE
+        if status is Status.OPTIMAL:
+            proof = Proof.MAX_LOAD if layout.peak <= load.bytes else Proof.SOLVER
+    answer = replace(
+        outcome,
+        status=status,
+        layout=layout,
+        lower_bound=bound,
+        witness_step=load.witness_step,
+        proof=proof,
+        deterministic=deterministic,
+    )
+    return _within_capacity(problem, _checked(problem, answer))
+
+
+def _as_buffer(range_: Reserved, life: Lifespan, ids: Container[str]) -> Buffer:
+    """A reserved range as a pinned buffer with a name that no other one has."""
+    name = f"reserved {range_.low}..{range_.high}"
+    while name in ids:
+        name += " "
+    # The largest alignment that its place has, as the smallest one of all decides what solvers count in.
+    alignment = min(range_.low & -range_.low or MAX_ALIGNMENT, MAX_ALIGNMENT)
+    return Buffer(name, range_.high - range_.low, life, alignment, range_.low)
+
+
+def _layout_of(buffers: tuple[Buffer, ...], offsets: tuple[int, ...]) -> Layout:
+    """The layout of the first buffers alone."""
+    kept = offsets[: len(buffers)]
+    return Layout(kept, max(offset + b.size for b, offset in zip(buffers, kept, strict=True)))
+
+
 def _without_empty(
     problem: LayoutProblem,
     solver: str,
@@ -159,7 +257,7 @@ def _without_empty(
 ) -> Outcome:
     """Places the other buffers. Buffers of 0 bytes take no place: they lie where they are pinned, or at 0."""
     kept = [i for i, buffer in enumerate(problem.buffers) if buffer.size]
-    smaller = LayoutProblem(tuple(problem.buffers[i] for i in kept), problem.capacity)
+    smaller = replace(problem, buffers=tuple(problem.buffers[i] for i in kept))
     start = None if incumbent is None else Layout(tuple(incumbent.offsets[i] for i in kept), incumbent.peak)
     outcome = solve(smaller, solver=solver, deadline=deadline, incumbent=start, options=options)
     if outcome.layout is None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
@@ -34,18 +34,22 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace, Part
 from solver.passes.base import Pass
 from solver.program import (
+    NO_CONSTRAINTS,
     OWN_KERNELS,
     Access,
     Alias,
     Binding,
+    Constraints,
     EntryKind,
     Footprint,
     Phase,
     Program,
     Step,
+    conflicts,
     lent,
     loads,
     permitted,
+    regions,
 )
 
 __all__ = ["Aliases", "Allowed", "define_in_place"]
@@ -70,6 +74,7 @@ class Aliases(Pass):
 
     in_place: bool = False
     sub_ranges: bool = False
+    constraints: Constraints = NO_CONSTRAINTS
 
     def __post_init__(self) -> None:
         if self.sub_ranges and not self.in_place:
@@ -80,7 +85,32 @@ class Aliases(Pass):
             )
 
     def run(self, program: Program) -> Program:
-        return define_in_place(program, sub_ranges=self.sub_ranges) if self.in_place else program
+        if not self.in_place:
+            return program
+        apart: frozenset[int] = frozenset()
+        while True:
+            changed = define_in_place(program, sub_ranges=self.sub_ranges, apart=apart)
+            further = self._colliding(changed) - apart
+            if not further:
+                return changed
+            apart |= further
+
+    def _colliding(self, program: Program) -> frozenset[int]:
+        """The values that are defined in the bytes of others where that keeps a constraint from being kept.
+
+        The constraints may collide without them, too: that is for the layout to say.
+        """
+        if not self.constraints:
+            return frozenset()
+        inside = {alias.value for alias in program.aliases}
+        rules = self.constraints.rules(program)
+        return frozenset(
+            member
+            for conflict in conflicts(program, regions(program), rules)
+            for region in conflict.regions
+            for member in region.members
+            if member in inside
+        )
 
     def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
         views = sum(alias.view for alias in after.aliases)
@@ -92,17 +122,24 @@ class Aliases(Pass):
         }
 
 
-def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ranges: bool = False) -> Program:
+def define_in_place(
+    program: Program,
+    allowed: Allowed | None = None,
+    *,
+    sub_ranges: bool = False,
+    apart: Container[int] = (),
+) -> Program:
     """The same steps, with an alias for everything that can be done in place. Linear in the bindings.
 
     Decided step by step, in the execution order; what the steps of a level touch lives at the same time. With
-    `sub_ranges` O(log n) for each part, n being the levels; the peak is never above the one without.
+    `sub_ranges` O(log n) for each part, n being the levels; the peak is never above the one without. Values
+    that are `apart` are defined in bytes of their own.
     """
-    whole = replace(program, aliases=_Walk(program, allowed or _all).run())
+    whole = replace(program, aliases=_Walk(program, allowed or _all, apart).run())
     if not sub_ranges or not any(_parts(program, step) for step in program.steps):
         return whole
     footprint = Footprint(program)
-    parts = replace(program, aliases=_Walk(program, allowed or _all, footprint).run())
+    parts = replace(program, aliases=_Walk(program, allowed or _all, apart, footprint).run())
     better = (footprint.peak, footprint.area) < _room(whole)
     return parts if better else whole
 
@@ -159,9 +196,16 @@ class _Walk:
     With a footprint of the program parts are shared, too; it is kept up to date.
     """
 
-    def __init__(self, program: Program, allowed: Allowed, footprint: Footprint | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        allowed: Allowed,
+        apart: Container[int],
+        footprint: Footprint | None = None,
+    ) -> None:
         self.program = program
         self.allowed = allowed
+        self.apart = apart
         self.footprint = footprint
         self.aliases: dict[int, list[Alias]] = {}
         self.regions: dict[int, _Region] = {}
@@ -286,6 +330,7 @@ class _Walk:
             and target.value not in self.aliases
             and all(b.value != target.value or b.access is Access.WRITE for b in step.bindings)
             and target.value not in self.carried
+            and target.value not in self.apart
         )
 
     def _fits(self, source: int, target: Binding, promise: InPlace, step: Step) -> bool:

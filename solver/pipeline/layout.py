@@ -9,7 +9,7 @@ from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveO
 from solver.layout.api import solve
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
-from solver.program import Program, Region
+from solver.program import PlaceRules, Program, Region, conflicts
 from solver.targets import TARGETS
 
 __all__ = ["place"]
@@ -28,19 +28,27 @@ def place(
     `solvers` has a name for each space that does not take that of the options. Raises CapacityError where a
     space has no layout that fits, OptionsError where its solver has none at all.
     """
+    rules = options.constraints.rules(program) if options.constraints else None
+    if rules is not None:
+        for conflict in conflicts(program, placed, rules, _capacities(program, options)):
+            raise conflict.error()
     by_space: list[list[Region]] = [[] for _ in program.spaces]
     for region in placed:
         by_space[region.space].append(region)
     left = options.capacity
     bounds = [0] * len(by_space)
     if left is not None:  # what the spaces behind the first need at least is left to them
-        bounds[1:] = [max_load(_problem(program, inside, None)).bytes for inside in by_space[1:]]
+        bounds[1:] = [
+            max_load(_problem(program, inside, None, rules, k)).bytes
+            for k, inside in enumerate(by_space)
+            if k
+        ]
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
         if options.tiers:
             room = options.tiers[k].bytes
-        problem = _problem(program, inside, None if room is None else max(0, room))
+        problem = _problem(program, inside, None if room is None else max(0, room), rules, k)
         solver = (solvers[k] if k < len(solvers) else None) or options.solver
         outcome = solve(problem, solver=solver, deadline=deadline, options=SolveOptions(progress=watch.found))
         if outcome.layout is None and outcome.status is Status.UNKNOWN:
@@ -55,20 +63,25 @@ def place(
     return outcomes
 
 
-def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
-    return LayoutProblem(
-        tuple(
-            Buffer(
-                program.values[r.members[0]].label,
-                r.size,
-                r.lifespan,
-                program.spaces[r.space].alignment,
-                holes=tuple(map(Hole, r.lent)) if r.lent else (),
-            )
-            for r in placed
-        ),
-        capacity,
-    )
+def _capacities(program: Program, options: PlanOptions) -> list[int | None]:
+    """The most bytes of each space."""
+    if options.tiers:
+        return [tier.bytes for tier in options.tiers]
+    return [options.capacity] * len(program.spaces)
+
+
+def _problem(
+    program: Program, placed: Sequence[Region], capacity: int | None, rules: PlaceRules | None, space: int
+) -> LayoutProblem:
+    """The layout of the regions of one space."""
+    alignment = program.spaces[space].alignment
+    buffers = []
+    for region in placed:
+        offset, multiple = (None, alignment) if rules is None else rules.place(program, region)
+        label = program.values[region.members[0]].label
+        holes = tuple(map(Hole, region.lent)) if region.lent else ()
+        buffers.append(Buffer(label, region.size, region.lifespan, multiple, offset, holes))
+    return LayoutProblem(tuple(buffers), capacity, () if rules is None else rules.blocks[space])
 
 
 def _no_layout(solver: str, *, in_time: bool) -> OptionsError:

@@ -13,11 +13,11 @@ a measure that does not lower the peak is not taken.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from solver.collector import collector_paused
-from solver.errors import CapacityError
+from solver.errors import CapacityError, ConstraintError
 from solver.graph import TrainableGraph
 from solver.native import heeding_deadline
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
@@ -82,6 +82,21 @@ def free_measures(graph: TrainableGraph, requested: RequestedOptions) -> PlanOpt
 
 
 @dataclass(frozen=True, slots=True)
+class _Refused:
+    """Why the candidates that were tried do not exist, the last one last."""
+
+    by_capacity: list[CapacityError] = field(default_factory=list)
+    by_constraints: list[ConstraintError] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_capacity or self.by_constraints)
+
+    def error(self) -> CapacityError | ConstraintError:
+        """The refusal by the capacity that lacks the fewest bytes; else that of the steps as written."""
+        return nearest(self.by_capacity) if self.by_capacity else self.by_constraints[-1]
+
+
+@dataclass(frozen=True, slots=True)
 class _Choice:
     """Options with measures that take no time, and the bytes that each plan under them takes at least."""
 
@@ -94,7 +109,7 @@ def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
     within = options.capacity if not options.tiers else options.tiers[0].bytes
     choices = _free_choices(plans, options)
     dearer = [] if within is None else list(_dearer_choices(plans, options))
-    refused: list[CapacityError] = []
+    refused = _Refused()
     best: Candidate | None = None
     deadline = plans.deadline
     if dearer:
@@ -116,22 +131,24 @@ def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
         candidate = _tried(plans, dear.options, refused, advise=advise and not k)
         if candidate is not None and (best is None or candidate.nanoseconds < best.nanoseconds):
             best = candidate
-        elif candidate is None and refused[-1].proved:
+        elif candidate is None and any(error.proved for error in refused.by_capacity[-1:]):
             break
     if best is None:
-        raise nearest(refused)
+        raise refused.error()
     return best
 
 
 def _tried(
-    plans: Plans, options: PlanOptions, refused: list[CapacityError], *, advise: bool, listed: bool = False
+    plans: Plans, options: PlanOptions, refused: _Refused, *, advise: bool, listed: bool = False
 ) -> Candidate | None:
-    """The candidate under these options; None, and one more in `refused`, where it does not fit."""
+    """The candidate under these options; None, and one more in `refused`, where there is none that fits."""
     try:
         return plans.candidate(options, advise=advise, listed=listed)
     except CapacityError as error:
-        refused.append(error)
-        return None
+        refused.by_capacity.append(error)
+    except ConstraintError as error:
+        refused.by_constraints.append(error)
+    return None
 
 
 def _moves(plan: Plan) -> bool:

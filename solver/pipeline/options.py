@@ -112,6 +112,7 @@ def _check_numbers(options: PlanOptions) -> None:
             remedy="Give 16, 32, 64, ...; the target's own is used without one.",
             path=("alignment",),
         )
+    options.constraints.check()
     for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
         if number is not None and number < 0:
             raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))

@@ -180,6 +180,8 @@ class Plans(ABC):
 
     def _planned(self, name: str, reference: Lowered, passes: Passes, options: PlanOptions) -> Plan:
         """The plan without digests, neither proved nor saying how the reference program was prepared."""
+        if not (options.tiers or options.recompute):  # which make further values, with names of their own
+            options.constraints.rules(reference.program)
         placement = placed(reference, passes, options, self.deadline, self.watch, self.results)
         program, outcomes = placement.applied.program, placement.outcomes
         offsets = [0] * len(program.values)
@@ -393,7 +395,7 @@ def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
     return (
         SearchOrder(options.order, in_place=options.in_place),
         Levels(options.parallelism),
-        Aliases(options.in_place),
+        Aliases(options.in_place, constraints=options.constraints),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from solver.accounting import least_elapsed, level_costs, step_costs
-from solver.errors import CapacityError, InternalError
+from solver.errors import CapacityError, ConstraintError, InternalError
 from solver.layout import Deadline, Outcome
 from solver.passes import Applied as PassResult
 from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
@@ -136,10 +136,12 @@ def placed(
 
     So a choice of order makes no plan dearer than it is in the order as written, and leave to define values
     in place makes none dearer than it is where each has bytes of its own. Raises CapacityError where nothing
-    was found that fits, OptionsError for what passes and solvers refuse.
+    was found that fits, OptionsError for what passes and solvers refuse, ConstraintError where no order has a
+    layout that keeps the constraints.
     """
     best: Placed | None = None
     refused: CapacityError | None = None
+    impossible: ConstraintError | None = None
     tight = False
     tried = set[tuple[bool, bool, tuple[int, ...] | None]]()
     for choice in _choices(reference.program, passes, options, deadline, watch):
@@ -149,6 +151,9 @@ def placed(
         as_asked = choice.options.in_place == options.in_place
         try:
             candidate = _fitting(reference, choice, deadline, watch, results)
+        except ConstraintError as error:
+            impossible = impossible or error
+            continue
         except CapacityError as error:
             if error.proved and as_asked:
                 raise
@@ -171,7 +176,7 @@ def placed(
             break
     if best is not None:
         return best
-    raise refused or InternalError("No order was tried.")
+    raise refused or impossible or InternalError("No order was tried.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +237,8 @@ def _fitting(
     """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
     options, refused = choice.options, None
     #: By space, as each has a tier of its own; without tiers the first stands for all.
-    less = [0] * max(1, len(options.tiers))
+    less = _reserved_bytes(reference.program, options)
+    reserved = list(less)
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
@@ -245,16 +251,31 @@ def _fitting(
         with watch("layout"):
             try:
                 outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
-                if less[0] and options.tiers:  # what was proved is about a smaller tier than the options say
+                if (
+                    less[0] > reserved[0] and options.tiers
+                ):  # what was proved is about a smaller tier than the options say
                     for figure in ("bound", "least_nanoseconds"):
                         applied = applied.stating(Paging.name, figure, 0)
-                return Placed(applied, inside, outcomes, reduced=any(less))
+                return Placed(applied, inside, outcomes, reduced=less != reserved)
             except CapacityError as error:
                 refused = refused or error
                 least = 0 if round_ < _FEW_ROUNDS else error.available // _LATER_STEP
                 tier = next((part for part in error.path if isinstance(part, int)), 0)
                 less[tier] += max(error.excess, least)
     raise refused or InternalError("Layout was never tried.")
+
+
+def _reserved_bytes(program: Program, options: PlanOptions) -> list[int]:
+    """The bytes of each tier that are reserved; of the capacity in the first place without tiers."""
+    capacities = [tier.bytes for tier in options.tiers] or [options.capacity or 0]
+    if not options.reserved:
+        return [0] * len(capacities)
+    blocks = options.constraints.rules(program).blocks
+    blocks += ((),) * (len(capacities) - len(blocks))  # paging adds the spaces of slower memories
+    return [
+        sum(max(0, min(block.high, capacity) - block.low) for block in of)
+        for capacity, of in zip(capacities, blocks, strict=False)
+    ]
 
 
 def _scheduled(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from solver.plan.content import (
         certificate_content,
+        constraints_content,
         deployment_content,
         options_content,
         plan_content,
@@ -90,6 +91,7 @@ __all__ = [
     "Violation",
     "certificate_content",
     "checks",
+    "constraints_content",
     "deployment_content",
     "difference",
     "layers",
@@ -109,7 +111,7 @@ __getattr__ = loaded_late(
     {
         "budget": "Allowance Budget Check checks",
         "comparison": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
-        "content": "certificate_content deployment_content options_content plan_content"
+        "content": "certificate_content constraints_content deployment_content options_content plan_content"
         " with_deployment_digest with_digest",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",

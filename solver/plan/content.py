@@ -19,7 +19,7 @@ from typing import Any, Final
 from solver.canonical import canonical_json, word_for
 from solver.graph.ops.base import Node
 from solver.graph.types import TensorType
-from solver.layout import Certificate
+from solver.layout import Certificate, LayoutOptions
 from solver.plan.deployment import Deployment
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
@@ -27,6 +27,7 @@ from solver.program import PIECE, Access, Binding, CostBound, Kind, Phase, Progr
 
 __all__ = [
     "certificate_content",
+    "constraints_content",
     "deployment_content",
     "options_content",
     "plan_content",
@@ -150,12 +151,26 @@ def options_content(options: PlanOptions) -> dict[str, Any]:
         for field in fields(PlanOptions)
         if field.name in _ALWAYS_WRITTEN or getattr(options, field.name) != field.default
     }
+    content |= constraints_content(options)
     if options.tiers:
         content["tiers"] = [asdict(tier) for tier in options.tiers]
     if options.costs is not None:
         content["costs"] = {"about": options.costs.about, "nanoseconds": dict(options.costs.nanoseconds)}
     if options.deadline_seconds is not None:
         content["deadline_seconds"] = float(options.deadline_seconds)
+    return content
+
+
+def constraints_content(options: PlanOptions | LayoutOptions) -> dict[str, Any]:
+    """The pins, alignments and reserved ranges that there are."""
+    content: dict[str, Any] = {}
+    if options.pins:
+        content["pins"] = {pin.name: pin.offset for pin in options.pins}
+    if options.alignments:
+        content["alignments"] = {each.name: each.bytes for each in options.alignments}
+    if options.reserved:
+        ranges = map(asdict, options.reserved)
+        content["reserved"] = [{name: part for name, part in each.items() if part != ""} for each in ranges]
     return content
 
 

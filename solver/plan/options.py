@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from solver.layout import Alignment, Pin
 from solver.options import PLAN_OPTIONS, documented
-from solver.program import Costs, Tier
+from solver.program import Constraints, Costs, ReservedRange, Tier
 
 __all__ = ["PlanOptions", "RequestedOptions"]
 
@@ -40,6 +41,14 @@ class PlanOptions:
     costs: Costs | None = PLAN_OPTIONS["costs"].default
     storage: str | None = PLAN_OPTIONS["storage"].default
     fit_scratch: bool = PLAN_OPTIONS["fit_scratch"].default
+    pins: tuple[Pin, ...] = PLAN_OPTIONS["pins"].default
+    alignments: tuple[Alignment, ...] = PLAN_OPTIONS["alignments"].default
+    reserved: tuple[ReservedRange, ...] = PLAN_OPTIONS["reserved"].default
+
+    @property
+    def constraints(self) -> Constraints:
+        """What is asked for about the places of single values."""
+        return Constraints(self.pins, self.alignments, self.reserved)
 
 
 @dataclass(frozen=True, slots=True)

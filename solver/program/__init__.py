@@ -2,6 +2,14 @@
 
 from solver.program.build import Builder, permission_attributes, permitted
 from solver.program.check import check_program
+from solver.program.constraints import (
+    NO_CONSTRAINTS,
+    Conflict,
+    Constraints,
+    PlaceRules,
+    ReservedRange,
+    conflicts,
+)
 from solver.program.costs import (
     MOST_NANOSECONDS,
     Costs,
@@ -69,6 +77,7 @@ __all__ = [
     "CONVERT",
     "COPY",
     "MOST_NANOSECONDS",
+    "NO_CONSTRAINTS",
     "OWN_KERNELS",
     "PIECE",
     "RESIDUE",
@@ -78,6 +87,8 @@ __all__ = [
     "Alias",
     "Binding",
     "Builder",
+    "Conflict",
+    "Constraints",
     "CostBound",
     "Costs",
     "DualRow",
@@ -89,10 +100,12 @@ __all__ = [
     "Kind",
     "Lifetime",
     "Phase",
+    "PlaceRules",
     "Program",
     "Record",
     "Region",
     "Replacement",
+    "ReservedRange",
     "RowKind",
     "Space",
     "Step",
@@ -106,6 +119,7 @@ __all__ = [
     "check_tiers",
     "conflict_pairs",
     "conflict_sets",
+    "conflicts",
     "dependencies",
     "exact",
     "expiring",

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from solver.layout import Lifespan
 from solver.passes import Pass
 from solver.preparations import Prepared
-from solver.program import Program, Tier
+from solver.program import Constraints, Program, Tier
 
 __all__ = ["Capabilities", "Lowered", "Target", "TargetOptions", "aligned"]
 
@@ -32,6 +32,8 @@ class TargetOptions(Protocol):
     def recompute(self) -> bool: ...
     @property
     def tiers(self) -> tuple[Tier, ...]: ...
+    @property
+    def constraints(self) -> Constraints: ...
 
 
 @dataclass(frozen=True, slots=True)

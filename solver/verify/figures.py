@@ -20,7 +20,7 @@ from solver.accounting import floor, flops_of, order_bound, schedule_problem
 from solver.accounting.clocks import elapsed, is_copy, level_costs, traffic
 from solver.accounting.costs import step_costs
 from solver.accounting.gaps import paging_problem
-from solver.layout import Certificate, Proof, Status
+from solver.layout import Certificate, Proof, Reserved, Status, above_reserved
 from solver.layout.check.fast import columns, meeting
 from solver.plan import Plan
 from solver.plan.validation import Violation
@@ -97,11 +97,13 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
     """Every figure that the plan's own buffers do not bear out.
 
     Rules: ``size``, ``overlap``, ``bound``, ``proof``, ``capacity``. Lives, loads and sums are computed
-    again. A bound of proof ``solver`` that lies above the load rests on the search that gave it; nothing
-    but its arithmetic can be checked here. O(n log n) for n buffers.
+    again. A space ends with its topmost buffer; its bound is at least the load with the reserved bytes below
+    it, and the end of each pinned buffer. A bound of proof ``solver`` above that rests on the search that
+    gave it; nothing but its arithmetic can be checked here. O(n log n) for n buffers.
     """
     program, placed = plan.program, plan.regions
     curves = loads(program, placed=placed)
+    rules = plan.options.constraints.rules(program)
     for number, space in enumerate(program.spaces):
         inside = [region for region in placed if region.space == number]
         size, certificate = plan.sizes[number], plan.certificates[number]
@@ -111,7 +113,16 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
             yield Violation("size", (), detail)
         if plan.holds:
             yield from _overlaps(plan, inside)
-        yield from _certificate(space.name, size, certificate, curves[number])
+        pinned = [plan.offsets[r.members[0]] + r.size for r in inside if r.size and rules.pins(r)]
+        load = max(curves[number], default=0)
+        least = max([above_reserved(load, rules.blocks[number]), *pinned])
+        if not least <= certificate.lower_bound <= size:
+            detail = (
+                f"Space {space.name!r} claims the lower bound {certificate.lower_bound:,}; {least:,} bytes"
+                f" are live at once{' or below a pin' if least > load else ''} and it has {size:,}."
+            )
+            yield Violation("bound", (), detail)
+        yield from _certificate(space.name, size, certificate, curves[number], rules.blocks[number])
     for size, tier in zip(plan.sizes, plan.options.tiers, strict=False):
         if size > tier.bytes:
             detail = f"Tier {tier.name!r} has {tier.bytes:,} bytes; {size:,} of it are used."
@@ -122,15 +133,10 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
         yield Violation("capacity", (), detail)
 
 
-def _certificate(name: str, size: int, certificate: Certificate, curve: Sequence[int]) -> Iterator[Violation]:
-    load = max(curve, default=0)
+def _certificate(
+    name: str, size: int, certificate: Certificate, curve: Sequence[int], reserved: Sequence[Reserved]
+) -> Iterator[Violation]:
     bound, witness = certificate.lower_bound, certificate.witness_step
-    if not load <= bound <= size:
-        detail = (
-            f"Space {name!r} claims the lower bound {bound:,}; {load:,} bytes are live at once and it has"
-            f" {size:,}."
-        )
-        yield Violation("bound", (), detail)
     optimal = certificate.status is Status.OPTIMAL
     if certificate.status not in (Status.OPTIMAL, Status.FEASIBLE):
         yield Violation("proof", (), f"Space {name!r} has a layout and is {certificate.status.value}.")
@@ -140,9 +146,12 @@ def _certificate(name: str, size: int, certificate: Certificate, curve: Sequence
         yield Violation("proof", (), f"Space {name!r} is claimed optimal above its lower bound.")
     if certificate.proof is Proof.MAX_LOAD or witness is not None:
         at = curve[witness] if witness is not None and 0 <= witness < len(curve) else 0
-        claimed = size if certificate.proof is Proof.MAX_LOAD else load
+        claimed = max(curve, default=0)
+        if certificate.proof is Proof.MAX_LOAD:
+            at, claimed = above_reserved(at, reserved), size
         if at != claimed and (witness is not None or size):
-            detail = f"Space {name!r} claims {claimed:,} bytes live on level {witness}; {at:,} are."
+            beside = " with what is reserved below them" if reserved else ""
+            detail = f"Space {name!r} claims {claimed:,} bytes live on level {witness}{beside}; {at:,} are."
             yield Violation("proof", (), detail)
 
 

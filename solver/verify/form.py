@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from itertools import pairwise
 
+from solver.errors import OptionsError
 from solver.graph.ops.base import Node
 from solver.plan import Plan
 from solver.plan.validation import Violation
@@ -123,6 +124,7 @@ def _check_places(reference: Program, plan: Plan) -> Iterator[Violation]:
                 f" which has {size:,} bytes."
             )
             yield Violation("place", (value.label,), detail)
+    yield from _check_constraints(plan)
     if all(space.addressable for space in program.spaces):
         return
     for t, step in enumerate(program.steps):
@@ -134,6 +136,35 @@ def _check_places(reference: Program, plan: Plan) -> Iterator[Violation]:
                     f" {program.spaces[value.space].name!r}, which kernels cannot reach."
                 )
                 yield Violation("place", (value.label,), detail)
+
+
+def _check_constraints(plan: Plan) -> Iterator[Violation]:
+    """Pinned values lie at their offsets, aligned ones at multiples, none in a reserved range."""
+    program = plan.program
+    try:
+        rules = plan.options.constraints.rules(program)
+    except OptionsError as error:
+        yield Violation("place", (), f"The options of the plan place what it does not have. {error.message}")
+        return
+    for value, offset in rules.offsets.items():
+        if plan.offsets[value] != offset:
+            label = program.values[value].label
+            detail = f"{label!r} is pinned at {offset} and lies at {plan.offsets[value]}."
+            yield Violation("place", (label,), detail)
+    for value, multiple in rules.alignments.items():
+        if plan.offsets[value] % multiple:
+            label = program.values[value].label
+            detail = (
+                f"{label!r} at offset {plan.offsets[value]} is not aligned to {multiple} as it is asked for."
+            )
+            yield Violation("place", (label,), detail)
+    if not plan.options.reserved:
+        return
+    for each, offset in zip(program.values, plan.offsets, strict=True):
+        for range_ in rules.reserved[each.space]:
+            if max(offset, range_.low) < min(offset + each.type.nbytes, range_.high):
+                detail = f"{each.label!r} at offset {offset} lies in the reserved range {range_}."
+                yield Violation("place", (each.label,), detail)
 
 
 def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:

@@ -30,6 +30,7 @@ ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - fo
     epilog=examples(
         "arenaplan solve problem.csv -o layout.csv",
         "arenaplan solve problem.csv --capacity 1MiB -o layout.csv",
+        "arenaplan solve problem.csv --pin b1=64 --reserve 0..64 -o layout.csv",
         "arenaplan solve buffers.json --deadline 10 --target-gap 0.5% --plot layout.svg -o layout.json",
     )
 )
@@ -56,9 +57,8 @@ def solve(
     on_one_thread()
     with reporting(as_json=as_json, document=str(problem)):
         from service.cli import layouts
-        from solver.layout import LayoutOptions
 
-        options = LayoutOptions(**choices, rules=layouts.rules_without(without or ()))
+        options = layouts.options_of(choices, without or ())
         layouts.run(problem, options, output, plot, as_json=as_json, server=server)
 
 

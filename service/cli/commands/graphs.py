@@ -13,6 +13,7 @@ from service.cli.commands.options import (
     Commands,
     ModelChoices,
     ModelFile,
+    PlaceOptions,
     PlanFile,
     RuntimeOptions,
     ScheduleOptions,
@@ -39,6 +40,7 @@ app = Commands()
         "arenaplan plan graph.json --as-written -o plan.json",
         "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
         "arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json",
+        "arenaplan plan graph.json --pin conv1.weight=8KiB --align 'conv*=64' --reserve 0..8KiB -o plan.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
         "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
     )
@@ -85,6 +87,7 @@ def plan(
         ),
     ] = None,
     schedule: ScheduleOptions,
+    places: PlaceOptions,
     search: SearchOptions,
     steps: StepOptions,
     choices: ModelChoices,
@@ -99,7 +102,7 @@ def plan(
     if search.get("costs") == "measured" or all(model.suffix in ("", ".json") for model in models):
         on_one_thread()
     with reporting(as_json=as_json, document=str(models[0])):
-        options = {**steps, **search, **schedule}
+        options = {**steps, **search, **schedule, **places}
         if entry or share or tie or len(models) > 1:
             from service.cli import deploying
 

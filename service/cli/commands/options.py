@@ -17,6 +17,7 @@ from typer.models import CommandFunctionType as CommandFunction
 from service.cli.console import reporting
 from solver.errors import OptionsError
 from solver.options import (
+    CONSTRAINTS,
     IMPORT_OPTIONS,
     LAYOUT_OPTIONS,
     MEASURES,
@@ -32,6 +33,7 @@ __all__ = [
     "LayoutChoices",
     "ModelChoices",
     "ModelFile",
+    "PlaceOptions",
     "PlanFile",
     "PlanServer",
     "Plot",
@@ -100,6 +102,7 @@ PlanServer = Annotated[
 _FIT: Final = (
     *("capacity", "tiers", "as_written", "only", "in_place", "sub_ranges", "order", "recompute"),
     *("rewrite", "scratch_budget", "fit_scratch", "storage", "parallelism", "alignment"),
+    *CONSTRAINTS,
 )
 _SEARCH: Final = (
     *("solver", "deadline_seconds", "costs", "work", "seed", "threads", "race", "target_gap", "without"),
@@ -207,9 +210,14 @@ SearchOptions = Annotated[
     Mapping[str, Any], _group(REQUEST_OPTIONS, "target alignment parallelism deadline_seconds costs")
 ]
 ScheduleOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "solver capacity tiers")]
+PlaceOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "pins alignments reserved")]
 LayoutChoices = Annotated[
     Mapping[str, Any],
-    _group(LAYOUT_OPTIONS, "capacity alignment solver deadline_seconds work seed threads race target_gap"),
+    _group(
+        LAYOUT_OPTIONS,
+        "capacity alignment solver deadline_seconds work seed threads race target_gap"
+        " pins alignments reserved",
+    ),
 ]
 ModelChoices = Annotated[Mapping[str, Any], _group(IMPORT_OPTIONS)]
 
@@ -217,7 +225,7 @@ ModelChoices = Annotated[Mapping[str, Any], _group(IMPORT_OPTIONS)]
 _TYPES: Final[Mapping[str, Any]] = {
     "switch": bool,
     "words": list[str] | None,
-    "tiers": list[str] | None,
+    **dict.fromkeys(("tiers", "offsets", "alignments", "ranges"), list[str] | None),
     "real": float | None,
     "share": float | None,
     **dict.fromkeys(("size", "integer", "count", "power of two"), int | None),
@@ -233,14 +241,14 @@ _METAVARS: Final = {
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    """The typer parameter of an option. Sizes, shares and tiers default to None: not passed on."""
+    """The typer parameter of an option. Sizes, shares and lists default to None: not passed on."""
     declared = typer.Option(
         flag_of(option.name),
         help=option.help,
         metavar=option.metavar or _METAVARS.get(option.kind),
         parser=_PARSERS.get(option.kind),
     )
-    default = None if option.kind in ("size", "share", "tiers") else option.default
+    default = None if option.default == () or option.kind in ("size", "share") else option.default
     type_ = _TYPES.get(option.kind, str | None)
     return inspect.Parameter(
         _parameter_name(option),

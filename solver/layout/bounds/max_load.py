@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
 
-from solver.layout.model.instance import Instance, Integers
+from solver.layout.model.instance import Instance, Integers, round_up
 from solver.layout.model.pieces import in_pieces
-from solver.layout.model.problem import Buffer, LayoutProblem
+from solver.layout.model.problem import Buffer, LayoutProblem, Reserved
 from solver.layout.model.sorting import in_order
 
-__all__ = ["LowerBound", "exact_max_load", "live_at", "max_load", "pinned_top"]
+__all__ = ["LowerBound", "above_reserved", "exact_max_load", "live_at", "max_load", "pinned_top"]
 
 
 #: Buffers from which arrays take less time.
@@ -44,6 +45,16 @@ def pinned_top(problem: LayoutProblem) -> int:
     return max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
 
 
+def above_reserved(load: int, reserved: Iterable[Reserved]) -> int:
+    """The smallest top below which `load` bytes are left between the reserved ranges, which share no byte."""
+    top = load
+    for range_ in sorted(reserved):
+        if range_.low >= top:
+            break
+        top += range_.high - range_.low
+    return top
+
+
 def max_load(problem: LayoutProblem) -> LowerBound:
     """Largest load over all steps in exact integers, O(n log n); ``(0, None)`` without buffers.
 
@@ -55,8 +66,18 @@ def max_load(problem: LayoutProblem) -> LowerBound:
     to look right after each birth, and the first to attain the maximum is at the earliest step.
 
     With holes it is the load of the pieces: what is held inside of holes counts, padding of pieces only where
-    all of them begin at multiples of the granule.
+    all of them begin at multiples of the granule. Reserved bytes below the load are added to it, from granule
+    to granule: padding may reach into a range, up to the first multiple of the granule.
     """
+    bound = _max_load(problem)
+    if not problem.reserved:
+        return bound
+    granule = min((buffer.alignment for buffer in problem.buffers), default=1)
+    ranges = [Reserved(round_up(r.low, granule), round_up(r.high, granule)) for r in problem.reserved]
+    return replace(bound, bytes=above_reserved(bound.bytes, ranges))
+
+
+def _max_load(problem: LayoutProblem) -> LowerBound:
     if len(problem.buffers) >= ARRAYS_FROM:
         instance = Instance.in_steps(problem)
         bound = None if instance is None else _in_arrays(instance.alone())

@@ -70,6 +70,8 @@ def is_sound(problem: LayoutProblem, layout: Layout) -> bool:
         return False
     pinned = steps.offset != FREE
     wrong = (low > MAX_BYTES - steps.exact) | (low % steps.alignment != 0) | (pinned & (steps.offset != low))
+    for reserved in problem.reserved:
+        wrong |= (steps.exact > 0) & (low < reserved.high) & (low + steps.exact > reserved.low)
     peak = int(np.where(steps.exact > 0, low + steps.exact, 0).max())
     over = problem.capacity is not None and peak > problem.capacity
     return not (wrong.any() or peak != layout.peak or over) and disjoint(rectangles(problem, layout.offsets))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,6 +39,7 @@ def check_problem(problem: LayoutProblem) -> None:
         if Instance.in_steps(problem) is None:
             _check_load(buffers)
     _check_pins(buffers)
+    _check_reserved(problem)
 
 
 def _suspects(problem: LayoutProblem) -> Iterable[int]:
@@ -139,6 +141,31 @@ def _check_load(buffers: Sequence[Buffer]) -> None:
             what = f"brings the bytes live at step {step} beyond 2**63 - 1"
             remedy = "No runtime addresses that much; check the sizes."
             raise _bad(index, buffers[index], what, remedy, "size")
+
+
+def _check_reserved(problem: LayoutProblem) -> None:
+    """Reserved ranges hold bytes, share none with each other and none with a pinned buffer. O(n r)."""
+    path = ("reserved",)
+    for index, range_ in enumerate(problem.reserved):
+        shown = f"The reserved range {range_.low}..{range_.high}"
+        if not _is_int(range_.low) or not _is_int(range_.high):
+            raise ProblemError(f"{shown} is not of whole numbers.", remedy="Give bytes.", path=(*path, index))
+        if not 0 <= range_.low < range_.high <= MAX_BYTES:
+            remedy = "Write its first byte, then the first byte behind it, as 0..8192."
+            raise ProblemError(f"{shown} has no bytes of an arena.", remedy=remedy, path=(*path, index))
+    for before, after in pairwise(sorted(problem.reserved)):
+        if after.low < before.high:
+            raise ProblemError(
+                f"The reserved ranges {before.low}..{before.high} and {after.low}..{after.high} overlap.",
+                remedy=f"Reserve {before.low}..{max(before.high, after.high)} in their place.",
+                path=path,
+            )
+    for index, buffer in enumerate(problem.buffers):
+        for range_ in problem.reserved if buffer.offset is not None and buffer.size else ():
+            assert buffer.offset is not None
+            if buffer.offset < range_.high and range_.low < buffer.offset + buffer.size:
+                what = f"is pinned at {buffer.offset}, in the reserved range {range_.low}..{range_.high}"
+                raise _bad(index, buffer, what, "Pin it elsewhere, or reserve less.", "offset")
 
 
 def _check_pins(buffers: Sequence[Buffer]) -> None:

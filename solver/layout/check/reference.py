@@ -17,7 +17,7 @@ __all__ = ["Violation", "held", "violations"]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`rule` is one of count, offset, alignment, pin, overlap, peak, capacity; `buffers` are ids."""
+    """`rule` is count, offset, alignment, pin, reserved, overlap, peak or capacity; `buffers` are ids."""
 
     rule: str
     buffers: tuple[str, ...]
@@ -42,6 +42,10 @@ def violations(
             yield Violation("alignment", (buffer.id,), f"offset {offset}, alignment {buffer.alignment}")
         if buffer.offset is not None and offset != buffer.offset:
             yield Violation("pin", (buffer.id,), f"offset {offset}, pinned at {buffer.offset}")
+        for reserved in problem.reserved:
+            if buffer.size and offset < reserved.high and reserved.low < offset + buffer.size:
+                detail = f"offset {offset}, bytes [{reserved.low}, {reserved.high}) are reserved"
+                yield Violation("reserved", (buffer.id,), detail)
     for i, j in combinations(range(len(buffers)), 2) if pairs is None else pairs:
         yield from _shared(buffers[i], offsets[i], buffers[j], offsets[j])
     tops = [b.size and offset + b.size for b, offset in zip(buffers, offsets, strict=True)]

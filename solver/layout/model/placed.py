@@ -5,10 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from solver.layout.model.options import Rules
-from solver.layout.model.problem import Layout, LayoutProblem, Proof, Status
+from solver.layout.model.problem import Layout, LayoutProblem, Proof, Reserved, Status
 from solver.options import LAYOUT_OPTIONS, documented
 
-__all__ = ["Certificate", "LayoutOptions", "PlacedBuffers"]
+__all__ = ["Alignment", "Certificate", "LayoutOptions", "Pin", "PlacedBuffers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The buffer or value `name` begins at this byte of its memory."""
+
+    name: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The buffers or values of this name begin at multiples of `bytes`, a power of two."""
+
+    name: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,9 @@ class LayoutOptions:
     race: bool = LAYOUT_OPTIONS["race"].default
     target_gap: float = LAYOUT_OPTIONS["target_gap"].default
     rules: Rules = field(default_factory=Rules)
+    pins: tuple[Pin, ...] = LAYOUT_OPTIONS["pins"].default
+    alignments: tuple[Alignment, ...] = LAYOUT_OPTIONS["alignments"].default
+    reserved: tuple[Reserved, ...] = LAYOUT_OPTIONS["reserved"].default
 
 
 @dataclass(frozen=True, slots=True)

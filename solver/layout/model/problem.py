@@ -23,6 +23,7 @@ __all__ = [
     "Lifespan",
     "Outcome",
     "Proof",
+    "Reserved",
     "Status",
 ]
 
@@ -68,12 +69,24 @@ class Buffer:
     holes: tuple[Hole, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Reserved:
+    """Bytes ``[low, high)`` of the arena in which no buffer may lie at any step."""
+
+    low: int
+    high: int
+
+
 @dataclass(frozen=True, slots=True)
 class LayoutProblem:
-    """Buffers to place in one arena of at most `capacity` bytes (``None``: as small as possible)."""
+    """Buffers to place in one arena of at most `capacity` bytes (``None``: as small as possible).
+
+    `reserved` ranges share no byte. They count towards the peak only below the topmost buffer.
+    """
 
     buffers: tuple[Buffer, ...]
     capacity: int | None = None
+    reserved: tuple[Reserved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ TIGHT = next(
 
 def test_public_names() -> None:
     assert sorted(solver.layout.__all__) == [
+        "Alignment",
         "Buffer",
         "Certificate",
         "Deadline",
@@ -50,14 +51,17 @@ def test_public_names() -> None:
         "MAX_BYTES",
         "Outcome",
         "Piece",
+        "Pin",
         "PlacedBuffers",
         "Progress",
         "Proof",
+        "Reserved",
         "Rules",
         "SOLVERS",
         "SolveOptions",
         "Status",
         "Violation",
+        "above_reserved",
         "check_problem",
         "find_violations",
         "in_pieces",

@@ -77,6 +77,7 @@ export interface BuffersDocument {
   format: "arenaplan.buffers";
   version: 1;
   capacity?: number | null;
+  reserved?: Array<ReservedDocument>;
   buffers: Array<BufferDocument>;
 }
 
@@ -140,7 +141,7 @@ export interface GapDocument {
   high?: number;
 }
 
-/** A trainable graph: operands, operations in any order, loss, optimizer, trainable set. */
+/** A graph: operands, operations in any order, loss, optimizer, trainable set. */
 export interface GraphDocument {
   format: "arenaplan.graph";
   version: 1;
@@ -149,7 +150,7 @@ export interface GraphDocument {
   operands: Array<OperandDocument>;
   operations: Array<OperationDocument>;
   loss?: string;
-  optimizer: OptimizerDocument;
+  optimizer?: OptimizerDocument | null;
   training?: TrainingDocument;
   trainable?: "all" | Array<string> | { last: number };
   outputs?: Array<string>;
@@ -231,6 +232,7 @@ export interface LayoutDocument {
   capacity?: number | null;
   peak: number;
   certificate: CertificateOfPlan;
+  reserved?: Array<ReservedDocument>;
   buffers: Array<BufferOfLayout>;
 }
 
@@ -246,6 +248,9 @@ export interface LayoutOptionFields {
   race?: boolean;
   target_gap?: number;
   rules?: RulesOfLayout;
+  pins?: Record<string, unknown> | Array<string> | string;
+  alignments?: Record<string, unknown> | Array<string> | string;
+  reserved?: Array<RangeFields | string>;
 }
 
 /** The buffers to place, and options. */
@@ -266,6 +271,9 @@ export interface LayoutRequestOptions {
   race?: boolean;
   target_gap?: number;
   rules?: RulesOfLayout;
+  pins?: Record<string, unknown> | Array<string> | string;
+  alignments?: Record<string, unknown> | Array<string> | string;
+  reserved?: Array<RangeFields | string>;
   format?: "arenaplan.layout_options";
   version?: 1;
 }
@@ -377,6 +385,9 @@ export interface PlanRequestOptions {
   tiers?: Array<TierFields | string>;
   costs?: CostsFields | null;
   storage?: string | null;
+  pins?: Record<string, unknown> | Array<string> | string;
+  alignments?: Record<string, unknown> | Array<string> | string;
+  reserved?: Array<RangeFields | string>;
   format?: "arenaplan.options";
   version?: 1;
 }
@@ -401,6 +412,9 @@ export interface PlannedOptionFields {
   costs?: CostsFields | null;
   storage?: string | null;
   fit_scratch?: boolean;
+  pins?: Record<string, unknown> | Array<string> | string;
+  alignments?: Record<string, unknown> | Array<string> | string;
+  reserved?: Array<RangeFields | string>;
 }
 
 /** One schedule. Sizes are bytes, costs are nanoseconds of modelled time. */
@@ -460,6 +474,13 @@ export interface Progress {
   seconds: number;
 }
 
+/** Bytes from `low` to before `high` of a memory: of the first one, unless `space` names another. */
+export interface RangeFields {
+  low: number | string;
+  high: number | string;
+  space?: string;
+}
+
 export type RecordOfPlan = [string, Record<string, unknown>];
 
 /** A combination of measures that fits the capacity: planned, and its plan proved. */
@@ -488,6 +509,12 @@ export interface ReportDocument {
   paged_out?: number;
   steps: Array<StepOfReport>;
   violations: Array<ViolationOfReport>;
+}
+
+/** Bytes from `low` to before `high` of the arena. */
+export interface ReservedDocument {
+  low: number;
+  high: number;
 }
 
 /** The kinds of rows; see the module. */
@@ -531,8 +558,8 @@ export type StepOfPlan = [number, number, number | null, number, number, Array<n
 /** One training step: both losses, and the tensors whose bits differ after it. */
 export interface StepOfReport {
   step: number;
-  loss: number | "NaN" | "Infinity" | "-Infinity";
-  reference_loss: number | "NaN" | "Infinity" | "-Infinity";
+  loss: number | "NaN" | "Infinity" | "-Infinity" | null;
+  reference_loss: number | "NaN" | "Infinity" | "-Infinity" | null;
   identical: boolean;
   differing: Array<string>;
 }
