@@ -18,16 +18,13 @@ from solver.errors import DocumentError, OptionsError
 from solver.exporters import exporter_of_file
 from solver.pipeline import (
     BlockProgram,
-    Tie,
     TrainableGraph,
     entry_requests,
     free_measures,
     plan_deployment,
     plan_requested,
-    read_entry,
-    read_tie,
 )
-from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict
+from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict, read_entry, read_tie
 
 __all__ = [
     "HasGraph",
@@ -208,7 +205,7 @@ def deploy(
     several = _by_name(models)
     networks = {name: partial(_subject, model) for name, model in several.items()}
     requests = entry_requests(networks, [read_entry(text) for text in entries], asked)
-    return plan_deployment("+".join(several), requests, [Tie(*read_tie(text)) for text in ties])
+    return plan_deployment("+".join(several), requests, [read_tie(text) for text in ties])
 
 
 def _by_name(models: Plannable | Mapping[str, Plannable]) -> Mapping[str, Plannable]:

@@ -13,8 +13,8 @@ from service.cli.console import heed, print_json, read_options, write_document
 from service.cli.models import ModelFile, read_model_file
 from solver import documents
 from solver.errors import OptionsError
-from solver.pipeline import Networks, Tie, entry_requests, plan_deployment, read_entry, read_tie
-from solver.plan import Deployment, EntryPoint, RequestedOptions
+from solver.pipeline import Networks, entry_requests, plan_deployment
+from solver.plan import Deployment, EntryPoint, RequestedOptions, read_entry, read_tie
 
 __all__ = ["check_request", "deployment_summary", "print_deployment", "run"]
 
@@ -39,7 +39,7 @@ def run(
     networks: Networks = {name: partial(file.read, choices=choices) for name, file in files.items()}
     specs = [read_entry(text) for text in entries]
     requests = entry_requests(networks, specs, options)
-    tied = [Tie(*read_tie(text)) for text in ties]
+    tied = [read_tie(text) for text in ties]
     deployment = plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
     if output is None and not as_json and sys.stdout.isatty():
         print_deployment(deployment)

@@ -3,7 +3,7 @@
     measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
     deployment   several programs -> one arena, in which each of them runs: `plan_deployment`
-    entries      entry points as users name them, and the programs that they run
+    entries      the programs that entry points run
     ties         which persistent values of different models are one
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit
@@ -19,15 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
-from solver.pipeline.deployment import EntryRequest, Tie, plan_deployment
-from solver.pipeline.entries import (
-    EntrySpec,
-    Networks,
-    entry_requests,
-    entry_subject,
-    read_entry,
-    read_tie,
-)
+from solver.pipeline.deployment import EntryRequest, plan_deployment
+from solver.pipeline.entries import Networks, entry_requests, entry_subject
 from solver.pipeline.measures import free_measures, plan_requested
 from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
@@ -49,10 +42,8 @@ __all__ = [
     "TARGETS",
     "BlockProgram",
     "EntryRequest",
-    "EntrySpec",
     "Networks",
     "Start",
-    "Tie",
     "TrainableGraph",
     "arena_bytes",
     "checked",
@@ -64,8 +55,6 @@ __all__ = [
     "plan_deployment",
     "plan_program",
     "plan_requested",
-    "read_entry",
-    "read_tie",
     "reference_of",
     "start_of",
 ]

@@ -23,9 +23,9 @@ from solver.layout import Certificate, Proof, Status
 from solver.native import deadline_of
 from solver.pipeline.measures import candidate_requested
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
-from solver.pipeline.ties import Tie, joined_names
+from solver.pipeline.ties import joined_names
 from solver.pipeline.watch import Follower, Observer
-from solver.plan import Plan, RequestedOptions, with_deployment_digest
+from solver.plan import Plan, RequestedOptions, Tie, check_name, with_deployment_digest
 from solver.plan.deployment import Deployment, EntryPoint, Persistent, Purpose
 from solver.program import EntryKind, Kind, Program, Region, Value, loads, persistent
 from solver.verify import prove_deployment
@@ -34,7 +34,7 @@ from solver.version import producer
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["EntryRequest", "Tie", "plan_deployment"]
+__all__ = ["EntryRequest", "plan_deployment"]
 
 
 #: Options that no entry point takes yet, and why.
@@ -109,6 +109,8 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
                 remedy=f"Give one another name, as {entry.purpose}:name={entry.name}2.",
                 path=("entries", k, "name"),
             )
+        check_name(entry.name, "an entry point", ("entries", k, "name"))
+        check_name(entry.model, "a model", ("models",))
         for option, why in _NOT_TAKEN.items():
             if getattr(entry.requested.options, option):
                 raise OptionsError(

@@ -1,71 +1,23 @@
-"""Entry points as users name them, ``infer:batch=1``, and the programs that they are."""
+"""The programs that entry points run, as ``infer:batch=1`` of a network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast, get_args
+from typing import TYPE_CHECKING
 
-from solver.errors import OptionsError
+from solver.errors import LossError, OptionsError
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline.deployment import EntryRequest
-from solver.plan import RequestedOptions
+from solver.plan import MAX_ENTRIES, EntrySpec, RequestedOptions
 from solver.plan.deployment import Purpose
 
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["EntrySpec", "Networks", "entry_requests", "entry_subject", "read_entry", "read_tie"]
-
-PURPOSES: Final[tuple[Purpose, ...]] = get_args(Purpose)
+__all__ = ["Networks", "entry_requests", "entry_subject"]
 
 #: Networks by name, each read for a batch, or for its own.
 Networks = Mapping[str, "Callable[[int | None], TrainableGraph | BlockProgram]"]
-
-
-@dataclass(frozen=True, slots=True)
-class EntrySpec:
-    """An entry point as it is asked for. Without a name it is called as its purpose is, behind the name of
-    its model where there are several; without a batch it takes that of the options.
-    """
-
-    purpose: Purpose
-    model: str = ""
-    batch: int | None = None
-    name: str = ""
-
-
-def read_entry(text: str) -> EntrySpec:
-    """The entry point that a text names: ``train``, ``infer:batch=1,name=camera``, ``encoder.infer``.
-
-    Raises OptionsError for another text.
-    """
-    head, *words = text.replace(":", ",", 1).split(",")
-    model, _, purpose = head.rpartition(".")
-    fields = dict(word.partition("=")[::2] for word in words)
-    batch = fields.pop("batch", None)
-    name = fields.pop("name", "")
-    known = purpose in PURPOSES and not fields and "" not in words
-    if not known or (batch is not None and not (batch.isdecimal() and int(batch))):
-        raise OptionsError(
-            f"{text!r:.200} is no entry point.",
-            remedy=f"Write one of {', '.join(PURPOSES)}, with a batch or a name if it needs one, as"
-            " infer:batch=1,name=camera; of several models its name in front, as encoder.infer.",
-            path=("entries",),
-        )
-    return EntrySpec(cast("Purpose", purpose), model, int(batch) if batch else None, name)
-
-
-def read_tie(text: str) -> tuple[str, str]:
-    """The two sides of a tie, ``a.encoder.*=b.encoder.*``. Raises OptionsError for another text."""
-    left, equals, right = text.partition("=")
-    if not (left and equals and right) or "=" in right:
-        raise OptionsError(
-            f"{text!r:.200} ties nothing.",
-            remedy="Write two names of persistent values, as a.encoder.*=b.encoder.*.",
-            path=("ties",),
-        )
-    return left, right
 
 
 def entry_requests(
@@ -80,25 +32,39 @@ def entry_requests(
     specs = specs or [
         EntrySpec(_first_purpose(read(batch)), model, name=model) for model, read in networks.items()
     ]
-    entries = []
-    for k, spec in enumerate(specs):
-        model = spec.model or (next(iter(networks)) if len(networks) == 1 else "")
-        if model not in networks:
-            of = f"model {model!r}, which is not there" if model else "no model, and there are several"
-            raise OptionsError(
-                f"Entry point {spec.purpose!r} is of {of}.",
-                remedy=f"Write one of {', '.join(f'{name}.{spec.purpose}' for name in networks)}.",
-                path=("entries", k),
-            )
-        batch = spec.batch or requested.options.batch
-        name = spec.name or (spec.purpose if len(networks) == 1 else f"{model}.{spec.purpose}")
-        try:
-            subject = entry_subject(networks[model](batch), spec.purpose)
-        except OptionsError as error:
-            error.path = error.path or ("entries", k)
-            raise
-        entries.append(EntryRequest(name, model, spec.purpose, subject, requested.having(batch=batch)))
-    return entries
+    if len(specs) > MAX_ENTRIES:
+        raise OptionsError(
+            f"There are {len(specs):,} entry points; {MAX_ENTRIES:,} are the most.",
+            remedy="Plan them as several deployments.",
+            path=("entries",),
+        )
+    return [_request(networks, spec, requested, k) for k, spec in enumerate(specs)]
+
+
+def _request(networks: Networks, spec: EntrySpec, requested: RequestedOptions, k: int) -> EntryRequest:
+    model = spec.model or (next(iter(networks)) if len(networks) == 1 else "")
+    if model not in networks:
+        of = f"model {model!r:.200}, which is not there" if model else "no model, and there are several"
+        known = ", ".join(f"{name}.{spec.purpose}" for name in networks)
+        raise OptionsError(
+            f"Entry point {spec.purpose!r} is of {of}.",
+            remedy=f"Write one of {known:.500}.",
+            path=("entries", k),
+        )
+    network = networks[model](spec.batch or requested.options.batch)
+    try:
+        subject = entry_subject(network, spec.purpose)
+    except (OptionsError, LossError) as error:
+        raise OptionsError(
+            f"Entry point {spec.purpose!r} of {model!r:.200}: {error.message}",
+            remedy=error.remedy,
+            path=("entries", k),
+        ) from error
+    name = spec.name or (spec.purpose if len(networks) == 1 else f"{model}.{spec.purpose}")
+    # A program has no batch of its own: that of the options is for the graphs beside it.
+    is_graph = isinstance(network, TrainableGraph)
+    batch = spec.batch or (requested.options.batch if is_graph else None)
+    return EntryRequest(name, model, spec.purpose, subject, requested.having(batch=batch))
 
 
 def entry_subject(network: TrainableGraph | BlockProgram, purpose: Purpose) -> TrainableGraph | BlockProgram:

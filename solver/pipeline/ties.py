@@ -4,27 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from solver.errors import OptionsError
+from solver.plan import Tie
 
-__all__ = ["Tie", "joined_names"]
-
-
-@dataclass(frozen=True, slots=True)
-class Tie:
-    """Values whose names match `right` are those whose names match `left`, with the same text for each ``*``.
-
-    Values that the planner derives, as optimizer variables, have an ``@`` in their names; none of them is
-    tied: each model that trains has its own.
-    """
-
-    left: str
-    right: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.left}={self.right}"
+__all__ = ["joined_names"]
 
 
 def joined_names(names: Collection[str], ties: Sequence[Tie]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.deployment import Deployment, EntryPoint, Persistent
+from solver.plan.entries import MAX_ENTRIES, PURPOSES, EntrySpec, Tie, check_name, read_entry, read_tie
 from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from solver.plan.verdict import Attempt, Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
 __all__ = [
+    "MAX_ENTRIES",
+    "PURPOSES",
     "AliasedValue",
     "Allowance",
     "Arena",
@@ -60,6 +63,7 @@ __all__ = [
     "Costs",
     "Deployment",
     "EntryPoint",
+    "EntrySpec",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
@@ -82,6 +86,7 @@ __all__ = [
     "Repetition",
     "RequestedOptions",
     "StepReport",
+    "Tie",
     "TierUse",
     "TradeOff",
     "TradeOffPoint",
@@ -90,6 +95,7 @@ __all__ = [
     "VerdictStatus",
     "Violation",
     "certificate_content",
+    "check_name",
     "checks",
     "constraints_content",
     "deployment_content",
@@ -100,6 +106,8 @@ __all__ = [
     "options_in_words",
     "paging",
     "plan_content",
+    "read_entry",
+    "read_tie",
     "recomputation",
     "recycling",
     "with_deployment_digest",

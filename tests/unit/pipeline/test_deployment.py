@@ -16,13 +16,11 @@ from solver.graph import Initializer, Role, TrainableGraph, evaluation, inferenc
 from solver.pipeline import (
     BlockProgram,
     EntryRequest,
-    EntrySpec,
-    Tie,
     entry_requests,
     plan_deployment,
     plan_requested,
 )
-from solver.plan import Deployment, Plan, PlanOptions, RequestedOptions
+from solver.plan import Deployment, EntrySpec, Plan, PlanOptions, RequestedOptions, Tie
 from solver.program import EntryKind, regions
 from solver.verify import check_figures, prove_deployment
 from tests.support.graphs import Sketch

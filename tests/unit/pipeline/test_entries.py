@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.errors import OptionsError
-from solver.pipeline import EntrySpec, Tie, read_entry, read_tie
 from solver.pipeline.ties import joined_names
+from solver.plan import EntrySpec, Tie, read_entry, read_tie
 
 
 @pytest.mark.parametrize(
