@@ -270,7 +270,8 @@ IMPORT_OPTIONS: Final = _by_name(
             "loss",
             "word",
             "Of a model: cross-entropy, soft-cross-entropy, binary-cross-entropy, kl-divergence, mse, l1"
-            " or huber, of its first output. Left out, an output of the model is the loss.",
+            " or huber, of its first output; none for an inference. Left out, an output of the model that is"
+            " one number is the loss; without one, it is an inference.",
             metavar="LOSS",
         ),
         Option(

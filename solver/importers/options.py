@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from solver.errors import GraphError, OptionsError, TrainableError
+from solver.errors import GraphError, LossError, OptionsError, TrainableError
 from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules
 from solver.graph.rules import MAX_ACCUMULATE
 from solver.importers.text import some
@@ -23,8 +23,8 @@ from solver.options import IMPORT_OPTIONS
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
 __all__ = [
-    *("DOCUMENT_CHOICES", "LOSSES", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
-    *("import_options", "matching_parameters", "training_fields"),
+    *("DOCUMENT_CHOICES", "LOSSES", "NO_LOSS", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
+    *("check_inference", "import_options", "matching_parameters", "training_fields"),
 ]
 
 #: Word of a caller -> operator, its attributes, and what its label is: classes, or of the prediction's type.
@@ -38,6 +38,8 @@ LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "sam
     "huber": ("Huber", {}, "same"),
 }
 
+#: Word of a caller for a model that is not trained.
+NO_LOSS: Final = "none"
 
 #: The remedy for a model whose weights are quantised.
 TRAIN_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
@@ -56,16 +58,17 @@ _SPELLINGS: Final[Mapping[str, float]] = {
 class ImportOptions:
     """Choices for one import.
 
-    `loss` is a word of `LOSSES`, or None where an output of the model is the loss. It is taken of `output`,
-    the first one if that is None, with the classes at `class_axis`; None means axis 1 of images (four axes
-    and more) and the last axis otherwise. `trainable` is "all", a number of operations from the back, or
-    names and patterns of names as ``head.*``; parameters that match one of `frozen` are not trained whatever
-    it says. `dims` are sizes of dimensions that the model leaves open, by name, or by place, as ``x[0]``;
-    `batch` is that of the first axis of the inputs. `inputs` are values of inputs that are the same in each
-    step, which are no inputs then: numbers, or nested lists of them. `batch_norm` is "train", "frozen", or
-    None for what the model says. Without `weights` the first values are drawn. The tensors named in
-    `freeze_before` become inputs of the graph; what leads to them alone is not imported. The outputs of the
-    model in `keep_outputs`, or "all", are outputs of the graph: they can be read after a step.
+    `loss` is a word of `LOSSES`, `NO_LOSS` for an inference, or None where an output of the model is the
+    loss, if one of them can be. It is taken of `output`, the first one if that is None, with the classes at
+    `class_axis`; None means axis 1 of images (four axes and more) and the last axis otherwise. `trainable` is
+    "all", a number of operations from the back, or names and patterns of names as ``head.*``; parameters that
+    match one of `frozen` are not trained whatever it says. `dims` are sizes of dimensions that the model
+    leaves open, by name, or by place, as ``x[0]``; `batch` is that of the first axis of the inputs. `inputs`
+    are values of inputs that are the same in each step, which are no inputs then: numbers, or nested lists of
+    them. `batch_norm` is "train", "frozen", or None for what the model says. Without `weights` the first
+    values are drawn. The tensors named in `freeze_before` become inputs of the graph; what leads to them
+    alone is not imported. The outputs of the model in `keep_outputs`, or "all", are outputs of the graph:
+    they can be read after a step. Without these, an inference has the one that `output` names, or all.
     """
 
     loss: str | None = None
@@ -117,8 +120,10 @@ class Imported:
 
     @property
     def summary(self) -> str:
-        """A sentence on tensors that are trained and floating ones that are not, but for statistics."""
+        """A sentence on what is trained: all floating tensors but statistics, or nothing in an inference."""
         graph, constants = self.graph, self.constants
+        if graph.loss is None:
+            return f"An inference: nothing is trained. Its outputs: {some(graph.outputs, quoted=True)}."
         operands = graph.operands.values()
         frozen = {
             operand.id: operand.type.elements
@@ -137,6 +142,29 @@ class Imported:
         return (
             f"{text}; {len(single)} of one element not trained: {some(single, 3)}." if single else f"{text}."
         )
+
+
+#: Choices that say how a model is trained, by the field of `ImportOptions`.
+_OF_TRAINING: Final[Mapping[str, str]] = {
+    "optimizer": "optimizer",
+    "rules": "micro-batches",
+    "trainable": "trainable",
+    "frozen": "frozen",
+    "class_axis": "class-axis",
+}
+
+
+def check_inference(options: ImportOptions, reason: str) -> None:
+    """Raises LossError, with the reason why there is no loss, for choices that say how a model is trained."""
+    untouched = ImportOptions()
+    for name, option in _OF_TRAINING.items():
+        if getattr(options, name) != getattr(untouched, name):
+            raise LossError(
+                f"{reason}, and --{option} is for models that are trained.",
+                remedy=f"Name a loss with --loss: {', '.join(LOSSES)}. Or leave --{option} out, for an"
+                " inference.",
+                path=("loss",),
+            )
 
 
 def matching_parameters(
@@ -170,7 +198,8 @@ def matching_parameters(
 def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> ImportOptions:
     """Choices from what a command line or a query says; numbers may be text.
 
-    `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
+    `loss` (a word of `LOSSES`, or ``none``), `output`, `class_axis`, `optimizer` (a name, or a name and
+    numbers as ``sgd,momentum=0.9``),
     `learning_rate`, `micro_batches`, `trainable` (``all``, ``last:2``, or names and patterns, separated by
     commas), `frozen` (names and patterns), `dim` (``name=size``, or a list of them), `input` (``name=value``,
     or a list of them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``),
@@ -187,7 +216,7 @@ def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> Imp
     axis, outputs = words.get("class_axis"), words.get("keep_outputs")
     names_of_outputs = "all, or names of outputs separated by commas"
     return ImportOptions(
-        loss=_choice(words, "loss", LOSSES),
+        loss=_choice(words, "loss", (*LOSSES, NO_LOSS)),
         output=words.get("output"),
         class_axis=None if axis is None else _whole("class_axis", axis),
         optimizer=_optimizer(words.get("optimizer", "sgd"), words.get("learning_rate")),

@@ -20,11 +20,10 @@ from solver.importers.onnx.network import Tensor, Value
 from solver.importers.onnx.read import StoredTensor
 from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk, names_read
+from solver.importers.options import LOSSES, ImportOptions
 
 if TYPE_CHECKING:
     import onnx
-
-    from solver.importers.options import ImportOptions
 
 __all__ = ["Part", "cut_points_of", "whole_or_part"]
 
@@ -99,7 +98,7 @@ def _chosen(outputs: list[str], options: ImportOptions) -> list[str]:
     """The outputs that the loss may be of."""
     if options.output in outputs:
         return [options.output]
-    return outputs[:1] if options.loss else outputs
+    return outputs[:1] if options.loss in LOSSES else outputs
 
 
 def _steps(nodes: Sequence[onnx.NodeProto]) -> list[Step[str]]:

@@ -94,17 +94,19 @@ def _loaded(
         raise
     network = walk.network
     loss, notes = attach_loss(network, outputs, options)
-    kept, kept_notes = kept_outputs(outputs, loss, options)
-    join_products(network, loss, *kept)
-    recognise(network, loss, *kept)
+    kept, kept_notes = kept_outputs(network, outputs, loss, options)
+    results = kept if loss is None else [loss, *kept]
+    join_products(network, *results)
+    recognise(network, *results)
     inputs = [value for value in network.operands.values() if value.role is Role.INPUT]
     parameters = {o.id for o in network.operands.values() if o.role is Role.PARAMETER}
-    network.keep([loss, *kept])
+    network.keep(results)
     unread = {name: network.types[name].type.elements for name in parameters.difference(network.operands)}
     network.settle_constants()
     unused = [value.id for value in inputs if value.id not in network.operands]
     if unused:
-        notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
+        which = "No output depends" if loss is None else "The loss does not depend"
+        notes.append(f"{which} on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, kept, options, name, empty=[t.name for t in tensors if not t.elements])
     notes += (
@@ -176,8 +178,10 @@ def _outputs_of_walk(
     return outputs
 
 
-def _frozen_without_derivative(network: Network, loss: str, options: ImportOptions) -> list[str]:
+def _frozen_without_derivative(network: Network, loss: str | None, options: ImportOptions) -> list[str]:
     """Weights that reach the loss through conditions alone are not trained, unless they are named."""
+    if loss is None:
+        return []
     named = options.trainable if isinstance(options.trainable, tuple) else ()
     frozen = network.freeze(loss, besides=named)
     return [f"The loss has no derivative with respect to {some(frozen)}: not trained."] if frozen else []
@@ -185,7 +189,7 @@ def _frozen_without_derivative(network: Network, loss: str, options: ImportOptio
 
 def _graph(
     network: Network,
-    loss: str,
+    loss: str | None,
     kept: Sequence[str],
     options: ImportOptions,
     name: str,
@@ -193,6 +197,9 @@ def _graph(
     empty: Sequence[str],
 ) -> TrainableGraph:
     """The trainable graph. `empty` are stored tensors without elements, which are no parameters."""
+    if loss is None:
+        declared, operations = network.operands.values(), network.operations
+        return build_graph(name, declared, operations, loss=None, optimizer=None, outputs=kept)
     parameters = [o.id for o in network.operands.values() if o.role is Role.PARAMETER and o.trainable]
     quantised = _quantised(network)
     if not parameters and quantised:

@@ -9,7 +9,7 @@ from solver.errors import DocumentError, LossError, OptionsError
 from solver.graph import DType, Role, TensorType
 from solver.importers.onnx.lowering import Site
 from solver.importers.onnx.network import Constant, Network, Tensor, Value
-from solver.importers.options import LOSSES, ImportOptions
+from solver.importers.options import LOSSES, NO_LOSS, ImportOptions, check_inference
 from solver.importers.text import some
 
 __all__ = ["attach_loss", "kept_outputs"]
@@ -22,12 +22,14 @@ _NAMED_OUTPUTS = 4
 
 def attach_loss(
     network: Network, outputs: Mapping[str, Value], options: ImportOptions
-) -> tuple[str, list[str]]:
-    """The name of the scalar to minimise, and notes for the caller.
+) -> tuple[str | None, list[str]]:
+    """The name of the scalar to minimise, None for an inference, and notes for the caller.
 
-    Raises LossError where no loss is named and none is among the outputs, or where it does not fit.
+    Raises LossError where the loss does not fit, and where there is none and the options ask for training.
     """
     name = _chosen(outputs, options)
+    if name is None:
+        return None, []
     prediction = outputs[name]
     if isinstance(prediction, Constant) or not isinstance(prediction, Tensor):
         raise LossError(
@@ -51,14 +53,22 @@ def attach_loss(
 
 
 def kept_outputs(
-    outputs: Mapping[str, Value], loss: str, options: ImportOptions
+    network: Network, outputs: Mapping[str, Value], loss: str | None, options: ImportOptions
 ) -> tuple[list[str], list[str]]:
     """The tensors of the outputs that are kept after a step, and a note on those that are not.
+
+    Without a loss all that are computed are, or the one that the options name.
 
     Raises OptionsError for an output that the model does not have, or that does not depend on its inputs.
     """
     tensors = {name: value.name for name, value in outputs.items() if isinstance(value, Tensor)}
-    names = tuple(tensors) if options.keep_outputs == "all" else options.keep_outputs
+    if loss is None:
+        tensors = {name: tensor for name, tensor in tensors.items() if tensor not in network.operands}
+    names = options.keep_outputs
+    if loss is None and not names:
+        names = "all" if options.output is None else (options.output,)
+    if names == "all":
+        names = tuple(tensors)
     for name in names:
         if name not in tensors:
             raise OptionsError(
@@ -75,21 +85,26 @@ def kept_outputs(
     return kept, notes
 
 
-def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str:
-    if options.output is not None:
-        if options.output not in outputs:
-            raise LossError(
-                f"The model has no output {options.output!r:.80}.",
-                remedy=f"Its outputs are {', '.join(outputs)}.",
-            )
-        return options.output
+def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str | None:
+    """The output that is the loss, or that the loss is of; None for an inference."""
+    if options.output is not None and options.output not in outputs:
+        raise LossError(
+            f"The model has no output {options.output!r:.80}.",
+            remedy=f"Its outputs are {', '.join(outputs)}.",
+        )
+    if options.loss == NO_LOSS:
+        check_inference(options, "The loss is none")
+        return None
     tensors = {name: value for name, value in outputs.items() if isinstance(value, Tensor)}
     scalars = [name for name, t in tensors.items() if not t.rank and t.type.dtype.is_floating]
+    if options.loss is None and options.output in (None, *tensors) and options.output not in (None, *scalars):
+        check_inference(options, f"The output {options.output!r:.80} is not a number, so it is no loss")
+        return None
+    if options.output is not None:
+        return options.output
     if options.loss is None and not scalars:
-        raise LossError(
-            "The model has no loss: none of its outputs is a number.",
-            remedy=f"Name one with --loss: {', '.join(LOSSES)}.",
-        )
+        check_inference(options, "The model has no loss: none of its outputs is a number")
+        return None
     if options.loss is None and len(scalars) > 1:
         raise LossError(
             f"The model has {len(scalars)} outputs that could be the loss: {', '.join(scalars)}.",

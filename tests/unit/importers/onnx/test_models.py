@@ -311,8 +311,8 @@ def test_a_loss_inside_the_model_is_taken() -> None:
 
 
 def test_what_is_said_where_no_loss_can_be_found() -> None:
-    with pytest.raises(LossError, match="none of its outputs") as caught:
-        imported(dense(), loss=None)
+    with pytest.raises(LossError, match="none of its outputs is a number, and --trainable") as caught:
+        imported(dense(), loss=None, trainable=1)
     assert "--loss" in caught.value.remedy
     with pytest.raises(LossError, match="no output 'z'"):
         imported(dense(), output="z")
