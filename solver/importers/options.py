@@ -42,7 +42,10 @@ LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "sam
 NO_LOSS: Final = "none"
 
 #: The remedy for a model whose weights are quantised.
-TRAIN_FLOAT_FIRST: Final = "Train the float model that it was made from, and quantise what was trained."
+TRAIN_FLOAT_FIRST: Final = (
+    "Train the float model that it was made from, and quantise what was trained; or plan an inference, with"
+    " --loss none."
+)
 
 #: Option of pairs -> its nouns: of a name, and of a value.
 _PAIRS: Final[Mapping[str, tuple[str, str]]] = {"dim": ("dimension", "size"), "input": ("input", "value")}

@@ -46,6 +46,8 @@ __all__ = [
     "weights_of",
     "with_objective",
     "with_output",
+    "with_outputs",
+    "with_results",
 ]
 
 #: How a model without metadata is trained: onert's own defaults, but for the loss.
@@ -132,13 +134,17 @@ def translated(
     *,
     dims: Mapping[str, int] | None = None,
     trained: Sequence[str] = (),
+    infers: bool = False,
 ) -> Network:
-    """The forward graph up to the first output of `model`, without the operators that it skips."""
+    """The forward graph up to the outputs of `model`, without the operators that it skips.
+
+    One that is not to be trained `infers`: its weights may all be quantised.
+    """
     if not model.inputs or not model.outputs:
         raise DocumentError(
             "The model has no inputs or no outputs.", remedy="Export a model that computes something."
         )
-    if not trained:
+    if not trained and not infers:
         _check_floating(model)
     _check_known(model)
     try:
@@ -179,10 +185,14 @@ def with_output(model: Model, name: str | None) -> Model:
     computes. Linear.
     """
     number = _chosen(model, name) if model.outputs else None
-    if number is None:
-        return model
-    needed = needed_operators(model, [number])
-    return replace(model, outputs=(number,), skipped=frozenset(range(len(model.operators))) - {*needed})
+    return model if number is None else with_outputs(model, [number])
+
+
+def with_outputs(model: Model, numbers: Sequence[int]) -> Model:
+    """The model with these tensors as outputs, without the operators that they do not depend on. Linear."""
+    needed = needed_operators(model, numbers)
+    skipped = frozenset(range(len(model.operators))) - {*needed}
+    return replace(model, outputs=tuple(numbers), skipped=skipped)
 
 
 def _chosen(model: Model, output: str | None) -> int:
@@ -341,6 +351,14 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
         outputs=(prediction,),
         training=objective.rules,
     )
+
+
+def with_results(network: Network, outputs: Sequence[str], name: str) -> TrainableGraph:
+    """The graph of an inference, whose outputs these tensors are. Raises LossError without one."""
+    network.keep(outputs)
+    network.settle_constants()
+    operands, operations = network.operands.values(), network.operations
+    return build_graph(name, operands, operations, loss=None, optimizer=None, outputs=outputs)
 
 
 def _other_outputs(network: Network) -> str:

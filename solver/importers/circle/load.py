@@ -22,13 +22,15 @@ from solver.importers.circle.graph import (
     unknown,
     with_objective,
     with_output,
+    with_outputs,
+    with_results,
 )
 from solver.importers.circle.network import Network, unique_names
 from solver.importers.circle.read import TRAINING, Model, read_model
 from solver.importers.circle.recurrent import LSTM
-from solver.importers.circle.training import load_training
+from solver.importers.circle.training import CircleTraining, load_training
 from solver.importers.cuts import Step, cut_points, freeze_sentence, needed_steps, unknown_cut
-from solver.importers.options import LOSSES, Imported, ImportOptions
+from solver.importers.options import LOSSES, NO_LOSS, Imported, ImportOptions, check_inference
 from solver.importers.text import some
 from solver.importers.widened import widening_notes
 
@@ -47,9 +49,10 @@ def load_circle_model(
 
     What the options choose goes before what the file says (CIRCLE_TRAINING), and that before onert's own
     defaults. `options.output` names a tensor that an operator computes; without it the loss is of the model's
-    first output. Weights of a file at `path` are described by their place in it, where the graph has their
-    axes in the file's order; with `options.weights` false the first values are drawn. Raises what
-    `solver.importers.circle.load_circle` raises, and OptionsError for choices that these files do not leave.
+    first output. With a loss of ``none`` it is an inference of all outputs, or of that one. Weights of a file
+    at `path` are described by their place in it, where the graph has their axes in the file's order; with
+    `options.weights` false the first values are drawn. Raises what `solver.importers.circle.load_circle`
+    raises, and OptionsError for choices that these files do not leave.
     """
     for field in _FIXED:
         if getattr(options, field) is not None:
@@ -69,22 +72,21 @@ def load_circle_model(
     model = read_model(data)
     own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None
     batch = options.batch or (own.batch if own and own.batch > 0 else None)
-    whole, model = model, with_output(model, options.output)
+    whole, model = model, _part(model, options)
     if options.freeze_before:
         model = _frozen_before(model, options.freeze_before)
     network = _translated(model, batch, options)
-    objective, chosen = _with_options(objective_of(own or DEFAULT, network), options, network)
-    graph = _with_kept_outputs(with_objective(network, objective, name), network, whole, options)
+    if options.loss == NO_LOSS:
+        graph, notes = with_results(network, _results(network, options), name), list[str]()
+    else:
+        objective, chosen = _with_options(objective_of(own or DEFAULT, network), options, network)
+        graph = _with_kept_outputs(with_objective(network, objective, name), network, whole, options)
+        notes = [] if chosen else [_note_on_training(objective, own)]
     if not options.weights:
         graph = _with_drawn_weights(graph, network)
     elif path is not None:
         graph = _with_stored_weights(graph, network, data, path)
-    source = "the file says how" if own else "the file does not say how"
-    loss = f"{objective.loss}, {objective.optimizer.type}"
-    note = f"Trained with {loss}: {source}, and --loss and --optimizer choose another way."
-    notes = list(_notes(network, graph, whole, options))
-    if not chosen:
-        notes.insert(0, note)
+    notes += _notes(network, graph, whole, options)
     if options.freeze_before:
         left_out = f"{len(model.skipped):,} of {len(model.operators):,} operators are not imported."
         notes.insert(0, f"Frozen before {', '.join(map(repr, options.freeze_before))}: {left_out}")
@@ -94,6 +96,42 @@ def load_circle_model(
         if operand.role is Role.CONSTANT and operand.dtype.is_floating and operand.id not in network.added
     }
     return Imported(graph, tuple(notes), constants)
+
+
+def _part(model: Model, options: ImportOptions) -> Model:
+    """The model up to the output that the loss is of, or to all outputs of an inference.
+
+    Raises LossError for an output that is not there, and for choices of training for an inference.
+    """
+    if options.loss != NO_LOSS:
+        return with_output(model, options.output)
+    check_inference(options, "The loss is none")
+    if options.output is not None:
+        return with_output(model, options.output)
+    computed = {number for operator in model.operators for number in operator.outputs}
+    return with_outputs(model, [number for number in model.outputs if number in computed])
+
+
+def _note_on_training(objective: Objective, own: CircleTraining | None) -> str:
+    source = "the file says how" if own else "the file does not say how"
+    loss = f"{objective.loss}, {objective.optimizer.type}"
+    return (
+        f"Trained with {loss}: {source}, and --loss and --optimizer choose another way; --loss none infers."
+    )
+
+
+def _results(network: Network, options: ImportOptions) -> tuple[str, ...]:
+    """The outputs of an inference. Raises OptionsError for one to keep that the model does not have."""
+    names = tuple(dict.fromkeys(map(network.output_name, network.model.outputs)))
+    kept = names if options.keep_outputs in ("all", ()) else options.keep_outputs
+    for name in kept:
+        if name not in names:
+            raise OptionsError(
+                f"{name!r:.80} is not an output of the model.",
+                remedy=f"Its outputs are {', '.join(names)}.",
+                path=("keep_outputs",),
+            )
+    return tuple(kept)
 
 
 def _with_kept_outputs(
@@ -117,14 +155,15 @@ def _with_kept_outputs(
 def _translated(model: Model, batch: int | None, options: ImportOptions) -> Network:
     """The network of the model. A refusal names a tensor behind which there is something to train."""
     named = options.trainable if isinstance(options.trainable, tuple) else ()
+    infers = options.loss == NO_LOSS
 
     def network(part: Model) -> Network:
-        return translated(part, batch, dims=options.dims, trained=named)
+        return translated(part, batch, dims=options.dims, trained=named, infers=infers)
 
     def works(part: Model) -> None:
         """Raise where `part` cannot be imported. Sizes that the caller has not given yet are no failure."""
         with suppress(DimensionError):
-            if not network(part).weights:
+            if not network(part).weights and not infers:
                 raise TrainableError(
                     "The part has no weights.", remedy="Freeze the model before another tensor."
                 )
@@ -140,9 +179,13 @@ def _translated(model: Model, batch: int | None, options: ImportOptions) -> Netw
 
 def _notes(network: Network, graph: TrainableGraph, whole: Model, options: ImportOptions) -> Iterator[str]:
     """Notes on parts of the model that are left out, or planned differently from the file."""
-    output = network.output_name(network.output)
+    output, infers = network.output_name(network.output), graph.loss is None
     others = [network.output_name(number) for number in whole.outputs if number != network.output]
-    if others:
+    if infers:
+        others = [name for name in map(network.output_name, whole.outputs) if name not in graph.outputs]
+        if others:
+            yield f"Left out are the outputs {some(others, 4, quoted=True)}."
+    elif others:
         yield (
             f"The loss is of {output!r:.80}; left out are the outputs {some(others, 4, quoted=True)}."
             " --output-name chooses another."
@@ -152,7 +195,8 @@ def _notes(network: Network, graph: TrainableGraph, whole: Model, options: Impor
     all_inputs = [network.output_name(number) for number in network.model.inputs]
     unused = [name for name in all_inputs if name not in graph.operands]
     if unused:
-        yield f"The loss does not depend on the input {some(unused, 4, quoted=True)}: left out."
+        which = "No output depends" if infers else "The loss does not depend"
+        yield f"{which} on the input {some(unused, 4, quoted=True)}: left out."
     if whole.subgraphs > 1:
         name = f"{whole.name!r:.80}"
         yield f"The model has {whole.subgraphs} subgraphs; only the first one, {name}, is planned."
@@ -160,11 +204,11 @@ def _notes(network: Network, graph: TrainableGraph, whole: Model, options: Impor
         names = some(network.frozen, 4, quoted=True)
         yield f"The loss has no derivative with respect to {names}: not trained."
     quantized = [name for name in network.quantized if name in graph.operands]
-    if quantized:
+    if quantized and not infers:
         count = "1 quantised weight is" if len(quantized) == 1 else f"{len(quantized)} quantised weights are"
         yield f"{count} not trained: {some(quantized, 4, quoted=True)}."
     if any(whole.operators[k].code == LSTM for k in network.needed):
-        yield "The state of each LSTM is zero when a training step begins."
+        yield f"The state of each LSTM is zero when {'an inference' if infers else 'a training step'} begins."
     yield from widening_notes(
         (graph.operands[name].type, origin)
         for name, origin in network.origins.items()

@@ -137,7 +137,8 @@ def test_one_of_several_outputs() -> None:
         load_circle_model(two_heads(), options=import_options({"loss": "mse", "output": "kind"}))
 
 
-def test_outputs_on_the_way_to_the_loss_are_kept() -> None:
+def written_trunk() -> bytes:
+    """x -> "trunk", from which "scores" and "u" are computed; all three are outputs."""
     file, random = CircleFile(), np.random.default_rng(5)
     x, trunk, scores, other = (
         file.input("x", (1, 4)),
@@ -147,7 +148,11 @@ def test_outputs_on_the_way_to_the_loss_are_kept() -> None:
         shape = (3, 4 if source == x else 3)
         weight = file.constant(f"w{target}", random.standard_normal(shape).astype("f4"))
         file.operator("FULLY_CONNECTED", [source, weight, -1], [target], "FullyConnectedOptions")
-    data = file.write(scores, trunk, other)
+    return file.write(scores, trunk, other)
+
+
+def test_outputs_on_the_way_to_the_loss_are_kept() -> None:
+    data = written_trunk()
     for asked, kept in (
         ("trunk", ("scores", "trunk")),
         ("all", ("scores", "trunk")),
@@ -158,6 +163,35 @@ def test_outputs_on_the_way_to_the_loss_are_kept() -> None:
     with pytest.raises(OptionsError, match="'u' is not an output of the model that is computed") as caught:
         load_circle_model(data, options=import_options({"loss": "mse", "keep_outputs": "u"}))
     assert "scores, trunk" in caught.value.remedy
+
+
+def test_an_inference_has_all_outputs_or_those_that_are_named() -> None:
+    data, named = written_trunk(), {"loss": "none"}
+    every = load_circle_model(data, options=import_options(named))
+    assert (every.graph.loss, every.graph.trainable) == (None, ())
+    assert every.graph.outputs == ("scores", "trunk", "u")
+    assert every.notes == ()
+    one = load_circle_model(data, options=import_options({**named, "output": "u"}))
+    assert one.graph.outputs == ("u",)
+    assert one.notes == ("Left out are the outputs 'scores', 'trunk'.",)
+    two = load_circle_model(data, options=import_options({**named, "keep_outputs": "u,scores"}))
+    assert two.graph.outputs == ("u", "scores")
+    with pytest.raises(OptionsError, match="'x' is not an output of the model"):
+        load_circle_model(data, options=import_options({**named, "keep_outputs": "x"}))
+    with pytest.raises(LossError, match="The loss is none, and --optimizer"):
+        load_circle_model(data, options=import_options({**named, "optimizer": "adam"}))
+
+
+def test_an_inference_computes_what_the_training_model_predicts() -> None:
+    trained = load_circle_model(dense(), options=import_options({"loss": "mse"}, batch=4)).graph
+    graph = load_circle_model(dense(), options=import_options({"loss": "none"}, batch=4)).graph
+    batch = synthetic_batch(trained, 0, 0)
+    with Trainer(graph, plan(graph)) as inferring, Trainer(trained, plan(trained)) as training:
+        outputs = inferring.infer({"x": batch["x"]})
+        training.step(batch)
+        assert list(outputs) == list(trained.outputs)
+        for name, array in outputs.items():
+            assert array.tobytes() == training.read(name).tobytes()
 
 
 def test_only_the_first_subgraph_is_planned() -> None:

@@ -173,6 +173,11 @@ def test_a_model_that_is_quantised_through_and_through() -> None:
         TrainableError, match=r"All 2 weights of the model are quantised \(INT32, INT8\), and"
     ):
         load_circle(file.write(y), training=SGD)
+    graph = load_circle_model(file.write(y), options=import_options({"loss": "none"})).graph
+    with Trainer(graph, plan(graph)) as trainer:
+        found = trainer.infer({"x": np.array([[10, -20, 30, 40]], np.int8)})["y"]
+    product = np.array([10, -20, 30, 40]) @ integers(2, 4).T.astype(int)
+    close_to(found, np.clip(np.round(product[None] * 0.1 * 0.1 / 0.1), -128, 127), 0.1, 0)
 
 
 def test_what_stands_before_a_quantised_operator_has_no_derivative() -> None:
