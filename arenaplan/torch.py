@@ -137,7 +137,9 @@ def graph(
       shapes are those of the graph, except that `batch` takes the place of the first axis where that has the
       examples' batch.
     * `loss`: one of `LOSSES` on the module's only output; a function of the output and `targets`, of which
-      there are examples, too; or None where the module returns its loss.
+      there are examples, too; or None where the module returns its loss. A module that returns no number, or
+      whose loss is ``"none"``, is an inference: what it returns are the outputs, and nothing is trained. Call
+      ``module.eval()`` first: batch norm and dropout keep the mode that they are in.
     * `targets`: examples of what the output is compared with. A loss by name takes one at most: its shape and
       element type are the label's. Classes are on axis 1 of the output, as in PyTorch's cross_entropy, or on
       the last axis where only that fits the target: [2, 8] for an output of [2, 8, 100].
@@ -166,7 +168,7 @@ def graph(
         keywords=_keywords(example_inputs),
         loss=loss,
         targets=target_tensors,
-        optimizer=spec,
+        optimizer=None if optimizer == "sgd" else spec,  # the default asks for nothing
         trainable=trainable,
         outputs=outputs,
         rules=rules,

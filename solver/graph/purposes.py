@@ -1,7 +1,7 @@
 """Inference and evaluation: the forward part of a training graph, as the trained network is used.
 
     Dropout              is left out: its readers read its input
-    BatchNormalization   normalises by the running statistics, which are read and no longer updated
+    BatchNormalization   normalises by its running statistics, which are read and no longer updated
     everything else      stays as it is; numbers that the graph itself draws are drawn
 
 Operands keep their names, types and roles, so a parameter or a running statistic is one and the same
@@ -19,6 +19,9 @@ from solver.graph.order import depends_on
 from solver.graph.types import Graph, Operation, Role, TrainableGraph, TrainingSpec
 
 __all__ = ["evaluation", "inference"]
+
+#: Inputs of a BatchNormalization that has running statistics.
+_WITH_STATISTICS = 5
 
 
 def inference(graph: TrainableGraph) -> TrainableGraph:
@@ -66,7 +69,7 @@ def _untrained(operations: Collection[Operation], results: Collection[str]) -> I
             if output not in results:
                 continue
             changes = {"ratio": 0.0}
-        elif operation.type == "BatchNormalization":
+        elif operation.type == "BatchNormalization" and len(inputs) == _WITH_STATISTICS:
             changes = {"training_mode": 0}
         yield replace(operation, inputs=inputs, attributes={**operation.attributes, **changes})
 

@@ -8,7 +8,7 @@ is long. A value of each channel is then written once for each of these lanes, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -87,14 +87,14 @@ class _View:
 def _forward(call: Call) -> Step:
     view, steps = _View(call), list[Step]()
     x, y = view.tensor(call.x[0]), view.tensor(call.y[0])
-    scale, shift, running_mean, running_variance = (view.of_channels(array) for array in call.x[1:])
+    scale, shift, *running = (view.of_channels(array) for array in call.x[1:])
     factor, epsilon = view.scratch("factor"), float(call.attributes["epsilon"])
     if view.trains:
         mean, inverse = view.statistics()
-        steps += _statistic_steps(view, x, (running_mean, running_variance))
+        steps += _statistic_steps(view, x, running)
     else:
-        mean, inverse = running_mean, factor
-        steps.append(bound(np.copyto, factor, running_variance))
+        mean, inverse = running[0], factor
+        steps.append(bound(np.copyto, factor, running[1]))
     steps.append(bound(_inverse_deviation, inverse, epsilon))
     steps.append(bound(np.multiply, inverse, scale, out=factor))
     terms = {"mean": mean, "factor": factor, "shift": shift}
@@ -103,8 +103,8 @@ def _forward(call: Call) -> Step:
     return with_small_buffers(run_all(steps))
 
 
-def _statistic_steps(view: _View, x: Array, running: tuple[Array, Array]) -> list[Step]:
-    """Mean and biased variance of the batch, and what becomes of the running ones.
+def _statistic_steps(view: _View, x: Array, running: Sequence[Array]) -> list[Step]:
+    """Mean and biased variance of the batch, and what becomes of the running ones, if there are any.
 
     The mean first and the deviations from it squared then: no difference of large sums.
     """
@@ -118,14 +118,16 @@ def _statistic_steps(view: _View, x: Array, running: tuple[Array, Array]) -> lis
         steps += [bound(np.subtract, part, m, out=square), bound(np.multiply, square, square, out=square)]
         steps.append(sum_into(square, into, view.call.scratch["partial"], first=is_new(seen, into)))
     steps += [*last, bound(np.divide, variance, count, out=variance)]
-    for kept, batch in zip(running, (mean, variance), strict=True):
-        steps.append(bound(_average, kept, batch, momentum, view.scratch("factor")))
+    is_corrected = view.call.attributes.get("unbiased") and count > 1
+    shares = (1 - momentum, (1 - momentum) * (count / (count - 1) if is_corrected else 1))
+    for kept, batch, share in zip(running, (mean, variance), shares, strict=bool(running)):
+        steps.append(bound(_average, kept, batch, momentum, share, view.scratch("factor")))
     return steps
 
 
-def _average(running: Array, batch: Array, momentum: float, work: Array) -> None:
-    """running' = momentum running + (1 - momentum) batch."""
-    np.multiply(batch, 1 - momentum, out=work)
+def _average(running: Array, batch: Array, momentum: float, share: float, work: Array) -> None:
+    """running' = momentum running + share batch."""
+    np.multiply(batch, share, out=work)
     np.multiply(running, momentum, out=running)
     np.add(running, work, out=running)
 

@@ -3,11 +3,13 @@
 X is seen as [outer, columns, positions]: the channels, or where these come last several rows of them.
 
     training_mode=1   statistics of the batch; forward also updates the running mean and variance, two states,
-                      running = momentum * running + (1 - momentum) * batch, with the biased variance
+                      running = momentum * running + (1 - momentum) * batch, with the biased variance; with
+                      `unbiased` that of PyTorch, n / (n - 1) times as large for n > 1 elements of a channel
     training_mode=0   frozen: the running mean and variance, read only, take the place of the batch's
 
 The default is ONNX's, 0: a graph that trains its normalisation says so. ONNX's second and third output
-are the running statistics themselves, updated in place. These have no derivative in either mode.
+are the running statistics themselves, updated in place. These have no derivative in either mode. A training
+mode without them normalises by the batch for ever: its inference does, too.
 """
 
 from __future__ import annotations
@@ -93,21 +95,23 @@ def _rows(rows: int, channels: int) -> Channels:
 
 
 class _BatchNormalization(OperationType):
-    """X, scale, shift, running mean, running variance."""
+    """X, scale, shift, running mean, running variance; the last two may be left out in training."""
 
     name = "BatchNormalization"
-    arity: ClassVar[tuple[int, int]] = (5, 5)
+    arity: ClassVar[tuple[int, int]] = (3, 5)
     attributes: ClassVar[Mapping[str, Attribute]] = {
         "data_layout": Attribute("string", default="NCHW", choices=("NCHW", "NHWC")),
         "epsilon": Attribute("float", default=1e-5, minimum=0.0),
         "momentum": Attribute("float", default=0.9, minimum=0.0),
         "training_mode": Attribute("int", default=0, choices=(0, 1)),
+        "unbiased": Attribute("int", default=0, choices=(0, 1), omit_default=True),
     }
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        same_floating(node, range(5))
+        count = 3 if _trains(node) and len(node.inputs) == 3 else 5
+        same_floating(node, range(count))
         shape = (channels_of(node).channels,)
-        if any(node.input(position).shape != shape for position in range(1, 5)):
+        if any(node.input(position).shape != shape for position in range(1, count)):
             raise node.mismatch(
                 f"expected scale, shift, running mean and running variance of shape {list(shape)}"
             )
@@ -120,7 +124,8 @@ class _BatchNormalization(OperationType):
         return ELEMENTWISE
 
     def updates(self, node: Node) -> frozenset[int]:
-        return frozenset({_RUNNING_MEAN, _RUNNING_VARIANCE}) if _trains(node) else frozenset()
+        running = frozenset({_RUNNING_MEAN, _RUNNING_VARIANCE})
+        return running if _trains(node) and node.has_input(_RUNNING_MEAN) else frozenset()
 
     def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
         return tuple(_of_channels(node, name) for name in (MEAN, INVERSE_DEVIATION)) if _trains(node) else ()

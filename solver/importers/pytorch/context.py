@@ -78,38 +78,32 @@ class Gates:
 class Weight:
     """An operand and the tensor of the module that it holds; `names` are all that lead to a tied one.
 
-    `layout` is how it lies here: blocks of rows in another order, or divided by a number. `row` is the one of
-    the tensor that the operand holds, where it is not the whole.
+    `layout` is how it lies here: blocks of rows in another order. `row` is the one of the tensor that the
+    operand holds, where it is not the whole.
     """
 
     operand: str
     names: tuple[str, ...]
-    layout: Gates | float | None = None
+    layout: Gates | None = None
     row: int | None = None
 
     def inward(self, values: Array) -> Array:
         """PyTorch's elements as they lie here; a new array unless they lie alike."""
         if self.row is not None:
             return np.ascontiguousarray(values[self.row])
-        match self.layout:
-            case Gates(order):
-                blocks = np.split(values, len(order))
-                return np.concatenate([blocks[k] for k in order])
-            case None:
-                return values
-            case factor:
-                return (values / factor).astype(values.dtype)
+        if self.layout is None:
+            return values
+        order = self.layout.order
+        blocks = np.split(values, len(order))
+        return np.concatenate([blocks[k] for k in order])
 
     def outward(self, values: Array) -> Array:
         """The inverse of `inward`, for an operand that holds a whole tensor."""
-        match self.layout:
-            case Gates(order):
-                blocks = np.split(values, len(order))
-                return np.concatenate([blocks[order.index(k)] for k in range(len(order))])
-            case None:
-                return values
-            case factor:
-                return (values * factor).astype(values.dtype)
+        if self.layout is None:
+            return values
+        order = self.layout.order
+        blocks = np.split(values, len(order))
+        return np.concatenate([blocks[order.index(k)] for k in range(len(order))])
 
 
 class Context(GraphRecorder):
@@ -127,7 +121,7 @@ class Context(GraphRecorder):
         self.results: tuple[TensorType | None, ...] = ()
         self.learned: set[str] = set()
         #: How parameters and buffers lie here, by operand, where that is not how they lie in PyTorch.
-        self.layouts: dict[str, Gates | float] = {}
+        self.layouts: dict[str, Gates] = {}
         #: The operator and operands of results that a loss may read, by name.
         self.origins: dict[str, tuple[str, tuple[Any, ...]]] = {}
         self._names: set[str] = set()

@@ -21,8 +21,9 @@ from solver.graph import (
     TrainingRules,
     build_graph,
 )
+from solver.importers.options import NO_LOSS
 from solver.importers.pytorch.capture import Captured, Loss, capture, check_type, decomposed, torch
-from solver.importers.pytorch.context import Weight
+from solver.importers.pytorch.context import Value, Weight
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.pytorch.translate import Translation, array_of, checked_type, refuse, translate
 from solver.importers.recognise import recognise
@@ -113,7 +114,7 @@ def import_module(
     keywords: Sequence[str] = (),
     loss: str | Loss | None,
     targets: Sequence[Any] = (),
-    optimizer: OptimizerSpec,
+    optimizer: OptimizerSpec | None,
     trainable: Trainable = "all",
     outputs: bool = False,
     rules: TrainingRules | None = None,
@@ -123,20 +124,23 @@ def import_module(
     """Capture a module and its loss, and translate both.
 
     `loss` is one of `LOSSES` on the module's only output, a function of the output and the targets, or None
-    where the module itself returns it. For one of `LOSSES`, an example of the targets says which axis of the
-    output the classes are on. With `keywords` the inputs go to the module by name. The batch is that of the
-    example inputs. With `outputs` what the module returns can be read after a step. Raises ArenaplanError:
-    DocumentError where PyTorch cannot export, UnknownOperatorError with all that is missing, LossError, also
-    for targets that do not fit the output, and what building a graph raises.
+    where the module itself returns it. A module that returns no number, or whose loss is `NO_LOSS`, is an
+    inference of what it returns; then nothing may say how it is trained. Without an `optimizer` it is SGD.
+    For one of `LOSSES`, an example of the targets says which axis of the output the classes are on. With
+    `keywords` the inputs go to the module by name. The batch is that of the example inputs. With `outputs`
+    what the module returns can be read after a step. Raises ArenaplanError: DocumentError where PyTorch
+    cannot export, UnknownOperatorError with all that is missing, LossError, also for targets that do not fit
+    the output, and what building a graph raises.
     """
     check_type("module", module, torch().nn.Module)
-    if isinstance(loss, str) and loss not in LOSSES:
+    if isinstance(loss, str) and loss not in (*LOSSES, NO_LOSS):
         raise LossError(
             f"There is no loss {loss!r}.",
-            remedy=f"Choose one of {', '.join(LOSSES)}, or give a function of output and target.",
+            remedy=f"Choose one of {', '.join(LOSSES)}, or give a function of output and target; {NO_LOSS!r}"
+            " for an inference.",
             path=("loss",),
         )
-    if loss is None and targets:
+    if loss in (None, NO_LOSS) and targets:
         raise LossError(
             "Targets are there, but no loss that compares the module's output with them.",
             remedy="Give a loss too; if the module returns its loss, give the targets with its inputs.",
@@ -147,15 +151,18 @@ def import_module(
     translation = _translated(captured, values=values)
     prediction = translation.outputs
     notes: tuple[str, ...] = ()
-    if isinstance(loss, str):
+    if isinstance(loss, str) and loss != NO_LOSS:
         translation, notes = _with_named_loss(translation, loss, targets)
     saved = module.state_dict()
+    infers = loss == NO_LOSS or (loss is None and not _is_loss(translation.outputs))
+    if infers:
+        _check_untrained(loss, translation.outputs, optimizer, trainable, rules)
     graph, merged = _built(
         translation,
         name or type(module).__name__,
-        optimizer,
+        None if infers else optimizer or OptimizerSpec("SGD"),
         trainable,
-        tuple(value.name for value in prediction) if outputs else (),
+        tuple(dict.fromkeys(value.name for value in prediction)) if outputs or infers else (),
         rules,
         apart=_uniform_buffers(translation.weights, saved),
     )
@@ -295,32 +302,28 @@ def _class_axis(output: TensorType, example: TensorType | None) -> tuple[int, tu
 def _built(
     translation: Translation,
     name: str,
-    optimizer: OptimizerSpec,
+    optimizer: OptimizerSpec | None,
     trainable: Trainable,
     outputs: tuple[str, ...],
     rules: TrainingRules | None,
     apart: Collection[str],
 ) -> tuple[TrainableGraph, dict[str, str]]:
-    """The graph, and which constants became others that are equal; those `apart` never do."""
-    if (
-        not translation.outputs
-        or translation.outputs[0].shape != ()
-        or not translation.outputs[0].dtype.is_floating
-    ):
-        returned = translation.outputs[0].type if translation.outputs else "nothing"
-        raise LossError(
-            f"The module returns {returned}, not a loss, which is a floating scalar.",
-            remedy=f"Choose a loss: {', '.join(LOSSES)}, or a function of output and target.",
-            path=("loss",),
-        )
-    scalar = translation.outputs[0].name
+    """The graph, and which constants became others that are equal; those `apart` never do.
+
+    Without an optimizer it is an inference of the outputs.
+    """
+    if optimizer is not None and not _is_loss(translation.outputs):
+        raise _no_loss(f"The module returns {_returned(translation.outputs)}, not a loss")
+    scalar = None if optimizer is None else translation.outputs[0].name
+    results = outputs if scalar is None else (scalar, *outputs)
     network = translation.context
-    recognise(network, scalar, *outputs)
-    network.keep([scalar, *outputs])
+    recognise(network, *results)
+    network.keep(results)
     merged = network.settle_constants(apart)
-    if trainable == "all":
+    if trainable == "all" and scalar is not None:
         network.freeze(scalar)
-    optimizer_rules(optimizer)
+    if optimizer is not None:
+        optimizer_rules(optimizer)
     graph = build_graph(
         name,
         network.operands.values(),
@@ -332,6 +335,44 @@ def _built(
         training=rules,
     )
     return graph, merged
+
+
+def _is_loss(outputs: Sequence[Value]) -> bool:
+    return bool(outputs) and outputs[0].shape == () and outputs[0].dtype.is_floating
+
+
+def _returned(outputs: Sequence[Value]) -> str:
+    return str(outputs[0].type) if outputs else "nothing"
+
+
+def _check_untrained(
+    loss: str | Loss | None,
+    outputs: Sequence[Value],
+    optimizer: OptimizerSpec | None,
+    trainable: Trainable,
+    rules: TrainingRules | None,
+) -> None:
+    """Raises LossError for an inference that says how it is trained, or that returns nothing."""
+    asked = {
+        "optimizer": optimizer is not None,
+        "trainable": trainable != "all",
+        "rules": rules is not None,
+    }
+    culprit = next((name for name, is_asked in asked.items() if is_asked), None)
+    if culprit is not None or not outputs:
+        why = (
+            "The loss is none" if loss == NO_LOSS else f"The module returns {_returned(outputs)}, not a loss"
+        )
+        raise _no_loss(why if culprit is None else f"{why}, and {culprit!r} is for training")
+
+
+def _no_loss(why: str) -> LossError:
+    return LossError(
+        f"{why}; a loss is a floating scalar.",
+        remedy=f"Choose a loss: {', '.join(LOSSES)}, or a function of output and target. For an inference,"
+        " leave out what says how to train.",
+        path=("loss",),
+    )
 
 
 def _initializer(values: Array) -> Initializer:

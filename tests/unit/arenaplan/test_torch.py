@@ -81,12 +81,6 @@ class TestWeights:
         assert weight.inward(values)[:, 0].tolist() == [0, 1, 6, 7, 2, 3, 4, 5]
         np.testing.assert_array_equal(weight.outward(weight.inward(values)), values)
 
-    def test_variance(self) -> None:
-        weight = Weight("v", ("bn.running_var",), 4 / 3)
-        values = np.array([1.0, 3.0], np.float32)
-        assert weight.inward(values).dtype == np.float32
-        np.testing.assert_allclose(weight.outward(weight.inward(values)), values)
-
     def test_row(self) -> None:
         assert Weight("r", ("table",), row=1).inward(np.eye(3))[1] == 1
 
@@ -221,8 +215,11 @@ class TestGraph:
             arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", trainable=["fc9"])
 
     def test_no_loss(self, made: Any) -> None:
-        with pytest.raises(LossError, match=r"float32\[4, 10\], not a loss"):
-            arenaplan.torch.graph(made.module, made.inputs)
+        for more in ({"optimizer": "adam"}, {"trainable": 1}):
+            with pytest.raises(LossError, match=r"float32\[4, 10\], not a loss, and .* is for training"):
+                arenaplan.torch.graph(made.module, made.inputs, **more)
+        with pytest.raises(LossError, match=r"float32\[4, 10\], not a loss; a loss is a floating scalar"):
+            arenaplan.torch.graph(made.module, made.inputs, loss=lambda y, t: y, targets=made.targets)
         with pytest.raises(LossError, match="no loss 'entropy'"):
             arenaplan.torch.graph(made.module, made.inputs, loss="entropy")
 

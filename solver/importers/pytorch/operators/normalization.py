@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from solver.graph import Initializer, Role, TensorType
+from solver.graph import TensorType
 from solver.importers.pytorch.context import Context, Handler, UnsupportedError, Value, and_nothing
 
 __all__ = ["HANDLERS"]
@@ -23,21 +22,14 @@ def _batch_norm(
     epsilon: float,
     *_: object,
 ) -> Value:
-    """Batch normalisation. PyTorch's momentum is 1 less ours, its running variance n / (n - 1) times ours."""
+    """Batch normalisation. PyTorch's momentum is 1 less ours, and its running variance is unbiased."""
     type_ = TensorType((x.shape[1],), x.dtype)
     scale = scale or c.filled("scale", 1, type_)
     shift = shift or c.filled("shift", 0, type_)
     if mean is None or variance is None:
-        # Nobody asks for the running statistics; the operation keeps some anyway.
-        scope = c.scope
-        mean = c.declare(f"{scope}.mean", Role.STATE, type_, Initializer("zeros"))
-        variance = c.declare(f"{scope}.variance", Role.STATE, type_, Initializer("ones"))
-        training = True
-    elif training:
-        count = math.prod(x.shape) // x.shape[1]
+        return c.apply("BatchNormalization", x, scale, shift, epsilon=float(epsilon), training_mode=1)
+    if training:
         mean, variance = c.updated(mean), c.updated(variance)
-        if count > 1:
-            c.layouts[variance.name] = count / (count - 1)
     return c.apply(
         "BatchNormalization",
         x,
@@ -45,6 +37,7 @@ def _batch_norm(
         epsilon=float(epsilon),
         momentum=1 - float(momentum),
         training_mode=int(training),
+        **({"unbiased": 1} if training else {}),
     )
 
 

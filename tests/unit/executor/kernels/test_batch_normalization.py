@@ -77,20 +77,32 @@ def test_channels_may_come_last(mode: int) -> None:
     last.assert_derivatives()
 
 
+@grid("unbiased", [0, 1])
 @grid(("shape", "attributes"), CASES)
-def test_running_statistics(shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
-    """ONNX's formula, with the biased variance; several steps go on from each other."""
+def test_running_statistics(shape: tuple[int, ...], attributes: dict[str, Any], unbiased: int) -> None:
+    """ONNX's formula, or PyTorch's with the unbiased variance; several steps go on from each other."""
     given = values(shape)
-    operation = OneOperation(TYPE, given, training_mode=1, **attributes)
+    operation = OneOperation(TYPE, given, training_mode=1, unbiased=unbiased, **attributes)
     _, step = operation.prepare_forward()
     momentum = attributes.get("momentum", 0.9)
     mean, variance = given[3], given[4]
+    count = given[0].size // shape[1]
+    ddof = unbiased if count > 1 else 0
     for _ in range(3):
         step()
         mean = momentum * mean + (1 - momentum) * given[0].mean(axis=axes_of(shape))
-        variance = momentum * variance + (1 - momentum) * given[0].var(axis=axes_of(shape))
+        variance = momentum * variance + (1 - momentum) * given[0].var(axis=axes_of(shape), ddof=ddof)
     np.testing.assert_allclose(operation.states[3], mean, rtol=1e-12)
     np.testing.assert_allclose(operation.states[4], variance, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("shape", "layout"), [((4, 3), "NCHW"), ((2, 3, 4), "NCHW"), ((2, 5, 3), "NHWC")])
+def test_running_statistics_may_be_left_out_in_training(shape: tuple[int, ...], layout: str) -> None:
+    given = values(shape, layout)
+    whole = OneOperation(TYPE, given, training_mode=1, data_layout=layout)
+    without = OneOperation(TYPE, given[:3], training_mode=1, data_layout=layout)
+    assert without.forward().tobytes() == whole.forward().tobytes()
+    without.assert_derivatives()
 
 
 def test_saved_statistics() -> None:
