@@ -45,6 +45,8 @@ class PlanChoices(TypedDict, total=False):
     parallelism: int
     rewrite: bool
     tiers: Sequence[str | Mapping[str, Any]]
+    memories: Sequence[str | Mapping[str, Any]]
+    place: Sequence[str]
     costs: str | Mapping[str, Any] | None
     storage: Literal["float16", "bfloat16"] | None
     pins: Mapping[str, int | str] | Sequence[str]

@@ -34,7 +34,7 @@ __all__ = [
 #: alignments are bytes by name, ranges are bytes from one to before another.
 Kind = Literal[
     "word", "words", "integer", "count", "power of two", "size", "real", "share", "switch",
-    "tiers", "costs", "rules", "measures", "offsets", "alignments", "ranges",
+    "tiers", "memories", "costs", "rules", "measures", "offsets", "alignments", "ranges",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=type)
@@ -149,6 +149,24 @@ PLAN_OPTIONS: Final = _by_name(
             (),
             flag="tier",
             metavar="TIER",
+        ),
+        Option(
+            "memories",
+            "memories",
+            "Memories that kernels reach, one by one, as tcm=512KiB,read=4GB/s,write=4GB/s or psram=8MiB,"
+            "read=80MB/s,write=60MB/s; repeatable. Each value gets a home in one of them, at least modelled"
+            " time.",
+            (),
+            flag="memory",
+            metavar="MEMORY",
+        ),
+        Option(
+            "place",
+            "words",
+            "The memory that a value must lie in, as conv1.weight=tcm or *@grad=psram; repeatable; the last"
+            " one that names a value counts.",
+            (),
+            metavar="NAME=MEMORY",
         ),
         Option(
             "costs",

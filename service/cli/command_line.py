@@ -13,7 +13,7 @@ from solver.options import CONSTRAINTS, REQUEST_OPTIONS, flag_of
 __all__ = ["command_line", "explain_command", "print_commands"]
 
 #: Options of `plan` that `explain` does not take, and the capacity, for which it has another one.
-_SCHEDULED: Final = frozenset({"solver", "tiers", "capacity", *CONSTRAINTS})
+_SCHEDULED: Final = frozenset({"solver", "tiers", "memories", "place", "capacity", *CONSTRAINTS})
 
 _UNITS: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 

@@ -24,7 +24,7 @@ from solver import documents, pipeline
 from solver.errors import CapacityError
 from solver.layout import Progress
 from solver.options import MEASURES
-from solver.plan import Plan, PlanOptions, PlanView, RequestedOptions, paging, recomputation
+from solver.plan import Plan, PlanOptions, PlanView, RequestedOptions, homes, paging, recomputation
 from solver.schedules import SearchProgress
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "certificate_table",
     "make_plan",
     "plan_at",
+    "print_homes",
     "print_in_place",
     "print_levels",
     "print_order",
@@ -246,6 +247,7 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
             print_levels(console, plan)
             print_recomputation(console, plan)
             print_paging(console, plan)
+            print_homes(console, plan)
 
 
 def print_in_place(console: Console, plan: PlanView) -> None:
@@ -328,6 +330,19 @@ def print_paging(console: Console, plan: PlanView) -> None:
         f"modelled time: {_seconds(moved.time)} with transfers, {_seconds(moved.compute)} without"
         f"{f', {_seconds(moved.least_time)} at least are proved' if moved.least_time else ''};"
         f" written in an iteration: {written or 'nothing'}",
+        highlight=False,
+    )
+
+
+def print_homes(console: Console, plan: PlanView) -> None:
+    """One line for a plan with memories that kernels reach: how long accesses take, and at least."""
+    placed = homes(plan)
+    if placed is None:
+        return
+    used = ", ".join(f"{use.used:,} of {use.bytes:,} bytes in {use.name}" for use in placed.memories)
+    console.print(
+        f"homes: {used}; accesses take {_seconds(placed.accesses)} of the modelled {_seconds(placed.time)},"
+        f" {placed.proof}",
         highlight=False,
     )
 

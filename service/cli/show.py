@@ -14,6 +14,7 @@ from rich.markup import escape
 from service.cli.console import print_json, read_document
 from service.cli.planning import (
     certificate_table,
+    print_homes,
     print_levels,
     print_order,
     print_paging,
@@ -24,7 +25,17 @@ from service.cli.tables import FittingTable, make_table
 from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
-from solver.plan import Arena, Paging, PlanView, Recomputation, Recycling, paging, recomputation, recycling
+from solver.plan import (
+    Arena,
+    Paging,
+    PlanView,
+    Recomputation,
+    Recycling,
+    homes,
+    paging,
+    recomputation,
+    recycling,
+)
 from solver.plan.report import (
     ArenaReport,
     KindBytes,
@@ -96,6 +107,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "storage": storage_note(plan),
         "order": order_note(plan),
         "recomputation": None if (again := recomputation(plan)) is None else asdict(again),
+        "homes": None if (placed := homes(plan)) is None else asdict(placed),
         "paging": None if (moved := paging(plan)) is None else asdict(moved),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
     }
@@ -123,6 +135,7 @@ def render(plan: PlanView, width: int | None) -> None:
     print_levels(console, plan)
     print_recomputation(console, plan)
     print_paging(console, plan)
+    print_homes(console, plan)
     console.print(_kinds(plan, statistics))
     for arena, about in zip(plan.arenas, statistics.arenas, strict=True):
         if arena.size:

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import add
 
 from solver.accounting.costs import step_costs
+from solver.accounting.homes import level_accesses
 from solver.program import COPY, Costs, EntryKind, Program, Step, Tier, loads, transfer_nanoseconds
 
 __all__ = ["Traffic", "channel_of", "elapsed", "is_copy", "least_elapsed", "level_costs", "traffic"]
@@ -63,12 +65,15 @@ def level_costs(program: Program, measured: Costs | None = None) -> list[int]:
     return nanoseconds
 
 
-def elapsed(program: Program, tiers: Sequence[Tier], measured: Costs | None = None) -> int:
+def elapsed(
+    program: Program, tiers: Sequence[Tier], measured: Costs | None = None, memories: Sequence[Tier] = ()
+) -> int:
     """Nanoseconds of one iteration with its copies; one transfer at a time on a channel.
 
-    Tier k is the memory of space k. O(n log n) for n steps.
+    Tier k is the memory of space k. Steps also take the time of their accesses where the first spaces are
+    `memories` that kernels reach. O(n log n) for n steps.
     """
-    costs = level_costs(program, measured)
+    costs = list(map(add, level_costs(program, measured), level_accesses(program, memories)))
     copies: dict[int, list[Step]] = {}
     for step in program.steps:
         if is_copy(program, step):

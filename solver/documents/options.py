@@ -80,6 +80,18 @@ class TierFields(DocumentModel):
     latency: Natural = 0
 
 
+class MemoryFields(DocumentModel):
+    """One memory that kernels reach. Bandwidths are bytes a second; without one, accesses take no time beside
+    the cost of their step. Latency is ns, of each access.
+    """
+
+    name: Name
+    bytes: Positive
+    read: Positive | None = None
+    write: Positive | None = None
+    latency: Natural = 0
+
+
 def read_tier(text: str) -> dict[str, Any]:
     """The fields of a tier that is written as text. Raises ValueError, which says what to give."""
     # A comma before a digit stands inside a number, as in sram=524,288.
@@ -104,7 +116,7 @@ def _rate(key: str, text: str) -> int:
     rate = read_size(text.removesuffix("/s"))
     if not rate:
         what = key if key == "bandwidth" else f"{key} bandwidth"
-        raise ValueError(f"give a {what} above zero, or none where another tier decides")
+        raise ValueError(f"give a {what} above zero, or leave it out")
     return rate
 
 
@@ -119,6 +131,12 @@ def _nanoseconds(text: str) -> int:
 #: A tier as an object or as text.
 TierOfOptions = Annotated[
     TierFields, BeforeValidator(read_with(read_tier), json_schema_input_type=TierFields | str)
+]
+
+
+#: A memory as an object or as text.
+MemoryOfOptions = Annotated[
+    MemoryFields, BeforeValidator(read_with(read_tier), json_schema_input_type=MemoryFields | str)
 ]
 
 
@@ -200,6 +218,8 @@ _TYPES: Final[Mapping[str, Any]] = {
     "share": Annotated[float, Field(ge=0)],
     "switch": bool,
     "tiers": JsonList[TierOfOptions],
+    "memories": JsonList[MemoryOfOptions],
+    "words": JsonList[Name],
     "costs": CostsOfOptions,
     "measures": _Measures,
     "offsets": _bytes_of(Size),
@@ -290,9 +310,13 @@ def to_options(document: PlannedOptionFields) -> PlanOptions:
 
 def _options(content: Mapping[str, Any]) -> PlanOptions:
     tiers = tuple(Tier(**dict(tier)) for tier in content["tiers"])
+    memories = tuple(
+        Tier(memory.name, memory.bytes, memory.read or 0, memory.write or 0, memory.latency)
+        for memory in content["memories"]
+    )
     costs = None if content["costs"] is None else to_costs(content["costs"])
     constraints = _constraints(content, ReservedRange)
-    return PlanOptions(**{**content, "tiers": tiers, "costs": costs, **constraints})
+    return PlanOptions(**{**content, "tiers": tiers, "memories": memories, "costs": costs, **constraints})
 
 
 def _constraints(content: Mapping[str, Any], range_: type[ReservedRange | Reserved]) -> dict[str, Any]:

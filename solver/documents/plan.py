@@ -47,6 +47,8 @@ from solver.program import (
     Entry,
     EntryKind,
     Exit,
+    HomeBound,
+    HomeRow,
     Initial,
     Kind,
     Phase,
@@ -317,6 +319,24 @@ class CostBoundOfPlan(DocumentModel):
     rows: Table[DualRowOfPlan]
 
 
+class HomeRowOfPlan(NamedTuple):
+    """The capacity of a memory on a level, with its multiplier in parts of the denominator."""
+
+    memory: Natural
+    level: Natural
+    multiplier: Natural
+
+
+class HomeBoundOfPlan(DocumentModel):
+    """Accesses take at least `nanoseconds` in every choice of homes within the capacities: the
+    bound that `rows` prove, in parts of the denominator.
+    """
+
+    nanoseconds: Natural
+    denominator: Positive
+    rows: Table[HomeRowOfPlan]
+
+
 class PlanDocument(ProgramTables):
     """A memory plan: a training iteration, and a place for each of its values.
 
@@ -337,6 +357,9 @@ class PlanDocument(ProgramTables):
     records: Table[RecordOfPlan]
     cost_bound: CostBoundOfPlan | None = Field(
         None, description="What recomputation costs at least, with what proves it; left out without any."
+    )
+    home_bound: HomeBoundOfPlan | None = Field(
+        None, description="How long accesses take at least, with what proves it; left out with one memory."
     )
 
 
@@ -381,7 +404,7 @@ def to_plan(document: PlanDocument) -> Plan:
                 remedy="Lifespans are half-open, and are not empty.",
                 path=("holds", i, 2),
             )
-    bound = document.cost_bound
+    bound, homes = document.cost_bound, document.home_bound
     rows = tuple(DualRow(*row) for row in bound.rows) if bound else ()
     return Plan(
         graph=document.graph,
@@ -399,6 +422,9 @@ def to_plan(document: PlanDocument) -> Plan:
         producer=document.producer,
         digest=document.digest,
         cost_bound=None if bound is None else CostBound(**{**dict(bound), "rows": rows}),
+        home_bound=None
+        if homes is None
+        else HomeBound(homes.nanoseconds, homes.denominator, tuple(HomeRow(*row) for row in homes.rows)),
     )
 
 

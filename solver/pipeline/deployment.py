@@ -41,6 +41,7 @@ __all__ = ["EntryRequest", "plan_deployment"]
 _NOT_TAKEN: Final = {
     "rewrite": "rewritten operations may need other weights than those of the other entry points",
     "tiers": "a value that one entry point pages is where another one does not look for it",
+    "memories": "the homes of what they have in common are not chosen together",
     "costs": "they are of the steps of one program",
 }
 

@@ -12,7 +12,7 @@ from solver.plan import PlanOptions
 from solver.program import PlaceRules, Program, Region, conflicts
 from solver.targets import TARGETS
 
-__all__ = ["place"]
+__all__ = ["layout_problem", "no_layout", "place", "too_large"]
 
 
 def place(
@@ -39,7 +39,7 @@ def place(
     bounds = [0] * len(by_space)
     if left is not None:  # what the spaces behind the first need at least is left to them
         bounds[1:] = [
-            max_load(_problem(program, inside, None, rules, k)).bytes
+            max_load(layout_problem(program, inside, None, rules, k)).bytes
             for k, inside in enumerate(by_space)
             if k
         ]
@@ -48,16 +48,16 @@ def place(
         room = None if left is None else left - sum(bounds[k + 1 :])
         if options.tiers:
             room = options.tiers[k].bytes
-        problem = _problem(program, inside, None if room is None else max(0, room), rules, k)
+        problem = layout_problem(program, inside, None if room is None else max(0, room), rules, k)
         solver = (solvers[k] if k < len(solvers) else None) or options.solver
         outcome = solve(problem, solver=solver, deadline=deadline, options=SolveOptions(progress=watch.found))
         if outcome.layout is None and outcome.status is Status.UNKNOWN:
-            raise _no_layout(solver, in_time=outcome.deterministic)
+            raise no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
             certain = outcome.lower_bound
             if not options.tiers:
                 certain += sum(o.lower_bound for o in outcomes) + sum(bounds[k + 1 :])
-            raise _does_not_fit(problem, outcome, room or 0, certain, options, k)
+            raise too_large(problem, outcome, room or 0, certain, options, k)
         outcomes.append(outcome)
         left = None if left is None else left - outcome.layout.peak
     return outcomes
@@ -70,7 +70,7 @@ def _capacities(program: Program, options: PlanOptions) -> list[int | None]:
     return [options.capacity] * len(program.spaces)
 
 
-def _problem(
+def layout_problem(
     program: Program, placed: Sequence[Region], capacity: int | None, rules: PlaceRules | None, space: int
 ) -> LayoutProblem:
     """The layout of the regions of one space."""
@@ -84,7 +84,7 @@ def _problem(
     return LayoutProblem(tuple(buffers), capacity, () if rules is None else rules.blocks[space])
 
 
-def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
+def no_layout(solver: str, *, in_time: bool) -> OptionsError:
     """The solver has no layout, and nothing says that there is none: not a question of capacity."""
     if in_time:
         remedy = 'It may not take pins or alignments: use "portfolio".'
@@ -96,7 +96,7 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
     )
 
 
-def _does_not_fit(
+def too_large(
     problem: LayoutProblem, outcome: Outcome, room: int, bound: int, options: PlanOptions, space: int
 ) -> CapacityError:
     """The space has `room` of the capacity; `bound` is proved for all that share it, whatever others take.

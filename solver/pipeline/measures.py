@@ -20,6 +20,7 @@ from solver.collector import collector_paused
 from solver.errors import CapacityError, ConstraintError
 from solver.graph import TrainableGraph
 from solver.native import heeding_deadline
+from solver.pipeline.options import with_capacity
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, PlanOptions, RequestedOptions, paging
@@ -106,7 +107,7 @@ class _Choice:
 
 def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
     """The candidate that takes the least time, and of those that take none, the one of the fewest bytes."""
-    within = options.capacity if not options.tiers else options.tiers[0].bytes
+    within = with_capacity(options).capacity
     choices = _free_choices(plans, options)
     dearer = [] if within is None else list(_dearer_choices(plans, options))
     refused = _Refused()
@@ -115,12 +116,12 @@ def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
     if dearer:
         plans.deadline = deadline.leaving(_FOR_RECOMPUTATION)
     for choice in choices:
-        if best is not None and best.bytes <= choice.bound:
+        if best is not None and best.bytes <= choice.bound and not options.memories:
             break
         if within is not None and choice.bound > within and (dearer or refused):
             continue
         candidate = _tried(plans, choice.options, refused, advise=not dearer, listed=choice.options.order)
-        if candidate is not None and (best is None or candidate.bytes < best.bytes):
+        if candidate is not None and (best is None or _is_better(candidate, best, options)):
             best = candidate
     plans.deadline = deadline
     if best is not None and not _moves(best.plan):
@@ -136,6 +137,13 @@ def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
     if best is None:
         raise refused.error()
     return best
+
+
+def _is_better(candidate: Candidate, best: Candidate, options: PlanOptions) -> bool:
+    """Of plans that take no extra time the smaller one; homes in several memories have times of their own."""
+    if options.memories:
+        return (candidate.nanoseconds, candidate.bytes) < (best.nanoseconds, best.bytes)
+    return candidate.bytes < best.bytes
 
 
 def _tried(

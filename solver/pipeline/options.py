@@ -8,16 +8,27 @@ from typing import Final
 from solver import preparations
 from solver.errors import OptionsError
 from solver.layout.api import SOLVERS
+from solver.names import matching_names, nearest_names
+from solver.options import CONSTRAINTS
 from solver.plan import PlanOptions
+from solver.program import Program, check_memories, joined_memory
 from solver.targets import TARGETS, Target
 
-__all__ = ["DEFAULTS", "PROGRAM", "check_of_program", "checked", "of_program", "with_capacity"]
+__all__ = [
+    "DEFAULTS",
+    "PROGRAM",
+    "check_of_program",
+    "check_places",
+    "checked",
+    "in_one_memory",
+    "of_program",
+    "with_capacity",
+]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM: Final = "program"
 
 DEFAULTS: Final = PlanOptions()
-
 #: By option: the capability that a target needs for it, what a target without it is like, and the remedy.
 _ASKED_OF_TARGETS = {
     "parallelism": ("parallelism", "runs one step at a time", "Leave the parallelism at 1."),
@@ -28,6 +39,8 @@ _ASKED_OF_TARGETS = {
     "order": ("order", "has an order of its own", "Leave it out."),
     "recompute": ("recompute", "runs each step once", "Leave it out."),
     "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
+    "memories": ("paging", "has memory of one kind", "Leave the memories out."),
+    "place": ("paging", "has memory of one kind", "Leave the places out."),
     "storage": ("storage", "keeps values as they are", "Leave it out."),
     "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
     "fit_scratch": ("scratch", "says itself what its kernels need", "Leave it out."),
@@ -48,6 +61,7 @@ def checked(options: PlanOptions) -> Target:
         asked = getattr(options, name) != getattr(DEFAULTS, name)
         if asked and not getattr(target.capabilities, capability):
             raise OptionsError(f"Target {options.target!r} {why}.", remedy=remedy, path=(name,))
+    _check_memories(options)
     if options.tiers and options.capacity is not None:
         raise OptionsError(
             "Both a capacity and tiers are given.",
@@ -61,7 +75,47 @@ def checked(options: PlanOptions) -> Target:
 
 def with_capacity(options: PlanOptions) -> PlanOptions:
     """Passes ask for a capacity where they are to keep one: that of the first tier, if there are tiers."""
+    options = in_one_memory(options)
     return replace(options, capacity=options.tiers[0].bytes) if options.tiers else options
+
+
+def in_one_memory(options: PlanOptions) -> PlanOptions:
+    """The options for passes, which take the memories that kernels reach for one of all their bytes."""
+    if not options.memories:
+        return options
+    fast = joined_memory(options.memories)
+    whole = replace(options, memories=(), place=())
+    if options.tiers:
+        return replace(whole, tiers=(fast, *options.tiers))
+    return replace(whole, capacity=fast.bytes)
+
+
+def _check_memories(options: PlanOptions) -> None:
+    if options.memories and options.capacity is not None:
+        raise OptionsError(
+            "Both a capacity and memories are given.",
+            remedy="Leave the capacity out: each memory has its own.",
+            path=("capacity",),
+        )
+    for name in CONSTRAINTS if options.memories else ():
+        if getattr(options, name):
+            raise OptionsError(
+                f"Both {name} and memories are given, and the home of a value decides what its offset means.",
+                remedy=f"Leave the {name} out; place values in a memory instead, as conv1.weight=tcm.",
+                path=(name,),
+            )
+    check_memories(options.memories, options.tiers, options.place)
+
+
+def check_places(program: Program, options: PlanOptions) -> None:
+    """Raises OptionsError for a place that names no value of the reference program."""
+    labels = [value.label for value in program.values]
+    for i, text in enumerate(options.place):
+        name = text.rpartition("=")[0]
+        if not matching_names(name, labels):
+            raise OptionsError(
+                f"The place {text!r} names no value.", remedy=nearest_names(name, labels), path=("place", i)
+            )
 
 
 def of_program(options: PlanOptions) -> PlanOptions:
@@ -95,6 +149,7 @@ def check_of_program(options: PlanOptions) -> None:
                 remedy="Leave it out.",
                 path=(name,),
             )
+    _check_memories(options)
     _check_numbers(options)
 
 

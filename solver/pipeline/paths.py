@@ -19,8 +19,9 @@ from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
 from solver.native import heeding_deadline
 from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder, in_listed_order, without_advice
+from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.layout import place
-from solver.pipeline.options import check_of_program, checked, of_program
+from solver.pipeline.options import check_of_program, check_places, checked, of_program
 from solver.pipeline.planner import Derived, Planner
 from solver.pipeline.scheduling import Passes, Results, placed, run_passes
 from solver.pipeline.watch import Follower, Observer, Stopwatch
@@ -120,7 +121,7 @@ class Candidate:
     def nanoseconds(self) -> int:
         """How long an iteration is modelled to take: steps of one level run at the same time."""
         for record in self.plan.records:
-            if record.name == Paging.name and "nanoseconds" in record.facts:
+            if record.name in (HOMES, Paging.name) and "nanoseconds" in record.facts:
                 return int(record.facts["nanoseconds"])
         return sum(level_costs(self.plan.program, self.plan.options.costs))
 
@@ -207,10 +208,11 @@ class Plans(ABC):
             records=placement.applied.records,
             producer=producer(),
             cost_bound=placement.applied.bound,
+            home_bound=placement.applied.home_bound,
         )
 
     def _behind(self, reference: Lowered, passes: Passes, options: PlanOptions) -> Lowered:
-        options = replace(options, capacity=None, tiers=(), recompute=False)
+        options = replace(options, capacity=None, tiers=(), memories=(), place=(), recompute=False)
         chosen = in_listed_order(passes)(options)
         program = run_passes(reference.program, chosen, self.deadline, self.watch, self.results).program
         return replace(reference, program=program)
@@ -246,7 +248,7 @@ class GraphPlans(Plans):
         best: Candidate | None = None
         refused: list[CapacityError] = []
         tried = set[tuple[object, ...]]()
-        within = options.capacity is not None or bool(options.tiers)
+        within = options.capacity is not None or bool(options.tiers or options.memories)
         for preparing in _preparing(options):
             with self.watch("prepare"):
                 planner = self._planner(preparing)
@@ -265,7 +267,12 @@ class GraphPlans(Plans):
                 continue  # costs that were given are those of other steps
             if best is None or _price(candidate, within=within) < _price(best, within=within):
                 best = candidate
-            dear = any(candidate.plan.program.runs) or options.tiers or options.parallelism > 1
+            dear = (
+                any(candidate.plan.program.runs)
+                or options.tiers
+                or options.memories
+                or options.parallelism > 1
+            )
             if self.deadline.expired or (within and not dear):
                 break
         if best is None:
@@ -346,6 +353,7 @@ class ProgramPlans(Plans):
         options = of_program(options)
         check_of_program(options)
         _check_permissions(self._program, options)
+        check_places(self._reference.program, options)
         passes = in_listed_order(_passes_of_program) if listed else _passes_of_program
         return Candidate(self._reference, self._planned(self._program.name, self._reference, passes, options))
 
@@ -381,7 +389,7 @@ def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
     they save may make a plan dearer, or impossible; where the order is searched, larger.
     """
     yield options
-    within = options.capacity is not None or bool(options.tiers)
+    within = options.capacity is not None or bool(options.tiers or options.memories)
     if options.rewrite and (within or options.order):
         yield replace(options, rewrite=False)
     if options.fit_scratch and within:
@@ -453,7 +461,7 @@ def arena_bytes(program: Program, reference: Lowered, options: PlanOptions, dead
     Raises OptionsError where the solver has none in time.
     """
     inside = regions(program, reference.holds)
-    options = replace(options, capacity=None, tiers=())
+    options = replace(options, capacity=None, tiers=(), memories=(), place=())
     outcomes = place(program, inside, reference.solvers, options, deadline, Stopwatch(None, None))
     return sum(outcome.layout.peak for outcome in outcomes if outcome.layout)
 
@@ -480,6 +488,7 @@ def _reference(prepared: Prepared, planner: Planner, options: PlanOptions) -> Lo
     reference = planner.reference(prepared)
     if options.costs is not None:
         check_costs(reference.program, options.costs)
+    check_places(reference.program, options)
     return reference
 
 

@@ -12,11 +12,13 @@ from solver.layout import Deadline, Outcome
 from solver.passes import Applied as PassResult
 from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
 from solver.passes.search_order import in_order_of
+from solver.pipeline.homes import RECORD as HOMES
+from solver.pipeline.homes import InMemories, place_in_memories
 from solver.pipeline.layout import place
-from solver.pipeline.options import with_capacity
+from solver.pipeline.options import in_one_memory, with_capacity
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
-from solver.program import CostBound, Program, Record, Region, loads, regions
+from solver.program import CostBound, HomeBound, Program, Record, Region, loads, regions
 from solver.targets import Lowered
 
 __all__ = ["Applied", "Passes", "Placed", "Results", "placed", "run_passes"]
@@ -56,7 +58,8 @@ class Applied:
     """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
     proved of the cost of repetitions.
 
-    `orders` are the orders in which steps run first, in this program and in those that it was the best of.
+    `home_bound` proves how long accesses take at least, where kernels reach several memories. `orders` are
+    the orders in which steps run first, in this program and in those that it was the best of.
     """
 
     program: Program
@@ -64,6 +67,7 @@ class Applied:
     complete: bool
     bound: CostBound | None
     orders: frozenset[tuple[int, ...]]
+    home_bound: HomeBound | None = None
 
     def fact(self, name: str, figure: str) -> int:
         """A figure of a record; 0 without it."""
@@ -78,6 +82,17 @@ class Applied:
         )
         return replace(self, records=records)
 
+    def in_memories(self, homes: InMemories) -> Applied:
+        """The same with the homes of a program, which paging takes its time from."""
+        applied = replace(
+            self,
+            program=homes.program,
+            records=(*self.records, Record(HOMES, homes.facts)),
+            complete=self.complete and homes.complete,
+            home_bound=homes.bound,
+        )
+        return applied.stating(Paging.name, "nanoseconds", homes.facts["nanoseconds"])
+
     def without_bounds_of_own_bytes(self) -> Applied:
         """The same without what is proved only of values that share no bytes."""
         records = tuple(
@@ -88,13 +103,15 @@ class Applied:
 
     def cost(self, options: PlanOptions) -> int:
         """Nanoseconds of an iteration with tiers or steps at the same time, else those of repetitions."""
+        if options.memories:
+            return self.fact(HOMES, "nanoseconds")
         if options.parallelism > 1 and not self.nanoseconds:
             return sum(level_costs(self.program, options.costs))
         return self.nanoseconds or self.fact(Recompute.name, "extra_nanoseconds")
 
     def least(self, options: PlanOptions) -> int:
         """A lower bound of `cost` over all orders, as far as one is known."""
-        if options.parallelism > 1:
+        if options.parallelism > 1 or options.memories:
             return 0
         if self.nanoseconds:
             return self.compute - self.fact(Recompute.name, "extra_nanoseconds")
@@ -237,23 +254,26 @@ def _fitting(
     """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
     options, refused = choice.options, None
     #: By space, as each has a tier of its own; without tiers the first stands for all.
-    less = _reserved_bytes(reference.program, options)
+    seen = in_one_memory(options)
+    less = _reserved_bytes(reference.program, seen)
     reserved = list(less)
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
-                applied = _scheduled(
-                    reference.program, choice.passes, options, less, deadline, watch, results
-                )
+                applied = _scheduled(reference.program, choice.passes, seen, less, deadline, watch, results)
             except CapacityError as error:
-                raise refused or error from None
+                raise refused or _of_memories(error, options) from None
             inside = regions(applied.program, reference.holds)
         with watch("layout"):
             try:
-                outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
-                if (
-                    less[0] > reserved[0] and options.tiers
-                ):  # what was proved is about a smaller tier than the options say
+                if options.memories:
+                    homes = place_in_memories(applied.program, inside, options, deadline, watch)
+                    inside, outcomes = homes.regions, homes.outcomes
+                    applied = applied.in_memories(homes)
+                else:
+                    outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
+                # What was proved is about a smaller tier than the options say.
+                if less[0] > reserved[0] and options.tiers:
                     for figure in ("bound", "least_nanoseconds"):
                         applied = applied.stating(Paging.name, figure, 0)
                 return Placed(applied, inside, outcomes, reduced=less != reserved)
@@ -261,6 +281,8 @@ def _fitting(
                 refused = refused or error
                 least = 0 if round_ < _FEW_ROUNDS else error.available // _LATER_STEP
                 tier = next((part for part in error.path if isinstance(part, int)), 0)
+                if options.memories:  # which are the first for passes
+                    tier = tier + 1 if error.path[0] == "tiers" else 0
                 less[tier] += max(error.excess, least)
     raise refused or InternalError("Layout was never tried.")
 
@@ -276,6 +298,16 @@ def _reserved_bytes(program: Program, options: PlanOptions) -> list[int]:
         sum(max(0, min(block.high, capacity) - block.low) for block in of)
         for capacity, of in zip(capacities, blocks, strict=False)
     ]
+
+
+def _of_memories(error: CapacityError, options: PlanOptions) -> CapacityError:
+    """An error of passes, for which all memories are one, with the place in the options as they are."""
+    if options.memories and error.path[:1] == ("tiers",) and isinstance(error.path[1], int):
+        tier = error.path[1] - 1
+        error.path = ("tiers", tier, *error.path[2:]) if tier >= 0 else ("memories",)
+    elif options.memories and error.path == ("capacity",):
+        error.path = ("memories",)
+    return error
 
 
 def _scheduled(

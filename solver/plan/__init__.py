@@ -8,6 +8,7 @@ from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.deployment import Deployment, EntryPoint, Persistent
 from solver.plan.entries import MAX_ENTRIES, PURPOSES, EntrySpec, Tie, check_name, read_entry, read_tie
+from solver.plan.homes import Homes, MemoryUse, homes
 from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
@@ -64,9 +65,11 @@ __all__ = [
     "Deployment",
     "EntryPoint",
     "EntrySpec",
+    "Homes",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "MemoryUse",
     "OptionChange",
     "OptionValue",
     "PagedCopy",
@@ -100,6 +103,7 @@ __all__ = [
     "constraints_content",
     "deployment_content",
     "difference",
+    "homes",
     "layers",
     "level_report",
     "options_content",

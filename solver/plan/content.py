@@ -23,7 +23,7 @@ from solver.layout import Certificate, LayoutOptions
 from solver.plan.deployment import Deployment
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
-from solver.program import PIECE, Access, Binding, CostBound, Kind, Phase, Program
+from solver.program import PIECE, Access, Binding, CostBound, HomeBound, Kind, Phase, Program
 
 __all__ = [
     "certificate_content",
@@ -119,6 +119,7 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         "replacements": [astuple(replacement) for replacement in plan.replacements],
         "records": [(record.name, dict(sorted(record.facts.items()))) for record in plan.records],
         **({} if plan.cost_bound is None else {"cost_bound": _cost_bound(plan.cost_bound)}),
+        **({} if plan.home_bound is None else {"home_bound": _home_bound(plan.home_bound)}),
     }
 
 
@@ -131,6 +132,14 @@ def _cost_bound(bound: CostBound) -> dict[str, Any]:
         "moments": bound.moments,
         "denominator": bound.denominator,
         "rows": rows,
+    }
+
+
+def _home_bound(bound: HomeBound) -> dict[str, Any]:
+    return {
+        "nanoseconds": bound.nanoseconds,
+        "denominator": bound.denominator,
+        "rows": [astuple(row) for row in bound.rows],
     }
 
 
@@ -154,6 +163,10 @@ def options_content(options: PlanOptions) -> dict[str, Any]:
     content |= constraints_content(options)
     if options.tiers:
         content["tiers"] = [asdict(tier) for tier in options.tiers]
+    if options.memories:
+        content["memories"] = [
+            {name: value for name, value in asdict(memory).items() if value} for memory in options.memories
+        ]
     if options.costs is not None:
         content["costs"] = {"about": options.costs.about, "nanoseconds": dict(options.costs.nanoseconds)}
     if options.deadline_seconds is not None:

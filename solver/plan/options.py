@@ -19,8 +19,8 @@ class PlanOptions:
 
     Each option belongs to the pipeline, to a preparation or to a pass (`solver.preparations`,
     `solver.passes`). Without `deadline_seconds` budgets are counted in work, and the plan is deterministic.
-    With `tiers` the size of the first one is the capacity. Without `costs` a roofline says how long steps
-    take, the same everywhere.
+    With `tiers` the size of the first one is the capacity, with `memories` that of all of them together.
+    Without `costs` a roofline says how long steps take, the same everywhere.
     """
 
     target: str = PLAN_OPTIONS["target"].default
@@ -38,6 +38,8 @@ class PlanOptions:
     recompute: bool = PLAN_OPTIONS["recompute"].default
     order: bool = PLAN_OPTIONS["order"].default
     tiers: tuple[Tier, ...] = PLAN_OPTIONS["tiers"].default
+    memories: tuple[Tier, ...] = PLAN_OPTIONS["memories"].default
+    place: tuple[str, ...] = PLAN_OPTIONS["place"].default
     costs: Costs | None = PLAN_OPTIONS["costs"].default
     storage: str | None = PLAN_OPTIONS["storage"].default
     fit_scratch: bool = PLAN_OPTIONS["fit_scratch"].default

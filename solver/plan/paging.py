@@ -39,9 +39,9 @@ class Paging:
 
     `bound` are the bytes that are moved at least, for this order of steps and this lookahead, in levels; 0
     where nothing is proved. `baseline` are those that are moved where everything leaves that can. `compute`
-    are the steps alone, `time` with transfers, one at a time on a channel. No plan with these tiers and this
-    order of first runs takes less than `least_time`, whatever leaves and whatever runs again; 0 where nothing
-    is proved.
+    are the steps alone, with their accesses to several memories, `time` with transfers, one at a time on a
+    channel. No plan with these tiers and this order of first runs takes less than `least_time`, whatever
+    leaves and whatever runs again; 0 where nothing is proved.
     """
 
     tiers: tuple[TierUse, ...]
@@ -88,17 +88,22 @@ def paging(plan: PlanView) -> Paging | None:
         (left, _), (entered, nbytes) = (placed.get(name, ("-", 0)) for name in (value, target))
         return PagedCopy(step.id, step.level, value, target, nbytes, left, entered)
 
+    memories = plan.options.memories
+    spaces = zip((*memories, *plan.options.tiers), plan.arenas, strict=False)
+    uses = [TierUse(t.name, t.bytes, arena.size, figure(f"written.{t.name}")) for t, arena in spaces]
+    if memories:  # where kernels work, behind which the tiers stand
+        fast, uses = uses[: len(memories)], uses[len(memories) :]
+        name = "+".join(use.name for use in fast)
+        uses.insert(0, TierUse(name, sum(u.bytes for u in fast), sum(u.used for u in fast), 0))
+    accesses = sum(int(r.facts.get("access_nanoseconds", 0)) for r in plan.records if r.name == "homes")
     return Paging(
-        tiers=tuple(
-            TierUse(tier.name, tier.bytes, arena.size, figure(f"written.{tier.name}"))
-            for tier, arena in zip(plan.options.tiers, plan.arenas, strict=False)
-        ),
+        tiers=tuple(uses),
         lookahead=figure("lookahead"),
         moved_in=figure("moved_in"),
         moved_out=figure("moved_out"),
         bound=figure("bound"),
         baseline=figure("baseline"),
-        compute=figure("compute_nanoseconds"),
+        compute=figure("compute_nanoseconds") + accesses,
         time=figure("nanoseconds"),
         least_time=figure("least_nanoseconds"),
         peak_before=figure("peak_before"),

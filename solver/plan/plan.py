@@ -19,6 +19,7 @@ from solver.program import (
     Access,
     CostBound,
     EntryKind,
+    HomeBound,
     Lifetime,
     Phase,
     Program,
@@ -39,7 +40,8 @@ class Plan:
     `graph_digest` ties the plan to its graph, `reference_digest` to the reference program that it must
     agree with. `holds` are lives that the target makes longer than the program needs. `deterministic` is
     false when wall time decided the result. `producer` names the version of arenaplan that made it.
-    `cost_bound` proves what recomputation costs at least, where something is proved.
+    `cost_bound` proves what recomputation costs at least, where something is proved; `home_bound` how long
+    accesses take at least, where kernels reach several memories.
     `digest` is SHA-256 over the plan's canonical document without the digest itself, in hexadecimal.
     """
 
@@ -58,6 +60,7 @@ class Plan:
     producer: str = ""
     digest: str = ""
     cost_bound: CostBound | None = None
+    home_bound: HomeBound | None = None
 
     def __repr__(self) -> str:
         """Three lines: the name and bytes; the bound; whether the bound proves that nothing is smaller."""

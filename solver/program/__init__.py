@@ -15,8 +15,10 @@ from solver.program.costs import (
     Costs,
     Tier,
     check_costs,
+    check_memories,
     check_tiers,
     given_costs,
+    joined_memory,
     transfer_nanoseconds,
 )
 from solver.program.dependencies import (
@@ -69,7 +71,7 @@ from solver.program.lives import (
     regions,
     without,
 )
-from solver.program.records import CostBound, DualRow, Record, Replacement, RowKind
+from solver.program.records import CostBound, DualRow, HomeBound, HomeRow, Record, Replacement, RowKind
 
 __all__ = [
     "ACCUMULATE",
@@ -96,6 +98,8 @@ __all__ = [
     "EntryKind",
     "Exit",
     "Footprint",
+    "HomeBound",
+    "HomeRow",
     "Initial",
     "Kind",
     "Lifetime",
@@ -115,6 +119,7 @@ __all__ = [
     "alias_sets",
     "anonymous",
     "check_costs",
+    "check_memories",
     "check_program",
     "check_tiers",
     "conflict_pairs",
@@ -128,6 +133,7 @@ __all__ = [
     "held_lives",
     "holding",
     "in_order",
+    "joined_memory",
     "lent",
     "list_schedule",
     "lives",

@@ -18,8 +18,10 @@ __all__ = [
     "Costs",
     "Tier",
     "check_costs",
+    "check_memories",
     "check_tiers",
     "given_costs",
+    "joined_memory",
     "transfer_nanoseconds",
 ]
 
@@ -120,6 +122,64 @@ def transfer_nanoseconds(source: Tier, target: Tier, nbytes: int) -> int:
     """How long a transfer takes: at the slower of both ends, behind the latencies of both."""
     rate = min(rate for rate in (source.read, target.write) if rate)
     return source.latency + target.latency - (-nbytes * 1_000_000_000 // rate)
+
+
+def joined_memory(memories: Sequence[Tier]) -> Tier:
+    """One memory of all bytes, with the highest speed that a transfer may have from or to one of them."""
+    rates = [[getattr(memory, name) for memory in memories] for name in ("read", "write")]
+    read, write = (max(each) if all(each) else 0 for each in rates)
+    name = "+".join(memory.name for memory in memories)
+    latency = min(memory.latency for memory in memories)
+    return Tier(name, sum(memory.bytes for memory in memories), read, write, latency)
+
+
+def check_memories(memories: Sequence[Tier], tiers: Sequence[Tier], place: Sequence[str]) -> None:
+    """Raises OptionsError for memories that kernels cannot work in, for `tiers` that nothing can be paged to
+    from them, and for places in other memories.
+    """
+    names: set[str] = set()
+    for option, those in (("memories", memories), ("tiers", tiers if memories else ())):
+        for i, one in enumerate(those):
+            if not one.name or one.name in names:
+                what = f"is called {one.name!r}, as another one is" if one.name else "has no name"
+                raise OptionsError(
+                    f"Memory {i} of {option} {what}.",
+                    remedy="Give each memory a name of its own.",
+                    path=(option, i, "name"),
+                )
+            names.add(one.name)
+            if one.bytes < 1 or min(one.read, one.write, one.latency) < 0:
+                raise OptionsError(
+                    f"A figure of memory {one.name!r} is out of range.",
+                    remedy="Give sizes of one byte or more; bandwidths and latencies are not negative.",
+                    path=(option, i),
+                )
+    for i, tier in enumerate(tiers if memories else ()):
+        for memory in memories:
+            for what, rates in (("written", (memory.read, tier.write)), ("read", (tier.read, memory.write))):
+                if not any(rates):
+                    raise OptionsError(
+                        f"Nothing says how fast tier {tier.name!r} is {what} from memory {memory.name!r}.",
+                        remedy=f"Give it a bandwidth above zero, as {tier.name}=1GiB,bandwidth=50MB/s.",
+                        path=("tiers", i),
+                    )
+    known = [memory.name for memory in memories]
+    for i, text in enumerate(place):
+        name, _, memory_name = text.rpartition("=")
+        if not name or not memory_name:
+            raise OptionsError(
+                f"The place {text!r} does not say which value lies in which memory.",
+                remedy="Give NAME=MEMORY, as conv1.weight=tcm or *@grad=psram.",
+                path=("place", i),
+            )
+        if memory_name not in known:
+            raise OptionsError(
+                f"The place {text!r} is in memory {memory_name!r}, which there is not.",
+                remedy=f"Choose one of {', '.join(known)}."
+                if known
+                else f"Give that memory as well: --memory {memory_name}=512KiB,read=4GB/s,write=4GB/s.",
+                path=("place", i),
+            )
 
 
 def check_tiers(tiers: Sequence[Tier]) -> None:

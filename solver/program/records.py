@@ -38,7 +38,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["CostBound", "DualRow", "Record", "Replacement", "RowKind"]
+__all__ = ["CostBound", "DualRow", "HomeBound", "HomeRow", "Record", "Replacement", "RowKind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +105,23 @@ class CostBound:
     moments: tuple[int, ...]
     denominator: int
     rows: tuple[DualRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HomeRow:
+    """The capacity of a memory on a level, with its multiplier in parts of the denominator."""
+
+    memory: int
+    level: int
+    multiplier: int
+
+
+@dataclass(frozen=True, slots=True)
+class HomeBound:
+    """Accesses take at least `nanoseconds` in every choice of homes within the capacities, for the
+    steps and the aliases of the plan. `solver.accounting.homes` says how the rows prove that.
+    """
+
+    nanoseconds: int
+    denominator: int
+    rows: tuple[HomeRow, ...]

@@ -29,7 +29,7 @@ def check_subject(options: PlanOptions) -> None:
 
     A curve has no capacity, so recomputation may be asked for without one.
     """
-    without = options.capacity is None and not options.tiers
+    without = options.capacity is None and not (options.tiers or options.memories)
     target = checked(replace(options, capacity=0) if without else options)
     if not target.capabilities.recompute:
         able = ", ".join(name for name, target in TARGETS.items() if target.capabilities.recompute)
@@ -37,6 +37,12 @@ def check_subject(options: PlanOptions) -> None:
             f"Target {options.target!r} runs each step once, so it has no trade-off between memory and time.",
             remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
             path=("target",),
+        )
+    if options.memories:
+        raise OptionsError(
+            "Curves and verdicts are about one memory, and several that kernels reach are given.",
+            remedy="Leave them out, and give the bytes of all of them together as the capacity of a verdict.",
+            path=("memories",),
         )
     if options.tiers:
         raise OptionsError(

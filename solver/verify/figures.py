@@ -20,11 +20,12 @@ from solver.accounting import floor, flops_of, order_bound, schedule_problem
 from solver.accounting.clocks import elapsed, is_copy, level_costs, traffic
 from solver.accounting.costs import step_costs
 from solver.accounting.gaps import paging_problem
+from solver.accounting.homes import as_one_memory
 from solver.layout import Certificate, Proof, Reserved, Status, above_reserved
 from solver.layout.check.fast import columns, meeting
 from solver.plan import Plan
 from solver.plan.validation import Violation
-from solver.program import CONVERT, Phase, Program, Region, exact, loads
+from solver.program import CONVERT, Phase, Program, Region, exact, joined_memory, loads
 from solver.verify.sharing import step_name
 
 _Facts: TypeAlias = Mapping[str, int | str | bool]
@@ -93,6 +94,16 @@ def once(reference: Program, plan: Plan) -> Program:
     return reference.reordered([s.reference for s, run in steps if s.reference is not None and not run])
 
 
+def _as_passes_saw_it(plan: Plan) -> Plan:
+    """The plan with one space for all memories that kernels reach, as it was before homes were chosen."""
+    memories, tiers = plan.options.memories, plan.options.tiers
+    if not memories:
+        return plan
+    tiers = (joined_memory(memories), *tiers) if tiers else ()
+    options = replace(plan.options, memories=(), place=(), tiers=tiers)
+    return replace(plan, program=as_one_memory(plan.program, len(memories)), options=options)
+
+
 def check_figures(plan: Plan) -> Iterator[Violation]:
     """Every figure that the plan's own buffers do not bear out.
 
@@ -123,9 +134,9 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
             )
             yield Violation("bound", (), detail)
         yield from _certificate(space.name, size, certificate, curves[number], rules.blocks[number])
-    for size, tier in zip(plan.sizes, plan.options.tiers, strict=False):
+    for size, tier in zip(plan.sizes, (*plan.options.memories, *plan.options.tiers), strict=False):
         if size > tier.bytes:
-            detail = f"Tier {tier.name!r} has {tier.bytes:,} bytes; {size:,} of it are used."
+            detail = f"Memory {tier.name!r} has {tier.bytes:,} bytes; {size:,} of it are used."
             yield Violation("capacity", (), detail)
     capacity = plan.options.capacity
     if capacity is not None and plan.arena_bytes > capacity:
@@ -201,6 +212,10 @@ _FACTS: Final[Mapping[str, Mapping[str, type]]] = MappingProxyType(
             "peak_before", "peak_after", "compute_nanoseconds", "least_nanoseconds",
         ),
         "aliases": _integers("views", "overwritten", "peak_before", "peak_after"),
+        "homes": _integers(
+            "access_nanoseconds", "bound_nanoseconds", "checked_nanoseconds", "compute_nanoseconds",
+            "nanoseconds",
+        ),
     }
 )  # fmt: skip
 
@@ -208,8 +223,9 @@ _FACTS: Final[Mapping[str, Mapping[str, type]]] = MappingProxyType(
 def check_records(reference: Program, plan: Plan) -> Iterator[Violation]:
     """Facts that mean nothing, and figures that plan and reference do not bear out. Rule ``record``.
 
-    Records of recomputation and paging have checks of their own. Linear in the steps.
+    Records of recomputation, paging and homes have checks of their own. Linear in the steps.
     """
+    plan = _as_passes_saw_it(plan)
     details = [*_unknown(plan)]
     if plan.replacements and any(step.phase is Phase.EXPLICIT for step in reference.steps):
         details.append("Operations of an explicit program are said to be replaced, which no rule does.")
@@ -351,6 +367,7 @@ def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> 
     bound beyond the one that `check_cost_bound` adds up rests on the search that proved it, and so does the
     bound for every order. Linear.
     """
+    plan = _as_passes_saw_it(plan)
     yield from (Violation("record", (), detail) for detail in _recomputation(reference, plan, cost))
 
 
@@ -431,6 +448,8 @@ def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
 
 
 def _paging(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
+    memories = plan.options.memories
+    whole, plan = plan, _as_passes_saw_it(plan)
     program, tiers = plan.program, plan.options.tiers
     spaces = [space.name for space in program.spaces]
     if [tier.name for tier in tiers] != spaces:
@@ -439,10 +458,10 @@ def _paging(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
             f" are {spaces}."
         )
         return
-    if any(check_copies(plan)):
+    if any(check_copies(whole)):
         return
+    took = elapsed(whole.program, (*memories, *whole.options.tiers), plan.options.costs, memories)
     moved = traffic(program)
-    took = elapsed(program, tiers, plan.options.costs)
     copies = [step for step in program.steps if is_copy(program, step)]
     figures = {
         "moved_in": moved.moved_in,
@@ -479,6 +498,7 @@ def check_copies(plan: Plan) -> Iterator[Violation]:
 
     Rule ``record``. None where the memories are no tiers, which `check_paging` names. Linear in the steps.
     """
+    plan = _as_passes_saw_it(plan)
     program, tiers = plan.program, plan.options.tiers
     if [tier.name for tier in tiers] != [space.name for space in program.spaces]:
         return

@@ -353,7 +353,7 @@ def check_labels(reference: Program, plan: Plan) -> Iterator[Violation]:
     result depends on it, but reports and exporters say so. Linear in the bindings.
     """
     program = plan.program
-    memories = [memory.name for memory in plan.options.tiers or reference.spaces]
+    memories = [memory.name for memory in (*plan.options.memories, *plan.options.tiers) or reference.spaces]
     called = [space.name for space in program.spaces]
     if memories != called[: len(memories)]:
         yield Violation("name", (), f"The memories are called {called}, not {memories}.")

@@ -35,6 +35,7 @@ from solver.verify.figures import (
     check_records,
 )
 from solver.verify.form import check_form, check_names, check_steps
+from solver.verify.homes import check_homes
 from solver.verify.sharing import Line, check_aliases, check_levels, check_overlaps, check_residues
 
 __all__ = ["OBLIGATIONS", "Obligation", "Subject", "prove"]
@@ -133,6 +134,7 @@ OBLIGATIONS: Final[tuple[tuple[Obligation, ...], ...]] = (
         ),
     ),
     (Obligation("names", ("name",), lambda s: check_names(s.reference, s.plan.program)),),
+    (Obligation("homes", ("home",), lambda s: check_homes(s.plan)),),
     (
         # A copy that moves nothing between memories makes figures wrong, too: it is named first.
         Obligation("copies", ("record",), lambda s: islice(check_copies(s.plan), 1)),

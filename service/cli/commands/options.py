@@ -100,7 +100,18 @@ PlanServer = Annotated[
 
 
 _FIT: Final = (
-    *("capacity", "tiers", "as_written", "only", "in_place", "sub_ranges", "order", "recompute"),
+    *(
+        "capacity",
+        "tiers",
+        "memories",
+        "place",
+        "as_written",
+        "only",
+        "in_place",
+        "sub_ranges",
+        "order",
+        "recompute",
+    ),
     *("rewrite", "scratch_budget", "fit_scratch", "storage", "parallelism", "alignment"),
     *CONSTRAINTS,
 )
@@ -209,7 +220,9 @@ RuntimeOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "target al
 SearchOptions = Annotated[
     Mapping[str, Any], _group(REQUEST_OPTIONS, "target alignment parallelism deadline_seconds costs")
 ]
-ScheduleOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "solver capacity tiers")]
+ScheduleOptions = Annotated[
+    Mapping[str, Any], _group(REQUEST_OPTIONS, "solver capacity tiers memories place")
+]
 PlaceOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "pins alignments reserved")]
 LayoutChoices = Annotated[
     Mapping[str, Any],
@@ -225,7 +238,7 @@ ModelChoices = Annotated[Mapping[str, Any], _group(IMPORT_OPTIONS)]
 _TYPES: Final[Mapping[str, Any]] = {
     "switch": bool,
     "words": list[str] | None,
-    **dict.fromkeys(("tiers", "offsets", "alignments", "ranges"), list[str] | None),
+    **dict.fromkeys(("tiers", "memories", "offsets", "alignments", "ranges"), list[str] | None),
     "real": float | None,
     "share": float | None,
     **dict.fromkeys(("size", "integer", "count", "power of two"), int | None),

@@ -44,7 +44,7 @@ def refusal(ask: Callable[[], object]) -> tuple[str, str]:
 
 def with_a_capacity(refused: Refused) -> dict[str, Any]:
     """Verdicts need one."""
-    needed = "tiers" not in refused.fields
+    needed = not {"tiers", "memories"} & refused.fields.keys()
     return ({"capacity": 30_000} if needed else {}) | refused.fields
 
 
@@ -126,6 +126,8 @@ def test_options_of_a_plan_that_somebody_has_written(options: dict[str, Any], pl
 #: How the command line says what an options document says, where it can.
 _SAID: dict[str, Callable[[Any], list[str]]] = {
     "tiers": lambda tiers: [word for tier in tiers for word in ("--tier", tier)],
+    "memories": lambda memories: [word for each in memories for word in ("--memory", each)],
+    "place": lambda places: [word for each in places for word in ("--place", each)],
     "only": lambda measures: ["--only", ",".join(measures).replace("_", "-")],
     "deadline_seconds": lambda seconds: ["--deadline", str(seconds)],
 }
@@ -148,8 +150,8 @@ def words_of(given: dict[str, Any], folder: Path) -> list[str]:
 
 #: Of each command the options that it does not have, and what it needs besides.
 _WITHOUT: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
-    "explain": (frozenset({"solver", "tiers"}), ("--capacity", "30000")),
-    "tradeoff": (frozenset({"solver", "tiers", "capacity"}), ()),
+    "explain": (frozenset({"solver", "tiers", "memories", "place"}), ("--capacity", "30000")),
+    "tradeoff": (frozenset({"solver", "tiers", "memories", "place", "capacity"}), ()),
     "costs": (frozenset({"costs", "deadline_seconds"}), ()),
 }
 

@@ -158,6 +158,15 @@ export interface GraphDocument {
 
 export type HoldOfPlan = [number, number, number];
 
+/** Accesses take at least `nanoseconds` in every choice of homes within the capacities: the */
+export interface HomeBoundOfPlan {
+  nanoseconds: number;
+  denominator: number;
+  rows: Array<HomeRowOfPlan>;
+}
+
+export type HomeRowOfPlan = [number, number, number];
+
 export type InitialOfPlan = [number, string, number | "NaN" | "Infinity" | "-Infinity", number, number, string, string];
 
 /** `values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes. */
@@ -284,6 +293,15 @@ export interface LiveValue {
   bytes: number;
 }
 
+/** One memory that kernels reach. Bandwidths are bytes a second; without one, accesses take no time beside */
+export interface MemoryFields {
+  name: string;
+  bytes: number;
+  read?: number | null;
+  write?: number | null;
+  latency?: number;
+}
+
 /** A tensor. Shape and dtype of intermediate operands may be left out: they are inferred. */
 export interface OperandDocument {
   name: string;
@@ -360,6 +378,7 @@ export interface PlanDocument {
   replacements: Array<ReplacementOfPlan>;
   records: Array<RecordOfPlan>;
   cost_bound?: CostBoundOfPlan | null;
+  home_bound?: HomeBoundOfPlan | null;
 }
 
 /** A graph to plan, and options. */
@@ -383,6 +402,8 @@ export interface PlanRequestOptions {
   parallelism?: number;
   rewrite?: boolean;
   tiers?: Array<TierFields | string>;
+  memories?: Array<MemoryFields | string>;
+  place?: Array<string>;
   costs?: CostsFields | null;
   storage?: string | null;
   pins?: Record<string, unknown> | Array<string> | string;
@@ -409,6 +430,8 @@ export interface PlannedOptionFields {
   recompute?: boolean;
   order?: boolean;
   tiers?: Array<TierFields | string>;
+  memories?: Array<MemoryFields | string>;
+  place?: Array<string>;
   costs?: CostsFields | null;
   storage?: string | null;
   fit_scratch?: boolean;

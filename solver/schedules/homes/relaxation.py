@@ -1,0 +1,116 @@
+"""The linear relaxation of a problem of homes: a bound with its multipliers, and parts of items by memory.
+
+    load of memory k on row r  =  load on row r - 1  +  what is born on row r  -  what has died
+
+So a row has the items that come and go there, not all that are held, and the program stays small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from solver.accounting.homes import HomeProblem, added_up_homes
+from solver.layout import Deadline
+from solver.program import HomeBound, HomeRow
+from solver.schedules.homes.rows import Rows
+from solver.schedules.native import run_native
+
+__all__ = ["Relaxation", "relaxed"]
+
+#: Parts of a nanosecond a byte in which multipliers are written.
+_DENOMINATOR = 2**30
+
+#: Steps of the simplex method, so that its end does not depend on time: far beyond what networks take.
+_ITERATIONS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """A proved bound, and for each item the part of it that each memory has in the linear solution."""
+
+    bound: HomeBound
+    parts: tuple[tuple[float, ...], ...]
+
+
+def relaxed(problem: HomeProblem, rows: Rows, deadline: Deadline) -> Relaxation:
+    """The relaxation. Where the linear program has no solution in time, the bound without multipliers."""
+    free = [tuple(min((t, k) for k, t in enumerate(i.nanoseconds) if t is not None)) for i in problem.items]
+    simple = Relaxation(
+        HomeBound(sum(t for t, _ in free), 1, ()),
+        tuple(tuple(float(k == best) for k in range(len(problem.capacities))) for _, best in free),
+    )
+    active = [[r for r in range(len(rows)) if rows.load[r] > most] for most in problem.capacities]
+    if not any(active) or deadline.expired:
+        return simple
+    return _solved(problem, rows, active, deadline) or simple
+
+
+def _solved(
+    problem: HomeProblem, rows: Rows, active: list[list[int]], deadline: Deadline
+) -> Relaxation | None:
+    from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
+
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    if solver is None:
+        return None
+    solver.SetSolverSpecificParametersAsString(f"max_number_of_iterations: {_ITERATIONS}")
+    longest = max((t or 0 for item in problem.items for t in item.nanoseconds), default=1) or 1
+    parts: list[list[Any]] = []
+    for item in problem.items:
+        variables = [None if t is None else solver.NumVar(0.0, 1.0, "") for t in item.nanoseconds]
+        one = solver.Constraint(1.0, 1.0)
+        for variable, t in zip(variables, item.nanoseconds, strict=True):
+            if variable is not None:
+                one.SetCoefficient(variable, 1.0)
+                solver.Objective().SetCoefficient(variable, (t or 0) / longest)
+        parts.append(variables)
+    loads: list[tuple[int, int, Any]] = []
+    for k, capacity in enumerate(problem.capacities):
+        number = {r: position for position, r in enumerate(active[k])}
+        balance = [solver.Constraint(0.0, 0.0) for _ in active[k]]
+        scale = float(max(capacity, 1))
+        before = None
+        for r, row in zip(active[k], balance, strict=True):
+            load = solver.NumVar(0.0, capacity / scale, "")
+            row.SetCoefficient(load, 1.0)
+            if before is not None:
+                row.SetCoefficient(before, -1.0)
+            before = load
+            loads.append((k, r, load))
+        behind = _behind(active[k], len(rows))
+        for i, variables in enumerate(parts):
+            change: dict[int, float] = {}
+            if variables[k] is None:
+                continue
+            for low, high in rows.spans[i]:
+                a, b = behind[low], behind[high]
+                if a < b:
+                    change[a] = change.get(a, 0.0) - rows.size[i] / scale
+                    change[b] = change.get(b, 0.0) + rows.size[i] / scale
+            for position, coefficient in change.items():
+                if position < len(number) and coefficient:
+                    balance[position].SetCoefficient(variables[k], coefficient)
+    solver.Objective().SetMinimization()
+    status = run_native(solver.Solve, solver.InterruptSolve, deadline)
+    if status != pywraplp.Solver.OPTIMAL:
+        return None
+    multipliers = []
+    for k, r, load in loads:
+        # Nanoseconds that a byte more would save on this row.
+        saved = -load.reduced_cost() * longest / max(problem.capacities[k], 1)
+        if multiplier := round(max(0.0, saved) * _DENOMINATOR):
+            multipliers.append(HomeRow(k, rows.levels[r], multiplier))
+    proved = added_up_homes(problem, multipliers, _DENOMINATOR)
+    return Relaxation(
+        HomeBound(proved, _DENOMINATOR, tuple(multipliers)),
+        tuple(tuple(0.0 if v is None else v.solution_value() for v in row) for row in parts),
+    )
+
+
+def _behind(active: list[int], count: int) -> list[int]:
+    """For each row, and the end, how many active rows stand before it."""
+    before, there = [0], set(active)
+    for r in range(count):
+        before.append(before[-1] + (r in there))
+    return before
