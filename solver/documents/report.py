@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from solver.canonical import NotFinite, to_bytes, word_for
-from solver.documents.fields import DocumentModel, JsonList, Natural
+from solver.documents.fields import DocumentModel, JsonList, Natural, Text
 from solver.documents.read import header, read
 from solver.plan import StepReport, ValidationReport, Violation
 
@@ -25,6 +25,7 @@ class StepOfReport(DocumentModel):
     reference_loss: _Loss | None
     identical: bool
     differing: JsonList[str]
+    entry: Text = Field("", description="The entry point that ran; left out for a plan of one program.")
 
 
 class ViolationOfReport(DocumentModel):
@@ -54,7 +55,7 @@ def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:
     document = read(ReportDocument, data)
     return ValidationReport(
         steps=tuple(
-            StepReport(s.step, _number(s.loss), _number(s.reference_loss), s.identical, s.differing)
+            StepReport(s.step, _number(s.loss), _number(s.reference_loss), s.identical, s.differing, s.entry)
             for s in document.steps
         ),
         violations=tuple(Violation(v.rule, v.buffers, v.detail) for v in document.violations),
@@ -94,4 +95,5 @@ def _step_to_dict(step: StepReport) -> dict[str, Any]:
         "reference_loss": word_for(step.reference_loss),
         "identical": step.identical,
         "differing": list(step.differing),
+        **({"entry": step.entry} if step.entry else {}),
     }

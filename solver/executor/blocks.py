@@ -8,8 +8,8 @@ import numpy as np
 
 from solver.errors import DanglingOperandError, PlanError
 from solver.executor.memory import POISON, Memory, in_spaces
+from solver.executor.proved import check_plan
 from solver.executor.threads import Task, turns
-from solver.executor.trainer import check_plan
 from solver.graph.types import Array
 from solver.plan import Plan
 from solver.program import Access, EntryKind, Step, lives

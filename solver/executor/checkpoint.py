@@ -14,8 +14,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,11 +53,12 @@ class Checkpoint:
     """A state that training resumes from.
 
     `contents` has the raw bytes (``uint8[nbytes]``) of each value that one iteration leaves to the next, by
-    label. `plan` is the digest of the plan, `iteration` the number of iterations that were run.
+    label. `plan` is the digest of the plan, `iterations` the number of iterations of each entry point that
+    counts its own, the first one that of a plan without entry points.
     """
 
     plan: str
-    iteration: int
+    iterations: Mapping[str, int]
     contents: Mapping[str, Array]
 
 
@@ -74,8 +75,9 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, types: Mapping[str, Ten
             "format": _FORMAT,
             "version": _VERSION,
             "plan": checkpoint.plan,
-            "iteration": str(checkpoint.iteration),
+            "iteration": str(next(iter(checkpoint.iterations.values()))),
             "sha256": digest.hexdigest(),
+            **({"iterations": json.dumps(checkpoint.iterations)} if len(checkpoint.iterations) > 1 else {}),
         }
     }
     position = 0
@@ -124,8 +126,12 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def read_checkpoint(path: Path, plan: str, types: Mapping[str, TensorType]) -> Checkpoint:
-    """The checkpoint in a file, written with the plan of this digest, which carries tensors of `types`.
+def read_checkpoint(
+    path: Path, plan: str, types: Mapping[str, TensorType], counters: Collection[str]
+) -> Checkpoint:
+    """The checkpoint in a file that was written with the plan of this digest.
+
+    The plan carries tensors of `types`, and counts the iterations of each of the `counters`.
 
     Raises PlanError for a file that cannot be read, is damaged, or belongs to another plan.
     """
@@ -144,6 +150,11 @@ def read_checkpoint(path: Path, plan: str, types: Mapping[str, TensorType]) -> C
                 remedy="Train with that plan; or begin anew from its weights, which are in the file by name.",
             )
         _check_tensors(path, table, types)
+        if len(counters) == 1:
+            counts = dict(zip(counters, checkpoint.iterations.values(), strict=True))
+            return replace(checkpoint, iterations=counts)
+        if set(checkpoint.iterations) != set(counters):
+            raise _damaged(path)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _damaged(path) from None
     return checkpoint
@@ -177,7 +188,8 @@ def _parsed(path: Path, data: Array) -> tuple[Checkpoint, _Table]:
         position = end
     if position != len(body) or hashlib.sha256(body.data).hexdigest() != metadata["sha256"]:
         raise _damaged(path)
-    return Checkpoint(metadata["plan"], int(metadata["iteration"]), contents), table
+    counts = json.loads(metadata["iterations"]) if "iterations" in metadata else {"": metadata["iteration"]}
+    return Checkpoint(metadata["plan"], {name: int(n) for name, n in counts.items()}, contents), table
 
 
 def _check_tensors(path: Path, table: _Table, types: Mapping[str, TensorType]) -> None:

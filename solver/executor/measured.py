@@ -11,8 +11,9 @@ from solver.errors import PlanError
 from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_spaces
+from solver.executor.proved import check_plan, inline_data, reference_program
 from solver.executor.run import Runner
-from solver.executor.trainer import check_plan, feed, inline_data, reference_program
+from solver.executor.runs import feed
 from solver.graph import TrainableGraph, graph_digest
 from solver.plan import Plan
 from solver.program import Costs

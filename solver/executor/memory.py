@@ -12,9 +12,9 @@ from solver.errors import PlanError
 from solver.executor.paging_file import PagingFile
 from solver.graph.types import Array
 from solver.plan import Plan
-from solver.program import RESIDUE, Program
+from solver.program import RESIDUE, Program, Space
 
-__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "in_spaces", "on_their_own", "slow_bytes"]
+__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "arenas", "in_spaces", "on_their_own", "slow_bytes"]
 
 #: Arenas begin on a boundary this fine, so that an offset's residue is its address's residue.
 BASE_ALIGNMENT = RESIDUE
@@ -79,8 +79,21 @@ class Memory:
         return self._raw[value].view(type_.dtype.numpy).reshape(type_.shape)
 
 
-def in_spaces(plan: Plan, file: PagingFile | None = None) -> Memory:
-    """One preallocated ``uint8`` array for each space, full of poison; each value a view at its offset.
+def arenas(spaces: Sequence[Space], sizes: Sequence[int]) -> tuple[Array, ...]:
+    """One preallocated ``uint8`` array for each space, full of poison.
+
+    Raises PlanError where the machine cannot hold a space.
+    """
+    blocks = tuple(
+        _allocate(size, 0, f"space {space.name!r}") for space, size in zip(spaces, sizes, strict=True)
+    )
+    for block in blocks:
+        block.fill(POISON)
+    return blocks
+
+
+def in_spaces(plan: Plan, file: PagingFile | None = None, blocks: Sequence[Array] | None = None) -> Memory:
+    """Each value a view at its offset in one of the `blocks`, those of `arenas` by default.
 
     With a `file`, of `slow_bytes`, spaces that kernels cannot reach lie in it, one behind the other; their
     values have copies outside, for callers, which are allocated one by one. Raises PlanError when a
@@ -88,17 +101,14 @@ def in_spaces(plan: Plan, file: PagingFile | None = None) -> Memory:
     """
     program = plan.program
     filed = [file is not None and not space.addressable for space in program.spaces]
-    blocks = [
-        _allocate(0 if in_file else size, 0, f"space {space.name!r}")
-        for space, size, in_file in zip(program.spaces, plan.sizes, filed, strict=True)
-    ]
+    if blocks is None:
+        sizes = [0 if in_file else size for size, in_file in zip(plan.sizes, filed, strict=True)]
+        blocks = arenas(program.spaces, sizes)
     starts = list(
         accumulate((size * there for size, there in zip(plan.sizes, filed, strict=True)), initial=0)
     )
     positions: dict[int, int] = {}
     outer = {entry.value for entry in program.entry} | {exit_.value for exit_ in program.exit}
-    for block in blocks:
-        block.fill(POISON)
     raw = []
     for number, (value, offset) in enumerate(zip(program.values, plan.offsets, strict=True)):
         end = offset + value.type.nbytes

@@ -7,7 +7,7 @@ allocates nothing of tensor size.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 
@@ -59,8 +59,9 @@ class Runner:
     With `poison`, a region's bytes are filled with NaN patterns at the end of its life, so that
     reading it later cannot go unnoticed; without, steps run at full speed. The steps of a level run at the
     same time, on threads that `close` ends; what one of them raises, `run` raises. `on_step` hears of each
-    step before it runs. `data` has the inline values that the program's initial contents name; raises
-    PlanError for one that is missing or changed.
+    step before it runs. `begins` are the constant and carried values that get their first contents here, by
+    default all. `data` has the inline values that these name; raises PlanError for one that is missing or
+    changed.
     """
 
     def __init__(
@@ -71,8 +72,15 @@ class Runner:
         *,
         poison: bool = False,
         on_step: Callable[[int], None] | None = None,
+        begins: Collection[int] | None = None,
     ) -> None:
         self.program = program
+        self._begins = {
+            entry.value
+            for entry in program.entry
+            if entry.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)
+            and (begins is None or entry.value in begins)
+        }
         self.iteration = 0
         self._memory = memory
         self._nodes = program.operations
@@ -161,22 +169,25 @@ class Runner:
         }
 
     def constant_sources(self) -> frozenset[str]:
-        """The operands whose inline values the program's constants hold."""
-        constants = (entry.value for entry in self.program.entry if entry.kind is EntryKind.CONSTANT)
-        initials = (self.program.initial.get(value) for value in constants)
+        """The operands whose inline values the constants hold that get their first contents here."""
+        initials = (
+            self.program.initial.get(entry.value)
+            for entry in self.program.entry
+            if entry.kind is EntryKind.CONSTANT and entry.value in self._begins
+        )
         return frozenset(each.source for each in initials if each is not None and each.scheme == "values")
 
     def resume(self, contents: Mapping[int, Array], iteration: int, data: Data) -> None:
         """Stand where the iteration of this number ended, which left `contents`, as `carried` has them.
 
-        Every place of a constant is written, too: an iteration that was cut short may have left other bytes
-        there. `data` has the inline values of constants.
+        Every place of a constant that gets its first contents here is written, too: an iteration that was cut
+        short may have left other bytes there. `data` has the inline values of these.
         """
         for entry in self.program.entry:
             if entry.kind is EntryKind.CARRIED:
                 np.copyto(self._memory.raw(entry.value), contents[entry.reference])
                 self._memory.keep(entry.value)
-            elif entry.kind is EntryKind.CONSTANT:
+            elif entry.value in self._begins:
                 self._write_first(entry, data)
         self.iteration = iteration
 
@@ -184,7 +195,7 @@ class Runner:
 
     def _write_initial(self, data: Data) -> None:
         for entry in self.program.entry:
-            if entry.kind is not EntryKind.FED:
+            if entry.value in self._begins:
                 self._write_first(entry, data)
 
     def _write_first(self, entry: Entry, data: Data) -> None:

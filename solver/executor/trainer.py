@@ -2,158 +2,94 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Container, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import NoReturn, Self
+from types import TracebackType
+from typing import Final, NoReturn, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.arguments import checks_arguments
-from solver.errors import OptionsError, PlanError
-from solver.executor.arithmetic import rewritten
+from solver.errors import PlanError
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from solver.executor.initial import initial_value, stored_values
-from solver.executor.memory import POISON, in_spaces, slow_bytes
-from solver.executor.paging_file import PagingFile
+from solver.executor.initial import initial_value
+from solver.executor.proved import entry_programs, inline_data
 from solver.executor.run import Runner
-from solver.graph import Array, Operand, Role, TrainableGraph, graph_digest
-from solver.layout import Lifespan
-from solver.plan import Plan
-from solver.preparations import Prepared, chosen
+from solver.executor.runs import Runs, feed, open_paging_file
+from solver.graph import Array, Role, TensorType, TrainableGraph
+from solver.plan import Deployment, Plan
+from solver.plan.deployment import Purpose
 from solver.program import EntryKind, Program
-from solver.targets import TARGETS
-from solver.verify import Violation, check_labels, prove
 
-__all__ = ["Trainer", "check_plan", "feed", "inline_data", "open_paging_file", "reference_program"]
+__all__ = ["Trainer"]
 
-
-def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
-    """The program that `plan` must agree with; `graph` is rewritten as the plan says.
-
-    Raises PlanError for a plan of a target whose kernels are not here, and for options out of range.
-    """
-    target = TARGETS.get(plan.options.target)
-    if target is None or not target.capabilities.trains:
-        raise PlanError(
-            f"A plan for target {plan.options.target!r} describes another runtime's memory.",
-            remedy="Plan with target 'reference' to train here.",
-        )
-    with _options_of_plan():
-        chosen(plan.options)  # refuses values that no preparation takes
-        prepared = Prepared(graph, plan.options.scratch_budget, storage=plan.options.storage)
-        return target.reference(prepared, plan.options).program
-
-
-@contextlib.contextmanager
-def _options_of_plan() -> Iterator[None]:
-    """Options that are out of range are a fault of the plan here, not of a request."""
-    try:
-        yield
-    except OptionsError as error:
-        path = ("options", *error.path)
-        raise PlanError(error.message, remedy="Plan the graph again.", path=path) from error
-
-
-#: Rules that a plan for another graph, batch or budget breaks.
-_FOREIGN = frozenset({"digest", "form", "step", "entry", "exit", "initial", "name", "period"})
-
-
-def check_plan(
-    reference: Program, plan: Plan, graph_digest: str, holds: Mapping[int, Lifespan] = MappingProxyType({})
-) -> tuple[Violation, ...]:
-    """The violations of a plan against its reference (`solver.verify.prove`), where they belong together.
-
-    `graph_digest` is that of the graph, or of the explicit program; no target that trains `holds` anything
-    longer. Raises PlanError when they do not belong together: steps, what holds values at the start and the
-    end, names, or digests differ.
-    """
-    with _options_of_plan():
-        violations = prove(reference, plan, holds)
-    violations = violations or tuple(check_labels(reference, plan))
-    if not violations and plan.graph_digest != graph_digest:
-        violations = (Violation("digest", (), "The graph does not have the digest that the plan names."),)
-    if not violations and not plan.reference_digest:
-        violations = (Violation("digest", (), "The plan names no digest of its reference program."),)
-    foreign = next((violation.detail for violation in violations if violation.rule in _FOREIGN), None)
-    if foreign is not None:
-        raise PlanError(
-            f"Plan and graph do not belong together: {foreign}",
-            remedy="Plan this graph again with this version, with the batch that the plan was made for.",
-        )
-    return violations
-
-
-def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> dict[str, bytes]:
-    """The values that a graph gives, inline or in files, by operand; of `names` only, where they are given.
-
-    Raises PlanError for lost files.
-    """
-    data: dict[str, bytes] = {}
-    for operand in graph.operands.values():
-        initializer = operand.initializer if names is None or operand.id in names else None
-        if initializer is not None and initializer.file is not None:
-            data[operand.id] = stored_values(operand.id, initializer.file, operand.type.nbytes)
-        elif initializer is not None and initializer.data is not None:
-            data[operand.id] = initializer.data
-    return data
-
-
-def open_paging_file(plan: Plan, path: str | os.PathLike[str] | None) -> PagingFile | None:
-    """A file for all memories of a plan but those where kernels run; None without a path.
-
-    Raises PlanError for a plan with one memory, and for a file that cannot be made.
-    """
-    if path is None:
-        return None
-    if all(space.addressable for space in plan.program.spaces):
-        raise PlanError(
-            "The plan has no slower memory that a file could be.",
-            remedy="Plan with tiers, or leave the paging file out.",
-        )
-    return PagingFile(Path(path), slow_bytes(plan), POISON)
+#: The method of a trainer for each purpose, and the graph that has it.
+_METHODS: Final[Mapping[Purpose, str]] = {
+    "train": "step(batch)",
+    "infer": "infer(inputs)",
+    "evaluate": "evaluate(batch)",
+    "run": "run(entry, batch)",
+}
+_GRAPHS: Final[Mapping[Purpose, str]] = {
+    "train": "a graph with a loss and parameters that are trained",
+    "infer": "`arenaplan.inference(graph)`",
+    "evaluate": "`arenaplan.evaluation(graph)`",
+}
 
 
 class Trainer:
-    """Trains `graph` inside the arena of `plan`, from the graph's initial values.
+    """Runs the programs of `plan` in its arena, from the initial values of the graphs.
 
-    The steps are those of the plan: nothing is derived but the reference program that proves it. The arena
+    A plan of one program takes its `graph`. A plan with entry points takes the graph of each by name; they
+    run one at a time, over the same persistent values: parameters, optimizer variables, running statistics.
+
+    The steps are those of the plan: nothing is derived but the reference programs that prove it. The arena
     is allocated once; a step allocates nothing of tensor size. A plan with several steps on a level
     trains on that number of threads: close the trainer, or use it in a ``with``. With a `paging_file`, a path
     that does not exist yet, all memories but the first lie in that file. Raises PlanError when the plan is
     wrong (see `solver.verify`) or belongs to another graph.
 
-    A step that is cut short by an exception leaves memory between two iterations: from then on every method
-    but `restore` and `close` raises PlanError. So does a trainer in a process that was forked from the one
-    that made it, where its threads and its paging file are not its own.
+    A training step that is cut short by an exception leaves memory between two iterations: from then on
+    every method but `restore` and `close` raises PlanError. An inference or evaluation that is cut short has
+    changed nothing that stays, and the trainer goes on. In a process that was forked from the one that made
+    it, a trainer raises PlanError: its threads and its paging file are not its own there.
     """
 
     @checks_arguments
     def __init__(
-        self, graph: TrainableGraph, plan: Plan, *, paging_file: str | os.PathLike[str] | None = None
+        self,
+        graph: TrainableGraph | Mapping[str, TrainableGraph],
+        plan: Plan | Deployment,
+        *,
+        paging_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        subject = rewritten(graph, plan)
-        reference = reference_program(subject, plan)
-        violations = check_plan(reference, plan, graph_digest(graph))
+        programs, violations = entry_programs(graph, plan)
         if violations:
             raise PlanError(
                 f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
                 remedy="Plan again.",
             )
-        self.graph = graph
-        self._subject = subject
-        self._digest = plan.digest
+        self._plan = plan
         self._process = os.getpid()
         self._is_cut_short = self._is_closed = False
         self._file = open_paging_file(plan, paging_file)
-        self.runner = Runner(plan.program, in_spaces(plan, self._file), inline_data(subject))
-        carried = self.runner.carried()
-        #: The values of the reference that one iteration leaves to the next, by label.
-        self._carried = {reference.values[number].label: number for number in carried}
-        self._types = {label: reference.values[number].type for label, number in self._carried.items()}
+        self._runs = Runs(programs, plan, self._file)
+        self._programs = self._runs.programs
+        self._harmless = {p.name for p in programs if _leaves_alone(p.plan.program, p.plan.offsets)}
+        #: The entry point that ran last, whose results are still there.
+        self._last: str | None = None
+        #: Each value that one iteration leaves to the next, by name: an entry point that has it, and its
+        #: number in the reference.
+        self._carried: dict[str, tuple[str, int]] = {}
+        self._types: dict[str, TensorType] = {}
+        for program in programs:
+            carried = {e.reference for e in program.reference.entry if e.kind is EntryKind.CARRIED}
+            for name, number in program.persistent.items():
+                if number in carried and name not in self._carried:
+                    self._carried[name] = (program.name, number)
+                    self._types[name] = program.reference.values[number].type
 
     def __enter__(self) -> Self:
         return self
@@ -175,97 +111,175 @@ class Trainer:
         """
         self._is_closed = True
         if os.getpid() == self._process:
-            self.runner.close()
+            self._runs.close()
         if self._file is not None:
             self._file.close()
 
     @property
-    def iteration(self) -> int:
-        """The number of iterations behind what the trainer has learned; micro-batches count one each."""
-        return self.runner.iteration
+    def graph(self) -> TrainableGraph:
+        """The graph of the first entry point, or of a plan that has one program."""
+        return next(iter(self._programs.values())).graph
 
-    def step(self, batch: Mapping[str, ArrayLike]) -> float:
+    @property
+    def runner(self) -> Runner:
+        """The first entry point in its memory, or the program of a plan that has one."""
+        return next(iter(self._runs.runners.values()))
+
+    @property
+    def iteration(self) -> int:
+        """The number of iterations behind what the trainer has learned; micro-batches count one each.
+
+        Of a plan that trains several models, those of the first one: `iterations` has all.
+        """
+        training = (name for name, program in self._programs.items() if program.purpose == "train")
+        return self.iterations[next(training, next(iter(self._programs)))]
+
+    @property
+    def iterations(self) -> dict[str, int]:
+        """The iterations of each entry point. Those that train one model count together: their optimizer
+        variables are the same ones.
+        """
+        return {name: self._runs.counts[counter] for name, counter in self._runs.counter.items()}
+
+    def step(self, batch: Mapping[str, ArrayLike], entry: str | None = None) -> float:
         """One training iteration on `batch` (an array for each input and label). Returns the loss.
 
         Lists become arrays. Where gradients accumulate, `batch` is a micro-batch, and the last one of each
         update changes weights. Raises PlanError when an array is missing or has another shape or an
         incompatible dtype: nothing has been changed then. Raises whatever a kernel raises, GraphError for a
         label that is no class; then nothing but `restore` or `close` is possible.
-        """
-        if self.graph.loss is None:
-            raise PlanError(
-                "The plan is one of an inference: it has no loss, and nothing is trained.",
-                remedy="Call `infer`, or plan a graph with a loss.",
-            )
-        self._run(batch)
-        return float(self.runner.value(self.graph.loss))
 
-    def evaluate(self, batch: Mapping[str, ArrayLike]) -> float:
+        `entry` names the entry point where several train. Raises PlanError where none does; a plan of one
+        program needs a loss only, and its step trains what there is to train.
+        """
+        return self._loss(self._run(self._entry("train", entry), batch))
+
+    def evaluate(self, batch: Mapping[str, ArrayLike], entry: str | None = None) -> float:
         """The loss of `batch`, with the weights as they stand: nothing is trained. `read` gives the outputs.
 
-        Raises PlanError for a plan that trains or has no loss, and as `step` does.
+        Arguments and errors as `step`; after an exception the trainer goes on.
         """
-        if self.graph.trainable:
-            raise PlanError(
-                f"The plan trains {len(self.graph.trainable):,} parameters; an evaluation trains none.",
-                remedy="Call `step`, or plan `arenaplan.evaluation(graph)`.",
-            )
-        return self.step(batch)
+        return self._loss(self._run(self._entry("evaluate", entry), batch))
 
-    def infer(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    def infer(self, inputs: Mapping[str, ArrayLike], entry: str | None = None) -> dict[str, Array]:
         """Copies of the outputs for `inputs`, an array for each, with the weights as they stand.
 
-        Raises PlanError for a plan of a graph with a loss, and as `step` does.
+        Arguments and errors as `step`; after an exception the trainer goes on.
         """
-        if self.graph.loss is not None:
-            raise PlanError(
-                f"The plan computes the loss {self.graph.loss!r}, which an inference does not.",
-                remedy="Plan `arenaplan.inference(graph)`, or call `step` or `evaluate`.",
-            )
-        self._run(inputs)
-        return {name: self.read(name) for name in self.graph.outputs}
+        return self._outputs(self._run(self._entry("infer", entry), inputs))
 
-    def _run(self, batch: Mapping[str, ArrayLike]) -> None:
+    def run(self, entry: str, batch: Mapping[str, ArrayLike]) -> dict[str, Array]:
+        """One run of an entry point, whatever it is for: copies of its outputs, and of its loss.
+
+        Arguments and errors as `step`.
+        """
+        name = self._run(self._entry(None, entry), batch)
+        loss = self._programs[name].graph.loss
+        return self._outputs(name) | ({} if loss is None else {loss: self._value(name, loss)})
+
+    def _entry(self, purpose: Purpose | None, name: str | None) -> str:
+        """The entry point of this name and purpose; without a name the only one of its purpose."""
+        known = ", ".join(f"{p.name!r} ({p.purpose})" for p in self._programs.values())
+        if name is not None and name not in self._programs:
+            raise PlanError(f"There is no entry point {name!r:.80}.", remedy=f"There are {known}.")
+        fits = (None, "train") if isinstance(self._plan, Plan) and self.graph.loss else (None,)
+        fitting = [p.name for p in self._programs.values() if purpose in (*fits, p.purpose)]
+        if name is not None and name not in fitting:
+            theirs = self._programs[name].purpose
+            raise PlanError(
+                f"Entry point {name!r} is there to {theirs}, not to {purpose}.",
+                remedy=f"Call `{_METHODS[theirs]}`.",
+            )
+        if name is not None or len(fitting) == 1:
+            return name or fitting[0]
+        if purpose is not None and not fitting:
+            others = "` or `".join(dict.fromkeys(_METHODS[p.purpose] for p in self._programs.values()))
+            raise PlanError(
+                f"The plan has no program to {purpose}; it has {known}.",
+                remedy=f"Call `{others}`, or plan {_GRAPHS[purpose]}, alone or as an entry point.",
+            )
+        raise PlanError(
+            f"The plan has {len(fitting)} entry points to {purpose}.",
+            remedy=f"Name one: entry={fitting[0]!r}. There are {', '.join(map(repr, fitting))}.",
+        )
+
+    def _run(self, name: str, batch: Mapping[str, ArrayLike]) -> str:
         self._check_usable(runs=True)
-        feed(self.graph, self.runner, batch)
-        self._is_cut_short = True
-        self.runner.run()
+        feed(self._programs[name].graph, self._runs.runners[name], batch)
+        self._last = None
+        self._is_cut_short = name not in self._harmless
+        self._runs.run(name)
         self._is_cut_short = False
+        self._last = name
+        return name
+
+    def _loss(self, name: str) -> float:
+        return float(self._runs.runners[name].value(str(self._programs[name].graph.loss)))
+
+    def _outputs(self, name: str) -> dict[str, Array]:
+        return {output: self._value(name, output) for output in self._programs[name].graph.outputs}
+
+    def _value(self, entry: str, label: str) -> Array:
+        model = self._programs[entry].model
+        return self.read(label if isinstance(self._plan, Plan) else self._plan.name_of(model, label))
 
     @checks_arguments
     def read(self, name: str) -> Array:
-        """Copy of a parameter, an output or the loss, as it stands after the last step.
+        """Copy of a parameter or another persistent value as it stands, or of an output or the loss.
 
-        Raises PlanError for values whose memory is reused within the step.
+        Outputs and the loss are those of the last run: the next one, of any entry point, takes their memory.
+        In a plan of several models, names have the name of the model in front, as ``encoder.w1``. Raises
+        PlanError for values whose memory is reused, within a step or since.
         """
         self._check_usable()
-        program = self.runner.program
-        number = program.by_label.get(name)
-        operand = self.graph.operands.get(name)
-        if number is None and operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
-            return initial_value(operand).copy()  # no step reads it, so it has no memory and never changes
-        kept = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
-        kept |= {exit_.value for exit_ in program.exit}
-        if number not in kept:
-            raise PlanError(
-                f"{name!r} does not outlive the training step.",
-                remedy="Name it in the graph's `outputs` before planning.",
-            )
-        return self.runner.value(name).copy()
+        labels = self._labels(name)
+        for kept in (_staying, _results):
+            for entry, label in labels.items():
+                program = self._programs[entry].plan.program
+                if program.by_label.get(label, -1) not in kept(program):
+                    continue
+                if kept is _results and entry != self._last:
+                    raise PlanError(
+                        f"{name!r} is a result of {entry!r}, which is not what ran last: its memory holds"
+                        " something else.",
+                        remedy=f"Read it behind a run of {entry!r}, before the next run.",
+                    )
+                return self._runs.runners[entry].value(label).copy()
+        for entry, label in labels.items():
+            operand = self._programs[entry].graph.operands.get(label)
+            if operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
+                return initial_value(
+                    operand
+                ).copy()  # no step reads it, so it has no memory and never changes
+        raise PlanError(
+            f"{name!r} does not outlive the training step.",
+            remedy="Name it in the graph's `outputs` before planning.",
+        )
+
+    def _labels(self, name: str) -> dict[str, str]:
+        """The label of a value in the programs that may have it, first in the one that ran last."""
+        labels = {}
+        for entry in sorted(self._programs, key=lambda entry: entry != self._last):
+            model = self._programs[entry].model
+            prefix = "" if isinstance(self._plan, Plan) else self._plan.name_of(model, "")
+            if name.startswith(prefix):
+                labels[entry] = name.removeprefix(prefix)
+        return labels
 
     @checks_arguments
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint: weights, optimizer variables, running statistics, accumulated gradients, and
-        the number of the iteration, from which random numbers follow; as a .safetensors file.
+        the numbers of iterations, from which random numbers follow; as a .safetensors file.
 
         The new file takes the place of an old one when it is complete: a process that is killed leaves one of
         both. Training that `restore` resumes from it is bit for bit training that never stopped, on the same
         machine with as many BLAS threads. Raises PlanError where the file cannot be written.
         """
         self._check_usable()
-        carried = self.runner.carried()
-        contents = {label: carried[number] for label, number in self._carried.items()}
-        write_checkpoint(Path(path), Checkpoint(self._digest, self.runner.iteration, contents), self._types)
+        raw = {entry: runner.carried() for entry, runner in self._runs.runners.items()}
+        contents = {name: raw[entry][number] for name, (entry, number) in self._carried.items()}
+        checkpoint = Checkpoint(self._plan.digest, self._runs.counts, contents)
+        write_checkpoint(Path(path), checkpoint, self._types)
 
     @checks_arguments
     def restore(self, path: str | os.PathLike[str]) -> None:
@@ -275,11 +289,19 @@ class Trainer:
         then stands where it stood.
         """
         self._check_usable(runs=True, restores=True)
-        checkpoint = read_checkpoint(Path(path), self._digest, self._types)
-        data = inline_data(self._subject, self.runner.constant_sources())
-        contents = {self._carried[label]: array for label, array in checkpoint.contents.items()}
-        self._is_cut_short = True
-        self.runner.resume(contents, checkpoint.iteration, data)
+        checkpoint = read_checkpoint(Path(path), self._plan.digest, self._types, self._runs.counts)
+        data = {
+            name: inline_data(program.subject, self._runs.runners[name].constant_sources())
+            for name, program in self._programs.items()
+        }
+        self._is_cut_short, self._last = True, None
+        self._runs.counts.update(checkpoint.iterations)
+        for entry, runner in self._runs.runners.items():
+            persistent = self._programs[entry].persistent
+            contents = {
+                persistent[name]: array for name, array in checkpoint.contents.items() if name in persistent
+            }
+            runner.resume(contents, self.iterations[entry], data[entry])
         self._is_cut_short = False
 
     def _check_usable(self, *, runs: bool = False, restores: bool = False) -> None:
@@ -299,49 +321,27 @@ class Trainer:
             )
 
 
-def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:
-    """Write a batch to the places of inputs and labels, once all of it is known to fit.
-
-    Raises PlanError for what is missing, has another shape, or cannot become the element type.
-    """
-    if not isinstance(batch, Mapping):
-        raise PlanError(
-            f"A batch is a mapping from names to arrays, not a {type(batch).__name__}.",
-            remedy=f"Give {{{', '.join(f'{name!r}: ...' for name in _fed(graph))}}}.",
-        )
-    arrays = {name: _fitting(operand, batch.get(name)) for name, operand in _fed(graph).items()}
-    for name, array in arrays.items():
-        runner.feed(name, array)
+def _staying(program: Program) -> set[int]:
+    """What a program has from one run to the next, but for what it holds for others."""
+    return {e.value for e in program.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)}
 
 
-def _fed(graph: TrainableGraph) -> dict[str, Operand]:
-    return {o.id: o for o in graph.operands.values() if o.role in (Role.INPUT, Role.LABEL)}
+def _results(program: Program) -> set[int]:
+    return {exit_.value for exit_ in program.exit}
 
 
-def _fitting(operand: Operand, values: ArrayLike | None) -> Array:
-    """The caller's values for an operand, as an array of its shape that NumPy casts to its element type."""
-    if values is None:
-        raise _batch_error(
-            operand, "missing", "Give an array of exactly this shape for every input and label."
-        )
-    if isinstance(values, np.ma.MaskedArray):
-        raise _batch_error(
-            operand, "a masked array", "Fill it first: kernels read the elements under the mask as well."
-        )
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise _batch_error(operand, f"no array ({reason})", "Give an array of numbers.") from None
-    if array.shape != operand.shape:
-        remedy = "Give an array of exactly this shape for every input and label."
-        raise _batch_error(operand, f"of shape {list(array.shape)}", remedy)
-    if not np.can_cast(array.dtype, operand.dtype.numpy, "same_kind"):
-        raise _batch_error(operand, str(array.dtype), "Convert it first.")
-    return array
+def _leaves_alone(program: Program, offsets: Sequence[int]) -> bool:
+    """Whether no step writes a byte of what stays from one run to the next, not even for a while."""
+    if any(entry.kind is EntryKind.CARRIED for entry in program.entry):
+        return False
 
+    def place(value: int) -> tuple[int, int, int]:
+        return program.values[value].space, offsets[value], offsets[value] + program.values[value].type.nbytes
 
-def _batch_error(operand: Operand, actual: str, remedy: str) -> PlanError:
-    return PlanError(
-        f"The batch's {operand.id!r} is {actual}; the graph takes {operand.type}.", remedy=remedy
-    )
+    staying = sorted(place(e.value) for e in program.entry if e.kind is not EntryKind.FED)
+    for value in {b.value for step in program.steps for b in step.bindings if b.access.writes}:
+        space, low, high = place(value)
+        before = bisect_left(staying, (space, high))
+        if before and staying[before - 1][0] == space and staying[before - 1][2] > low:
+            return False
+    return True

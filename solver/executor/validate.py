@@ -4,32 +4,34 @@ Before the run the arena is poison, and a region's bytes are poisoned again when
 After every step the loss, every parameter, every optimizer variable and every output must agree
 bit for bit with a run of the reference program in which each tensor has memory of its own, at the same
 address modulo 64 (SIMD reductions may round differently elsewhere), one step after the other.
+
+    in the arena    [ persistent | transient ]      train, infer, infer, evaluate, train, ...
+    on their own    train [w][x]   infer [w][x]     persistent values are handed on
+
+Entry points run in a random order. Between two runs everything is poisoned but the persistent values. Each
+reference has memory of its own, and gets the persistent values from the one that ran before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 
 from solver.arguments import checks_arguments
-from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
-from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
+from solver.executor.memory import BASE_ALIGNMENT, on_their_own
 from solver.executor.paging_file import PagingFile
+from solver.executor.proved import EntryProgram, entry_programs, inline_data
 from solver.executor.run import Runner
-from solver.executor.trainer import (
-    check_plan,
-    feed,
-    inline_data,
-    open_paging_file,
-    reference_program,
-)
-from solver.graph import TrainableGraph, graph_digest
-from solver.plan import Plan, StepReport, ValidationReport, Violation
+from solver.executor.runs import Runs, feed, open_paging_file
+from solver.graph import Array, TrainableGraph
+from solver.plan import Deployment, Plan, StepReport, ValidationReport
 from solver.program import Program
 
 __all__ = ["StepReport", "ValidationReport", "validate"]
@@ -37,8 +39,8 @@ __all__ = ["StepReport", "ValidationReport", "validate"]
 
 @checks_arguments
 def validate(
-    graph: TrainableGraph,
-    plan: Plan,
+    graph: TrainableGraph | Mapping[str, TrainableGraph],
+    plan: Plan | Deployment,
     *,
     steps: int = 5,
     seed: int = 0,
@@ -48,6 +50,9 @@ def validate(
 ) -> ValidationReport:
     """Prove `plan`, then train `graph` in its arena for `steps` steps on synthetic batches.
 
+    A plan with entry points takes the graph of each by name; each runs `steps` times, in an order that is
+    drawn from `seed`.
+
     A plan with violations is not run unless `run_wrong_plans` (its values still have to lie
     inside their spaces). Raises PlanError when graph and plan do not belong together. Memory: the
     spaces, plus every tensor once more for the reference run. Where gradients accumulate a step is a
@@ -55,51 +60,75 @@ def validate(
     `paging_file`, a path that does not exist yet, all memories but the first lie in that file, and the
     report counts what is read from it and written to it.
     """
-    subject = rewritten(graph, plan)
-    reference = reference_program(subject, plan)
-    violations = check_plan(reference, plan, graph_digest(graph))
-    if violations and not run_wrong_plans:
+    programs, violations = entry_programs(graph, plan)
+    if violations and not (run_wrong_plans and programs):
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
-    data = inline_data(subject)
     file = open_paging_file(plan, paging_file)
     with contextlib.nullcontext() if file is None else file:
-        return _trained(graph, plan, reference, data, violations, file, steps, seed, on_step)
+        reports, compared = _trained(programs, plan, file, steps, seed, on_step)
+    identical = not violations and all(report.identical for report in reports)
+    moved = (0, 0) if file is None else (file.moved_in, file.moved_out)
+    return ValidationReport(tuple(reports), violations, identical, compared, plan.arena_bytes, *moved)
 
 
 def _trained(
-    graph: TrainableGraph,
-    plan: Plan,
-    reference: Program,
-    data: Mapping[str, bytes],
-    violations: Sequence[Violation],
+    programs: Sequence[EntryProgram],
+    plan: Plan | Deployment,
     file: PagingFile | None,
     steps: int,
     seed: int,
     on_step: Callable[[StepReport], None] | None,
-) -> ValidationReport:
-    planned = Runner(plan.program, in_spaces(plan, file), data, poison=True)
-    alone = Runner(reference, on_their_own(reference, _residues(reference, plan)), data)
-    planned.iteration = alone.iteration = -steps % reference.period
-    reports = []
-    with closing(planned):
-        for step in range(1, steps + 1):
-            batch = synthetic_batch(graph, seed, step)
-            for runner in (planned, alone):
-                feed(graph, runner, batch)
-                runner.run()
-            reports.append(_compare(step, graph, planned, alone))
+) -> tuple[list[StepReport], int]:
+    """A report on each run, and how many tensors are compared."""
+    with closing(Runs(programs, plan, file, poison=True)) as runs:
+        alone = {program.name: _Alone(program) for program in programs}
+        several, state = len(programs) > 1, dict[str, Array]()
+        for program in programs if several else ():
+            state |= alone[program.name].contents(program.begins)
+        order = [program for program in programs for _ in range(steps)]
+        random.Random(seed).shuffle(order)
+        for counter in runs.counts:
+            count = steps * sum(counter == other for other in runs.counter.values())
+            runs.counts[counter] = -count % runs.programs[counter].plan.program.period
+        reports = []
+        for step, program in enumerate(order, 1):
+            planned, reference = runs.runners[program.name], alone[program.name]
+            batch = synthetic_batch(program.graph, seed, step)
+            runs.poison()
+            feed(program.graph, planned, batch)
+            runs.run(program.name)
+            reference.run(batch, state, planned.iteration)
+            if several:
+                state |= reference.contents(program.persistent)
+            report = _compare(step, program.graph, planned, reference.runner)
+            reports.append(replace(report, entry=program.name) if several else report)
             if on_step:
                 on_step(reports[-1])
-    identical = not violations and all(report.identical for report in reports)
-    return ValidationReport(
-        tuple(reports),
-        tuple(violations),
-        identical,
-        len(alone.kept()),
-        plan.arena_bytes,
-        file.moved_in if file else 0,
-        file.moved_out if file else 0,
-    )
+        persistent = len(programs[0].persistent)
+        return reports, persistent + sum(len(each.runner.kept()) - persistent for each in alone.values())
+
+
+class _Alone:
+    """The reference of one program, each value in memory of its own."""
+
+    def __init__(self, program: EntryProgram) -> None:
+        self.program = program
+        reference = program.reference
+        self._memory = on_their_own(reference, _residues(reference, program.plan))
+        data = inline_data(program.subject)
+        self.runner = Runner(reference, self._memory, data)
+
+    def contents(self, names: Iterable[str]) -> dict[str, Array]:
+        """Copies of persistent values, ``uint8[nbytes]``."""
+        return {name: self._memory.raw(self.program.persistent[name]).copy() for name in names}
+
+    def run(self, batch: Mapping[str, Array], state: Mapping[str, Array], iteration: int) -> None:
+        """One run, of this number, that begins with these persistent values."""
+        for name, contents in state.items():
+            np.copyto(self._memory.raw(self.program.persistent[name]), contents)
+        feed(self.program.graph, self.runner, batch)
+        self.runner.iteration = iteration - 1
+        self.runner.run()
 
 
 def _residues(reference: Program, plan: Plan) -> list[int]:

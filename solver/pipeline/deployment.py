@@ -88,6 +88,7 @@ def _planned(
     references = [
         each.reference(entry.requested.options).program for each, entry in zip(plans, entries, strict=True)
     ]
+    _check_periods(entries, references)
     names = _names(entries, references, ties)
     shared = _shared(entries, references, names)
     for each, known in zip(plans, names, strict=True):
@@ -119,6 +120,22 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
                     remedy=f"Leave out {option}, or plan entry point {entry.name!r} by itself.",
                     path=(option,),
                 )
+
+
+def _check_periods(entries: Sequence[EntryRequest], references: Sequence[Program]) -> None:
+    """Programs that train one model count their iterations together, which say when weights are updated."""
+    first: dict[str, tuple[str, int]] = {}
+    for k, (entry, program) in enumerate(zip(entries, references, strict=True)):
+        if entry.purpose != "train":
+            continue
+        other, period = first.setdefault(entry.model, (entry.name, program.period))
+        if program.period != period:
+            raise OptionsError(
+                f"Entry point {entry.name!r} updates weights after {program.period} micro-batches, {other!r}"
+                f" of the same model after {period}.",
+                remedy="Train the model with as many micro-batches in both.",
+                path=("entries", k),
+            )
 
 
 def _plans(entry: EntryRequest, observe: Observer | None, follow: Follower | None) -> Plans:
@@ -257,7 +274,8 @@ def _deployment(
         numbers.append(values)
     rows = tuple(Persistent(key, row) for key, row in zip(shared, zip(*numbers, strict=True), strict=True))
     deployment = Deployment(name, tuple(entry_points), rows, producer())
-    violations = prove_deployment(deployment)
+    references = [candidate.reference.program for candidate in candidates]
+    violations = prove_deployment(deployment, references)
     if violations:
         raise InternalError(f"The deployment breaks rule {violations[0].rule}: {violations[0].detail}")
     return with_deployment_digest(deployment)

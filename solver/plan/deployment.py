@@ -67,6 +67,14 @@ class Deployment:
     def _by_name(self) -> dict[str, EntryPoint]:
         return {entry_point.name: entry_point for entry_point in self.entry_points}
 
+    def name_of(self, model: str, label: str) -> str:
+        """The name of a value of a model: its label, behind the name of the model where there are several."""
+        return f"{model}.{label}" if self._has_several_models else label
+
+    @cached_property
+    def _has_several_models(self) -> bool:
+        return len({entry_point.model for entry_point in self.entry_points}) > 1
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The bytes of each space: those of the largest entry point."""

@@ -20,7 +20,8 @@ class Violation:
 class StepReport:
     """One step of both runs. `differing` names the tensors whose bits differ after it.
 
-    The losses are None where the graph has none: an inference.
+    The losses are None where the graph has none: an inference. `entry` is the entry point that ran, empty for
+    a plan of one program.
     """
 
     step: int
@@ -28,6 +29,7 @@ class StepReport:
     reference_loss: float | None
     identical: bool
     differing: tuple[str, ...]
+    entry: str = ""
 
 
 @dataclass(frozen=True, slots=True)

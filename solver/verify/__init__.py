@@ -19,7 +19,7 @@ could do.
 from solver.plan.validation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
 from solver.verify.cost import added_up, check_cost_bound
-from solver.verify.deployment import prove_deployment
+from solver.verify.deployment import check_deployment_form, held_references, prove_deployment
 from solver.verify.figures import check_figures, check_recomputation
 from solver.verify.form import check_labels
 from solver.verify.proof import prove
@@ -34,9 +34,11 @@ __all__ = [
     "added_up",
     "check_accesses",
     "check_cost_bound",
+    "check_deployment_form",
     "check_figures",
     "check_labels",
     "check_recomputation",
+    "held_references",
     "is_unchecked",
     "prove",
     "prove_deployment",

@@ -3,27 +3,62 @@
 Each program is proved to leave in its exits what its reference leaves there, and everything that it holds for
 others as it was. So if a persistent value has one place in all plans, and what one program leaves there is
 what the others take from there, any sequence of runs computes what the references compute.
+docs/explanation/proof.md has the induction.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from solver.plan.deployment import Deployment, EntryPoint
 from solver.plan.validation import Violation
-from solver.program import EntryKind, persistent
+from solver.program import Entry, EntryKind, Program, Value, holding, persistent
 
-__all__ = ["prove_deployment"]
+__all__ = ["check_deployment_form", "held_references", "prove_deployment"]
 
 
-def prove_deployment(deployment: Deployment) -> tuple[Violation, ...]:
+def prove_deployment(deployment: Deployment, references: Sequence[Program]) -> tuple[Violation, ...]:
     """The violations of what the plans of a deployment promise each other; none for a right one.
 
-    Rules: ``form`` (names, numbers, spaces), ``persistent`` (a value that is missing, twice, or elsewhere).
-    That each plan is right is for `prove` to say. Linear in the values.
+    `references` has the reference program of each entry point, with what it holds for others
+    (`held_references`). Rules: ``form`` (names, numbers, spaces), ``persistent`` (a value that is missing,
+    twice, elsewhere, or another one), ``period``. That each plan is right is for `prove` to say, and asked
+    before. Linear in the values.
     """
-    return (*_check_form(deployment),) or (*_check_places(deployment),)
+    return (
+        check_deployment_form(deployment)
+        or (*_check_places(deployment),)
+        or (*_check_names(deployment, references), *_check_periods(deployment))
+    )
+
+
+def held_references(deployment: Deployment, programs: Sequence[Program]) -> tuple[Program, ...]:
+    """The reference `programs` of the entry points, each with the values that its plan holds for others.
+
+    The form of the deployment must be right. A value that no entry point has for itself is left out, which
+    `prove` then notices. Linear.
+    """
+    entries = [_entries(entry_point) for entry_point in deployment.entry_points]
+    held: list[list[Value]] = [[] for _ in programs]
+    for row in deployment.persistent:
+        there = [of.get(number) for of, number in zip(entries, row.values, strict=True)]
+        own = (
+            program.values[entry.reference]
+            for entry, program in zip(there, programs, strict=True)
+            if entry and entry.kind is not EntryKind.HELD and 0 <= entry.reference < len(program.values)
+        )
+        first = next(own, None)
+        for entry, values in zip(there, held, strict=True):
+            if first and entry and entry.kind is EntryKind.HELD:
+                values.append(replace(first, label=row.name))
+    return tuple(map(holding, programs, held))
+
+
+def check_deployment_form(deployment: Deployment) -> tuple[Violation, ...]:
+    """The violations of the form that everything else relies on: rule ``form``. Linear."""
+    return (*_check_form(deployment),)
 
 
 def _check_form(deployment: Deployment) -> Iterator[Violation]:
@@ -53,6 +88,7 @@ def _check_places(deployment: Deployment) -> Iterator[Violation]:
     for k, entry_point in enumerate(deployment.entry_points):
         listed = [row.values[k] for row in deployment.persistent]
         yield from _check_complete(entry_point, listed)
+    entries = [_entries(entry_point) for entry_point in deployment.entry_points]
     for row in deployment.persistent:
         places = set()
         for entry_point, number in zip(deployment.entry_points, row.values, strict=True):
@@ -61,8 +97,8 @@ def _check_places(deployment: Deployment) -> Iterator[Violation]:
         if len(places) > 1:
             detail = f"{row.name!r} has another place or type in some entry point than in the others."
             yield Violation("persistent", (row.name,), detail)
-        held = [_kinds(e)[number] for e, number in zip(deployment.entry_points, row.values, strict=True)]
-        if all(kind is EntryKind.HELD for kind in held):
+        there = [of.get(number) for of, number in zip(entries, row.values, strict=True)]
+        if all(entry is not None and entry.kind is EntryKind.HELD for entry in there):
             yield Violation("persistent", (row.name,), f"{row.name!r} is held for no entry point.")
 
 
@@ -78,5 +114,45 @@ def _check_complete(entry_point: EntryPoint, listed: list[int]) -> Iterator[Viol
         yield Violation("persistent", (label,), detail)
 
 
-def _kinds(entry_point: EntryPoint) -> dict[int, EntryKind]:
-    return {entry.value: entry.kind for entry in entry_point.plan.program.entry}
+def _check_names(deployment: Deployment, references: Sequence[Program]) -> Iterator[Violation]:
+    """Each persistent value is one value of a model, by its label, in all programs of the model.
+
+    Otherwise a program could find under the name of one weight what another program left in another weight.
+    """
+    entries = [_entries(entry_point) for entry_point in deployment.entry_points]
+    rows: dict[tuple[str, str], str] = {}
+    for row in deployment.persistent:
+        labels: dict[str, str] = {}
+        for k, (entry_point, number) in enumerate(zip(deployment.entry_points, row.values, strict=True)):
+            entry = entries[k][number]
+            if entry.kind is EntryKind.HELD:
+                continue
+            model, label = entry_point.model, references[k].values[entry.reference].label
+            known = labels.setdefault(model, label), rows.setdefault((model, label), row.name)
+            if known != (label, row.name):
+                detail = (
+                    f"{label!r} is {row.name!r} in entry point {entry_point.name!r}, and not in another one"
+                    f" of model {model!r}."
+                )
+                yield Violation("persistent", (row.name,), detail)
+        if row.name not in {deployment.name_of(model, label) for model, label in labels.items()}:
+            yield Violation("persistent", (row.name,), f"No entry point has a value {row.name!r}.")
+
+
+def _check_periods(deployment: Deployment) -> Iterator[Violation]:
+    """The programs that train one model count their runs together, so each must update after as many."""
+    first: dict[str, EntryPoint] = {}
+    for entry_point in deployment.entry_points:
+        if entry_point.purpose == "train":
+            other = first.setdefault(entry_point.model, entry_point)
+            ours, theirs = (each.plan.program.period for each in (entry_point, other))
+            if ours != theirs:
+                detail = (
+                    f"Entry point {entry_point.name!r} updates weights after {ours} micro-batches,"
+                    f" {other.name!r} of the same model after {theirs}."
+                )
+                yield Violation("period", (), detail)
+
+
+def _entries(entry_point: EntryPoint) -> Mapping[int, Entry]:
+    return {entry.value: entry for entry in entry_point.plan.program.entry}

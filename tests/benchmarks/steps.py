@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from solver.executor import Trainer, synthetic_batch
 from solver.executor.memory import BASE_ALIGNMENT, on_their_own
+from solver.executor.proved import inline_data
 from solver.executor.run import Runner
-from solver.executor.trainer import feed, inline_data
+from solver.executor.runs import feed
 from solver.graph import TrainableGraph
 from solver.plan import Plan
 

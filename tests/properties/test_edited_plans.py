@@ -33,7 +33,7 @@ from solver.documents.read import read
 from solver.documents.schema import generate
 from solver.errors import ArenaplanError, InternalError, PlanError
 from solver.executor import rewritten
-from solver.executor.trainer import check_plan, reference_program
+from solver.executor.proved import check_plan, reference_program
 from solver.exporters import EXPORTERS
 from solver.graph import TrainableGraph, TrainingRules
 from solver.layout import Lifespan

@@ -11,7 +11,7 @@ from solver.errors import InternalError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_spaces, on_their_own
 from solver.executor.run import Runner
-from solver.executor.trainer import feed
+from solver.executor.runs import feed
 from solver.graph import Initializer, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions

@@ -15,7 +15,7 @@ from solver.executor import BlockRunner, BlockViews, Trainer, synthetic_batch, v
 from solver.executor.kernels import Call, kernels_for
 from solver.executor.memory import in_spaces
 from solver.executor.run import Runner
-from solver.executor.trainer import feed
+from solver.executor.runs import feed
 from solver.graph import DType
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions

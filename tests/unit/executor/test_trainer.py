@@ -352,7 +352,9 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pair", [(None, None), (GRAPH, None), (PLAN, GRAPH)])
 def test_a_trainer_is_made_of_a_graph_and_a_plan(pair: Any) -> None:
-    with pytest.raises(OptionsError, match=r"of Trainer\(\) is .*of type (TrainableGraph|Plan)\."):
+    with pytest.raises(
+        OptionsError, match=r"of Trainer\(\) is .*of type (TrainableGraph or Mapping|Plan or Deployment)\."
+    ):
         Trainer(*pair)
 
 

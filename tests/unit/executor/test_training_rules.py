@@ -262,7 +262,8 @@ def test_a_validation_ends_with_an_update(monkeypatch: pytest.MonkeyPatch, steps
             super().run()
             counted.append(self.iteration)
 
-    monkeypatch.setattr(import_module("solver.executor.validate"), "Runner", Counting)
+    for name in ("runs", "validate"):
+        monkeypatch.setattr(import_module(f"solver.executor.{name}"), "Runner", Counting)
     graph = chain(optimizer="Adam", training=TrainingRules(accumulate=5))
     assert validate(graph, plan(graph), steps=steps).identical
     assert counted[-1] % 5 == 0

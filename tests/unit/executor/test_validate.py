@@ -14,7 +14,7 @@ from solver.errors import PlanError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_spaces, on_their_own
 from solver.executor.run import Runner
-from solver.executor.trainer import feed
+from solver.executor.runs import feed
 from solver.graph import Array, DType, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions

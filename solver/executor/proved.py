@@ -1,0 +1,259 @@
+"""Plans with the graphs that they are of, proved: what training, validation and measuring begin with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from solver.errors import OptionsError, PlanError
+from solver.executor.arithmetic import rewritten
+from solver.executor.initial import stored_values
+from solver.graph import TrainableGraph, graph_digest
+from solver.layout import Lifespan
+from solver.plan import Deployment, EntryPoint, Plan
+from solver.plan.deployment import Purpose
+from solver.preparations import Prepared, chosen
+from solver.program import EntryKind, Program
+from solver.targets import TARGETS
+from solver.verify import (
+    Violation,
+    check_deployment_form,
+    check_labels,
+    held_references,
+    prove,
+    prove_deployment,
+)
+
+__all__ = ["EntryProgram", "check_plan", "entry_programs", "inline_data", "purpose_of", "reference_program"]
+
+
+def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
+    """The program that `plan` must agree with; `graph` is rewritten as the plan says.
+
+    Raises PlanError for a plan of a target whose kernels are not here, and for options out of range.
+    """
+    target = TARGETS.get(plan.options.target)
+    if target is None or not target.capabilities.trains:
+        raise PlanError(
+            f"A plan for target {plan.options.target!r} describes another runtime's memory.",
+            remedy="Plan with target 'reference' to train here.",
+        )
+    with _options_of_plan():
+        chosen(plan.options)  # refuses values that no preparation takes
+        prepared = Prepared(graph, plan.options.scratch_budget, storage=plan.options.storage)
+        return target.reference(prepared, plan.options).program
+
+
+@contextlib.contextmanager
+def _options_of_plan() -> Iterator[None]:
+    """Options that are out of range are a fault of the plan here, not of a request."""
+    try:
+        yield
+    except OptionsError as error:
+        path = ("options", *error.path)
+        raise PlanError(error.message, remedy="Plan the graph again.", path=path) from error
+
+
+#: Rules that a plan for another graph, batch or budget breaks.
+_FOREIGN = frozenset({"digest", "form", "step", "entry", "exit", "initial", "name", "period"})
+
+
+def check_plan(
+    reference: Program, plan: Plan, graph_digest: str, holds: Mapping[int, Lifespan] = MappingProxyType({})
+) -> tuple[Violation, ...]:
+    """The violations of a plan against its reference (`solver.verify.prove`), where they belong together.
+
+    `graph_digest` is that of the graph, or of the explicit program; no target that trains `holds` anything
+    longer. Raises PlanError when they do not belong together: steps, what holds values at the start and the
+    end, names, or digests differ.
+    """
+    with _options_of_plan():
+        violations = prove(reference, plan, holds)
+    violations = violations or tuple(check_labels(reference, plan))
+    if not violations and plan.graph_digest != graph_digest:
+        violations = (Violation("digest", (), "The graph does not have the digest that the plan names."),)
+    if not violations and not plan.reference_digest:
+        violations = (Violation("digest", (), "The plan names no digest of its reference program."),)
+    foreign = next((violation.detail for violation in violations if violation.rule in _FOREIGN), None)
+    if foreign is not None:
+        raise PlanError(
+            f"Plan and graph do not belong together: {foreign}",
+            remedy="Plan this graph again with this version, with the batch that the plan was made for.",
+        )
+    return violations
+
+
+def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> dict[str, bytes]:
+    """The values that a graph gives, inline or in files, by operand; of `names` only, where they are given.
+
+    Raises PlanError for lost files.
+    """
+    data: dict[str, bytes] = {}
+    for operand in graph.operands.values():
+        initializer = operand.initializer if names is None or operand.id in names else None
+        if initializer is not None and initializer.file is not None:
+            data[operand.id] = stored_values(operand.id, initializer.file, operand.type.nbytes)
+        elif initializer is not None and initializer.data is not None:
+            data[operand.id] = initializer.data
+    return data
+
+
+_EACH: Final = "Give the graph of each entry point by name, as arenaplan.entry_graphs(model, plan) has them."
+
+
+@dataclass(frozen=True, slots=True)
+class EntryProgram:
+    """One program of a plan with the graph that it runs; `subject` is the graph as the plan rewrites it.
+
+    `reference` holds what the plan holds for other entry points. `persistent` has the value of the reference
+    for each persistent value by name; `own` are the names of those that the program does not hold for others,
+    `begins` those of which it has the first contents.
+    """
+
+    name: str
+    model: str
+    purpose: Purpose
+    graph: TrainableGraph
+    subject: TrainableGraph
+    plan: Plan
+    reference: Program
+    persistent: Mapping[str, int]
+    own: frozenset[str]
+    begins: frozenset[str]
+
+    def values(self, names: Container[str]) -> frozenset[int]:
+        """The values of the plan's program that hold these persistent values."""
+        numbers = {number for name, number in self.persistent.items() if name in names}
+        return frozenset(entry.value for entry in self.plan.program.entry if entry.reference in numbers)
+
+    def data(self) -> dict[str, bytes]:
+        """The first values that the graph gives for what this program begins.
+
+        Raises PlanError for lost files.
+        """
+        initial = self.plan.program.initial
+        begun = [initial[value] for value in self.values(self.begins) if value in initial]
+        return inline_data(self.subject, {each.source for each in begun if each.scheme == "values"})
+
+
+def purpose_of(graph: TrainableGraph) -> Purpose:
+    """The purpose of a run of the graph as it is."""
+    return "train" if graph.trainable else "infer" if graph.loss is None else "evaluate"
+
+
+def entry_programs(
+    graph: TrainableGraph | Mapping[str, TrainableGraph], plan: Plan | Deployment
+) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
+    """The programs of a plan, one for each entry point, and the violations of the proof.
+
+    Raises PlanError for graphs and plans that do not belong together, and where a graph is missing.
+    """
+    if isinstance(plan, Plan):
+        if not isinstance(graph, TrainableGraph):
+            raise PlanError(
+                f"The plan of {plan.graph!r:.80} has no entry points, and there are graphs for some.",
+                remedy="Give the graph that the plan is of.",
+            )
+        return _program_alone(graph, plan)
+    if isinstance(graph, TrainableGraph):
+        names = ", ".join(repr(entry_point.name) for entry_point in plan.entry_points)
+        raise PlanError(f"There is one graph for the entry points {names}.", remedy=_EACH)
+    return _programs_of_deployment(graph, plan)
+
+
+def _program_alone(
+    graph: TrainableGraph, plan: Plan
+) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
+    subject = rewritten(graph, plan)
+    reference = reference_program(subject, plan)
+    violations = check_plan(reference, plan, graph_digest(graph))
+    kept = (e.reference for e in reference.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED))
+    persistent = {reference.values[number].label: number for number in kept}
+    names, purpose = frozenset(persistent), purpose_of(graph)
+    alone = EntryProgram(
+        purpose, graph.name, purpose, graph, subject, plan, reference, persistent, names, names
+    )
+    return (alone,), violations
+
+
+def _programs_of_deployment(
+    graphs: Mapping[str, TrainableGraph], plan: Deployment
+) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
+    violations = check_deployment_form(plan)
+    if violations:
+        return (), violations
+    for entry_point in plan.entry_points:
+        _check_graph(entry_point, graphs)
+    unknown = [name for name in graphs if all(name != entry_point.name for entry_point in plan.entry_points)]
+    if unknown:
+        raise PlanError(f"The plan has no entry point {unknown[0]!r:.80}.", remedy=_entry_points(plan))
+    subjects, bare = [], []
+    for entry_point in plan.entry_points:
+        with _of_entry_point(entry_point):
+            subjects.append(rewritten(graphs[entry_point.name], entry_point.plan))
+            bare.append(reference_program(subjects[-1], entry_point.plan))
+    references = held_references(plan, bare)
+    broken = list[Violation]()
+    for entry_point, reference in zip(plan.entry_points, references, strict=True):
+        with _of_entry_point(entry_point):
+            of_graph = graph_digest(graphs[entry_point.name])
+            for violation in check_plan(reference, entry_point.plan, of_graph):
+                detail = f"Entry point {entry_point.name!r}: {violation.detail}"
+                broken.append(replace(violation, detail=detail))
+    violations = tuple(broken) or prove_deployment(plan, references)
+    programs, begun = list[EntryProgram](), set[str]()
+    rows = zip(plan.entry_points, subjects, references, strict=True)
+    for k, (entry_point, subject, reference) in enumerate(rows):
+        entries = {entry.value: entry for entry in entry_point.plan.program.entry}
+        there = {row.name: entries[row.values[k]] for row in plan.persistent if row.values[k] in entries}
+        own = frozenset(name for name, entry in there.items() if entry.kind is not EntryKind.HELD)
+        programs.append(
+            EntryProgram(
+                entry_point.name,
+                entry_point.model,
+                entry_point.purpose,
+                graphs[entry_point.name],
+                subject,
+                entry_point.plan,
+                reference,
+                {name: entry.reference for name, entry in there.items()},
+                own,
+                own.difference(begun),
+            )
+        )
+        begun |= own
+    return tuple(programs), violations
+
+
+def _check_graph(entry_point: EntryPoint, graphs: Mapping[str, TrainableGraph]) -> None:
+    name, purpose = entry_point.name, entry_point.purpose
+    if purpose == "run":
+        raise PlanError(
+            f"Entry point {name!r} runs a program of explicit operations, whose kernels are not here.",
+            remedy="Run it where they are, in the places that the plan gives.",
+        )
+    graph: object = graphs.get(name)
+    if not isinstance(graph, TrainableGraph):
+        lacks = "There is no graph" if graph is None else f"A {type(graph).__name__} is no graph"
+        raise PlanError(f"{lacks} for entry point {name!r}.", remedy=_EACH)
+    if purpose_of(graph) != purpose:
+        raise PlanError(
+            f"Entry point {name!r} is there to {purpose}, its graph to {purpose_of(graph)}.", remedy=_EACH
+        )
+
+
+@contextlib.contextmanager
+def _of_entry_point(entry_point: EntryPoint) -> Iterator[None]:
+    """Errors name the entry point."""
+    try:
+        yield
+    except PlanError as error:
+        message = f"Entry point {entry_point.name!r}: {error.message}"
+        raise PlanError(message, remedy=error.remedy, path=error.path) from error
+
+
+def _entry_points(plan: Deployment) -> str:
+    return f"Its entry points are {', '.join(entry_point.name for entry_point in plan.entry_points)}."

@@ -1,0 +1,149 @@
+"""The programs of a plan in its memory: one for each entry point, over the same persistent values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from solver.errors import PlanError
+from solver.executor.memory import POISON, arenas, in_spaces, slow_bytes
+from solver.executor.paging_file import PagingFile
+from solver.executor.proved import EntryProgram
+from solver.executor.run import Runner
+from solver.graph import Array, Operand, Role, TrainableGraph
+from solver.plan import Deployment, Plan
+
+__all__ = ["Runs", "feed", "open_paging_file"]
+
+
+class Runs:
+    """Runs of the `programs` of a plan, in any order, in memory that they share.
+
+    Each persistent value has got its first contents. `counts` are the iterations so far, on which dropout and
+    optimizers depend; `counter` is, for each program, the one under whose name they are counted. Programs
+    that train one model count together, because their optimizer variables are the same ones; every other
+    program counts its own runs. Raises PlanError where the machine cannot hold a space, and where first
+    values are lost.
+    """
+
+    def __init__(
+        self,
+        programs: Sequence[EntryProgram],
+        plan: Plan | Deployment,
+        file: PagingFile | None = None,
+        *,
+        poison: bool = False,
+    ) -> None:
+        self.programs = {program.name: program for program in programs}
+        self._blocks = (
+            arenas(programs[0].plan.program.spaces, plan.sizes) if isinstance(plan, Deployment) else None
+        )
+        self.runners = {
+            program.name: Runner(
+                program.plan.program,
+                in_spaces(program.plan, file, self._blocks),
+                program.data(),
+                poison=poison,
+                begins=program.values(program.begins),
+            )
+            for program in programs
+        }
+        self.counter = {
+            program.name: next(p.name for p in programs if p is program or _train_together(p, program))
+            for program in programs
+        }
+        self.counts = dict.fromkeys(self.counter.values(), 0)
+
+    def run(self, name: str) -> None:
+        """One iteration of a program, for which the caller has written what is fed."""
+        runner, counter = self.runners[name], self.counter[name]
+        runner.iteration = self.counts[counter]
+        runner.run()
+        self.counts[counter] += 1
+
+    def poison(self) -> None:
+        """Fill everything with NaN patterns that no program keeps from one run to the next."""
+        program = next(iter(self.programs.values()))
+        for space, block in enumerate(self._blocks or ()):
+            transient = np.ones(len(block), bool)
+            for value in program.values(program.persistent):
+                if program.plan.program.values[value].space == space:
+                    low = program.plan.offsets[value]
+                    transient[low : low + program.plan.program.values[value].type.nbytes] = False
+            block[transient] = POISON
+
+    def close(self) -> None:
+        """End the threads, if there are any. Nothing can be run afterwards."""
+        for runner in self.runners.values():
+            runner.close()
+
+
+def _train_together(one: EntryProgram, other: EntryProgram) -> bool:
+    return one.model == other.model and one.purpose == other.purpose == "train"
+
+
+def open_paging_file(plan: Plan | Deployment, path: str | os.PathLike[str] | None) -> PagingFile | None:
+    """A file for all memories of a plan but those where kernels run; None without a path.
+
+    Raises PlanError for a plan with one memory, and for a file that cannot be made.
+    """
+    if path is None:
+        return None
+    if isinstance(plan, Deployment) or all(space.addressable for space in plan.program.spaces):
+        raise PlanError(
+            "The plan has no slower memory that a file could be.",
+            remedy="Plan with tiers, or leave the paging file out.",
+        )
+    return PagingFile(Path(path), slow_bytes(plan), POISON)
+
+
+def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:
+    """Write a batch to the places of inputs and labels, once all of it is known to fit.
+
+    Raises PlanError for what is missing, has another shape, or cannot become the element type.
+    """
+    if not isinstance(batch, Mapping):
+        raise PlanError(
+            f"A batch is a mapping from names to arrays, not a {type(batch).__name__}.",
+            remedy=f"Give {{{', '.join(f'{name!r}: ...' for name in _fed(graph))}}}.",
+        )
+    arrays = {name: _fitting(operand, batch.get(name)) for name, operand in _fed(graph).items()}
+    for name, array in arrays.items():
+        runner.feed(name, array)
+
+
+def _fed(graph: TrainableGraph) -> dict[str, Operand]:
+    return {o.id: o for o in graph.operands.values() if o.role in (Role.INPUT, Role.LABEL)}
+
+
+def _fitting(operand: Operand, values: ArrayLike | None) -> Array:
+    """The caller's values for an operand, as an array of its shape that NumPy casts to its element type."""
+    if values is None:
+        raise _batch_error(
+            operand, "missing", "Give an array of exactly this shape for every input and label."
+        )
+    if isinstance(values, np.ma.MaskedArray):
+        raise _batch_error(
+            operand, "a masked array", "Fill it first: kernels read the elements under the mask as well."
+        )
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise _batch_error(operand, f"no array ({reason})", "Give an array of numbers.") from None
+    if array.shape != operand.shape:
+        remedy = "Give an array of exactly this shape for every input and label."
+        raise _batch_error(operand, f"of shape {list(array.shape)}", remedy)
+    if not np.can_cast(array.dtype, operand.dtype.numpy, "same_kind"):
+        raise _batch_error(operand, str(array.dtype), "Convert it first.")
+    return array
+
+
+def _batch_error(operand: Operand, actual: str, remedy: str) -> PlanError:
+    return PlanError(
+        f"The batch's {operand.id!r} is {actual}; the graph takes {operand.type}.", remedy=remedy
+    )

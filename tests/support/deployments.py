@@ -1,0 +1,65 @@
+"""Deployments of small networks: entry points that train, infer and evaluate, with batches of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from solver.graph import DType, TrainableGraph, evaluation, inference
+from solver.pipeline import EntryRequest, Tie, plan_deployment
+from solver.plan import Deployment, Plan
+from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual, tower
+
+__all__ = ["MODELS", "classifier", "deployed", "entries", "with_plan"]
+
+#: A network, for a batch.
+Network = Callable[[int], TrainableGraph]
+
+
+def classifier(batch: int = 4) -> TrainableGraph:
+    """Cross entropy with classes by number: a label that is no class stops a step halfway."""
+    s = Sketch("classifier")
+    h = s.op("Gemm", [s.input("x", batch, 3), s.parameter("w", 5, 3)], "h", transB=1)
+    t = s.label("t", batch, dtype=DType.INT64)
+    s.op("CategoricalCrossEntropy", [h, t], "loss", from_logits=1, sparse=1)
+    return s.graph(optimizer="Adam")
+
+
+#: Networks with bias and momentum, tied weights, running statistics, and dropout.
+MODELS: Mapping[str, Network] = {
+    "chain": lambda batch: chain(batch=batch, optimizer="SGD", momentum=0.9),
+    "residual": lambda batch: residual(batch=batch),
+    "convolutional": lambda batch: convolutional(batch=batch),
+    "batch normalised": lambda batch: batch_normalised(batch=batch),
+    "dropout": lambda batch: tower(2, rows=batch, width=6, dropout=True, optimizer="Adam"),
+}
+
+
+def entries(network: Network, model: str = "m", prefix: str = "") -> list[EntryRequest]:
+    """Training on 4 examples, inference of one, and evaluation of two."""
+    return [
+        EntryRequest(f"{prefix}train", model, "train", network(4)),
+        EntryRequest(f"{prefix}infer", model, "infer", inference(network(1))),
+        EntryRequest(f"{prefix}evaluate", model, "evaluate", evaluation(network(2))),
+    ]
+
+
+def deployed(
+    requests: Iterable[EntryRequest], ties: Sequence[Tie] = ()
+) -> tuple[dict[str, TrainableGraph], Deployment]:
+    """The graph of each entry point, and the deployment."""
+    requests = [*requests]
+    subjects = [(request.name, request.subject) for request in requests]
+    graphs = {name: graph for name, graph in subjects if isinstance(graph, TrainableGraph)}
+    return graphs, plan_deployment("device", requests, ties)
+
+
+def with_plan(deployment: Deployment, name: str, plan: Plan) -> Deployment:
+    """The deployment with another plan for one of its entry points."""
+    return replace(
+        deployment,
+        entry_points=tuple(
+            replace(entry_point, plan=plan) if entry_point.name == name else entry_point
+            for entry_point in deployment.entry_points
+        ),
+    )
