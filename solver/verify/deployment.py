@@ -19,18 +19,20 @@ from solver.program import Entry, EntryKind, Program, Value, holding, persistent
 __all__ = ["check_deployment_form", "held_references", "prove_deployment"]
 
 
-def prove_deployment(deployment: Deployment, references: Sequence[Program]) -> tuple[Violation, ...]:
+def prove_deployment(
+    deployment: Deployment, references: Sequence[Program] | None = None
+) -> tuple[Violation, ...]:
     """The violations of what the plans of a deployment promise each other; none for a right one.
 
     `references` has the reference program of each entry point, with what it holds for others
-    (`held_references`). Rules: ``form`` (names, numbers, spaces), ``persistent`` (a value that is missing,
-    twice, elsewhere, or another one), ``period``. That each plan is right is for `prove` to say, and asked
-    before. Linear in the values.
+    (`held_references`); without them nothing is said on names. Rules: ``form`` (names, numbers, spaces),
+    ``persistent`` (a value that is missing, twice, elsewhere, or another one), ``period``. That each plan is
+    right is for `prove` to say, and asked before. Linear in the values.
     """
     return (
         check_deployment_form(deployment)
         or (*_check_places(deployment),)
-        or (*_check_names(deployment, references), *_check_periods(deployment))
+        or (*_check_names(deployment, references or ()), *_check_periods(deployment))
     )
 
 
@@ -121,7 +123,7 @@ def _check_names(deployment: Deployment, references: Sequence[Program]) -> Itera
     """
     entries = [_entries(entry_point) for entry_point in deployment.entry_points]
     rows: dict[tuple[str, str], str] = {}
-    for row in deployment.persistent:
+    for row in deployment.persistent if references else ():
         labels: dict[str, str] = {}
         for k, (entry_point, number) in enumerate(zip(deployment.entry_points, row.values, strict=True)):
             entry = entries[k][number]

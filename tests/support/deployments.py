@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from solver.graph import DType, TrainableGraph, evaluation, inference
-from solver.pipeline import EntryRequest, Tie, plan_deployment
-from solver.plan import Deployment, Plan
+from solver.pipeline import EntryRequest, plan_deployment
+from solver.plan import Deployment, Plan, Tie
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual, tower
 
 __all__ = ["MODELS", "classifier", "deployed", "entries", "with_plan"]

@@ -17,8 +17,8 @@ from solver.errors import GraphError, OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import Array, TrainableGraph, TrainingRules, inference
 from solver.importers.weights import read_arrays
-from solver.pipeline import EntryRequest, Tie, plan, plan_deployment
-from solver.plan import Deployment
+from solver.pipeline import EntryRequest, plan, plan_deployment
+from solver.plan import Deployment, Tie
 from solver.program import EntryKind
 from tests.support.deployments import MODELS, classifier, deployed, entries
 from tests.support.every import grid

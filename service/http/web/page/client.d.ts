@@ -585,6 +585,7 @@ export interface StepOfReport {
   reference_loss: number | "NaN" | "Infinity" | "-Infinity" | null;
   identical: boolean;
   differing: Array<string>;
+  entry?: string;
 }
 
 /** One memory. Bandwidths are bytes a second, 0 where that of another memory decides; latency is ns. */
