@@ -43,14 +43,21 @@ if TYPE_CHECKING:
         with_deployment_digest,
         with_digest,
     )
+    from solver.plan.entry_points import (
+        EntryPointReport,
+        PersistentRow,
+        entry_point_reports,
+        one_plan,
+        persistent_rows,
+        plan_of,
+    )
+    from solver.plan.joined import JoinedPlan
     from solver.plan.levels import LevelReport, level_report
     from solver.plan.recycle import RecycledStep, Recycling, recycling
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
     from solver.plan.verdict import Attempt, Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
 __all__ = [
-    "MAX_ENTRIES",
-    "PURPOSES",
     "AliasedValue",
     "Allowance",
     "Arena",
@@ -64,17 +71,22 @@ __all__ = [
     "Costs",
     "Deployment",
     "EntryPoint",
+    "EntryPointReport",
     "EntrySpec",
     "Homes",
+    "JoinedPlan",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "MAX_ENTRIES",
     "MemoryUse",
     "OptionChange",
     "OptionValue",
+    "PURPOSES",
     "PagedCopy",
     "Paging",
     "Persistent",
+    "PersistentRow",
     "PlacedBuffers",
     "Plan",
     "PlanDifference",
@@ -103,13 +115,17 @@ __all__ = [
     "constraints_content",
     "deployment_content",
     "difference",
+    "entry_point_reports",
     "homes",
     "layers",
     "level_report",
+    "one_plan",
     "options_content",
     "options_in_words",
     "paging",
+    "persistent_rows",
     "plan_content",
+    "plan_of",
     "read_entry",
     "read_tie",
     "recomputation",
@@ -125,6 +141,8 @@ __getattr__ = loaded_late(
         "comparison": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
         "content": "certificate_content constraints_content deployment_content options_content plan_content"
         " with_deployment_digest with_digest",
+        "entry_points": "EntryPointReport PersistentRow entry_point_reports one_plan persistent_rows plan_of",
+        "joined": "JoinedPlan",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
         "tradeoff": "TradeOff TradeOffPoint",

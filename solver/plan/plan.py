@@ -14,7 +14,7 @@ from functools import cached_property
 
 from solver.layout import Certificate, Lifespan, Proof
 from solver.plan.options import PlanOptions
-from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep
+from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, level_ids
 from solver.program import (
     Access,
     CostBound,
@@ -189,10 +189,7 @@ class Plan:
 
     def level_ids(self) -> tuple[str, ...]:
         """The steps of each level: the label of a step, or several with a + between them. Linear."""
-        labels: list[list[str]] = [[] for _ in range(self.duration)]
-        for step in self.steps:
-            labels[min(step.level, len(labels) - 1)].append(step.id)
-        return tuple(map(" + ".join, labels))
+        return level_ids(self.steps, self.duration)
 
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
         for arena in self.arenas:

@@ -30,6 +30,7 @@ from solver.options import (
 __all__ = [
     "AsJson",
     "Commands",
+    "EntryPointName",
     "LayoutChoices",
     "ModelChoices",
     "ModelFile",
@@ -96,6 +97,11 @@ Server = Annotated[
 PlanServer = Annotated[
     str | None,
     typer.Option(metavar="URL", help="A service; a plan that it keeps can be named by its digest."),
+]
+
+EntryPointName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="One entry point, where the plan has several; else all of them."),
 ]
 
 

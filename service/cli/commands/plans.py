@@ -12,6 +12,7 @@ import typer
 from service.cli.commands.options import (
     AsJson,
     Commands,
+    EntryPointName,
     ModelChoices,
     PlanFile,
     PlanServer,
@@ -50,11 +51,13 @@ ReportFile = Annotated[
     epilog=examples(
         "arenaplan show plan.json",
         "arenaplan show plan.json --width 132",
+        "arenaplan show plan.json --entry-point infer",
         "arenaplan show plan.json --json | jq .arena_bytes",
     )
 )
 def show(
     plan: PlanFile,
+    entry_point: EntryPointName = None,
     server: PlanServer = None,
     as_json: AsJson = False,
     width: Annotated[
@@ -63,13 +66,14 @@ def show(
 ) -> None:
     """Show a plan on the terminal.
 
-    Bytes by kind, the certificate, what is live at the peak, what the passes did, and a map of the arena.
+    Bytes by kind, the certificate, what is live at the peak, what the passes did, and a map of the arena. Of a
+    plan with entry points a table of them, and a map in which each of them runs once.
     """
     on_one_thread()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import show as tables
 
-        tables.run(plan, width, as_json=as_json, server=server)
+        tables.run(plan, width, entry_point=entry_point, as_json=as_json, server=server)
 
 
 @app.command(
