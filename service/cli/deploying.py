@@ -10,13 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from service.cli.console import heed, print_json, read_options, write_document
+from service.cli.entry_points import overview_facts, print_overview
 from service.cli.models import ModelFile, read_model_file
 from solver import documents
 from solver.errors import OptionsError
 from solver.pipeline import Networks, entry_requests, plan_deployment
-from solver.plan import Deployment, EntryPoint, RequestedOptions, read_entry, read_tie
+from solver.plan import RequestedOptions, read_entry, read_tie
 
-__all__ = ["check_request", "deployment_summary", "print_deployment", "run"]
+__all__ = ["check_request", "run"]
 
 
 def run(
@@ -42,14 +43,14 @@ def run(
     tied = [read_tie(text) for text in ties]
     deployment = plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
     if output is None and not as_json and sys.stdout.isatty():
-        print_deployment(deployment)
+        print_overview(deployment)
         return
     write_document(output or Path("-"), documents.dump_deployment(deployment, indent=2) + b"\n")
     beside = output is None or str(output) == "-"
     if as_json and not beside:
-        print_json(deployment_summary(deployment))
+        print_json(overview_facts(deployment))
     elif not as_json and not beside:
-        print_deployment(deployment)
+        print_overview(deployment)
 
 
 def check_request(models: Sequence[Path], *, share: bool, server: str | None) -> None:
@@ -82,60 +83,3 @@ def _files(models: Sequence[Path]) -> dict[str, ModelFile]:
             )
         files[name] = file
     return files
-
-
-def deployment_summary(deployment: Deployment) -> dict[str, Any]:
-    """The figures that scripts ask for; sizes are bytes."""
-    return {
-        "name": deployment.name,
-        "digest": deployment.digest,
-        "arena_bytes": deployment.arena_bytes,
-        "lower_bound": deployment.lower_bound,
-        "gap": deployment.arena_bytes / deployment.lower_bound - 1 if deployment.lower_bound else 0.0,
-        "persistent_bytes": deployment.persistent_bytes,
-        "persistent_values": len(deployment.persistent),
-        "entry_points": [_entry_point(entry_point) for entry_point in deployment.entry_points],
-    }
-
-
-def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
-    plan = entry_point.plan
-    return {
-        "name": entry_point.name,
-        "model": entry_point.model,
-        "purpose": entry_point.purpose,
-        "batch": plan.options.batch,
-        "arena_bytes": plan.arena_bytes,
-        "lower_bound": plan.lower_bound,
-        "steps": len(plan.program.steps),
-        "digest": plan.digest,
-    }
-
-
-def print_deployment(deployment: Deployment) -> None:
-    """A table with one line an entry point, and one below for the arena."""
-    from rich.console import Console
-
-    from service.cli.tables import make_table
-
-    rows = [
-        (
-            entry_point.name,
-            entry_point.purpose,
-            f"{entry_point.plan.arena_bytes:,}",
-            f"{entry_point.plan.arena_bytes - deployment.persistent_bytes:,}",
-            f"{entry_point.plan.lower_bound:,}",
-            "proved" if not entry_point.plan.gap_bytes else f"gap {entry_point.plan.gap_bytes:,}",
-        )
-        for entry_point in deployment.entry_points
-    ]
-    console = Console()
-    headings = ("entry point", "purpose", ">bytes", ">of its own", ">lower bound", "smallest")
-    console.print(make_table(f"{deployment.name}: {deployment.arena_bytes:,} bytes", headings, rows))
-    gap = deployment.gap_bytes
-    proof = f"{gap:,} above the bound" if gap else "nothing smaller exists"
-    console.print(
-        f"{deployment.persistent_bytes:,} bytes are {len(deployment.persistent):,} values that stay from one"
-        f" run to the next; lower bound {deployment.lower_bound:,}, {proof}",
-        highlight=False,
-    )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
 
 from service.cli.tables import FittingTable, make_table
-from solver.plan import Deployment, EntryPointReport, entry_point_reports
+from solver.plan import Deployment, EntryPointReport, deployment_notes, entry_point_reports
 
-__all__ = ["overview", "overview_facts", "overview_notes"]
+__all__ = ["overview_facts", "print_overview"]
 
 
 def overview_facts(deployment: Deployment) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def overview_facts(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def overview(deployment: Deployment) -> FittingTable:
+def _overview(deployment: Deployment) -> FittingTable:
     """One line an entry point: its bytes, its bound, and what it adds to the arena."""
     headings = ("~entry point", ">bytes", ">transient", ">lower bound", "proof", ">adds")
     rows = [_row(report) for report in entry_point_reports(deployment)]
@@ -51,23 +51,9 @@ def _row(report: EntryPointReport) -> tuple[str, ...]:
     return (name, *(f"{figure:,}" for figure in figures), proof, f"{report.added_bytes:,}")
 
 
-def overview_notes(deployment: Deployment) -> Iterator[str]:
-    """Sentences on what the entry points have in common, and on which of them decides the arena."""
-    reports = entry_point_reports(deployment)
-    yield (
-        f"Persistent: {len(deployment.persistent):,} values take {deployment.persistent_bytes:,} bytes, at the"
-        " same place for every entry point."
-    )
-    deciding = [report.name for report in reports if report.decides]
-    if len(deployment.entry_points) > 1 and deciding:
-        *others, last = deciding
-        names = f"{', '.join(others)} and {last} decide" if others else f"{last} decides"
-        proof = (
-            "nothing smaller runs all entry points"
-            if not deployment.gap_bytes
-            else f"{deployment.gap_bytes:,} bytes above the lower bound {deployment.lower_bound:,}"
-        )
-        yield (
-            f"{names} the size of the arena: {proof}. An entry point adds the bytes that the arena would be"
-            " smaller without it."
-        )
+def print_overview(deployment: Deployment, console: Console | None = None) -> None:
+    """Print the table and the sentences."""
+    console = console or Console()
+    console.print(_overview(deployment))
+    for note in deployment_notes(deployment):
+        console.print(note, highlight=False, markup=False)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from service.cli.console import print_json, read_document
-from service.cli.entry_points import overview, overview_facts, overview_notes
+from service.cli.entry_points import overview_facts, print_overview
 from service.cli.planning import (
     certificate_table,
     print_homes,
@@ -211,9 +211,7 @@ def render_deployment(deployment: Deployment, width: int | None) -> None:
     console = Console(width=width)
     joined = JoinedPlan(deployment)
     statistics = report(joined)
-    console.print(overview(deployment))
-    for note in overview_notes(deployment):
-        console.print(note, highlight=False, markup=False)
+    print_overview(deployment, console)
     console.print(_kinds(joined, statistics))
     for arena, about in zip(joined.arenas, statistics.arenas, strict=True):
         if arena.size:

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from solver.plan.comparison import (
         ArenaChange,
         Change,
+        DeploymentDifference,
+        EntryPointChange,
         OptionChange,
+        PersistentMove,
         PlanDifference,
+        deployment_difference,
         difference,
         layers,
         options_in_words,
@@ -46,10 +50,12 @@ if TYPE_CHECKING:
     from solver.plan.entry_points import (
         EntryPointReport,
         PersistentRow,
+        deployment_notes,
         entry_point_reports,
         one_plan,
         persistent_rows,
         plan_of,
+        plans_to_compare,
     )
     from solver.plan.joined import JoinedPlan
     from solver.plan.levels import LevelReport, level_report
@@ -70,7 +76,9 @@ __all__ = [
     "Check",
     "Costs",
     "Deployment",
+    "DeploymentDifference",
     "EntryPoint",
+    "EntryPointChange",
     "EntryPointReport",
     "EntrySpec",
     "Homes",
@@ -86,6 +94,7 @@ __all__ = [
     "PagedCopy",
     "Paging",
     "Persistent",
+    "PersistentMove",
     "PersistentRow",
     "PlacedBuffers",
     "Plan",
@@ -114,6 +123,8 @@ __all__ = [
     "checks",
     "constraints_content",
     "deployment_content",
+    "deployment_difference",
+    "deployment_notes",
     "difference",
     "entry_point_reports",
     "homes",
@@ -126,6 +137,7 @@ __all__ = [
     "persistent_rows",
     "plan_content",
     "plan_of",
+    "plans_to_compare",
     "read_entry",
     "read_tie",
     "recomputation",
@@ -138,10 +150,12 @@ __getattr__ = loaded_late(
     __name__,
     {
         "budget": "Allowance Budget Check checks",
-        "comparison": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
+        "comparison": "ArenaChange Change DeploymentDifference EntryPointChange OptionChange PersistentMove"
+        " PlanDifference deployment_difference difference layers options_in_words",
         "content": "certificate_content constraints_content deployment_content options_content plan_content"
         " with_deployment_digest with_digest",
-        "entry_points": "EntryPointReport PersistentRow entry_point_reports one_plan persistent_rows plan_of",
+        "entry_points": "EntryPointReport PersistentRow deployment_notes entry_point_reports one_plan"
+        " persistent_rows plan_of plans_to_compare",
         "joined": "JoinedPlan",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",

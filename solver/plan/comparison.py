@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from solver.plan.deployment import Deployment
+from solver.plan.entry_points import persistent_rows
+from solver.plan.joined import JoinedPlan
 from solver.plan.options import PlanOptions
 from solver.plan.report import ArenaReport, report
 from solver.plan.views import AliasedValue, PlannedBuffer, PlanView
@@ -23,8 +26,12 @@ from solver.program import COPY, Tier
 __all__ = [
     "ArenaChange",
     "Change",
+    "DeploymentDifference",
+    "EntryPointChange",
     "OptionChange",
+    "PersistentMove",
     "PlanDifference",
+    "deployment_difference",
     "difference",
     "layers",
     "options_in_words",
@@ -103,6 +110,77 @@ class PlanDifference:
         if self.before:
             return self.growth / self.before
         return float("inf") if self.after else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPointChange:
+    """An entry point of two deployments, by name: its arena bytes, None where it is not there."""
+
+    name: str
+    before: int | None
+    after: int | None
+    difference: PlanDifference | None
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentMove:
+    """A persistent value that has another place: its space and offset, None where it is not there."""
+
+    name: str
+    before: tuple[str, int] | None
+    after: tuple[str, int] | None
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentDifference:
+    """`whole` compares the arenas, with one run of each entry point after the other in them."""
+
+    whole: PlanDifference
+    entry_points: tuple[EntryPointChange, ...]
+    moves: tuple[PersistentMove, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """All of it for scripts, as JSON has it."""
+        return {
+            **self.whole.facts(),
+            "entry_points": [
+                {
+                    "name": one.name,
+                    "before": one.before,
+                    "after": one.after,
+                    "difference": None if one.difference is None else one.difference.facts(),
+                }
+                for one in self.entry_points
+            ],
+            "persistent_moves": [asdict(move) for move in self.moves],
+        }
+
+
+def deployment_difference(old: Deployment, new: Deployment) -> DeploymentDifference:
+    """The changes from `old` to `new`: of the arena, of each entry point, and of persistent places."""
+    before, after = ({e.name: e.plan for e in one.entry_points} for one in (old, new))
+    entry_points = []
+    for name in dict.fromkeys((*before, *after)):
+        first, second = before.get(name), after.get(name)
+        entry_points.append(
+            EntryPointChange(
+                name,
+                None if first is None else first.arena_bytes,
+                None if second is None else second.arena_bytes,
+                None if first is None or second is None else difference(first, second),
+            )
+        )
+    rows = [{row.name: row for row in persistent_rows(one)} for one in (old, new)]
+    moves = []
+    for name in dict.fromkeys((*rows[0], *rows[1])):
+        sides = [side.get(name) for side in rows]
+        places = [None if row is None else (row.space, row.offset) for row in sides]
+        if places[0] != places[1]:
+            nbytes = max(row.nbytes for row in sides if row is not None)
+            moves.append(PersistentMove(name, places[0], places[1], nbytes))
+    whole = difference(JoinedPlan(old), JoinedPlan(new))
+    return DeploymentDifference(whole, tuple(entry_points), tuple(moves))
 
 
 def difference(old: PlanView, new: PlanView) -> PlanDifference:

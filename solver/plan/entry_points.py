@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from solver.errors import OptionsError
@@ -11,7 +11,16 @@ from solver.plan.deployment import Deployment, EntryPoint, Purpose
 from solver.plan.plan import Plan
 from solver.program import EntryKind
 
-__all__ = ["EntryPointReport", "PersistentRow", "entry_point_reports", "one_plan", "persistent_rows", "plan_of"]
+__all__ = [
+    "EntryPointReport",
+    "PersistentRow",
+    "deployment_notes",
+    "entry_point_reports",
+    "one_plan",
+    "persistent_rows",
+    "plan_of",
+    "plans_to_compare",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,31 @@ def _bytes_without(deployment: Deployment, k: int) -> int:
     others = [j for j in range(len(deployment.entry_points)) if j != k]
     if not others:
         return 0
-    sizes = map(max, zip(*(deployment.entry_points[j].plan.sizes for j in others), strict=True))
+    columns = zip(*(deployment.entry_points[j].plan.sizes for j in others), strict=True)
+    sizes: list[int] = [max(column) for column in columns]
     return sum(sizes) - deployment.persistent_bytes + _persistent_bytes(deployment, others)
+
+
+def deployment_notes(deployment: Deployment) -> Iterator[str]:
+    """Sentences on what the entry points have in common, and on which of them decides the arena."""
+    yield (
+        f"Persistent: {len(deployment.persistent):,} values take {deployment.persistent_bytes:,} bytes, at"
+        " the same place for every entry point."
+    )
+    if len(deployment.entry_points) < 2:
+        return
+    deciding = [report.name for report in entry_point_reports(deployment) if report.decides]
+    *others, last = deciding or ["no single entry point"]
+    names = f"{', '.join(others)} and {last} decide" if others else f"{last} decides"
+    proof = (
+        f"{deployment.gap_bytes:,} bytes above the lower bound {deployment.lower_bound:,}"
+        if deployment.gap_bytes
+        else "no smaller one runs all entry points"
+    )
+    yield (
+        f"{names} the size of the arena: {proof}. An entry point adds the bytes by which the arena would be"
+        " smaller without it."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +195,30 @@ def one_plan(planned: Plan | Deployment, entry_point: str | None = None) -> Plan
     raise OptionsError(
         f"The plan of {chosen.name!r:.80} has {len(chosen.entry_points)} entry points, and this is for one.",
         remedy=f"Add --entry-point {chosen.entry_points[0].name}, or another of {_names(chosen)}.",
+        path=("entry_point",),
+    )
+
+
+def plans_to_compare(
+    old: Plan | Deployment, new: Plan | Deployment, entry_point: str | None = None
+) -> tuple[Plan, Plan] | tuple[Deployment, Deployment]:
+    """Two plans of one program, or two deployments; of a deployment the entry point of this name, if any.
+
+    Raises OptionsError where only one of the two has entry points and none is named, and as `plan_of`.
+    """
+    if entry_point is not None and (isinstance(old, Deployment) or isinstance(new, Deployment)):
+        old, new = (plan_of(one, entry_point) if isinstance(one, Deployment) else one for one in (old, new))
+    else:
+        old, new = plan_of(old, entry_point), plan_of(new, entry_point)
+    if isinstance(old, Plan) and isinstance(new, Plan):
+        return old, new
+    if isinstance(old, Deployment) and isinstance(new, Deployment):
+        return old, new
+    one = old if isinstance(old, Deployment) else new
+    assert isinstance(one, Deployment)
+    raise OptionsError(
+        f"One plan is of one program, and the other has the entry points {_names(one)}.",
+        remedy=f"Add --entry-point {one.entry_points[0].name} to compare that one.",
         path=("entry_point",),
     )
 
