@@ -78,7 +78,7 @@ _PLAN = "arenaplan.plan"
 class _Read:
     """A model that was read, and the parsed document that it comes from, if it is one."""
 
-    subject: TrainableGraph | BlockProgram | Plan
+    subject: TrainableGraph | BlockProgram | Plan | Deployment
     document: Mapping[str, Any] | None = None
 
 
@@ -113,24 +113,31 @@ def load_program(path: str | os.PathLike[str]) -> BlockProgram:
 
 
 @checks_arguments
-def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan of a document. Raises OSError if the file cannot be read, ArenaplanError."""
+def load_plan(path: str | os.PathLike[str]) -> Plan | Deployment:
+    """The plan of a document; a Deployment if it has entry points, whose plans are ``plan["infer"].plan``.
+
+    Raises OSError if the file cannot be read, ArenaplanError.
+    """
     subject = _read_file(path, None).subject
-    if isinstance(subject, Plan):
+    if isinstance(subject, Plan | Deployment):
         return subject
     raise _another_kind(path, subject)
 
 
 @checks_arguments
-def save(plan: Plan, path: str | os.PathLike[str]) -> None:
+def save(plan: Plan | Deployment, path: str | os.PathLike[str]) -> None:
     """Write a plan: its document to a .json file, else what ``arenaplan export`` writes to this name.
 
-    Such names end in .h (a C header), .html (a report), .csv and others. Raises OSError if the file cannot be
-    written, OptionsError for another suffix.
+    Such names end in .h (a C header), .html (a report), .csv and others. A deployment is written with all its
+    entry points. Raises OSError if the file cannot be written, OptionsError for another suffix.
     """
     is_document = os.fspath(path).lower().endswith(".json") and not os.fspath(path).endswith(".trace.json")
-    data = documents.dump_plan(plan) if is_document else exporter_of_file(os.fspath(path)).dump(plan)
+    data = _document(plan) if is_document else exporter_of_file(os.fspath(path)).dump(plan)
     Path(path).write_bytes(data)
+
+
+def _document(plan: Plan | Deployment) -> bytes:
+    return documents.dump_deployment(plan) if isinstance(plan, Deployment) else documents.dump_plan(plan)
 
 
 def _another_kind(path: str | os.PathLike[str], subject: object) -> DocumentError:
@@ -159,7 +166,7 @@ def _read_document(value: object, batch: int | None, folder: Path | None = None)
         case documents.PROGRAM_FORMAT:
             return _Read(documents.load_program(value), value)
         case format_ if format_ == _PLAN:
-            return _Read(documents.load_plan(value), value)
+            return _Read(documents.load_planned(value), value)
     return _Read(documents.load_graph(value, batch=batch, folder=folder), value)
 
 
@@ -263,7 +270,7 @@ def tradeoff(
     return verdict.tradeoff(graph, free_measures(graph, asked), points=points)
 
 
-def _graph(subject: TrainableGraph | BlockProgram | Plan) -> TrainableGraph:
+def _graph(subject: TrainableGraph | BlockProgram | Plan | Deployment) -> TrainableGraph:
     if not isinstance(subject, TrainableGraph):
         raise OptionsError(
             f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and nothing says"
@@ -296,7 +303,7 @@ def _network(model: Plannable, batch: int | None) -> _Read:
             read = _Read(model.graph)
         case HasProgram():
             read = _Read(model.program)
-    if isinstance(read.subject, Plan):
+    if isinstance(read.subject, Plan | Deployment):
         raise DocumentError(
             "The document is a plan already.",
             remedy="Give the graph or the program that it is for.",

@@ -12,7 +12,7 @@ from service.cli.command_line import command_line, print_commands
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents, exporters
 from solver.errors import DocumentError, OptionsError
-from solver.plan import Deployment, Plan, one_plan, plan_of, plans_to_compare
+from solver.plan import Deployment, Plan, PlanView, one_plan, plan_of, plans_to_compare
 
 __all__ = ["ModelFile", "export", "loaded_plan", "report"]
 
@@ -212,9 +212,10 @@ def report(
     """
     first, second = plans
     entry_point = options["entry_point"]
+    old: PlanView | Deployment | None = None
+    new: PlanView | Deployment
     if second is None:
-        new: Plan | Deployment = plan_of(first, entry_point)
-        old: Plan | Deployment | None = None
+        new = plan_of(first, entry_point)
     else:
         old, new = plans_to_compare(first, second, entry_point)
     if output is None and sys.stdout.isatty():
@@ -226,7 +227,7 @@ def report(
 
 
 def _print_report(
-    files: tuple[Path, Path | None], plan: Plan | Deployment, options: Mapping[str, Any]
+    files: tuple[Path, Path | None], plan: PlanView | Deployment, options: Mapping[str, Any]
 ) -> None:
     """Print the summary of `plan`, the newer of the two, and the command that writes the page."""
     if isinstance(plan, Deployment):

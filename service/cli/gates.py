@@ -24,8 +24,8 @@ from solver.plan import (
     Deployment,
     DeploymentDifference,
     EntryPointChange,
-    Plan,
     PlanDifference,
+    PlanView,
     checks,
     deployment_difference,
     difference,
@@ -56,8 +56,8 @@ def format_of(name: str | None, *, as_json: bool) -> str:
 
 
 def diff(
-    old: Plan | Deployment,
-    new: Plan | Deployment,
+    old: PlanView | Deployment,
+    new: PlanView | Deployment,
     allowed: Allowance | None,
     form: str,
     output: Path,

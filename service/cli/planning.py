@@ -232,7 +232,7 @@ def _arena(arena: Any) -> dict[str, Any]:
     }
 
 
-def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
+def print_summary(plan: PlanView, *, as_json: bool, beside: bool) -> None:
     """`beside`: standard output holds the plan already, so the table goes to a terminal's standard error."""
     if as_json and not beside:
         print_json(summary(plan))

@@ -200,9 +200,9 @@ class _Header:
             yield f"#define {one.prefix}_LEVELS {one.plan.duration}u"
             yield f"#define {one.prefix}_PERIOD {one.plan.program.period}u /* iterations for each update */"
             if self.deployment is not None:
-                name, size = one.prefix, self.size(one.plan.arena_bytes)
-                yield f"#define {name}_TOTAL_BYTES {size} /* persistent ones included */"
-                yield f'{p}_CHECK({name}_TOTAL_BYTES <= {p}_TOTAL_BYTES, "it runs in the arenas");'
+                whole = self.size(one.plan.arena_bytes)
+                yield f"#define {one.prefix}_TOTAL_BYTES {whole} /* persistent ones included */"
+                yield f'{p}_CHECK({one.prefix}_TOTAL_BYTES <= {p}_TOTAL_BYTES, "it runs in the arenas");'
         yield ""
         used = {
             one.plan.program.values[value].type.dtype.value for one in self.programs for value in one.values
@@ -484,9 +484,9 @@ _ENTRIES: Final = ("fed", "constant", "carried", "held")
 _WORDS: Final = frozenset(
     {
         "ACCESS", "ALIGNAS", "ARENA", "BINDINGS", "BYTES", "CHECK", "DIGEST", "DTYPE", "ENTRY", "EXIT",
-        "FILE", "IMPLEMENTATION", "KERNEL", "LEVELS", "NAMES", "OFFSET", "OPERATION", "PERIOD", "PERSISTENT",
-        "PHASE", "PLACEMENT", "PLAN", "PLANNED", "SIZE", "SLOT", "SPACE", "SPACES", "STEP", "STEPS", "TOTAL", "VALUE",
-        "VALUES",
+        "FILE", "IMPLEMENTATION", "KERNEL", "LEVELS", "NAMES", "OFFSET", "OPERATION", "PERIOD",
+        "PERSISTENT", "PHASE", "PLACEMENT", "PLAN", "PLANNED", "SIZE", "SLOT", "SPACE", "SPACES", "STEP",
+        "STEPS", "TOTAL", "VALUE", "VALUES",
     }
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from solver.errors import OptionsError
 from solver.layout import Proof
 from solver.plan.deployment import Deployment, EntryPoint, Purpose
 from solver.plan.plan import Plan
+from solver.plan.views import PlanView
 from solver.program import EntryKind
 
 __all__ = [
@@ -171,18 +172,22 @@ def plan_of(planned: Plan | Deployment, entry_point: str | None = None) -> Plan 
     """
     if entry_point is None:
         return planned
-    if isinstance(planned, Plan):
+    if not isinstance(planned, Deployment):
         raise OptionsError(
             f"The plan of {planned.graph!r:.80} has no entry points: it is for one program.",
             remedy="Leave out --entry-point.",
             path=("entry_point",),
         )
-    for one in planned.entry_points:
+    return _named(planned, entry_point)
+
+
+def _named(deployment: Deployment, entry_point: str) -> Plan:
+    for one in deployment.entry_points:
         if one.name == entry_point:
             return one.plan
     raise OptionsError(
         f"There is no entry point {entry_point!r:.80}.",
-        remedy=f"Choose from {_names(planned)}.",
+        remedy=f"Choose from {_names(deployment)}.",
         path=("entry_point",),
     )
 
@@ -190,7 +195,7 @@ def plan_of(planned: Plan | Deployment, entry_point: str | None = None) -> Plan 
 def one_plan(planned: Plan | Deployment, entry_point: str | None = None) -> Plan:
     """The same where one program is asked for. Raises OptionsError for a deployment without a name, too."""
     chosen = plan_of(planned, entry_point)
-    if isinstance(chosen, Plan):
+    if not isinstance(chosen, Deployment):
         return chosen
     raise OptionsError(
         f"The plan of {chosen.name!r:.80} has {len(chosen.entry_points)} entry points, and this is for one.",
@@ -200,27 +205,32 @@ def one_plan(planned: Plan | Deployment, entry_point: str | None = None) -> Plan
 
 
 def plans_to_compare(
-    old: Plan | Deployment, new: Plan | Deployment, entry_point: str | None = None
-) -> tuple[Plan, Plan] | tuple[Deployment, Deployment]:
+    old: PlanView | Deployment, new: PlanView | Deployment, entry_point: str | None = None
+) -> tuple[PlanView, PlanView] | tuple[Deployment, Deployment]:
     """Two plans of one program, or two deployments; of a deployment the entry point of this name, if any.
 
-    Raises OptionsError where only one of the two has entry points and none is named, and as `plan_of`.
+    Raises OptionsError where only one of the two has entry points and none is named, where none has and one
+    is named, and for a name that is not there.
     """
-    if entry_point is not None and (isinstance(old, Deployment) or isinstance(new, Deployment)):
-        old, new = (plan_of(one, entry_point) if isinstance(one, Deployment) else one for one in (old, new))
-    else:
-        old, new = plan_of(old, entry_point), plan_of(new, entry_point)
-    if isinstance(old, Plan) and isinstance(new, Plan):
+    if isinstance(old, Deployment) and isinstance(new, Deployment) and entry_point is None:
         return old, new
-    if isinstance(old, Deployment) and isinstance(new, Deployment):
-        return old, new
-    one = old if isinstance(old, Deployment) else new
-    assert isinstance(one, Deployment)
-    raise OptionsError(
-        f"One plan is of one program, and the other has the entry points {_names(one)}.",
-        remedy=f"Add --entry-point {one.entry_points[0].name} to compare that one.",
-        path=("entry_point",),
+    deployments = [one for one in (old, new) if isinstance(one, Deployment)]
+    if deployments and entry_point is None:
+        raise OptionsError(
+            f"One plan is of one program, and the other has the entry points {_names(deployments[0])}.",
+            remedy=f"Add --entry-point {deployments[0].entry_points[0].name} to compare that one.",
+            path=("entry_point",),
+        )
+    if entry_point is not None and not deployments:
+        raise OptionsError(
+            "The plans have no entry points: each is for one program.",
+            remedy="Leave out --entry-point.",
+            path=("entry_point",),
+        )
+    first, second = (
+        _named(one, entry_point or "") if isinstance(one, Deployment) else one for one in (old, new)
     )
+    return first, second
 
 
 def _names(deployment: Deployment) -> str:
