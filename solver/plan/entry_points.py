@@ -123,7 +123,7 @@ def deployment_notes(deployment: Deployment) -> Iterator[str]:
     proof = (
         f"{deployment.gap_bytes:,} bytes above the lower bound {deployment.lower_bound:,}"
         if deployment.gap_bytes
-        else "no smaller one runs all entry points"
+        else "nothing smaller exists"
     )
     yield (
         f"{names} the size of the arena: {proof}. An entry point adds the bytes by which the arena would be"
