@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from solver.plan.verdict import Attempt, Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
 __all__ = [
+    "MAX_ENTRIES",
+    "PURPOSES",
     "AliasedValue",
     "Allowance",
     "Arena",
@@ -86,11 +88,9 @@ __all__ = [
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
-    "MAX_ENTRIES",
     "MemoryUse",
     "OptionChange",
     "OptionValue",
-    "PURPOSES",
     "PagedCopy",
     "Paging",
     "Persistent",
