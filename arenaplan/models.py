@@ -24,6 +24,9 @@ from solver.pipeline import (
     plan_deployment,
     plan_requested,
 )
+from solver.pipeline import (
+    entry_graphs as graphs_of_entries,
+)
 from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict, read_entry, read_tie
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "HasProgram",
     "Plannable",
     "deploy",
+    "entry_graphs",
     "explain",
     "load_graph",
     "load_plan",
@@ -213,6 +217,17 @@ def deploy(
     networks = {name: partial(_subject, model) for name, model in several.items()}
     requests = entry_requests(networks, [read_entry(text) for text in entries], asked)
     return plan_deployment("+".join(several), requests, [read_tie(text) for text in ties])
+
+
+@checks_arguments
+def entry_graphs(models: Plannable | Mapping[str, Plannable], plan: Deployment) -> dict[str, TrainableGraph]:
+    """The graph that each entry point of a plan runs, by name: what `Trainer` and `validate` take.
+
+    `models` as in `deploy`: each is read for the batches of its entry points. Raises ArenaplanError: an
+    OptionsError for a model that is not there, or that is none of the plan.
+    """
+    networks = {name: partial(_subject, model) for name, model in _by_name(models).items()}
+    return graphs_of_entries(networks, plan)
 
 
 def _by_name(models: Plannable | Mapping[str, Plannable]) -> Mapping[str, Plannable]:

@@ -17,7 +17,7 @@ from solver.errors import OptionsError
 from solver.pipeline import Networks, entry_requests, plan_deployment
 from solver.plan import RequestedOptions, read_entry, read_tie
 
-__all__ = ["check_request", "run"]
+__all__ = ["check_request", "model_files", "run"]
 
 
 def run(
@@ -36,7 +36,7 @@ def run(
     `choices` as for one plan: they hold for every entry point and every model.
     """
     options = read_options(fields) if fields else RequestedOptions()
-    files = _files(models)
+    files = model_files(models)
     networks: Networks = {name: partial(file.read, choices=choices) for name, file in files.items()}
     specs = [read_entry(text) for text in entries]
     requests = entry_requests(networks, specs, options)
@@ -69,7 +69,7 @@ def check_request(models: Sequence[Path], *, share: bool, server: str | None) ->
         )
 
 
-def _files(models: Sequence[Path]) -> dict[str, ModelFile]:
+def model_files(models: Sequence[Path]) -> dict[str, ModelFile]:
     """The files by the names of their models: those of the files, without suffixes."""
     files: dict[str, ModelFile] = {}
     for path in models:

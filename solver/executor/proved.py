@@ -232,7 +232,7 @@ def _check_graph(entry_point: EntryPoint, graphs: Mapping[str, TrainableGraph]) 
     name, purpose = entry_point.name, entry_point.purpose
     if purpose == "run":
         raise PlanError(
-            f"Entry point {name!r} runs a program of explicit operations, whose kernels are not here.",
+            f"Entry point {name!r} runs explicit operations, whose kernels are not here.",
             remedy="Run it where they are, in the places that the plan gives.",
         )
     graph: object = graphs.get(name)

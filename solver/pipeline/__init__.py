@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
 from solver.pipeline.deployment import EntryRequest, plan_deployment
-from solver.pipeline.entries import Networks, entry_requests, entry_subject
+from solver.pipeline.entries import Networks, entry_graphs, entry_requests, entry_subject
 from solver.pipeline.measures import free_measures, plan_requested
 from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
@@ -47,6 +47,7 @@ __all__ = [
     "TrainableGraph",
     "arena_bytes",
     "checked",
+    "entry_graphs",
     "entry_requests",
     "entry_subject",
     "free_measures",

@@ -292,14 +292,22 @@ def costs(
         "arenaplan validate graph.json plan.json",
         "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
         "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
+        "arenaplan validate encoder.json head.onnx plan.json",
     )
 )
 @grouped
 def validate(
-    graph: ModelFile,
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Graph document, - for standard input; or a model: .onnx, .circle, .tflite, or nntrainer's"
+            " .ini. Of a plan of several models, each of them.",
+        ),
+    ],
     plan: PlanFile,
     *,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps; runs of each entry point.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
     paging_file: Annotated[
         Path | None,
@@ -311,16 +319,16 @@ def validate(
 ) -> None:
     """Train in the planned arena, and compare bit for bit.
 
-    It is compared with a run in which no two tensors share memory.
+    It is compared with a run in which no two tensors share memory. Entry points run in a random order.
     """
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
 
-        document = training.read_plan(plan)
-    with reporting(as_json=as_json, document=str(graph)):
-        read = training.read_graph if server is None else training.read_to_send
-        network = read(graph, document, choices)
+        document = training.read_planned(plan)
+        training.check_models(models, document, server)
+    with reporting(as_json=as_json, document=str(models[0])):
+        network = training.read_networks(models, document, choices, sends=server is not None)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
             network, document, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
