@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 
 __all__ = [
     "CONSTRAINTS",
+    "DEPLOYMENT_OPTIONS",
     "IMPORT_OPTIONS",
     "LAYOUT_OPTIONS",
     "LAYOUT_RULES",
@@ -214,6 +215,29 @@ REQUEST_OPTIONS: Final = _by_name(
     )
 )
 
+#: What makes a deployment of several programs, beside the options of each of their plans.
+DEPLOYMENT_OPTIONS: Final = _by_name(
+    (
+        Option(
+            "entries",
+            "words",
+            "Entry points of one arena: train, infer or evaluate, as infer:batch=1 or"
+            " infer:batch=1,name=camera; of several models encoder.infer. Repeatable.",
+            (),
+            flag="entry",
+            metavar="ENTRY",
+        ),
+        Option(
+            "ties",
+            "words",
+            "Values that two models have in common, as a.encoder.*=b.encoder.*. Repeatable.",
+            (),
+            flag="tie",
+            metavar="NAMES=NAMES",
+        ),
+    )
+)
+
 #: In the order of `LayoutOptions`.
 LAYOUT_OPTIONS: Final = _by_name(
     (
@@ -390,7 +414,7 @@ def former_option(name: str, called: str, only: str, scratch_budget: str) -> tup
 def flag_of(name: str) -> str:
     """An option on the command line, as ``--scratch-budget``; of any other name, the same spelling."""
     name = requested_as(name)
-    for options in (REQUEST_OPTIONS, LAYOUT_OPTIONS, IMPORT_OPTIONS):
+    for options in (REQUEST_OPTIONS, LAYOUT_OPTIONS, IMPORT_OPTIONS, DEPLOYMENT_OPTIONS):
         if name in options and options[name].flag:
             return f"--{options[name].flag}"
     return f"--{name.replace('_', '-')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from solver.errors import LossError, OptionsError, PlanError
+from solver.errors import BatchError, LossError, OptionsError, PlanError
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline.deployment import EntryRequest
 from solver.plan import MAX_ENTRIES, EntrySpec, RequestedOptions
@@ -51,7 +51,12 @@ def _request(networks: Networks, spec: EntrySpec, requested: RequestedOptions, k
             remedy=f"Write one of {known:.500}.",
             path=("entries", k),
         )
-    network = networks[model](spec.batch or requested.options.batch)
+    try:
+        network = networks[model](spec.batch or requested.options.batch)
+    except BatchError as error:
+        if spec.batch:
+            error.path = ("entries", k, "batch")
+        raise
     try:
         subject = entry_subject(network, spec.purpose)
     except (OptionsError, LossError) as error:

@@ -30,7 +30,7 @@ from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
-from solver.documents import PlanDocument
+from solver.documents import DeploymentDocument, PlanDocument
 from solver.exporters import EXPORTERS
 
 __all__ = ["router"]
@@ -64,8 +64,14 @@ Against = Annotated[str | None, Query(description="Digest of an older plan, for 
 
 _PLAN_ROUTE: Final = computed(
     "Plan a training graph",
-    model_body(PlanRequest, "tiny", "mnist"),
-    answer(PlanDocument, "The plan; its digest is the entity tag.", "plan", headers=NOTES),
+    model_body(PlanRequest, "tiny", "mnist", "entry_points", "two_models"),
+    answer(
+        (PlanDocument, DeploymentDocument),
+        "The plan, or with entry points the plans of all of them; its digest is the entity tag.",
+        "plan",
+        "deployment",
+        headers=NOTES,
+    ),
     *READING_PROBLEMS, "invalid-problem", "capacity-exceeded",
     cached=True,
 )  # fmt: skip
@@ -85,6 +91,13 @@ async def plan(request: Request) -> Response:
     `application/octet-stream` or `application/onnx`. How it is trained stands in the query, with the
     parameters that the request body lists; beside them stand the options of plans, as `capacity=24MiB`.
     Weights are only hashed, and must lie in the model itself.
+
+    With `entries`, several programs of the network run in one arena, one at a time: a training step,
+    inferences and evaluations, each with a batch of its own. Weights and optimizer variables have one place
+    in all of them, and everything else overlays. `models` in the place of `graph` are several networks by
+    name, graphs or programs; `ties` say which of their weights are one. The answer is a document of version
+    3, in which each entry point has a plan. For a model of another tool the query has `entries` and `ties`,
+    once for each.
     """
     if is_model(request):
         return await _MODELS.answer(request)

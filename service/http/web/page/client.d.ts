@@ -2,7 +2,7 @@
 import { Options, Service, ServerEvent } from "./service.js";
 
 export class Client extends Service {
-  plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | JobDocument>;
+  plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | DeploymentDocument | JobDocument>;
   planProgram(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
   getPlan(digest: string, options?: Options): Promise<PlanDocument>;
   exportPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
@@ -113,12 +113,40 @@ export interface Delivery {
   failure: string | null;
 }
 
+/** Memory plans of several programs that run in the same memory, one at a time. */
+export interface DeploymentDocument {
+  format: "arenaplan.plan";
+  version: 3;
+  digest: string;
+  producer: string;
+  name: string;
+  entry_points: Array<EntryPointOfDeployment>;
+  persistent: Array<PersistentOfDeployment>;
+}
+
 export type DualRowOfPlan = [RowKind, number, number, number, number, number, Array<number>];
 
 /** Where the contents of a value come from when an iteration begins. */
 export type EntryKind = "fed" | "constant" | "carried" | "held";
 
 export type EntryOfPlan = [number, EntryKind, number];
+
+/** One program that runs in the memory of the deployment, by the name under which it is called. */
+export interface EntryPointOfDeployment {
+  name: string;
+  model: string;
+  purpose: "train" | "infer" | "evaluate" | "run";
+  plan: PlanDocument;
+}
+
+/** A program of one of the models, which runs in the memory that all entry points share. */
+export interface EntryPointRequest {
+  purpose: "train" | "infer" | "evaluate" | "run";
+  model?: string;
+  batch?: number | null;
+  name?: string;
+  graph?: GraphDocument | null;
+}
 
 export type ExitOfPlan = [number, number];
 
@@ -344,6 +372,8 @@ export interface OptimizerDocument {
   type: string;
 }
 
+export type PersistentOfDeployment = [string, Array<number>];
+
 /** The part of a training iteration that a step belongs to, in nntrainer's words. */
 export type Phase = "forward" | "calc_gradient" | "calc_derivative" | "apply_gradient" | "explicit";
 
@@ -381,9 +411,12 @@ export interface PlanDocument {
   home_bound?: HomeBoundOfPlan | null;
 }
 
-/** A graph to plan, and options. */
+/** A graph to plan, or several models by name; entry points, where several programs share an arena; and */
 export interface PlanRequest {
-  graph: GraphDocument;
+  graph?: GraphDocument | ProgramDocument;
+  models?: Record<string, GraphDocument | ProgramDocument>;
+  entries?: Array<EntryPointRequest | string>;
+  ties?: Array<string>;
   options?: PlanRequestOptions | null;
 }
 
