@@ -222,12 +222,13 @@ def _shared(
                     remedy="Give values of different types different names, and tie none of them.",
                     path=culprit(k, others_own, own),
                 )
-            if {there.kind, value.kind} == {Kind.PARAMETER, Kind.CONSTANT}:
+            if there.kind is not value.kind and Kind.CONSTANT in (there.kind, value.kind):
+                kind = there.kind if value.kind is Kind.CONSTANT else value.kind
                 constant, trains = (entry.name, other) if value.kind is Kind.CONSTANT else (other, entry.name)
                 raise OptionsError(
-                    f"{name!r} is a constant of entry point {constant!r}, and a parameter of {trains!r},"
+                    f"{name!r} is a constant of entry point {constant!r}, and a {kind} of {trains!r},"
                     " which may change it.",
-                    remedy=f"Make it a parameter of {constant!r} as well, or tie it to nothing.",
+                    remedy=f"Make it a {kind} of {constant!r} as well, or tie it to nothing.",
                     path=culprit(k, others_own, own),
                 )
     return {name: replace(value, label=name) for name, (_, _, value) in first.items()}

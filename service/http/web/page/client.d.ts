@@ -411,7 +411,7 @@ export interface PlanDocument {
   home_bound?: HomeBoundOfPlan | null;
 }
 
-/** A graph to plan, or several models by name; entry points, where several programs share an arena; and */
+/** A graph to plan, or several models by name; entry points that share their arena; and options. */
 export interface PlanRequest {
   graph?: GraphDocument | ProgramDocument;
   models?: Record<string, GraphDocument | ProgramDocument>;
