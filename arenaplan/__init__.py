@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         load_plan,
         load_program,
         plan,
+        plan_at,
         save,
         tradeoff,
     )
@@ -91,6 +92,7 @@ __all__ = [
     "onnx",
     "ops",
     "plan",
+    "plan_at",
     "save",
     "sgd",
     "synthetic_batch",
@@ -102,7 +104,8 @@ __all__ = [
 #: The names of each module; a name of no module is a module itself.
 _WHERE = {
     "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
-    "arenaplan.models": "deploy entry_graphs explain load_graph load_plan load_program plan save tradeoff",
+    "arenaplan.models": "deploy entry_graphs explain load_graph load_plan load_program plan plan_at save"
+    " tradeoff",
     "clients": "AsyncClient Client",
     "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
     " OptionsError PlanError ProblemError",

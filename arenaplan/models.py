@@ -27,6 +27,7 @@ from solver.pipeline import (
 from solver.pipeline import (
     entry_graphs as graphs_of_entries,
 )
+from solver.pipeline import plan_at as at_size
 from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict, read_entry, read_tie
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "load_plan",
     "load_program",
     "plan",
+    "plan_at",
     "save",
     "tradeoff",
 ]
@@ -189,8 +191,21 @@ def plan(model: Plannable, options: PlanOptions | None = None, **choices: Unpack
     CapacityError if no arena within the capacity was found.
     """
     asked = requested(options, choices)
-    subject = _network(model, asked.options.batch).subject
+    is_range = any(each.name == "batch" for each in asked.ranges)
+    subject = _network(model, None if is_range else asked.options.batch).subject
     return plan_requested(subject if isinstance(subject, BlockProgram) else _graph(subject), asked)
+
+
+@checks_arguments
+def plan_at(plan: Plan, model: Plannable, **sizes: int) -> Plan:
+    """The plan of a model at one of the sizes that `plan` serves, as ``plan_at(plan, model, batch=5)``.
+
+    It has the steps and places of `plan`, and is proved. Sizes that are left out are the largest. Raises
+    ArenaplanError: a PlanError for a size that the plan does not serve.
+    """
+    largest = {} if plan.planned_sizes is None else plan.planned_sizes.largest
+    graph = _graph(_network(model, None).subject).at(**largest)
+    return at_size(plan, graph.at(**sizes))
 
 
 @shows(PlanChoices)

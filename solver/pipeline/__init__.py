@@ -5,6 +5,7 @@
     deployment   several programs -> one arena, in which each of them runs: `plan_deployment`
     entries      the programs that entry points run
     ties         which persistent values of different models are one
+    ranges       one plan for several sizes: `plan_at`
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit
     layout       the layout of each space, within a capacity or in tiers
@@ -32,6 +33,7 @@ from solver.pipeline.paths import (
     reference_of,
     start_of,
 )
+from solver.pipeline.ranges import plan_at
 from solver.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ __all__ = [
     "free_measures",
     "modelled_costs",
     "plan",
+    "plan_at",
     "plan_deployment",
     "plan_program",
     "plan_requested",

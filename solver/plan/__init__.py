@@ -12,6 +12,7 @@ from solver.plan.homes import Homes, MemoryUse, homes
 from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
+from solver.plan.ranges import PlannedSizes, RefusedSize, SizeRange, check_ranges
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.validation import StepReport, ValidationReport, Violation
 from solver.plan.views import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from solver.plan.joined import JoinedPlan
     from solver.plan.levels import LevelReport, level_report
     from solver.plan.recycle import RecycledStep, Recycling, recycling
+    from solver.plan.resize import resized
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
     from solver.plan.verdict import Attempt, Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
@@ -102,13 +104,16 @@ __all__ = [
     "PlanOptions",
     "PlanView",
     "PlannedBuffer",
+    "PlannedSizes",
     "PlannedStep",
     "Recomputation",
     "RecycledStep",
     "Recycling",
+    "RefusedSize",
     "Remedy",
     "Repetition",
     "RequestedOptions",
+    "SizeRange",
     "StepReport",
     "Tie",
     "TierUse",
@@ -120,6 +125,7 @@ __all__ = [
     "Violation",
     "certificate_content",
     "check_name",
+    "check_ranges",
     "checks",
     "constraints_content",
     "deployment_content",
@@ -142,6 +148,7 @@ __all__ = [
     "read_tie",
     "recomputation",
     "recycling",
+    "resized",
     "with_deployment_digest",
     "with_digest",
 ]
@@ -159,6 +166,7 @@ __getattr__ = loaded_late(
         "joined": "JoinedPlan",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
+        "resize": "resized",
         "tradeoff": "TradeOff TradeOffPoint",
         "verdict": "Attempt Changes OptionValue Remedy Verdict VerdictStatus",
     },

@@ -218,6 +218,16 @@ def _fraction(text: str) -> float:
     return value
 
 
+def _sizes(text: str) -> int | str:
+    """``32``; a range as ``1..32`` is read with the other options."""
+    if ".." in text:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a valid integer, nor a range as 1..32.") from None
+
+
 StepOptions = Annotated[
     Mapping[str, Any],
     _group(REQUEST_OPTIONS, "as_written only batch scratch_budget update rewrite storage"),
@@ -247,9 +257,13 @@ _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("tiers", "memories", "offsets", "alignments", "ranges"), list[str] | None),
     "real": float | None,
     "share": float | None,
-    **dict.fromkeys(("size", "integer", "count", "power of two"), int | None),
+    **dict.fromkeys(("size", "integer", "count", "power of two", "sizes"), int | None),
 }
-_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {"size": read_bytes, "share": _fraction}
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "size": read_bytes,
+    "share": _fraction,
+    "sizes": _sizes,
+}
 _METAVARS: Final = {
     "size": "SIZE",
     "word": "NAME",

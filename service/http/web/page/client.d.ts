@@ -175,6 +175,7 @@ export interface GraphDocument {
   version: 1;
   name: string;
   batch?: number | null;
+  dims?: Record<string, unknown>;
   operands: Array<OperandDocument>;
   operations: Array<OperationDocument>;
   loss?: string;
@@ -334,7 +335,7 @@ export interface MemoryFields {
 export interface OperandDocument {
   name: string;
   role: "input" | "label" | "parameter" | "state" | "constant" | "intermediate";
-  shape?: Array<number | "batch"> | null;
+  shape?: Array<number | string> | null;
   dtype?: "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | null;
   trainable?: boolean | null;
   initializer?: InitializerDocument | null;
@@ -409,6 +410,7 @@ export interface PlanDocument {
   records: Array<RecordOfPlan>;
   cost_bound?: CostBoundOfPlan | null;
   home_bound?: HomeBoundOfPlan | null;
+  planned_sizes?: PlannedSizesOfPlan | null;
 }
 
 /** A graph to plan, or several models by name; entry points that share their arena; and options. */
@@ -426,7 +428,7 @@ export interface PlanRequestOptions {
   only?: Array<"in_place" | "sub_ranges" | "order" | "fit_scratch" | "recompute"> | string | null;
   target?: "nntrainer" | "onert" | "program" | "reference" | "singa" | "singa-relu";
   solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
-  batch?: number | null;
+  batch?: number | SizesFields | string | null;
   alignment?: 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 131072 | 262144 | 524288 | 1048576 | null;
   capacity?: number | string | null;
   deadline_seconds?: number | null;
@@ -442,6 +444,7 @@ export interface PlanRequestOptions {
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string>;
+  dims?: Record<string, unknown> | null;
   format?: "arenaplan.options";
   version?: 1;
 }
@@ -471,6 +474,13 @@ export interface PlannedOptionFields {
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string>;
+}
+
+/** The sizes that the plan serves; it was made at the largest. `proved` has those, one for each range, at */
+export interface PlannedSizesOfPlan {
+  ranges: Array<RangeOfPlan>;
+  proved: Array<Array<number>>;
+  refused: Array<RefusedOfPlan>;
 }
 
 /** One schedule. Sizes are bytes, costs are nanoseconds of modelled time. */
@@ -537,7 +547,11 @@ export interface RangeFields {
   space?: string;
 }
 
+export type RangeOfPlan = [string, number, number];
+
 export type RecordOfPlan = [string, Record<string, unknown>];
+
+export type RefusedOfPlan = [Array<number>, string];
 
 /** A combination of measures that fits the capacity: planned, and its plan proved. */
 export interface RemedyOfVerdict {
@@ -600,6 +614,12 @@ export interface ShortVerdict {
   floor_step: string;
   smallest: number;
   recompute: "impossible" | "open";
+}
+
+/** A range of sizes, both ends included. */
+export interface SizesFields {
+  from: number;
+  to: number;
 }
 
 export type SlotOfPlan = [string, Access];
