@@ -22,7 +22,7 @@ from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import PlanOptions, RequestedOptions
 from solver.verdict import Batches, batches_of, batches_of_model
 
-__all__ = ["Network", "Read", "Subject", "check_lists", "read_document", "read_model"]
+__all__ = ["Network", "Read", "Subject", "check_lists", "read_document", "read_model", "said_of_a_query"]
 
 
 #: Keys and indexes that lead to a part of a request.
@@ -151,7 +151,7 @@ class _Model:
 
     def options(self) -> RequestedOptions:
         options = documents.load_options(self.fields)
-        with _said_of_a_query():
+        with said_of_a_query():
             import_options(
                 self.choices, batch=options.options.batch
             )  # what is wrong there stands in the query as well
@@ -162,7 +162,7 @@ class _Model:
         if importer is None:
             error = unknown_format("The body")
             raise Problem("invalid-document", error.message, remedy=error.remedy)
-        with _said_of_a_query():
+        with said_of_a_query():
             chosen = import_options(self.choices, batch=batch)
             imported = load_model(importer, self.data, options=chosen, path=None, name="model")
         if (count := len(imported.graph.operations)) > limits["max_operations"]:
@@ -213,7 +213,7 @@ def _nameless_file() -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _said_of_a_query() -> Iterator[None]:
+def said_of_a_query() -> Iterator[None]:
     """Errors name parameters where they name flags."""
     try:
         yield

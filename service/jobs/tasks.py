@@ -25,7 +25,15 @@ from service.jobs.requests import (
     with_deadline,
 )
 from service.jobs.resources import limited
-from service.jobs.subjects import Network, Read, Subject, check_lists, read_document, read_model
+from service.jobs.subjects import (
+    Network,
+    Read,
+    Subject,
+    check_lists,
+    read_document,
+    read_model,
+    said_of_a_query,
+)
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
@@ -41,9 +49,14 @@ from solver.plan import (
     LayoutOptions,
     PlacedBuffers,
     Plan,
+    PlanView,
     RequestedOptions,
     Tie,
+    deployment_difference,
     difference,
+    one_plan,
+    plan_of,
+    plans_to_compare,
     with_deployment_digest,
 )
 from solver.schedules import SearchProgress
@@ -575,20 +588,30 @@ def _check_memory(plan: Plan, most: int) -> None:
 
 
 def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's."""
-    name, size = head["format"], head["against"]
-    with _inside():
-        old = documents.load_plan(body[:size]) if size else None
-        if old is None:
-            exporter = exporters.exporter_named(name)
-            file = exporter.dump(documents.load_plan(body))
+    """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's.
+
+    Of a plan with entry points the one that `entry_point` names, or all of them.
+    """
+    name, size, entry_point = head["format"], head["against"], head["entry_point"]
+    with _inside("query"), said_of_a_query():
+        plan = documents.load_planned(body[size:])
+        if size:
+            old, new = plans_to_compare(documents.load_planned(body[:size]), plan, entry_point)
+            file = _difference(old, new) if name == "difference" else dump_report(new, old)
+        elif name == "document":
+            file = documents.dump_plan(one_plan(plan, entry_point))
         else:
-            plan = documents.load_plan(body[size:])
-            if name == "difference":
-                file = json.dumps(difference(old, plan).facts()).encode()
-            else:
-                file = dump_report(plan, old)
+            file = exporters.exporter_named(name).dump(plan_of(plan, entry_point))
         channel.send("result", {}, file)
+
+
+def _difference(old: PlanView | Deployment, new: PlanView | Deployment) -> bytes:
+    """What changed, as JSON; both are deployments, or none is."""
+    if isinstance(old, Deployment) and isinstance(new, Deployment):
+        return json.dumps(deployment_difference(old, new).facts()).encode()
+    assert not isinstance(old, Deployment)
+    assert not isinstance(new, Deployment)
+    return json.dumps(difference(old, new).facts()).encode()
 
 
 def warm() -> Mapping[str, bool] | None:
