@@ -2,6 +2,7 @@
 
     measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
+    like         the same, with persistent values where another plan has them: `plan_like`
     deployment   several programs -> one arena, in which each of them runs: `plan_deployment`
     entries      the programs that entry points run
     ties         which persistent values of different models are one
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from solver.graph import TrainableGraph
 from solver.pipeline.deployment import EntryRequest, plan_deployment
 from solver.pipeline.entries import Networks, entry_graphs, entry_requests, entry_subject
+from solver.pipeline.like import plan_like
 from solver.pipeline.measures import free_measures, plan_requested
 from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
@@ -57,6 +59,7 @@ __all__ = [
     "plan",
     "plan_at",
     "plan_deployment",
+    "plan_like",
     "plan_program",
     "plan_requested",
     "reference_of",

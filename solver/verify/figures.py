@@ -246,6 +246,7 @@ _FACTS: Final[Mapping[str, Mapping[str, type]]] = MappingProxyType(
             "access_nanoseconds", "bound_nanoseconds", "checked_nanoseconds", "compute_nanoseconds",
             "nanoseconds",
         ),
+        "like": {"plan": str, **_integers("kept", "kept_bytes", "moved", "bytes_without")},
     }
 )  # fmt: skip
 
@@ -276,6 +277,8 @@ def _unknown(plan: Plan) -> Iterator[str]:
         known = dict(_FACTS[record.name])
         if record.name == "paging":
             known |= _integers(*(f"written.{tier.name}" for tier in plan.options.tiers[1:]))
+        if record.name == "like":
+            known |= {fact: str for fact in record.facts if fact.startswith("moved.")}
         for fact, value in record.facts.items():
             if type(value) is not known.get(fact):
                 yield f"The record {record.name!r} says {fact} = {value!r}, which it cannot."
@@ -377,6 +380,13 @@ def _aliases(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
         yield from _differing("aliases", facts, figures)
 
 
+def _like(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
+    yield from _differing("like", facts, {"moved": sum(fact.startswith("moved.") for fact in facts)})
+    kept, pins = facts.get("kept", 0), len(plan.options.pins)
+    if not _is_between(0, kept, pins):
+        yield f"The record 'like' claims that {kept} values stay; {pins} are pinned."
+
+
 _CHECKS: Final[Mapping[str, Callable[[Program, Plan, _Facts], Iterator[str]]]] = MappingProxyType(
     {
         "rewrite": _rewrite,
@@ -386,6 +396,7 @@ _CHECKS: Final[Mapping[str, Callable[[Program, Plan, _Facts], Iterator[str]]]] =
         "search_order": _search_order,
         "levels": _levels,
         "aliases": _aliases,
+        "like": _like,
     }
 )
 
