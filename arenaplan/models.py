@@ -22,6 +22,7 @@ from solver.pipeline import (
     entry_requests,
     free_measures,
     plan_deployment,
+    plan_like,
     plan_requested,
 )
 from solver.pipeline import (
@@ -181,19 +182,31 @@ def _read_document(value: object, batch: int | None, folder: Path | None = None)
 
 @shows(PlanChoices)
 @checks_arguments
-def plan(model: Plannable, options: PlanOptions | None = None, **choices: Unpack[PlanChoices]) -> Plan:
+def plan(
+    model: Plannable,
+    options: PlanOptions | None = None,
+    *,
+    like: Plan | Deployment | str | os.PathLike[str] | None = None,
+    **choices: Unpack[PlanChoices],
+) -> Plan:
     """The plan of one training step: every tensor at its byte of the arena, proved to compute the graph.
 
     `model` is a path, a document (text or parsed), a graph, a program, or an object that has one. `choices`
     are the options of plans by name, as an options document has them: ``capacity="24 MiB"``,
     ``as_written=True``, ``only=["in_place"]``; a PlanOptions in their place describes the plan exactly.
-    Without a deadline the same arguments give the same plan, byte for byte. Raises ArenaplanError: a
-    CapacityError if no arena within the capacity was found.
+    `like` is another plan, or the path of its document, whose persistent values stay where they are as far as
+    they can; the record ``like`` of the plan says which do not, and what that costs. Without a deadline the
+    same arguments give the same plan, byte for byte. Raises ArenaplanError: a CapacityError if no arena
+    within the capacity was found.
     """
     asked = requested(options, choices)
     is_range = any(each.name == "batch" for each in asked.ranges)
-    subject = _network(model, None if is_range else asked.options.batch).subject
-    return plan_requested(subject if isinstance(subject, BlockProgram) else _graph(subject), asked)
+    read = _network(model, None if is_range else asked.options.batch).subject
+    subject = read if isinstance(read, BlockProgram) else _graph(read)
+    if like is None:
+        return plan_requested(subject, asked)
+    old = like if isinstance(like, Plan | Deployment) else documents.load_planned(Path(like).read_bytes())
+    return plan_like(subject, asked, old)
 
 
 @checks_arguments

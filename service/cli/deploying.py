@@ -53,8 +53,16 @@ def run(
         print_overview(deployment)
 
 
-def check_request(models: Sequence[Path], *, share: bool, server: str | None) -> None:
-    """Raises OptionsError for several models that nobody said are to share an arena."""
+def check_request(
+    models: Sequence[Path], *, share: bool, server: str | None, like: Path | None = None
+) -> None:
+    """Raises OptionsError for several models that nobody said are to share an arena, and for `like`."""
+    if like is not None:
+        raise OptionsError(
+            "Entry points cannot be planned like another plan.",
+            remedy="Leave out --like, or plan the networks one by one.",
+            path=("like",),
+        )
     if len(models) > 1 and not share:
         raise OptionsError(
             f"There are {len(models)} models, and nothing says that they share an arena.",

@@ -174,6 +174,13 @@ def _details_text(change: PlanDifference) -> list[str]:
             steps = f"the peak was at {arena.step_before or '-'}, and is at {arena.step_after or '-'}"
             lines.append(f"{arena.name}: {arena.before:,} -> {arena.after:,}; {steps}")
     lines += [f"option {o.name}: {o.before} -> {o.after}" for o in change.options]
+    if change.moved or change.stayed:
+        lines.append(f"persistent values: {change.stayed:,} where they were, {len(change.moved):,} elsewhere")
+    for move in change.moved[:_MOST_ROWS]:
+        arenas = [f" in {a}" if len(change.arenas) > 1 else "" for a in (move.arena_before, move.arena_after)]
+        lines.append(f"  {move.name}: {move.before:,}{arenas[0]} -> {move.after:,}{arenas[1]}")
+    if len(change.moved) > _MOST_ROWS:
+        lines.append(f"  {len(change.moved) - _MOST_ROWS:,} more")
     for what, changes in _groups(change):
         if changes:
             rows = [(c.name, f"{c.before:,}", f"{c.after:,}", f"{c.growth:+,}") for c in changes[:_MOST_ROWS]]

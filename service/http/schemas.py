@@ -62,6 +62,9 @@ class PlanRequestOptions(OptionFields):
     version: Literal[1] = 1
 
 
+_LIKE: Final = "A plan whose persistent values stay at their places, as far as they can."
+
+
 class EntryPointRequest(EntryFields):
     """A program of one of the models, which runs in the memory that all entry points share."""
 
@@ -97,6 +100,7 @@ class PlanRequest(_Strict):
     options: Annotated[
         PlanRequestOptions | None, Field(description="Defaults of the target if left out.")
     ] = None
+    like: Annotated[PlanDocument | None, Field(description=_LIKE)] = None
 
 
 class ProgramRequest(_Strict):
@@ -104,6 +108,7 @@ class ProgramRequest(_Strict):
 
     program: ProgramDocument
     options: Annotated[PlanRequestOptions | None, Field(description="Defaults if left out.")] = None
+    like: Annotated[PlanDocument | None, Field(description=_LIKE)] = None
 
 
 class TradeOffRequest(_Strict):

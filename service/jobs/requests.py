@@ -32,8 +32,8 @@ Options = TypeVar("Options", RequestedOptions, LayoutOptions)
 #: Of each task, the members that its request must have, and those that it may have. A task that may have
 #: `models` takes them in the place of `graph`.
 MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "plan": (("graph",), ("options", "models", "entries", "ties")),
-    "program": (("program",), ("options",)),
+    "plan": (("graph",), ("options", "models", "entries", "ties", "like")),
+    "program": (("program",), ("options", "like")),
     "layout": (("problem",), ("options",)),
     "tradeoff": (("graph",), ("options", "points")),
     "explain": (("graph", "options"), ("training",)),

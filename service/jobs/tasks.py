@@ -168,9 +168,11 @@ def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | No
     return follow
 
 
-def _key(digest: str, name: str, options: RequestedOptions) -> str:
+def _key(digest: str, name: str, options: RequestedOptions, old: Plan | Deployment | None = None) -> str:
     """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
-    parts = (digest.encode(), documents.dump_options(options), name.encode())
+    parts = [digest.encode(), documents.dump_options(options), name.encode()]
+    if old is not None:
+        parts.append(old.digest.encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
@@ -218,17 +220,41 @@ def _plan(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) 
         options = _options(asked, limits)
         if _DEPLOYED.isdisjoint(asked.members):
             graph = _graph(asked, options.options.batch, limits, channel)
-            key = _key(documents.graph_digest(graph), graph.name, options)
+            old = _old_plan(asked.members, asked.members_pointer)
+            key = _key(documents.graph_digest(graph), graph.name, options, old)
         else:
+            if asked.members.get("like") is not None:
+                raise Problem(
+                    "invalid-request",
+                    "Entry points cannot be planned like another plan.",
+                    remedy='Leave out "like", or plan the networks one by one.',
+                    pointer=f"{asked.members_pointer}/like",
+                )
             deployment = _deployment(asked, options, limits, channel)
             key = deployment.key(options)
     watch: dict[str, Any] = {"observe": channel.stage, "follow": _follower(channel)}
     if _DEPLOYED.isdisjoint(asked.members):
         with _inside(*asked.graph_path), _with_verdict(graph, options, asked.graph_path):
-            _answer(partial(pipeline.plan_requested, graph, **watch), options, channel, key, clock)
+            _answer(partial(_planner(graph, old), **watch), options, channel, key, clock)
     else:
         with _inside(*asked.models_path):
             _answer(partial(deployment.plan, **watch), options, channel, key, clock)
+
+
+def _old_plan(members: Mapping[str, Any], pointer: str) -> Plan | Deployment | None:
+    """The plan whose persistent values are to stay where they are, if there is one."""
+    if members.get("like") is None:
+        return None
+    with _inside(*pointer.strip("/").split("/") if pointer else (), "like"):
+        return documents.load_planned(members["like"])
+
+
+def _planner(
+    subject: pipeline.TrainableGraph | pipeline.BlockProgram, old: Plan | Deployment | None
+) -> Callable[..., Plan]:
+    if old is None:
+        return partial(pipeline.plan_requested, subject)
+    return partial(pipeline.plan_like, subject, old=old)
 
 
 def _options(asked: Subject, limits: Mapping[str, Any]) -> RequestedOptions:
@@ -419,9 +445,10 @@ def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         check_lists(request["program"], path, ("reads", "writes"), limits["max_operands"])
         with _inside("program"):
             program = documents.load_program(request["program"], max_operations=limits["max_operations"])
-        key = _key(documents.program_digest(program), program.name, options)
+        old = _old_plan(request, "")
+        key = _key(documents.program_digest(program), program.name, options, old)
     with _inside("program"):
-        plan = partial(pipeline.plan_requested, program)
+        plan = _planner(program, old)
         make = partial(plan, observe=channel.stage, follow=_follower(channel))
         _answer(make, options, channel, key, clock)
 
@@ -460,7 +487,8 @@ def _send_fallback(make: Planner, requested: RequestedOptions, channel: Channel,
     planned = make(dataclasses.replace(plain, automatic=requested.automatic and not options.tiers))
 
     def late(plan: Plan) -> Plan:
-        taken = {name: getattr(plan.options, name) for name in MEASURES} if requested.automatic else {}
+        names = ("pins", *(MEASURES if requested.automatic else ()))
+        taken = {name: getattr(plan.options, name) for name in names}
         own = {"target": plan.options.target, "batch": plan.options.batch, **taken}
         return dataclasses.replace(plan, options=dataclasses.replace(options, **own), deterministic=False)
 

@@ -191,6 +191,11 @@ RangeOfOptions = Annotated[
 ]
 
 
+def _listed(value: Any) -> Any:
+    """A list, also of one text alone."""
+    return [value] if isinstance(value, str) else value
+
+
 def _bytes_by_name(value: Any) -> Any:
     """Bytes by name from a list of texts as ``conv1.weight=8KiB``, or from one."""
     texts = [value] if isinstance(value, str) else value
@@ -252,7 +257,10 @@ _TYPES: Final[Mapping[str, Any]] = {
     "measures": _Measures,
     "offsets": _bytes_of(Size),
     "alignments": _bytes_of(Annotated[Size, AfterValidator(_power_of_two)]),
-    "ranges": JsonList[RangeOfOptions],
+    "ranges": Annotated[
+        JsonList[RangeOfOptions],
+        BeforeValidator(_listed, json_schema_input_type=list[RangeFields | str] | str),
+    ],
     "sizes": _Sizes,
     "dims": dict[Name, _Sizes],
 }

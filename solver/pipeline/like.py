@@ -24,6 +24,7 @@ from solver.layout import Pin
 from solver.native import heeding_deadline
 from solver.pipeline.measures import candidate_requested
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
+from solver.pipeline.ranges import at_largest, with_planned_sizes
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, RequestedOptions
 from solver.plan.deployment import Deployment
@@ -68,6 +69,11 @@ def plan_like(
     and OptionsError for tiers. Cost: that of two plans; of some more where not all values can stay within
     the capacity.
     """
+    if requested.ranges:
+        graph = at_largest(subject, requested.ranges)
+        alone = replace(requested, ranges=())
+        plan = plan_like(graph, alone, old, observe=observe, follow=follow, advise=advise)
+        return with_planned_sizes(plan, graph, requested.ranges)
     options = requested.options
     if options.tiers:
         raise OptionsError(
@@ -96,6 +102,7 @@ def plan_like(
         "kept_bytes": sum(places[pin.name].type.nbytes for pin in kept),
         "moved": len(moved),
         "bytes_without": without.bytes,
+        "nanoseconds_without": without.nanoseconds,
         **{f"moved.{name}": why for name, why in sorted(moved.items())},
     }
     plan = replace(candidate.plan, records=(*candidate.plan.records, Record("like", facts)))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Change,
         DeploymentDifference,
         EntryPointChange,
+        Move,
         OptionChange,
         PersistentMove,
         PlanDifference,
@@ -91,6 +92,7 @@ __all__ = [
     "LevelReport",
     "Lifetime",
     "MemoryUse",
+    "Move",
     "OptionChange",
     "OptionValue",
     "PagedCopy",
@@ -157,8 +159,8 @@ __getattr__ = loaded_late(
     __name__,
     {
         "budget": "Allowance Budget Check checks",
-        "comparison": "ArenaChange Change DeploymentDifference EntryPointChange OptionChange PersistentMove"
-        " PlanDifference deployment_difference difference layers options_in_words",
+        "comparison": "ArenaChange Change DeploymentDifference EntryPointChange Move OptionChange"
+        " PersistentMove PlanDifference deployment_difference difference layers options_in_words",
         "content": "certificate_content constraints_content deployment_content options_content plan_content"
         " with_deployment_digest with_digest",
         "entry_points": "EntryPointReport PersistentRow deployment_notes entry_point_reports one_plan"

@@ -15,19 +15,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from solver.layout import Alignment, Pin
 from solver.plan.deployment import Deployment
 from solver.plan.entry_points import persistent_rows
 from solver.plan.joined import JoinedPlan
 from solver.plan.options import PlanOptions
 from solver.plan.report import ArenaReport, report
 from solver.plan.views import AliasedValue, PlannedBuffer, PlanView
-from solver.program import COPY, Tier
+from solver.program import COPY, Lifetime, ReservedRange, Tier
 
 __all__ = [
     "ArenaChange",
     "Change",
     "DeploymentDifference",
     "EntryPointChange",
+    "Move",
     "OptionChange",
     "PersistentMove",
     "PlanDifference",
@@ -74,10 +76,22 @@ class OptionChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A value that both plans keep from one iteration to the next, at another place: arenas and offsets."""
+
+    name: str
+    arena_before: str
+    before: int
+    arena_after: str
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanDifference:
     """Sizes are bytes. Operands, kinds and layers are those whose bytes at the peak differ.
 
     The largest change comes first. `idle` is what lies idle at the peaks: the arenas without what is live.
+    Of the values that both plans keep from one iteration to the next, `stayed` lie where they did.
     """
 
     before: int
@@ -93,6 +107,8 @@ class PlanDifference:
     idle: Change
     options: tuple[OptionChange, ...]
     same_graph: bool
+    stayed: int
+    moved: tuple[Move, ...]
 
     @property
     def growth(self) -> int:
@@ -198,6 +214,12 @@ def difference(old: PlanView, new: PlanView) -> PlanDifference:
                     total[key(_holder(buffer, arena.peak_step), layer)] += buffer.size
         return _changes(*sums)
 
+    places = _persistent_places(old), _persistent_places(new)
+    moved = tuple(
+        Move(name, *before, *places[1][name])
+        for name, before in places[0].items()
+        if name in places[1] and places[1][name] != before
+    )
     idle = [sum(arena.size - arena.live_bytes for arena in side.values()) for side in reports]
     return PlanDifference(
         old.arena_bytes,
@@ -213,7 +235,19 @@ def difference(old: PlanView, new: PlanView) -> PlanDifference:
         Change("idle", *idle),
         tuple(_options(old, new)),
         old.graph_digest == new.graph_digest,
+        len(places[0].keys() & places[1].keys()) - len(moved),
+        moved,
     )
+
+
+def _persistent_places(plan: PlanView) -> dict[str, tuple[str, int]]:
+    """The arena and the offset of each value that is kept from one iteration to the next."""
+    return {
+        value.id: (arena.name, value.offset)
+        for arena, buffer in plan.buffers()
+        for value in buffer.values
+        if value.lifetime is Lifetime.MAX
+    }
 
 
 def _holder(buffer: PlannedBuffer, level: int | None) -> AliasedValue:
@@ -252,6 +286,10 @@ def _options(old: PlanView, new: PlanView) -> Iterator[OptionChange]:
             yield OptionChange(name, before, now[name])
 
 
+#: Entries of an option with several that are written out.
+_MOST_NAMED: Final = 8
+
+
 def options_in_words(options: PlanOptions) -> dict[str, str]:
     """Each option by name, in words: ``not set``, ``yes``, ``no``, a number with its digits in groups."""
     return {field.name: _said(getattr(options, field.name)) for field in fields(options)}
@@ -263,7 +301,14 @@ def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return "; ".join(map(_said, value))
+        named = "; ".join(map(_said, value[:_MOST_NAMED]))
+        return named if len(value) <= _MOST_NAMED else f"{named}; {len(value) - _MOST_NAMED} more"
+    if isinstance(value, Pin):
+        return f"{value.name} at {value.offset:,}"
+    if isinstance(value, Alignment):
+        return f"{value.name} at multiples of {value.bytes:,}"
+    if isinstance(value, ReservedRange):
+        return str(value)
     if isinstance(value, Tier):
         return ", ".join(
             f"{name} {_said(x)}" if name != "name" else x for name, x in asdict(value).items() if x

@@ -246,7 +246,10 @@ _FACTS: Final[Mapping[str, Mapping[str, type]]] = MappingProxyType(
             "access_nanoseconds", "bound_nanoseconds", "checked_nanoseconds", "compute_nanoseconds",
             "nanoseconds",
         ),
-        "like": {"plan": str, **_integers("kept", "kept_bytes", "moved", "bytes_without")},
+        "like": {
+            "plan": str,
+            **_integers("kept", "kept_bytes", "moved", "bytes_without", "nanoseconds_without"),
+        },
     }
 )  # fmt: skip
 

@@ -40,6 +40,7 @@ app = Commands()
         "arenaplan plan graph.json --as-written -o plan.json",
         "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
         "arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json",
+        "arenaplan plan graph.json --like old.json -o plan.json",
         "arenaplan plan graph.json --pin conv1.weight=8KiB --align 'conv*=64' --reserve 0..8KiB -o plan.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
         "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
@@ -77,6 +78,14 @@ def plan(
             help="Values that two models have in common, as a.encoder.*=b.encoder.*. Repeatable.",
         ),
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PLAN",
+            help="A plan whose persistent values stay at their places, as far as they can: a firmware update"
+            " keeps its weights.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -106,12 +115,12 @@ def plan(
         if entry or share or tie or len(models) > 1:
             from service.cli import deploying
 
-            deploying.check_request(models, share=share, server=server)
+            deploying.check_request(models, share=share, server=server, like=like)
             deploying.run(models, entry or (), tie or (), options, output, choices, as_json=as_json)
             return
         from service.cli import planning
 
-        planning.run(models[0], options, output, choices, as_json=as_json, server=server)
+        planning.run(models[0], options, output, choices, as_json=as_json, server=server, like=like)
 
 
 @app.command(

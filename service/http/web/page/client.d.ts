@@ -288,7 +288,7 @@ export interface LayoutOptionFields {
   rules?: RulesOfLayout;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
 }
 
 /** The buffers to place, and options. */
@@ -311,7 +311,7 @@ export interface LayoutRequestOptions {
   rules?: RulesOfLayout;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
   format?: "arenaplan.layout_options";
   version?: 1;
 }
@@ -420,6 +420,7 @@ export interface PlanRequest {
   entries?: Array<EntryPointRequest | string>;
   ties?: Array<string>;
   options?: PlanRequestOptions | null;
+  like?: PlanDocument | null;
 }
 
 /** Options of a plan; all may be left out. */
@@ -443,7 +444,7 @@ export interface PlanRequestOptions {
   storage?: string | null;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
   dims?: Record<string, unknown> | null;
   format?: "arenaplan.options";
   version?: 1;
@@ -473,7 +474,7 @@ export interface PlannedOptionFields {
   fit_scratch?: boolean;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
 }
 
 /** The sizes that the plan serves; it was made at the largest. `proved` has those, one for each range, at */
@@ -525,6 +526,7 @@ export interface ProgramDocument {
 export interface ProgramRequest {
   program: ProgramDocument;
   options?: PlanRequestOptions | null;
+  like?: PlanDocument | null;
 }
 
 /** How far a job is. */
