@@ -131,7 +131,7 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
     "Model": frozenset(
         ("--entry", "--share", "--tie", *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)))
     ),
-    "Fit": frozenset(map(flag_of, _FIT)),
+    "Fit": frozenset((*map(flag_of, _FIT), "--like")),
     "Search": frozenset(map(flag_of, _SEARCH)),
     "Output": frozenset(("--output", "--json", "--server", "--plot")),
 }
