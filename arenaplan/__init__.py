@@ -26,18 +26,7 @@ from arenaplan.neighbours import NEIGHBOURS, hidden
 if TYPE_CHECKING:
     from arenaplan import executorch, jax, onnx, torch
     from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
-    from arenaplan.models import (
-        deploy,
-        entry_graphs,
-        explain,
-        load_graph,
-        load_plan,
-        load_program,
-        plan,
-        plan_at,
-        save,
-        tradeoff,
-    )
+    from arenaplan.models import deploy, explain, load_graph, load_plan, load_program, plan, save, tradeoff
     from clients import AsyncClient, Client
     from solver.errors import (
         ArenaplanError,
@@ -79,7 +68,6 @@ __all__ = [
     "Verdict",
     "adam",
     "deploy",
-    "entry_graphs",
     "evaluation",
     "executorch",
     "explain",
@@ -92,7 +80,6 @@ __all__ = [
     "onnx",
     "ops",
     "plan",
-    "plan_at",
     "save",
     "sgd",
     "synthetic_batch",
@@ -104,8 +91,7 @@ __all__ = [
 #: The names of each module; a name of no module is a module itself.
 _WHERE = {
     "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
-    "arenaplan.models": "deploy entry_graphs explain load_graph load_plan load_program plan plan_at save"
-    " tradeoff",
+    "arenaplan.models": "deploy explain load_graph load_plan load_program plan save tradeoff",
     "clients": "AsyncClient Client",
     "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
     " OptionsError PlanError ProblemError",

@@ -11,6 +11,8 @@ program = edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=Memory
 
 config = ExecutorchBackendConfig(memory_planning_pass=arenaplan.executorch.ProgramMemoryPlanningPass())
 
+Both take a `TargetMemoryMap` as `target`: banks of several memories, with capacities.
+
 `find_stale_read(edge, algorithm, inputs)` runs a program in the memory that any algorithm plans, and names
 the instruction that reads what was not written for it.
 """

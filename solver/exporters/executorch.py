@@ -15,11 +15,22 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from solver.exporters.executorch_graph import stale_reads_of_graph
+from solver.errors import CapacityError, OptionsError
+from solver.exporters.executorch_banks import Graph, MemoryMap, memory_map, placement
+from solver.exporters.executorch_graph import accesses, offset_in_root, root, stale_reads_of_graph
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan
 from solver.layout.api import solve
 
-__all__ = ["DEFAULT_MEMORY", "arranged", "not_installed", "placed", "plan_memory", "warn_of_stale_reads"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "arranged",
+    "not_installed",
+    "only_host_memory",
+    "placed",
+    "plan_memory",
+    "planned",
+    "warn_of_stale_reads",
+]
 
 #: The number of the memory of tensors that name none.
 DEFAULT_MEMORY = 1
@@ -32,50 +43,160 @@ def plan_memory(
     graph_signature: Any,
     extra_padding: int = 0,
     *,
+    target: Any = None,
+    bytes_per_second: Mapping[str, float] | None = None,
     deadline_seconds: float | None = None,
 ) -> Any:
     """Offsets of all tensors, as ExecuTorch's `MemoryAlgoResult`: no memory is larger than `greedy` makes it.
 
-    The arguments are those that ExecuTorch gives its algorithms; `deadline_seconds` bounds the search of each
-    memory by wall time (``functools.partial``), without it the same program gives the same plan. Sizes and
-    offsets are bytes, offsets multiples of `alignment`. Raises ImportError without ExecuTorch. Warns
-    (RuntimeWarning) where the program reads bytes that another call has written since, and names the calls.
+    The arguments are those that ExecuTorch gives its algorithms; the others are for ``functools.partial``.
+    `target` is a `TargetMemoryMap`: tensors whose `mem_id` is set stay there, the others lie in the banks in
+    which the program takes the least modelled time, never more than by `BankedGreedy`. `bytes_per_second` has
+    the speed of each bank by its name; by default each is a tenth as fast as the one before.
+    `deadline_seconds` bounds each search by wall time, without it the same program gives the same plan. Sizes
+    and offsets are bytes, offsets multiples of `alignment`.
+
+    Raises ImportError without ExecuTorch, CapacityError for a bank that is too small, with the bytes that it
+    needs, and OptionsError for a map that does not fit the program. Warns (RuntimeWarning) where the program
+    reads bytes that another call has written since, and names the calls.
     """
-    result = placed(alignment, specs, graph_module, graph_signature, extra_padding, deadline_seconds)
+    result = planned(
+        *(alignment, list(specs), graph_module, graph_signature, extra_padding, deadline_seconds),
+        target=target,
+        bytes_per_second=bytes_per_second,
+    )
     warn_of_stale_reads(graph_module, result.spec_dict, stacklevel=3)
     return result
 
 
-def placed(
+def planned(
     alignment: int,
-    specs: Collection[Any],
+    specs: Sequence[Any],
     graph_module: Any,
     graph_signature: Any,
     extra_padding: int,
     deadline_seconds: float | None,
+    *,
+    target: Any,
+    bytes_per_second: Mapping[str, float] | None,
 ) -> Any:
     """As `plan_memory`, without the check of what the program reads."""
+    arguments = alignment, specs, graph_module, graph_signature, extra_padding
+    if target is None:
+        return placed(*arguments, deadline_seconds)
+    only_host_memory(specs)
+    banks = memory_map(target, alignment, extra_padding, bytes_per_second)
+    graph = Graph(specs, graph_module, _reserved(graph_module))
+    theirs = _banked_greedy(target, *arguments)
+    for spec in specs:
+        spec.realign(alignment)
+    try:
+        ours = placement([graph], [], banks, Deadline.after(deadline_seconds))
+    except CapacityError:
+        if theirs is None:
+            raise
+        ours = None
+    if theirs is not None and (ours is None or _picoseconds(theirs, graph, banks) < ours.picoseconds):
+        places = {
+            id(spec): (place.mem_id, place.mem_offset)
+            for spec, place in theirs.spec_dict.items()
+            if spec.storage_base is None
+        }
+    else:
+        assert ours is not None
+        places = ours.graphs[0]
+    return placed(*arguments, deadline_seconds, banks=banks, places=places)
+
+
+def placed(
+    alignment: int,
+    specs: Sequence[Any],
+    graph_module: Any,
+    graph_signature: Any,
+    extra_padding: int,
+    deadline_seconds: float | None,
+    *,
+    banks: MemoryMap | None = None,
+    places: Mapping[int, tuple[int, int]] | None = None,
+) -> Any:
+    """The smaller one of two layouts for each memory: that of `greedy`, or of `places`, and our own.
+
+    `places` have the memory and the offset of tensors in `banks` by `id`; `greedy` places the others.
+    """
     try:
         from executorch.exir.memory_planning import MemoryAlgoResult, SpecAllocResult, greedy
     except ImportError as error:
         raise not_installed() from error
-    theirs = greedy(alignment, specs, graph_module, graph_signature, extra_padding)  # which rounds sizes up
-    starts = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
+    places = places or {}
+    starts = _reserved(graph_module)
+    others = [spec for spec in specs if id(root(spec)) not in places]
+    theirs = greedy(alignment, others, graph_module, graph_signature, extra_padding)  # which rounds sizes up
+    results, sizes = dict(theirs.spec_dict), list(theirs.bufsizes)
+    for spec in specs:
+        if id(root(spec)) in places:
+            memory, offset = places[id(root(spec))]
+            offset += offset_in_root(spec)
+            sizes += [0] * (memory + 1 - len(sizes))
+            sizes[memory] = max(sizes[memory], offset + spec.allocated_memory + extra_padding)
+            results[spec] = SpecAllocResult(memory, 0, offset)
     memories: dict[int, list[Any]] = {}
-    for spec, place in theirs.spec_dict.items():
+    for spec, place in results.items():
         memories.setdefault(place.mem_id, []).append(spec)
-    places, sizes = dict(theirs.spec_dict), list(theirs.bufsizes)
     for memory, inside in memories.items():
         start = starts[memory] if memory < len(starts) else 0
-        room = theirs.bufsizes[memory] - extra_padding - start
-        layout = arranged(inside, alignment, start, room, deadline_seconds)
+        room = sizes[memory] - extra_padding - start
+        layout = arranged(
+            inside,
+            banks.alignment(memory, alignment) if banks else alignment,
+            start,
+            room,
+            deadline_seconds,
+        )
         if layout is None:
             continue
         offsets, size = layout
         sizes[memory] = size + extra_padding
         # One object for the whole memory: any two of its tensors may share bytes at different times.
-        places |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}
-    return MemoryAlgoResult(places, sizes)
+        results |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}
+    return MemoryAlgoResult(results, sizes)
+
+
+def only_host_memory(specs: Sequence[Any]) -> None:
+    """Raises OptionsError for tensors in the memory of another device."""
+    if any(getattr(spec.device, "name", "CPU") != "CPU" for spec in specs):
+        raise OptionsError(
+            "The program has tensors that are not in the host's memory; other devices have neither banks nor"
+            " states of several methods.",
+            remedy="Plan it with MemoryPlanningAlgorithmSuite([arenaplan.executorch.plan_memory]),"
+            " or pass enable_non_cpu_memory_planning=False to ExecutorchBackendConfig.",
+        )
+
+
+def _reserved(graph_module: Any) -> list[int]:
+    """Bytes at the bottom of each memory that branches and loops take."""
+    return list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
+
+
+def _banked_greedy(target: Any, *arguments: Any) -> Any:
+    """ExecuTorch's own plan for its memory map; None where it refuses the program, or has no such plan."""
+    try:
+        from executorch.exir.banked_memory_planning import BankedGreedy, BankPlacementError
+    except ImportError:  # ExecuTorch before 1.5.1
+        return None
+    try:
+        return BankedGreedy(target)(*arguments)
+    except BankPlacementError:
+        return None
+
+
+def _picoseconds(result: Any, graph: Graph, banks: MemoryMap) -> int:
+    """The modelled time of a plan of ExecuTorch's: accesses of tensors in banks."""
+    counts = accesses(graph.graph_module)
+    return sum(
+        banks.time(spec.allocated_memory * counts[id(spec)], bank)
+        for spec, place in result.spec_dict.items()
+        if spec.storage_base is None and (bank := banks.number(place.mem_id)) is not None
+    )
 
 
 def not_installed() -> ImportError:

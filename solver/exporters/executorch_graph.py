@@ -12,13 +12,14 @@ Written for ExecuTorch 1.5.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 from solver.exporters.executorch_runs import Instruction, Tensor, stale_operands
 
-__all__ = ["stale_reads_of_graph"]
+__all__ = ["accesses", "names_of", "offset_in_root", "root", "stale_reads_of_graph"]
 
 #: Calls that touch no bytes: they name memory, give it back, or pick one result of several.
 _SILENT: Final = frozenset({"alloc", "free", "getitem", "view"})
@@ -48,6 +49,32 @@ def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[s
                 break
         bit += 1
     return list(sentences.values())[:_MAX_SENTENCES]
+
+
+def accesses(graph_module: Any) -> Counter[int]:
+    """How often a graph reads or writes each tensor, by `id` of the specification whose bytes these are.
+
+    The caller writes what is given and reads what is returned. Branches and loops have counts of their own.
+    Linear in the arguments of all calls.
+    """
+    counts: Counter[int] = Counter()
+    for node in graph_module.graph.nodes:
+        if node.op not in ("placeholder", "output", "call_function") or _kind(node) in _SILENT:
+            continue
+        values = [value for value in _nodes((node.args, node.kwargs)) if _kind(value) != "alloc"]
+        written = [] if node.op == "output" else [node]
+        counts.update(id(root(spec)) for value in (*values, *written) for spec in _specs(value))
+    return counts
+
+
+def names_of(graph_module: Any) -> dict[int, str]:
+    """Names of tensors by `id` of their specification: the first node that has it, apart from `alloc`."""
+    names: dict[int, str] = {}
+    for node in graph_module.graph.nodes:
+        if _kind(node) != "alloc":
+            for spec in _specs(node):
+                names.setdefault(id(spec), node.name)
+    return names
 
 
 def _takes_first_branch(bit: int, flipped: bool, condition: int) -> bool:
@@ -107,7 +134,7 @@ class _Trace:
         results = self._follow(called, f"{prefix}{taken.target}.")
         # Results are handed on as they are, so the tensors of the node stand for the bytes of the branch.
         for spec, result in zip(_specs(node), results, strict=False):
-            self._bound[id(_root(spec))] = result
+            self._bound[id(root(spec))] = result
 
     def _loop(
         self, graph_module: Any, node: Any, prefix: str, *, carried: Any, sliced: Any, rest: Any
@@ -131,7 +158,7 @@ class _Trace:
         inputs = [node for node in called.graph.nodes if node.op == "placeholder"]
         for node, tensors in zip(inputs, operands, strict=False):
             for spec, tensor in zip(_specs(node), tensors, strict=False):
-                self._bound[id(_root(spec))] = tensor
+                self._bound[id(root(spec))] = tensor
 
     def _call(self, name: str, reads: list[Tensor], writes: list[Tensor]) -> None:
         self.instructions.append(Instruction(name, tuple(reads), tuple(writes)))
@@ -142,7 +169,7 @@ class _Trace:
         return [tensor for value in values for tensor in self._tensors(value)]
 
     def _tensors(self, node: Any) -> list[Tensor]:
-        return [self._tensor(_root(spec)) for spec in _specs(node)]
+        return [self._tensor(root(spec)) for spec in _specs(node)]
 
     def _tensor(self, spec: Any) -> Tensor:
         if id(spec) in self._bound:
@@ -184,8 +211,17 @@ def _specs(node: Any) -> Iterator[Any]:
                 yield spec
 
 
-def _root(spec: Any) -> Any:
+def root(spec: Any) -> Any:
     """The specification whose bytes those of another one are part of."""
     while getattr(spec, "storage_base", None) is not None:
         spec = spec.storage_base
     return spec
+
+
+def offset_in_root(spec: Any) -> int:
+    """The offset of a tensor in the bytes of the one that it is part of."""
+    offset = 0
+    while getattr(spec, "storage_base", None) is not None:
+        offset += spec.storage_base_offset
+        spec = spec.storage_base
+    return offset

@@ -18,8 +18,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from solver.errors import OptionsError, PlanError
-from solver.exporters.executorch import DEFAULT_MEMORY, not_installed, placed, warn_of_stale_reads
+from solver.errors import PlanError
+from solver.exporters.executorch import (
+    DEFAULT_MEMORY,
+    not_installed,
+    only_host_memory,
+    placed,
+    planned,
+    warn_of_stale_reads,
+)
+from solver.exporters.executorch_banks import Graph, MemoryMap, State, memory_map, placement
+from solver.exporters.executorch_graph import offset_in_root, root
+from solver.layout import Deadline
 
 __all__ = ["ProgramMemoryPlanningPass"]
 
@@ -35,9 +45,12 @@ class _Method:
     specs: list[Any]
     #: The memory that a pass of the user has chosen, by `id` of the tensor.
     memories: dict[int, int | None]
-    #: Bytes in front of each memory that branches and loops take.
+    #: The bytes of each memory that branches and loops take, and their tensors.
     submodules: list[int]
-    submodule_specs: list[Any] = field(default_factory=list)
+    submodule_specs: list[Any]
+    #: What is planned and in the bytes of no state; and what is part of one.
+    activations: list[Any] = field(default_factory=list)
+    parts: list[Any] = field(default_factory=list)
 
     def __str__(self) -> str:
         inputs = getattr(self.signature, "user_inputs", ())
@@ -51,6 +64,10 @@ class _State:
     name: str
     uses: list[tuple[_Method, Any]]
 
+    @property
+    def specs(self) -> list[Any]:
+        return [spec for _, spec in self.uses]
+
 
 class ProgramMemoryPlanningPass:
     """Plans all methods of a program together: `ExecutorchBackendConfig(memory_planning_pass=...)` takes it.
@@ -60,14 +77,16 @@ class ProgramMemoryPlanningPass:
     same; they must agree in type and shape (`PlanError`). Each memory of a method has the size of the states
     and of what the method needs above them, which is never more than `greedy` makes it.
 
-    `alignment` is in bytes. `deadline_seconds` bounds each layout search by wall time; without it the plan of
-    a program is always the same. Raises ImportError without ExecuTorch, and `OptionsError` for tensors in the
-    memory of another device.
+    `target`, `bytes_per_second` and `deadline_seconds` are those of `plan_memory`, and so are the errors; in
+    the modelled time each method runs once. `alignment` is in bytes. Raises OptionsError for tensors in the
+    memory of another device, too.
     """
 
     def __init__(
         self,
         *,
+        target: Any = None,
+        bytes_per_second: Mapping[str, float] | None = None,
         alignment: int = 16,
         alloc_graph_input: bool = True,
         alloc_graph_output: bool = True,
@@ -78,6 +97,7 @@ class ProgramMemoryPlanningPass:
         except ImportError as error:
             raise not_installed() from error
         self.enable_non_cpu_memory_planning = False  # `to_executorch` sets it
+        self._target, self._bytes_per_second = target, bytes_per_second
         self._deadline_seconds = deadline_seconds
         self._theirs = MemoryPlanningPass(
             self._collect,
@@ -102,27 +122,46 @@ class ProgramMemoryPlanningPass:
     def run_multimethod(self) -> None:
         """Place the tensors of all methods that `run` has taken; ExecuTorch calls this last."""
         methods, self._methods = self._methods, []
+        if not methods:
+            return
         states = _states(methods)
-        bottoms = _place_states(states, methods)
-        of_states = {id(spec) for state in states for _, spec in state.uses}
-        for method in methods:
-            self._place_activations(method, bottoms, of_states)
+        _sort_specs(methods, states)
+        memories: list[int | None] = [_memory_of(state) for state in states]
+        places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
+        banks = self._banks(methods[0].alignment, max(method.padding for method in methods))
+        if banks is not None:
+            chosen = placement(
+                [Graph(method.activations, method.graph_module, method.submodules) for method in methods],
+                [
+                    State(state.name, state.specs, memory)
+                    for state, memory in zip(states, memories, strict=True)
+                ],
+                banks,
+                Deadline.after(self._deadline_seconds),
+            )
+            memories, places = [*chosen.states], chosen.graphs
+        bottoms = _place_states(states, memories, banks)
+        for method, inside in zip(methods, places, strict=True):
+            self._place_activations(method, bottoms, banks, inside)
         for method in methods:
             warn_of_stale_reads(method.graph_module, {})
+
+    def _banks(self, alignment: int, padding: int) -> MemoryMap | None:
+        if self._target is None:
+            return None
+        return memory_map(self._target, alignment, padding, self._bytes_per_second)
 
     def _collect(
         self, alignment: int, specs: Sequence[Any], graph_module: Any, graph_signature: Any, padding: int
     ) -> list[int]:
         """The algorithm that ExecuTorch calls: plans branches and loops at once, and others provisionally."""
-        if any(getattr(spec.device, "name", "CPU") != "CPU" for spec in specs):
-            raise OptionsError(
-                "A method has tensors that are not in the host's memory, and those of several devices cannot"
-                " share addresses.",
-                remedy="Plan it with MemoryPlanningAlgorithmSuite([arenaplan.executorch.plan_memory]),"
-                " or pass enable_non_cpu_memory_planning=False to ExecutorchBackendConfig.",
-            )
+        only_host_memory(specs)
         if graph_module is not self._graph_module:
-            result = placed(alignment, specs, graph_module, graph_signature, padding, self._deadline_seconds)
+            result = planned(
+                *(alignment, list(specs), graph_module, graph_signature, padding, self._deadline_seconds),
+                target=self._target,
+                bytes_per_second=self._bytes_per_second,
+            )
             _write(result.spec_dict)
             self._submodule_specs += specs
             return list(result.bufsizes)
@@ -143,36 +182,33 @@ class ProgramMemoryPlanningPass:
             spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, 0
         return [0] * (max([DEFAULT_MEMORY, *memories]) + 1)
 
-    def _place_activations(self, method: _Method, bottoms: Mapping[int, int], states: set[int]) -> None:
+    def _place_activations(
+        self,
+        method: _Method,
+        bottoms: Mapping[int, int],
+        banks: MemoryMap | None,
+        places: Mapping[int, tuple[int, int]],
+    ) -> None:
         """Places above the states and what branches and loops take, and the sizes of all memories."""
-        for spec in method.specs:
-            if id(spec) not in states:
-                spec.mem_id, spec.mem_offset = method.memories[id(spec)], None
-        in_states = [spec for spec in method.specs if id(spec) not in states and id(_root(spec)) in states]
-        inside = {id(spec) for spec in in_states}
-        activations = [spec for spec in method.specs if id(spec) not in states | inside]
         for spec in method.submodule_specs:
             spec.mem_offset += bottoms.get(spec.mem_id, 0)
         for module in _submodules(method.graph_module):
-            sizes = module.meta["non_const_buffer_sizes"]
-            sizes[:] = _above(bottoms, sizes)
-        starts = _above(bottoms, method.submodules)
-        method.graph_module.input_mem_buffer_sizes = starts
-        sizes = list(starts)
-        if activations:
+            inside = module.meta["non_const_buffer_sizes"]
+            inside[:] = _above(bottoms, inside)
+        sizes = _above(bottoms, method.submodules)
+        method.graph_module.input_mem_buffer_sizes = list(sizes)
+        if method.activations:
             result = placed(
-                method.alignment,
-                activations,
-                method.graph_module,
-                method.signature,
-                method.padding,
-                self._deadline_seconds,
+                *(method.alignment, method.activations, method.graph_module, method.signature),
+                *(method.padding, self._deadline_seconds),
+                banks=banks,
+                places=places,
             )
             _write(result.spec_dict)
             sizes += [0] * (len(result.bufsizes) - len(sizes))
             sizes[: len(result.bufsizes)] = map(max, sizes, result.bufsizes)
-        for spec in in_states:
-            spec.mem_id, spec.mem_offset = _root(spec).mem_id, _offset_in_root(spec)
+        for spec in method.parts:
+            spec.mem_id, spec.mem_offset = root(spec).mem_id, root(spec).mem_offset + offset_in_root(spec)
         sizes += [0] * (DEFAULT_MEMORY + 1 - len(sizes))
         # In place: ExecuTorch has copied the metadata by now, but not the list.
         method.graph_module.meta["non_const_buffer_sizes"][:] = sizes
@@ -202,36 +238,54 @@ def _named(method: _Method) -> Iterator[tuple[str, Any]]:
             yield names[node.target], node.meta["spec"]
 
 
-def _place_states(states: Sequence[_State], methods: Sequence[_Method]) -> dict[int, int]:
+def _sort_specs(methods: Sequence[_Method], states: Sequence[_State]) -> None:
+    """Tells activations from states and their parts, and takes back the provisional memories."""
+    of_states = {id(spec) for state in states for spec in state.specs}
+    for method in methods:
+        for spec in method.specs:
+            spec.mem_id, spec.mem_offset = method.memories[id(spec)], None
+            if id(spec) in of_states:
+                continue
+            (method.parts if id(root(spec)) in of_states else method.activations).append(spec)
+
+
+def _memory_of(state: _State) -> int | None:
+    """The memory that passes of the user have chosen for a state. Raises PlanError where its uses differ."""
+    first_method, first = state.uses[0]
+    memories: dict[int, _Method] = {}
+    for method, spec in state.uses:
+        if (tuple(spec.shape), spec.scalar_type) != (tuple(first.shape), first.scalar_type):
+            raise PlanError(
+                f"{state.name!r} is {_type(first)} in {first_method} and {_type(spec)} in {method}, so it"
+                " cannot have one address in both.",
+                remedy="Give it another name in one of the modules, or the same shape and type in both.",
+            )
+        memory = method.memories.get(id(spec))
+        if memory is not None:
+            memories.setdefault(memory, method)
+    if len(memories) > 1:
+        (one, a), (other, b) = list(memories.items())[:2]
+        raise PlanError(
+            f"{state.name!r} is assigned to memory {one} in {a} and to memory {other} in {b}, so it cannot"
+            " have one address in both.",
+            remedy="Set the same mem_id in all methods.",
+        )
+    return next(iter(memories), None)
+
+
+def _place_states(
+    states: Sequence[_State], memories: Sequence[int | None], banks: MemoryMap | None
+) -> dict[int, int]:
     """Places states at the bottom of their memories; the bytes that they take there, by memory."""
     bottoms: dict[int, int] = {}
-    for state in states:
-        first_method, first = state.uses[0]
-        memories: dict[int, _Method] = {}
-        for method, spec in state.uses:
-            if (tuple(spec.shape), spec.scalar_type) != (tuple(first.shape), first.scalar_type):
-                raise PlanError(
-                    f"{state.name!r} is {_type(first)} in {first_method} and {_type(spec)} in {method}, so it"
-                    " cannot have one address in both.",
-                    remedy="Give it another name in one of the modules, or export both with the same shape"
-                    " and type.",
-                )
-            memory = method.memories.get(id(spec))
-            if memory is not None:
-                memories.setdefault(memory, method)
-        if len(memories) > 1:
-            (one, a), (other, b) = list(memories.items())[:2]
-            raise PlanError(
-                f"{state.name!r} is assigned to memory {one} in {a} and to memory {other} in {b}, so it"
-                " cannot have one address in both.",
-                remedy="Set the same mem_id in all methods.",
-            )
-        (memory,) = memories or (DEFAULT_MEMORY,)
-        offset = bottoms.get(memory, 0)
-        for method, spec in state.uses:
-            spec.realign(method.alignment)
-            spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, offset
-        bottoms[memory] = offset + first.allocated_memory
+    for state, chosen in zip(states, memories, strict=True):
+        memory = DEFAULT_MEMORY if chosen is None else chosen
+        alignment = state.uses[0][0].alignment
+        for _, spec in state.uses:
+            spec.realign(alignment)
+            spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, bottoms.get(memory, 0)
+        nbytes = state.specs[0].allocated_memory
+        bottoms[memory] = bottoms.get(memory, 0) + (banks.whole(nbytes) if banks else nbytes)
     return bottoms
 
 
@@ -250,20 +304,6 @@ def _submodules(graph_module: Any) -> Iterator[Any]:
     for module in graph_module.modules():
         if module is not graph_module and "non_const_buffer_sizes" in getattr(module, "meta", {}):
             yield module
-
-
-def _root(spec: Any) -> Any:
-    while getattr(spec, "storage_base", None) is not None:
-        spec = spec.storage_base
-    return spec
-
-
-def _offset_in_root(spec: Any) -> int:
-    offset = 0
-    while getattr(spec, "storage_base", None) is not None:
-        offset += spec.storage_base_offset
-        spec = spec.storage_base
-    return int(offset + spec.mem_offset)
 
 
 def _write(places: Mapping[Any, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from solver.errors import OptionsError
 
 if TYPE_CHECKING:  # whoever writes a layout's CSV knows no plans, and waits for every import
-    from solver.plan import Deployment, Plan
+    from solver.plan import Plan
 
 __all__ = ["EXPORTERS", "Exporter", "exporter_named", "exporter_of_file"]
 
@@ -19,8 +19,7 @@ __all__ = ["EXPORTERS", "Exporter", "exporter_named", "exporter_of_file"]
 class Exporter:
     """One kind of file that a plan is written as.
 
-    Names of such files end in `suffix`; HTTP calls them `media_type`. `module` has the `function`, which
-    takes a plan, and a deployment: as one plan, in which every entry point runs once, where it `is_joined`.
+    Names of such files end in `suffix`; HTTP calls them `media_type`. `module` has the `function`.
     """
 
     name: str
@@ -29,14 +28,11 @@ class Exporter:
     media_type: str
     module: str
     function: str
-    is_joined: bool = False
 
-    def dump(self, plan: Plan | Deployment) -> bytes:
+    def dump(self, plan: Plan) -> bytes:
         """The bytes of the file: for equal plans the same. Raises OptionsError for what it cannot hold."""
-        from solver.plan import Deployment, JoinedPlan
-
         write: Callable[[Any], bytes] = getattr(importlib.import_module(self.module), self.function)
-        return write(JoinedPlan(plan) if self.is_joined and isinstance(plan, Deployment) else plan)
+        return write(plan)
 
 
 _ALL: Final = (
@@ -63,7 +59,6 @@ _ALL: Final = (
         "application/vnd.perfetto.trace+json",
         module="solver.exporters.perfetto",
         function="dump_perfetto",
-        is_joined=True,
     ),
     Exporter(
         "memory-viz",
@@ -72,7 +67,6 @@ _ALL: Final = (
         "application/vnd.pytorch.memory-snapshot",
         module="solver.exporters.memory_viz",
         function="dump_memory_viz",
-        is_joined=True,
     ),
     Exporter(
         "offsets-csv",

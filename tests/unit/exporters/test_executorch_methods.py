@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from types import ModuleType, SimpleNamespace
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,140 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.errors import OptionsError, PlanError
+from solver.errors import CapacityError, OptionsError, PlanError
 from solver.exporters.executorch import arranged
 from solver.exporters.executorch_methods import ProgramMemoryPlanningPass
-
-ALIGNMENT = 16
-
-
-@dataclass(eq=False)
-class Spec:
-    """The fields of a TensorSpec that planning reads and writes."""
-
-    nbytes: int
-    lifetime: list[int]
-    mem_id: int | None = None
-    storage_base: Spec | None = None
-    storage_base_offset: int = 0
-    scalar_type: str = "ScalarType.BYTE"
-    device: Any = None
-    alignment: int = ALIGNMENT
-    mem_offset: int | None = None
-    mem_obj_id: int | None = None
-
-    @property
-    def shape(self) -> tuple[int]:
-        return (self.nbytes,)
-
-    @property
-    def allocated_memory(self) -> int:
-        return -(-self.nbytes // self.alignment) * self.alignment
-
-    def realign(self, alignment: int) -> None:
-        self.alignment = alignment
-
-    @property
-    def end(self) -> int:
-        assert self.mem_offset is not None
-        return self.mem_offset + self.allocated_memory
-
-
-@dataclass(eq=False)
-class Module:
-    """A method: `states` it writes, `constants` it only reads, both by name, and tensors of its own."""
-
-    states: dict[str, Spec] = field(default_factory=dict)
-    constants: dict[str, Spec] = field(default_factory=dict)
-    activations: list[Spec] = field(default_factory=list)
-    branches: list[Module] = field(default_factory=list)
-    meta: dict[str, Any] = field(default_factory=dict)
-    input_mem_buffer_sizes: list[int] = field(default_factory=list)
-
-    @property
-    def graph(self) -> Any:
-        named = {**self.states, **self.constants}
-        nodes = [
-            SimpleNamespace(op="placeholder", name=n, target=n, meta={"spec": spec}, args=(), kwargs={})
-            for n, spec in named.items()
-        ]
-        return SimpleNamespace(nodes=nodes)
-
-    @property
-    def signature(self) -> Any:
-        buffers = {name: name for name in (*self.states, *self.constants)}
-        return SimpleNamespace(inputs_to_parameters={}, inputs_to_buffers=buffers, user_inputs=("x",))
-
-    @property
-    def specs(self) -> list[Spec]:
-        return [*self.states.values(), *self.activations]
-
-    def modules(self) -> Iterator[Module]:
-        yield self
-        for branch in self.branches:
-            yield from branch.modules()
-
-
-@dataclass
-class Place:
-    mem_id: int
-    mem_obj_id: int
-    mem_offset: int
-
-
-def side_by_side(
-    alignment: int, specs: Sequence[Spec], graph_module: Module, _signature: Any, padding: int = 0
-) -> Any:
-    """Stands for ExecuTorch's `greedy`: no two tensors share a byte."""
-    sizes = list(graph_module.input_mem_buffer_sizes)
-    places: dict[Spec, Place] = {}
-    for spec in sorted(specs, key=lambda spec: spec.storage_base is not None):
-        spec.realign(alignment)
-        memory = 1 if spec.mem_id is None else spec.mem_id
-        if spec.storage_base is not None:
-            base = places[spec.storage_base]
-            places[spec] = Place(base.mem_id, 0, base.mem_offset + spec.storage_base_offset)
-            continue
-        sizes += [0] * (memory + 1 - len(sizes))
-        places[spec] = Place(memory, 0, sizes[memory])
-        sizes[memory] += spec.allocated_memory
-    return SimpleNamespace(spec_dict=places, bufsizes=[size + padding if size else 0 for size in sizes])
-
-
-class PlanningPass:
-    """Stands for ExecuTorch's `MemoryPlanningPass`: calls the algorithm for branches, then the graph."""
-
-    def __init__(self, algorithm: Any, *, alignment: int, **_options: Any) -> None:
-        self.algorithm, self.alignment = algorithm, alignment
-
-    def run(self, module: Module, signature: Any) -> Any:
-        self.plan(module, signature)
-        return SimpleNamespace(graph_module=module)
-
-    def plan(self, module: Module, signature: Any) -> list[int]:
-        inside = [self.plan(branch, signature) for branch in module.branches]
-        count = max(map(len, inside), default=0)
-        module.input_mem_buffer_sizes = [max(s[k] for s in inside if k < len(s)) for k in range(count)]
-        sizes = self.algorithm(self.alignment, module.specs, module, signature, 0)
-        module.meta["non_const_buffer_sizes"] = sizes
-        return list(sizes)
+from tests.support.executorch import ALIGNMENT, Bank, Module, Spec, install, share
 
 
 @pytest.fixture(autouse=True)
 def executorch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is imported of ExecuTorch, where a test does not ask for the real one."""
-    if "runtime" in request.fixturenames:
-        return
-    planning, passes = ModuleType("executorch.exir.memory_planning"), ModuleType("executorch.exir.passes")
-    vars(planning).update(
-        greedy=side_by_side,
-        SpecAllocResult=Place,
-        MemoryAlgoResult=lambda places, sizes: SimpleNamespace(spec_dict=places, bufsizes=sizes),
-    )
-    vars(passes).update(MemoryPlanningPass=PlanningPass)
-    packages = [ModuleType("executorch"), ModuleType("executorch.exir")]
-    for module in (*packages, planning, passes):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+    if "runtime" not in request.fixturenames:
+        install(monkeypatch)
 
 
 def plan(*methods: Module, planning: ProgramMemoryPlanningPass | None = None) -> list[list[int]]:
@@ -156,14 +34,6 @@ def plan(*methods: Module, planning: ProgramMemoryPlanningPass | None = None) ->
         planning.run(method, method.signature)
     planning.run_multimethod()
     return [method.meta["non_const_buffer_sizes"] for method in methods]
-
-
-def share(a: Spec, b: Spec) -> bool:
-    """Whether both have a byte in common."""
-    assert a.mem_offset is not None
-    assert b.mem_offset is not None
-    inside = a.mem_offset < b.end and b.mem_offset < a.end
-    return a.mem_id == b.mem_id and inside and bool(a.allocated_memory and b.allocated_memory)
 
 
 def violations(*methods: Module) -> list[str]:
@@ -261,6 +131,16 @@ class TestPlaces:
             planning.run(broken, broken.signature)
         assert plan(Module({"b": Spec(16, [0, 1])}), planning=planning) == [[0, 16]]
 
+    def test_states_in_banks(self) -> None:
+        """The state is read by both methods, so it gets the fast bank; a chosen bank is kept."""
+        target = SimpleNamespace(banks=[Bank("tcm", 64, 1), Bank("sram", 1024, 2)])
+        train = Module({"w": Spec(64, [0, 9])}, {}, [Spec(64, [0, 3]), Spec(32, [2, 5], mem_id=2)])
+        infer = Module({}, {"w": Spec(64, [0, 4])}, [Spec(96, [0, 2])])
+        planning = ProgramMemoryPlanningPass(target=target)
+        assert plan(train, infer, planning=planning) == [[0, 64, 96], [0, 64, 96]]
+        assert violations(train, infer) == []
+        assert train.states["w"].mem_id == 1
+
     def test_nothing_to_plan(self) -> None:
         assert plan(Module()) == [[0, 0]]
 
@@ -290,6 +170,41 @@ class TestPlaces:
             constants = {name: Spec(names[name], [0, 9]) for name in sorted(read)}
             made.append(Module(states, constants, activations(), branches))
         return made
+
+    @given(methods(), st.sampled_from([(4096, 4096), (96, 4096), (4096, 96), (160, 160)]))
+    def test_any_program_in_banks(self, methods: list[Module], sizes: tuple[int, int]) -> None:
+        """The rules hold, within the capacities; what is refused fits with the bytes of the remedy."""
+        banks = [Bank("fast", sizes[0], 1), Bank("slow", sizes[1], 2)]
+
+        def planned() -> None:
+            for method in methods:
+                for module in method.modules():
+                    for spec in (*module.states.values(), *module.constants.values(), *module.activations):
+                        spec.mem_id, spec.mem_offset = chosen[id(spec)], None
+            plan(*methods, planning=ProgramMemoryPlanningPass(target=SimpleNamespace(banks=banks)))
+
+        chosen = {
+            id(spec): spec.mem_id
+            for method in methods
+            for module in method.modules()
+            for spec in (*module.states.values(), *module.constants.values(), *module.activations)
+        }
+        for _ in range(4):  # each branch, and then the methods
+            try:
+                planned()
+            except CapacityError as error:
+                needed = re.findall(r"'(\w+)' ([\d,]+)", error.remedy)
+                larger = {name: int(size.replace(",", "")) for name, size in needed}
+                banks = [replace(bank, size=larger.get(bank.name, bank.size)) for bank in banks]
+            else:
+                break
+        else:
+            planned()
+        assert violations(*methods) == []
+        for method in methods:
+            for bank in banks:
+                used = method.meta["non_const_buffer_sizes"]
+                assert bank.mem_id >= len(used) or used[bank.mem_id] <= bank.size
 
     @given(methods())
     def test_any_program(self, methods: list[Module]) -> None:
