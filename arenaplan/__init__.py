@@ -26,7 +26,18 @@ from arenaplan.neighbours import NEIGHBOURS, hidden
 if TYPE_CHECKING:
     from arenaplan import executorch, jax, onnx, torch
     from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
-    from arenaplan.models import deploy, explain, load_graph, load_plan, load_program, plan, save, tradeoff
+    from arenaplan.models import (
+        deploy,
+        entry_graphs,
+        explain,
+        load_graph,
+        load_plan,
+        load_program,
+        plan,
+        plan_at,
+        save,
+        tradeoff,
+    )
     from clients import AsyncClient, Client
     from solver.errors import (
         ArenaplanError,
@@ -68,6 +79,7 @@ __all__ = [
     "Verdict",
     "adam",
     "deploy",
+    "entry_graphs",
     "evaluation",
     "executorch",
     "explain",
@@ -80,6 +92,7 @@ __all__ = [
     "onnx",
     "ops",
     "plan",
+    "plan_at",
     "save",
     "sgd",
     "synthetic_batch",
@@ -91,7 +104,8 @@ __all__ = [
 #: The names of each module; a name of no module is a module itself.
 _WHERE = {
     "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
-    "arenaplan.models": "deploy explain load_graph load_plan load_program plan save tradeoff",
+    "arenaplan.models": "deploy entry_graphs explain load_graph load_plan load_program plan plan_at save"
+    " tradeoff",
     "clients": "AsyncClient Client",
     "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
     " OptionsError PlanError ProblemError",

@@ -36,7 +36,8 @@ class PlanChoices(TypedDict, total=False):
     only: Sequence[Measure]
     target: Literal["reference", "onert", "nntrainer", "singa", "singa-relu"]
     solver: str
-    batch: int | None
+    batch: int | str | Mapping[str, int] | None
+    dims: Mapping[str, int | str | Mapping[str, int]] | None
     alignment: int | None
     capacity: int | str | None
     deadline_seconds: float | None
@@ -126,15 +127,16 @@ def planned(
     subject: TrainableGraph | BlockProgram, options: PlanOptions | None, choices: Mapping[str, Any]
 ) -> Plan:
     """The plan of a graph, whose shapes are concrete, or of a program. Raises ArenaplanError."""
-    if choices.get("batch") is not None:
-        raise has_a_batch(choices["batch"])
-    return plan_requested(subject, requested(options, choices))
+    asked = requested(options, choices)
+    if asked.options.batch is not None and "batch" not in [each.name for each in asked.ranges]:
+        raise has_a_batch(asked.options.batch)
+    return plan_requested(subject, asked)
 
 
 def has_a_batch(batch: object) -> OptionsError:
     """The error for another batch of a graph."""
     return OptionsError(
         f"A batch of {batch} is asked for, but the shapes of a graph are concrete.",
-        remedy="Give the batch where the graph is loaded or captured.",
+        remedy="Give the batch where the graph is loaded or captured, or a range as 1..32 here.",
         path=("batch",),
     )

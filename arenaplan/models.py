@@ -22,8 +22,13 @@ from solver.pipeline import (
     entry_requests,
     free_measures,
     plan_deployment,
+    plan_like,
     plan_requested,
 )
+from solver.pipeline import (
+    entry_graphs as graphs_of_entries,
+)
+from solver.pipeline import plan_at as at_size
 from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict, read_entry, read_tie
 
 __all__ = [
@@ -31,11 +36,13 @@ __all__ = [
     "HasProgram",
     "Plannable",
     "deploy",
+    "entry_graphs",
     "explain",
     "load_graph",
     "load_plan",
     "load_program",
     "plan",
+    "plan_at",
     "save",
     "tradeoff",
 ]
@@ -78,7 +85,7 @@ _PLAN = "arenaplan.plan"
 class _Read:
     """A model that was read, and the parsed document that it comes from, if it is one."""
 
-    subject: TrainableGraph | BlockProgram | Plan
+    subject: TrainableGraph | BlockProgram | Plan | Deployment
     document: Mapping[str, Any] | None = None
 
 
@@ -113,24 +120,31 @@ def load_program(path: str | os.PathLike[str]) -> BlockProgram:
 
 
 @checks_arguments
-def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan of a document. Raises OSError if the file cannot be read, ArenaplanError."""
+def load_plan(path: str | os.PathLike[str]) -> Plan | Deployment:
+    """The plan of a document; a Deployment if it has entry points, whose plans are ``plan["infer"].plan``.
+
+    Raises OSError if the file cannot be read, ArenaplanError.
+    """
     subject = _read_file(path, None).subject
-    if isinstance(subject, Plan):
+    if isinstance(subject, Plan | Deployment):
         return subject
     raise _another_kind(path, subject)
 
 
 @checks_arguments
-def save(plan: Plan, path: str | os.PathLike[str]) -> None:
+def save(plan: Plan | Deployment, path: str | os.PathLike[str]) -> None:
     """Write a plan: its document to a .json file, else what ``arenaplan export`` writes to this name.
 
-    Such names end in .h (a C header), .html (a report), .csv and others. Raises OSError if the file cannot be
-    written, OptionsError for another suffix.
+    Such names end in .h (a C header), .html (a report), .csv and others. A deployment is written with all its
+    entry points. Raises OSError if the file cannot be written, OptionsError for another suffix.
     """
     is_document = os.fspath(path).lower().endswith(".json") and not os.fspath(path).endswith(".trace.json")
-    data = documents.dump_plan(plan) if is_document else exporter_of_file(os.fspath(path)).dump(plan)
+    data = _document(plan) if is_document else exporter_of_file(os.fspath(path)).dump(plan)
     Path(path).write_bytes(data)
+
+
+def _document(plan: Plan | Deployment) -> bytes:
+    return documents.dump_deployment(plan) if isinstance(plan, Deployment) else documents.dump_plan(plan)
 
 
 def _another_kind(path: str | os.PathLike[str], subject: object) -> DocumentError:
@@ -159,7 +173,7 @@ def _read_document(value: object, batch: int | None, folder: Path | None = None)
         case documents.PROGRAM_FORMAT:
             return _Read(documents.load_program(value), value)
         case format_ if format_ == _PLAN:
-            return _Read(documents.load_plan(value), value)
+            return _Read(documents.load_planned(value), value)
     return _Read(documents.load_graph(value, batch=batch, folder=folder), value)
 
 
@@ -168,18 +182,43 @@ def _read_document(value: object, batch: int | None, folder: Path | None = None)
 
 @shows(PlanChoices)
 @checks_arguments
-def plan(model: Plannable, options: PlanOptions | None = None, **choices: Unpack[PlanChoices]) -> Plan:
+def plan(
+    model: Plannable,
+    options: PlanOptions | None = None,
+    *,
+    like: Plan | Deployment | str | os.PathLike[str] | None = None,
+    **choices: Unpack[PlanChoices],
+) -> Plan:
     """The plan of one training step: every tensor at its byte of the arena, proved to compute the graph.
 
     `model` is a path, a document (text or parsed), a graph, a program, or an object that has one. `choices`
     are the options of plans by name, as an options document has them: ``capacity="24 MiB"``,
     ``as_written=True``, ``only=["in_place"]``; a PlanOptions in their place describes the plan exactly.
-    Without a deadline the same arguments give the same plan, byte for byte. Raises ArenaplanError: a
-    CapacityError if no arena within the capacity was found.
+    `like` is another plan, or the path of its document, whose persistent values stay where they are as far as
+    they can; the record ``like`` of the plan says which do not, and what that costs. Without a deadline the
+    same arguments give the same plan, byte for byte. Raises ArenaplanError: a CapacityError if no arena
+    within the capacity was found.
     """
     asked = requested(options, choices)
-    subject = _network(model, asked.options.batch).subject
-    return plan_requested(subject if isinstance(subject, BlockProgram) else _graph(subject), asked)
+    is_range = any(each.name == "batch" for each in asked.ranges)
+    read = _network(model, None if is_range else asked.options.batch).subject
+    subject = read if isinstance(read, BlockProgram) else _graph(read)
+    if like is None:
+        return plan_requested(subject, asked)
+    old = like if isinstance(like, Plan | Deployment) else documents.load_planned(Path(like).read_bytes())
+    return plan_like(subject, asked, old)
+
+
+@checks_arguments
+def plan_at(plan: Plan, model: Plannable, **sizes: int) -> Plan:
+    """The plan of a model at one of the sizes that `plan` serves, as ``plan_at(plan, model, batch=5)``.
+
+    It has the steps and places of `plan`, and is proved. Sizes that are left out are the largest. Raises
+    ArenaplanError: a PlanError for a size that the plan does not serve.
+    """
+    largest = {} if plan.planned_sizes is None else plan.planned_sizes.largest
+    graph = _graph(_network(model, None).subject).at(**largest)
+    return at_size(plan, graph.at(**sizes))
 
 
 @shows(PlanChoices)
@@ -206,6 +245,17 @@ def deploy(
     networks = {name: partial(_subject, model) for name, model in several.items()}
     requests = entry_requests(networks, [read_entry(text) for text in entries], asked)
     return plan_deployment("+".join(several), requests, [read_tie(text) for text in ties])
+
+
+@checks_arguments
+def entry_graphs(models: Plannable | Mapping[str, Plannable], plan: Deployment) -> dict[str, TrainableGraph]:
+    """The graph that each entry point of a plan runs, by name: what `Trainer` and `validate` take.
+
+    `models` as in `deploy`: each is read for the batches of its entry points. Raises ArenaplanError: an
+    OptionsError for a model that is not there, or that is none of the plan.
+    """
+    networks = {name: partial(_subject, model) for name, model in _by_name(models).items()}
+    return graphs_of_entries(networks, plan)
 
 
 def _by_name(models: Plannable | Mapping[str, Plannable]) -> Mapping[str, Plannable]:
@@ -263,7 +313,7 @@ def tradeoff(
     return verdict.tradeoff(graph, free_measures(graph, asked), points=points)
 
 
-def _graph(subject: TrainableGraph | BlockProgram | Plan) -> TrainableGraph:
+def _graph(subject: TrainableGraph | BlockProgram | Plan | Deployment) -> TrainableGraph:
     if not isinstance(subject, TrainableGraph):
         raise OptionsError(
             f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and nothing says"
@@ -296,7 +346,7 @@ def _network(model: Plannable, batch: int | None) -> _Read:
             read = _Read(model.graph)
         case HasProgram():
             read = _Read(model.program)
-    if isinstance(read.subject, Plan):
+    if isinstance(read.subject, Plan | Deployment):
         raise DocumentError(
             "The document is a plan already.",
             remedy="Give the graph or the program that it is for.",

@@ -187,9 +187,14 @@ class Client:
             return False
         return True
 
-    def stored_plan(self, digest: str, *, timeout: Timeout = None) -> PlanResult:
-        """A plan that the service still keeps; `ProblemError` with status 404 if it does not."""
-        response = self._connection.ask(Request("GET", f"/v1/plans/{digest}", timeout=timeout))
+    def stored_plan(
+        self, digest: str, *, entry_point: str | None = None, timeout: Timeout = None
+    ) -> PlanResult:
+        """A plan that the service still keeps; `ProblemError` with status 404 if it does not.
+
+        Of a plan with entry points all of them, or the plan of the one named `entry_point`.
+        """
+        response = self._connection.ask(tasks.plan_request(digest, entry_point, timeout))
         return replace(tasks.read_plan(response), cached=True)
 
     def stored_layout(self, digest: str, *, timeout: Timeout = None) -> LayoutResult:
@@ -198,14 +203,22 @@ class Client:
         return replace(tasks.read_layout(response), cached=True)
 
     def export(
-        self, digest: str, format_: str, *, against: str | None = None, timeout: Timeout = None
+        self,
+        digest: str,
+        format_: str,
+        *,
+        against: str | None = None,
+        entry_point: str | None = None,
+        timeout: Timeout = None,
     ) -> bytes:
         """A plan that the service still keeps, as a file: c-header, report, perfetto, offsets-csv and others.
 
-        A report shows the changes `against` the plan with that digest. Raises `ProblemError` if the plan is
-        not kept, or the format is unknown.
+        A report shows the changes `against` the plan with that digest. Of a plan with entry points all of
+        them are written, or the one named `entry_point`. Raises `ProblemError` if the plan is not kept, or
+        the format is unknown.
         """
-        response = self._connection.ask(tasks.export_request(digest, format_, against, timeout))
+        request = tasks.export_request(digest, format_, against, entry_point, timeout)
+        response = self._connection.ask(request)
         return tasks.read_file(response)
 
     def ready(self, *, timeout: Timeout = None) -> bool:
@@ -339,9 +352,11 @@ class AsyncClient:
             return False
         return True
 
-    async def stored_plan(self, digest: str, *, timeout: Timeout = None) -> PlanResult:
+    async def stored_plan(
+        self, digest: str, *, entry_point: str | None = None, timeout: Timeout = None
+    ) -> PlanResult:
         """See `Client.stored_plan`."""
-        response = await self._connection.ask(Request("GET", f"/v1/plans/{digest}", timeout=timeout))
+        response = await self._connection.ask(tasks.plan_request(digest, entry_point, timeout))
         return replace(tasks.read_plan(response), cached=True)
 
     async def stored_layout(self, digest: str, *, timeout: Timeout = None) -> LayoutResult:
@@ -350,10 +365,17 @@ class AsyncClient:
         return replace(tasks.read_layout(response), cached=True)
 
     async def export(
-        self, digest: str, format_: str, *, against: str | None = None, timeout: Timeout = None
+        self,
+        digest: str,
+        format_: str,
+        *,
+        against: str | None = None,
+        entry_point: str | None = None,
+        timeout: Timeout = None,
     ) -> bytes:
         """See `Client.export`."""
-        response = await self._connection.ask(tasks.export_request(digest, format_, against, timeout))
+        request = tasks.export_request(digest, format_, against, entry_point, timeout)
+        response = await self._connection.ask(request)
         return tasks.read_file(response)
 
     async def ready(self, *, timeout: Timeout = None) -> bool:

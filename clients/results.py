@@ -7,7 +7,7 @@ plan does not show. A graph has none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,25 @@ class ArenaResult:
             solver=certificate["solver"],
         )
 
+    @classmethod
+    def largest(cls, arenas: Sequence[ArenaResult]) -> ArenaResult:
+        """The arena in which each of several programs runs: as large as the largest, and so is its bound."""
+        size, bounding = (
+            max(arena.bytes for arena in arenas),
+            max(arenas, key=lambda arena: arena.lower_bound),
+        )
+        if size == bounding.bytes:
+            return bounding
+        return replace(bounding, bytes=size, status="feasible", proof=None)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
     """A plan. Totals are over all arenas, `status` and `proof` are the weakest of them.
 
     `document` is the plan itself, ready for `validate` or for a file; `cached` says that the service
-    had it already.
+    had it already. A plan with `entry_points` has the plan of each by name; its arenas are as large as the
+    largest of theirs.
     """
 
     digest: str
@@ -69,6 +81,7 @@ class PlanResult:
     document: Mapping[str, Any] = field(repr=False)
     cached: bool = False
     notes: tuple[str, ...] = ()
+    entry_points: Mapping[str, PlanResult] = field(default_factory=dict, repr=False)
 
     @property
     def gap(self) -> float:
@@ -77,7 +90,17 @@ class PlanResult:
 
     @property
     def offsets(self) -> Mapping[str, tuple[str, int]]:
-        """Where each value lies: its arena and its first byte there, by label. Linear."""
+        """Where each value lies: its arena and its first byte there, by label. Linear.
+
+        Of a plan with entry points the persistent values alone, by name; each entry point has all of its own.
+        """
+        if self.entry_points:
+            first = next(iter(self.entry_points.values()))
+            values = first.document["values"]
+            return {
+                name: (self.arenas[values[numbers[0]][4]].name, values[numbers[0]][5])
+                for name, numbers in self.document["persistent"]
+            }
         origins, others = self.document["origins"], dict(self.document["labels"])
         return {
             others.get(number, origins[origin] + suffix): (self.arenas[space].name, offset)
@@ -88,18 +111,26 @@ class PlanResult:
     def of(
         cls, document: Mapping[str, Any], notes: tuple[str, ...] = (), *, cached: bool = False
     ) -> PlanResult:
-        arenas = tuple(ArenaResult.of(space) for space in document["spaces"])
+        entry_points = {row["name"]: cls.of(row["plan"]) for row in document.get("entry_points", ())}
+        if entry_points:
+            columns = zip(*(plan.arenas for plan in entry_points.values()), strict=True)
+            arenas = tuple(ArenaResult.largest(column) for column in columns)
+            deterministic = all(plan.deterministic for plan in entry_points.values())
+        else:
+            arenas = tuple(ArenaResult.of(space) for space in document["spaces"])
+            deterministic = document["deterministic"]
         return cls(
             digest=document["digest"],
             arena_bytes=sum(arena.bytes for arena in arenas),
             lower_bound=sum(arena.lower_bound for arena in arenas),
             status="optimal" if all(arena.status == "optimal" for arena in arenas) else "feasible",
             proof=_weakest([arena.proof for arena in arenas]),
-            deterministic=document["deterministic"],
+            deterministic=deterministic,
             arenas=arenas,
             document=document,
             cached=cached,
             notes=notes,
+            entry_points=entry_points,
         )
 
 

@@ -240,11 +240,25 @@ def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
     return [(name, json.dumps(value, allow_nan=False))]
 
 
-def export_request(digest: str, format_: str, against: str | None, timeout: Timeout) -> Request:
+def plan_request(digest: str, entry_point: str | None, timeout: Timeout) -> Request:
+    """A GET of a kept plan, or of the plan of one of its entry points."""
+    return Request(
+        "GET", f"/v1/plans/{quote(digest, safe='')}{_query(entry_point=entry_point)}", timeout=timeout
+    )
+
+
+def export_request(
+    digest: str, format_: str, against: str | None, entry_point: str | None, timeout: Timeout
+) -> Request:
     """A GET of a kept plan as another file."""
     path = f"/v1/plans/{quote(digest, safe='')}/{quote(format_, safe='')}"
-    query = "" if against is None else f"?against={quote(against, safe='')}"
-    return Request("GET", path + query, timeout=timeout)
+    return Request("GET", path + _query(against=against, entry_point=entry_point), timeout=timeout)
+
+
+def _query(**parameters: str | None) -> str:
+    """``?name=value`` for the parameters that have one."""
+    words = [f"{name}={quote(value, safe='')}" for name, value in parameters.items() if value is not None]
+    return f"?{'&'.join(words)}" if words else ""
 
 
 # ----------------------------------------------------------------------------------------- responses

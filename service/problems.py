@@ -371,6 +371,10 @@ def out_of_memory() -> Problem:
     )
 
 
+#: What a deployment has beside the options of its plans.
+_BESIDE: Final = (("entries",), ("ties",), ("models",))
+
+
 def problem_from(error: ArenaplanError, prefix: Sequence[str | int] = ()) -> Problem:
     """The problem that `error` is to a caller; `prefix` is where its document sits in the request.
 
@@ -382,14 +386,12 @@ def problem_from(error: ArenaplanError, prefix: Sequence[str | int] = ()) -> Pro
         return Problem(
             error.code, error.message, remedy=error.remedy, pointer=pointer, extensions=_sizes(error)
         )
-    if isinstance(error, OptionsError):
-        prefix = (options, *(requested_as(str(name)) for name in error.path[:1]))
-    return Problem(
-        error.code,
-        error.message,
-        remedy=error.remedy,
-        pointer=json_pointer((*prefix, *error.path[isinstance(error, OptionsError) :])),
-    )
+    path = (*prefix, *error.path)
+    if error.path[:1] in _BESIDE and tuple(prefix) != ("options",):
+        path = (*(("query",) if options == "query" else ()), *error.path)
+    elif isinstance(error, OptionsError):
+        path = (options, *(requested_as(str(name)) for name in error.path[:1]), *error.path[1:])
+    return Problem(error.code, error.message, remedy=error.remedy, pointer=json_pointer(path))
 
 
 def _sizes(error: CapacityError) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 
 __all__ = [
     "CONSTRAINTS",
+    "DEPLOYMENT_OPTIONS",
     "IMPORT_OPTIONS",
     "LAYOUT_OPTIONS",
     "LAYOUT_RULES",
@@ -31,10 +32,11 @@ __all__ = [
 
 #: Which values an option takes. A count is a whole number between bounds, a size is bytes or text as 24MiB, a
 #: real and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off. Offsets and
-#: alignments are bytes by name, ranges are bytes from one to before another.
+#: alignments are bytes by name, ranges are bytes from one to before another. Sizes are a count, or a range of
+#: counts as 1..32; dims are sizes by name.
 Kind = Literal[
     "word", "words", "integer", "count", "power of two", "size", "real", "share", "switch",
-    "tiers", "memories", "costs", "rules", "measures", "offsets", "alignments", "ranges",
+    "tiers", "memories", "costs", "rules", "measures", "offsets", "alignments", "ranges", "sizes", "dims",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=type)
@@ -193,6 +195,14 @@ PLAN_OPTIONS: Final = _by_name(
 #: The measures that `only` chooses from. A plan has them as switches of its options.
 MEASURES: Final = ("in_place", "sub_ranges", "order", "fit_scratch", "recompute")
 
+_BATCH: Final = Option(
+    "batch",
+    "sizes",
+    "Value of the symbolic batch, in place of the graph's own; or a range, as 1..32: one plan, of the largest"
+    " batch, that serves all of them.",
+    metavar="COUNT",
+)
+
 #: The options that a user gives: the measures are chosen by the planner, unless one of the first two says so.
 REQUEST_OPTIONS: Final = _by_name(
     (
@@ -210,7 +220,40 @@ REQUEST_OPTIONS: Final = _by_name(
             " capacity or tiers what makes the plan fit.",
             metavar="MEASURES",
         ),
-        *(option for option in PLAN_OPTIONS.values() if option.name not in MEASURES),
+        *(
+            _BATCH if option.name == "batch" else option
+            for option in PLAN_OPTIONS.values()
+            if option.name not in MEASURES
+        ),
+        Option(
+            "dims",
+            "dims",
+            "Sizes of other symbolic dimensions of a document, by name; or ranges of them, as for the batch.",
+            flag="dim",
+        ),
+    )
+)
+
+#: What makes a deployment of several programs, beside the options of each of their plans.
+DEPLOYMENT_OPTIONS: Final = _by_name(
+    (
+        Option(
+            "entries",
+            "words",
+            "Entry points of one arena: train, infer or evaluate, as infer:batch=1 or"
+            " infer:batch=1,name=camera; of several models encoder.infer. Repeatable.",
+            (),
+            flag="entry",
+            metavar="ENTRY",
+        ),
+        Option(
+            "ties",
+            "words",
+            "Values that two models have in common, as a.encoder.*=b.encoder.*. Repeatable.",
+            (),
+            flag="tie",
+            metavar="NAMES=NAMES",
+        ),
     )
 )
 
@@ -334,7 +377,8 @@ IMPORT_OPTIONS: Final = _by_name(
         Option(
             "dim",
             "words",
-            "Of a model: the size of a dimension that it leaves open; repeatable.",
+            "Of a model: the size of a dimension that it leaves open, or a range, as seq=16..512; of a"
+            " document: that of a dimension among its dims. Repeatable.",
             metavar="NAME=SIZE",
         ),
         Option(
@@ -390,7 +434,7 @@ def former_option(name: str, called: str, only: str, scratch_budget: str) -> tup
 def flag_of(name: str) -> str:
     """An option on the command line, as ``--scratch-budget``; of any other name, the same spelling."""
     name = requested_as(name)
-    for options in (REQUEST_OPTIONS, LAYOUT_OPTIONS, IMPORT_OPTIONS):
+    for options in (REQUEST_OPTIONS, LAYOUT_OPTIONS, IMPORT_OPTIONS, DEPLOYMENT_OPTIONS):
         if name in options and options[name].flag:
             return f"--{options[name].flag}"
     return f"--{name.replace('_', '-')}"

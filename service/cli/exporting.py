@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from service.cli.command_line import command_line, print_commands
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents, exporters
 from solver.errors import DocumentError, OptionsError
-from solver.plan import Plan, PlanView
+from solver.plan import Deployment, Plan, PlanView, one_plan, plan_of, plans_to_compare
 
-__all__ = ["ModelFile", "export", "loaded_plan", "print_report", "report"]
+__all__ = ["ModelFile", "export", "loaded_plan", "report"]
 
 #: What is written into a model file, by name, with the suffix that says it.
 _INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"}
@@ -39,16 +40,26 @@ def export(
     *,
     split: bool,
     into: ModelFile = _NONE,
+    entry_point: str | None = None,
     server: str | None = None,
     as_json: bool = False,
 ) -> None:
-    """Write the plan of a file, or a kept one. Without `to` the suffix of the output says as what."""
+    """Write the plan of a file, or a kept one. Without `to` the suffix of the output says as what.
+
+    Of a plan with entry points all of them, or the one named `entry_point`.
+    """
     name = to or next((n for n, suffix in _INTO_MODELS.items() if output.suffix.lower() == suffix), None)
     _check_options(name, prefix, into, split=split)
     if name == "circle":
-        _export_circle(read_plan(path, server), output, into, as_json=as_json)
+        _export_circle(one_plan(_planned(path, server), entry_point), output, into, as_json=as_json)
         return
     if name == "tflm":
+        if entry_point is not None:
+            raise OptionsError(
+                "This is for plans, and TFLM takes the model itself.",
+                remedy="Leave it out: arenaplan export model.tflite --to tflm -o planned.tflite.",
+                path=("entry_point",),
+            )
         _export_tflm(path, output, into, as_json=as_json)
         return
     if to is not None and to not in exporters.EXPORTERS:
@@ -63,13 +74,12 @@ def export(
             remedy="Name a file with -o, or leave out --split.",
             path=("split",),
         )
-    data = read_plan(path, server)
+    plan = plan_of(_planned(path, server), entry_point)
     if exporter.name != "c-header":
-        write_document(output, exporter.dump(documents.load_plan(data)))
+        write_document(output, exporter.dump(plan))
         return
     from solver.exporters import c_header
 
-    plan = documents.load_plan(data)
     if split:
         for name, text in c_header.c_header_files(plan, output.stem, prefix).items():
             write_document(output.with_name(name), text)
@@ -98,7 +108,7 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
             raise _not_for(name, option, fitting)
 
 
-def _export_circle(document: bytes, output: Path, into: ModelFile, *, as_json: bool) -> None:
+def _export_circle(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:
     """The model of a plan, with how the plan trains it, and trained weights where they are given."""
     from solver.exporters import circle
     from solver.importers.circle import load_circle
@@ -110,7 +120,7 @@ def _export_circle(document: bytes, output: Path, into: ModelFile, *, as_json: b
             remedy="Give --model model.circle, too.",
             path=("model",),
         )
-    plan, data = documents.load_plan(document), into.model.read_bytes()
+    data = into.model.read_bytes()
     training = circle.training_of_plan(plan, data)
     places = load_circle(data, training=training).weights
     values = {}
@@ -175,38 +185,65 @@ def _export_tflm(path: Path, output: Path, into: ModelFile, *, as_json: bool) ->
     print_line(line)
 
 
-def read_plan(path: Path, server: str | None = None) -> bytes:
-    """The document of a plan: a file, standard input, or by its digest what the service at `server` keeps."""
+def _planned(path: Path, server: str | None) -> Plan | Deployment:
+    """The contents of a plan: of a file, standard input, or kept by the service at `server`."""
     if server is None:
-        return read_document(path)
+        return documents.load_planned(read_document(path))
     from service.cli import remote
 
-    return remote.read_plan(path, server)
+    return documents.load_planned(remote.read_plan(path, server))
 
 
-def loaded_plan(path: Path, server: str | None = None) -> Plan:
-    """The plan of a document: of a file, standard input, or kept by the service at `server`."""
-    return documents.load_plan(read_plan(path, server))
+def loaded_plan(path: Path, server: str | None = None, entry_point: str | None = None) -> Plan | Deployment:
+    """The plan of a document: all entry points that it has, or the one of this name."""
+    return plan_of(_planned(path, server), entry_point)
 
 
-def print_report(path: Path, new: Path | None, plan: Plan, server: str | None) -> None:
+def report(
+    files: tuple[Path, Path | None],
+    plans: tuple[Plan | Deployment, Plan | Deployment | None],
+    output: Path | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Write the page of a plan, or of the change from the first of two plans to the second.
+
+    Without `output` it goes to standard output; a terminal shows the summary instead. `options` are those of
+    the command.
+    """
+    first, second = plans
+    entry_point = options["entry_point"]
+    old: PlanView | Deployment | None = None
+    new: PlanView | Deployment
+    if second is None:
+        new = plan_of(first, entry_point)
+    else:
+        old, new = plans_to_compare(first, second, entry_point)
+    if output is None and sys.stdout.isatty():
+        _print_report(files, new, options)
+        return
+    from solver.exporters import html
+
+    write_document(output or Path("-"), html.dump_report(new, old))
+
+
+def _print_report(
+    files: tuple[Path, Path | None], plan: PlanView | Deployment, options: Mapping[str, Any]
+) -> None:
     """Print the summary of `plan`, the newer of the two, and the command that writes the page."""
-    from service.cli.planning import print_summary
+    if isinstance(plan, Deployment):
+        from service.cli.entry_points import print_overview
 
-    print_summary(plan, as_json=False, beside=False)
-    options = {"server": server}
-    files = (path,) if new is None else (path, new)
+        print_overview(plan)
+    else:
+        from service.cli.planning import print_summary
+
+        print_summary(plan, as_json=False, beside=False)
+    path, new = files
+    paths = (path,) if new is None else (path, new)
     name = "change.html" if new is not None else f"{path.stem if str(path) != '-' else 'plan'}.html"
-    commands = [("to write the page", command_line("report", *files, options=options, output=name))]
+    commands = [("to write the page", command_line("report", *paths, options=options, output=name))]
     if new is None:
         commands.append(("to see the same here", command_line("show", path, options=options)))
     else:
-        commands.append(("to see what changed here", command_line("diff", *files, options=options)))
+        commands.append(("to see what changed here", command_line("diff", *paths, options=options)))
     print_commands(commands)
-
-
-def report(plan: PlanView, old: PlanView | None, output: Path) -> None:
-    """Write the page of a plan, or of the change from an older one to it."""
-    from solver.exporters import html
-
-    write_document(output, html.dump_report(plan, old))

@@ -16,7 +16,21 @@ from xml.etree import ElementTree
 from service.cli.console import Exit, read_document, write_document
 from solver import documents
 from solver.errors import ArenaplanError, CapacityError, OptionsError
-from solver.plan import Allowance, Budget, Change, Check, PlanDifference, PlanView, checks, difference
+from solver.plan import (
+    Allowance,
+    Budget,
+    Change,
+    Check,
+    Deployment,
+    DeploymentDifference,
+    EntryPointChange,
+    PlanDifference,
+    PlanView,
+    checks,
+    deployment_difference,
+    difference,
+    plans_to_compare,
+)
 
 __all__ = ["FORMATS", "Judged", "check_budgets", "diff", "format_of"]
 
@@ -41,16 +55,33 @@ def format_of(name: str | None, *, as_json: bool) -> str:
 # ------------------------------------------------------------------------------------------- two plans
 
 
-def diff(old: PlanView, new: PlanView, allowed: Allowance | None, form: str, output: Path) -> Exit:
-    """Write what changed. TOO_LARGE where the arenas have grown beyond what is allowed, else OK."""
-    change = difference(old, new)
+def diff(
+    old: PlanView | Deployment,
+    new: PlanView | Deployment,
+    allowed: Allowance | None,
+    form: str,
+    output: Path,
+    entry_point: str | None = None,
+) -> Exit:
+    """Write what changed. TOO_LARGE where the arenas have grown beyond what is allowed, else OK.
+
+    Of plans with entry points the whole arena counts, or the entry point of this name.
+    """
+    pair = plans_to_compare(old, new, entry_point)
+    both: DeploymentDifference | None = None
+    if isinstance(pair[0], Deployment):
+        both = deployment_difference(*pair)
+        name, change = pair[1].name, both.whole
+    else:
+        name, change = pair[1].graph, difference(*pair)
     limit = None if allowed is None else allowed.limit(change.before)
     grown = limit is not None and change.after > limit
-    case = _Case(new.graph, f"{_headline(change)}{_judgement(allowed, grown)}", grown, False)
+    case = _Case(name, f"{_headline(change)}{_judgement(allowed, grown)}", grown, False)
+    facts = change.facts() if both is None else both.facts()
     writers: dict[str, Callable[[], str]] = {
-        "text": lambda: _diff_text(new.graph, change, allowed, grown),
-        "json": lambda: _json({"graph": new.graph, "limit": limit, "passed": not grown, **change.facts()}),
-        "markdown": lambda: _diff_markdown(new.graph, change, allowed, grown),
+        "text": lambda: _diff_text(name, change, allowed, grown, both),
+        "json": lambda: _json({"graph": name, "limit": limit, "passed": not grown, **facts}),
+        "markdown": lambda: _diff_markdown(name, change, allowed, grown, both),
         "junit": lambda: _junit("arenaplan.diff", [case]),
     }
     write_document(output, writers[form]().encode("utf-8", "replace"))
@@ -76,9 +107,66 @@ def _groups(change: PlanDifference) -> tuple[tuple[str, tuple[Change, ...]], ...
     return (("operand", change.operands), ("kind", change.kinds), ("layer", change.layers))
 
 
-def _diff_text(name: str, change: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
+def _diff_text(
+    name: str,
+    change: PlanDifference,
+    allowed: Allowance | None,
+    grown: bool,
+    both: DeploymentDifference | None = None,
+) -> str:
     lines = [f"{name}: {_headline(change)}{_judgement(allowed, grown)}"]
     lines.append(f"lower bound {change.bound_before:,} -> {change.bound_after:,}")
+    if both is not None:
+        lines += _entry_points_text(both)
+        for one in both.entry_points:
+            if one.difference is not None and _differs(one.difference):
+                lines += ["", *_changes_text(f"entry point {one.name}", one.difference)]
+        return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_details_text(change)]) + "\n"
+
+
+def _changes_text(name: str, change: PlanDifference) -> list[str]:
+    bounds = f"lower bound {change.bound_before:,} -> {change.bound_after:,}"
+    return [f"{name}: {_headline(change)}", bounds, *_details_text(change)]
+
+
+def _differs(change: PlanDifference) -> bool:
+    return bool(change.growth or change.operands or change.options) or not change.same_graph
+
+
+def _entry_points_text(both: DeploymentDifference) -> list[str]:
+    """Which entry points came or went or grew, and which persistent values have another place."""
+    rows = [(one.name, _bytes(one.before), _bytes(one.after), _growth(one)) for one in both.entry_points]
+    lines = ["", *_table(("entry point", "before", "after", "growth"), rows)]
+    if both.moves:
+        moves = [
+            (move.name, _place(move.before), _place(move.after), f"{move.nbytes:,}")
+            for move in both.moves[:_MOST_ROWS]
+        ]
+        lines += ["", *_table(("persistent", "offset before", "after", "bytes"), moves)]
+        if rest := len(both.moves) - len(moves):
+            lines.append(f"{rest} more")
+    else:
+        lines += ["", "Every persistent value lies where it was."]
+    return lines
+
+
+def _bytes(size: int | None) -> str:
+    return "-" if size is None else f"{size:,}"
+
+
+def _growth(one: EntryPointChange) -> str:
+    if one.before is None or one.after is None:
+        return "new" if one.before is None else "gone"
+    return f"{one.after - one.before:+,}"
+
+
+def _place(place: tuple[str, int] | None) -> str:
+    return "-" if place is None else f"{place[1]:,} in {place[0]}"
+
+
+def _details_text(change: PlanDifference) -> list[str]:
+    lines = []
     if not change.same_graph:
         lines.append("The plans are for different graphs.")
     for arena in change.arenas:
@@ -86,6 +174,13 @@ def _diff_text(name: str, change: PlanDifference, allowed: Allowance | None, gro
             steps = f"the peak was at {arena.step_before or '-'}, and is at {arena.step_after or '-'}"
             lines.append(f"{arena.name}: {arena.before:,} -> {arena.after:,}; {steps}")
     lines += [f"option {o.name}: {o.before} -> {o.after}" for o in change.options]
+    if change.moved or change.stayed:
+        lines.append(f"persistent values: {change.stayed:,} where they were, {len(change.moved):,} elsewhere")
+    for move in change.moved[:_MOST_ROWS]:
+        arenas = [f" in {a}" if len(change.arenas) > 1 else "" for a in (move.arena_before, move.arena_after)]
+        lines.append(f"  {move.name}: {move.before:,}{arenas[0]} -> {move.after:,}{arenas[1]}")
+    if len(change.moved) > _MOST_ROWS:
+        lines.append(f"  {len(change.moved) - _MOST_ROWS:,} more")
     for what, changes in _groups(change):
         if changes:
             rows = [(c.name, f"{c.before:,}", f"{c.after:,}", f"{c.growth:+,}") for c in changes[:_MOST_ROWS]]
@@ -96,7 +191,7 @@ def _diff_text(name: str, change: PlanDifference, allowed: Allowance | None, gro
                 idle = change.idle
                 rows.append(("idle at the peak", f"{idle.before:,}", f"{idle.after:,}", f"{idle.growth:+,}"))
             lines += ["", *_table((what, "at the peak before", "after", "growth"), rows)]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -110,7 +205,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _diff_markdown(name: str, change: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
+def _diff_markdown(
+    name: str,
+    change: PlanDifference,
+    allowed: Allowance | None,
+    grown: bool,
+    both: DeploymentDifference | None = None,
+) -> str:
     mark = "❌ " if grown else ""
     lines = [
         f"### {mark}Memory of {_plain(name)}",
@@ -124,6 +225,33 @@ def _diff_markdown(name: str, change: PlanDifference, allowed: Allowance | None,
         for arena in change.arenas
     ]  # fmt: skip
     lines += _markdown_table(("memory", "before", "after", "growth", "peak at"), rows)
+    if both is None:
+        return "\n".join([*lines, *_details_markdown(change)]) + "\n"
+    entries = [(one.name, _bytes(one.before), _bytes(one.after), _growth(one)) for one in both.entry_points]
+    lines += ["", *_markdown_table(("entry point", "before", "after", "growth"), entries)]
+    if both.moves:
+        moves = [(m.name, _place(m.before), _place(m.after), f"{m.nbytes:,}") for m in both.moves]
+        lines += [
+            "",
+            "<details>",
+            f"<summary>{len(moves)} persistent values have another place</summary>",
+            "",
+        ]
+        lines += [*_markdown_table(("persistent", "offset before", "after", "bytes"), moves[:_MOST_ROWS])]
+        lines += [
+            *([f"{len(moves) - _MOST_ROWS} more."] if len(moves) > _MOST_ROWS else []),
+            "",
+            "</details>",
+        ]
+    for one in both.entry_points:
+        if one.difference is not None and _differs(one.difference):
+            lines += ["", f"#### Entry point {_plain(one.name)}", "", f"{_headline(one.difference)}."]
+            lines += _details_markdown(one.difference)
+    return "\n".join(lines) + "\n"
+
+
+def _details_markdown(change: PlanDifference) -> list[str]:
+    lines = []
     if change.options:
         options = ", ".join(
             f"{_plain(o.name)} {_plain(o.before)} → {_plain(o.after)}" for o in change.options
@@ -139,7 +267,7 @@ def _diff_markdown(name: str, change: PlanDifference, allowed: Allowance | None,
             lines += ["", "<details>", f"<summary>By {what}</summary>", ""]
             lines += [*_markdown_table((what, "at the peak before", "after", "growth"), shown), *more, ""]
             lines += ["</details>"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

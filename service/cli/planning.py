@@ -9,22 +9,33 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.command_line import command_line, explain_command, print_commands
 from service.cli.console import (
     heed,
     print_json,
     progress_text,
+    read_document,
     read_options,
+    reporting,
     write_document,
 )
 from service.cli.models import ModelFile, read_model_file
 from solver import documents, pipeline
-from solver.errors import CapacityError
+from solver.errors import CapacityError, OptionsError
 from solver.layout import Progress
 from solver.options import MEASURES
-from solver.plan import Plan, PlanOptions, PlanView, RequestedOptions, homes, paging, recomputation
+from solver.plan import (
+    Deployment,
+    Plan,
+    PlanOptions,
+    PlanView,
+    RequestedOptions,
+    homes,
+    paging,
+    recomputation,
+)
 from solver.schedules import SearchProgress
 
 if TYPE_CHECKING:
@@ -39,6 +50,7 @@ __all__ = [
     "print_homes",
     "print_in_place",
     "print_levels",
+    "print_likeness",
     "print_order",
     "print_paging",
     "print_recomputation",
@@ -48,6 +60,9 @@ __all__ = [
     "summary",
 ]
 
+
+#: What the facts of the record `like` begin with that say why a value does not stay.
+MOVED: Final = "moved."
 
 #: Letters of the longest solver that has room beside the other columns.
 _LONG_SOLVER = 18
@@ -61,6 +76,7 @@ def run(
     *,
     as_json: bool,
     server: str | None = None,
+    like: Path | None = None,
 ) -> None:
     """Plan the network in the file `model`, here or by the service at `server`; write it, print a summary.
 
@@ -68,6 +84,7 @@ def run(
     of an options document, and are checked as in one, so that every entry point has the same rules and
     messages. `choices` are those for models of other tools.
     """
+    old = None if like is None else _old_plan(like, server, as_json=as_json)
     file = read_model_file(model)
     asked = fields
     if "costs" in fields:
@@ -77,7 +94,7 @@ def run(
     options = read_options(fields) if fields else RequestedOptions()
     try:
         if server is None:
-            plan = make_plan(file, options, choices)
+            plan = make_plan(file, options, choices, old)
         else:
             plan = plan_at(server, file, options, choices, as_json=as_json)
     except CapacityError as error:
@@ -127,20 +144,38 @@ def _errors_may_be_seen() -> bool:
     return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
 
 
+def _old_plan(path: Path, server: str | None, *, as_json: bool) -> Plan | Deployment:
+    """The plan whose values are to stay where they are."""
+    if server is not None:
+        raise OptionsError(
+            "The command plans like another plan here, not by a service.",
+            remedy="Leave out --server, or POST the graph with the plan as `like` to the service's /v1/plan.",
+            path=("server",),
+        )
+    with reporting(as_json=as_json, document=str(path)):
+        return documents.load_planned(read_document(path))
+
+
 def make_plan(
-    file: ModelFile, options: RequestedOptions, choices: Mapping[str, Any] = MappingProxyType({})
+    file: ModelFile,
+    options: RequestedOptions,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    like: Plan | Deployment | None = None,
 ) -> Plan:
-    """Plan the network of a file, with the stages shown on standard error if that is a terminal."""
+    """Plan the network of a file, with the stages shown on standard error if that is a terminal.
+
+    Persistent values stay where `like` has them, as far as they can.
+    """
     if not _errors_may_be_seen():
-        return _planner(file, options, choices)[1](follow=_heeding)
+        return _planner(file, options, choices, like)[1](follow=_heeding)
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        return _planner(file, options, choices)[1](follow=_heeding)
+        return _planner(file, options, choices, like)[1](follow=_heeding)
     with console.status("reading the document") as status:
-        name, planner = _planner(file, options, choices)
+        name, planner = _planner(file, options, choices, like)
         # Several plans may be tried, each with all stages.
         spent: dict[str, float] = {}
 
@@ -189,11 +224,13 @@ def plan_at(
 
 
 def _planner(
-    file: ModelFile, options: RequestedOptions, choices: Mapping[str, Any]
+    file: ModelFile, options: RequestedOptions, choices: Mapping[str, Any], like: Plan | Deployment | None
 ) -> tuple[str, Callable[..., Plan]]:
     """The name of the network, and the function that plans it."""
     model = file.read(options.options.batch, choices)
-    return model.name, partial(pipeline.plan_requested, model, options)
+    if like is None:
+        return model.name, partial(pipeline.plan_requested, model, options)
+    return model.name, partial(pipeline.plan_like, model, options, like)
 
 
 def summary(plan: PlanView) -> dict[str, Any]:
@@ -232,7 +269,7 @@ def _arena(arena: Any) -> dict[str, Any]:
     }
 
 
-def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
+def print_summary(plan: PlanView, *, as_json: bool, beside: bool) -> None:
     """`beside`: standard output holds the plan already, so the table goes to a terminal's standard error."""
     if as_json and not beside:
         print_json(summary(plan))
@@ -248,6 +285,7 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
             print_recomputation(console, plan)
             print_paging(console, plan)
             print_homes(console, plan)
+            print_likeness(console, plan)
 
 
 def print_in_place(console: Console, plan: PlanView) -> None:
@@ -309,6 +347,26 @@ def print_recomputation(console: Console, plan: PlanView) -> None:
         f" ({again.proof})",
         highlight=False,
     )
+
+
+def print_likeness(console: Console, plan: PlanView) -> None:
+    """A few lines for a plan like another one: what stays, the price of that, and each value that moves."""
+    facts = next((record.facts for record in plan.records if record.name == "like"), None)
+    if facts is None:
+        return
+    kept, kept_bytes, moved, without = (
+        int(facts.get(name, 0)) for name in ("kept", "kept_bytes", "moved", "bytes_without")
+    )
+    extra = plan.arena_bytes - without
+    price = f"{abs(extra):,} bytes {'more' if extra >= 0 else 'fewer'} than the plan without the old one"
+    console.print(
+        f"like {facts.get('plan', '')!s:.12}: {kept:,} persistent values, {kept_bytes:,} bytes, stay where"
+        f" they were; {moved:,} do not; {price} ({without:,})",
+        highlight=False,
+    )
+    for fact, why in facts.items():
+        if fact.startswith(MOVED):
+            console.print(f"  {fact.removeprefix(MOVED)}: {why}", highlight=False, markup=False)
 
 
 def print_paging(console: Console, plan: PlanView) -> None:

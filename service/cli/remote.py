@@ -33,7 +33,7 @@ from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
 from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Plan, RequestedOptions, TradeOff, ValidationReport, Verdict
+from solver.plan import Deployment, Plan, RequestedOptions, TradeOff, ValidationReport, Verdict
 
 __all__ = ["SentModel", "Service", "is_digest", "read_plan"]
 
@@ -187,7 +187,10 @@ class Service:
     def stored_plan(self, digest: str) -> bytes:
         """The document of a plan that the service keeps."""
         with self._asking(f"fetching plan {digest[:12]}") as (client, _):
-            return documents.dump_plan(documents.load_plan(client.stored_plan(digest).document))
+            planned = documents.load_planned(client.stored_plan(digest).document)
+        if isinstance(planned, Deployment):
+            return documents.dump_deployment(planned)
+        return documents.dump_plan(planned)
 
     def _answer(self, title: str, submit: Callable[[Client], Job[T]], ask: Callable[[Client], T]) -> T:
         """The result of a job, or of a synchronous request where the service keeps no jobs.

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from service.cli.console import print_json, read_document
+from service.cli.entry_points import overview_facts, print_overview
 from service.cli.planning import (
     certificate_table,
     print_homes,
@@ -27,12 +28,16 @@ from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
 from solver.plan import (
     Arena,
+    Deployment,
+    JoinedPlan,
     Paging,
     PlanView,
     Recomputation,
     Recycling,
     homes,
     paging,
+    persistent_rows,
+    plan_of,
     recomputation,
     recycling,
 )
@@ -50,7 +55,17 @@ from solver.plan.report import (
     storage_note,
 )
 
-__all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render", "run"]
+__all__ = [
+    "LETTERS",
+    "curve_line",
+    "deployment_facts",
+    "entry_point_line",
+    "facts",
+    "map_lines",
+    "render",
+    "render_deployment",
+    "run",
+]
 
 #: One letter for each kind of operand in the map.
 LETTERS: Final = {
@@ -70,16 +85,31 @@ _MOST_OPERATIONS: Final = 41
 _MAP_LINES: Final = 20
 
 
-def run(path: Path, width: int | None, *, as_json: bool, server: str | None = None) -> None:
-    """Show a plan of a file, or by its digest of `server`, in `width` columns or those of the terminal."""
+def run(
+    path: Path,
+    width: int | None,
+    *,
+    entry_point: str | None = None,
+    as_json: bool,
+    server: str | None = None,
+) -> None:
+    """Show a plan of a file, or by its digest of `server`, in `width` columns or those of the terminal.
+
+    Of a plan with entry points all of them, or the one named `entry_point`.
+    """
     if server is None:
         data = read_document(path)
     else:
         from service.cli import remote
 
         data = remote.read_plan(path, server, as_json=as_json)
-    plan = documents.load_plan(data)
-    if as_json:
+    plan = plan_of(documents.load_planned(data), entry_point)
+    if isinstance(plan, Deployment):
+        if as_json:
+            print_json(deployment_facts(plan))
+        else:
+            render_deployment(plan, width)
+    elif as_json:
         print_json(facts(plan))
     else:
         render(plan, width)
@@ -91,14 +121,10 @@ def facts(plan: PlanView) -> dict[str, Any]:
     arenas = [_arena_facts(arena) for arena in statistics.arenas]
     for one, certificate in zip(arenas, summary(plan)["arenas"], strict=True):
         one |= certificate
-    kinds = [
-        {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
-        for row in statistics.kinds
-    ]
     return {
         **summary(plan),
         "bytes_without_reuse": statistics.total,
-        "kinds": kinds,
+        "kinds": _kind_facts(statistics),
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
         "target_note": _target_note(plan),
@@ -111,6 +137,27 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "paging": None if (moved := paging(plan)) is None else asdict(moved),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
     }
+
+
+def deployment_facts(deployment: Deployment) -> dict[str, Any]:
+    """Everything `render_deployment` shows and more, for scripts; sizes are bytes."""
+    statistics = report(JoinedPlan(deployment))
+    return {
+        **overview_facts(deployment),
+        "persistent": [asdict(row) for row in persistent_rows(deployment)],
+        "bytes_without_reuse": statistics.total,
+        "kinds": _kind_facts(statistics),
+        "arenas": [
+            {"name": arena.name, "bytes": arena.size, **_arena_facts(arena)} for arena in statistics.arenas
+        ],
+    }
+
+
+def _kind_facts(statistics: PlanReport) -> list[dict[str, Any]]:
+    return [
+        {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
+        for row in statistics.kinds
+    ]
 
 
 def _arena_facts(arena: ArenaReport) -> dict[str, Any]:
@@ -155,8 +202,28 @@ def render(plan: PlanView, width: int | None) -> None:
         console.print(_repetitions(again))
     if plan.replacements:
         console.print(_replacements(plan))
+    console.print(_identity(plan, width), highlight=False)
+
+
+def render_deployment(deployment: Deployment, width: int | None) -> None:
+    """Print the entry points, and the arena with one run of each of them after the other."""
+    width = width or shutil.get_terminal_size((100, 24)).columns
+    console = Console(width=width)
+    joined = JoinedPlan(deployment)
+    statistics = report(joined)
+    print_overview(deployment, console)
+    console.print(_kinds(joined, statistics))
+    for arena, about in zip(joined.arenas, statistics.arenas, strict=True):
+        if arena.size:
+            _render_arena(console, joined, arena, about)
+    for note in _uncheckable(joined):
+        console.print(note)
+    console.print(_identity(joined, width), highlight=False)
+
+
+def _identity(plan: PlanView, width: int) -> str:
     digest = plan.digest if width >= 80 else f"{plan.digest[:16]}..."
-    console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
+    return f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic"
 
 
 def _uncheckable(plan: PlanView) -> Iterator[str]:
@@ -249,11 +316,14 @@ def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaRe
         rows.append((f"{len(rest)} more", f"{sum(b.size for b in rest):,}", ""))
     title = _peak_title(about, _unit(plan))
     console.print(make_table(title, ("~live at the peak", ">bytes", ">offset"), rows))
-    lines = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
-    grid = memory_map(arena, plan.duration, columns=max(console.width - 2, 1), rows=lines)
+    rows_of_map = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
+    grid = memory_map(arena, plan.duration, columns=max(console.width - 2, 1), rows=rows_of_map)
     bars = _BARS if console.encoding.startswith("utf") else _ASCII_BARS
     wide = max(1, (console.width - 2) // max(plan.duration, 1))
-    for line in (*map_lines(grid, wide, _unit(plan)), curve_line(about.curve, console.width - 2, bars, wide)):
+    lines = map_lines(grid, wide, _unit(plan))
+    if isinstance(plan, JoinedPlan) and grid.rows:
+        lines.append(entry_point_line(plan, wide * len(grid.rows[0])))
+    for line in (*lines, curve_line(about.curve, console.width - 2, bars, wide)):
         console.print(line, markup=False, highlight=False, no_wrap=True)
 
 
@@ -295,6 +365,16 @@ def map_lines(grid: MemoryMap, wide: int = 1, unit: str = "step") -> list[str]:
 def _axis(steps: int, width: int, unit: str) -> str:
     left, right = f"{unit} 0", str(steps)
     return left + right.rjust(max(width - len(left), len(right) + 1))
+
+
+def entry_point_line(plan: JoinedPlan, columns: int) -> str:
+    """The name of each entry point below its first step in a map of this width, as far as it has room."""
+    line = [" "] * columns
+    starts = [start * columns // max(plan.duration, 1) for start in plan.starts]
+    for entry_point, left, right in zip(plan.deployment.entry_points, starts, starts[1:], strict=False):
+        name = f"|{entry_point.name}"[: right - left]
+        line[left : left + len(name)] = name
+    return " " + "".join(line).rstrip()
 
 
 def curve_line(curve: tuple[int, ...], columns: int, bars: str = _BARS, wide: int = 1) -> str:

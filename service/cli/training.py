@@ -6,6 +6,7 @@ import contextlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -15,25 +16,28 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from service.cli.console import heed, print_json, print_line, read_document, showing, write_document
+from service.cli.deploying import model_files
 from service.cli.models import read_model_file
 from service.cli.tables import FittingTable, make_table
 from solver import documents, executor
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import MemoryAccess, StepReport, ValidationReport
 from solver.graph import Array, Role
-from solver.pipeline import TrainableGraph
-from solver.plan import Plan
+from solver.pipeline import TrainableGraph, entry_graphs
+from solver.plan import Deployment, Plan
 
 if TYPE_CHECKING:
     from service.cli.remote import SentModel
 
 __all__ = [
     "check_log",
+    "check_models",
     "read_batch",
     "read_graph",
     "read_log",
+    "read_networks",
     "read_plan",
-    "read_to_send",
+    "read_planned",
     "record_log",
     "run",
     "run_arguments",
@@ -51,15 +55,42 @@ def read_plan(path: Path) -> Plan:
     return documents.load_plan(read_document(path))
 
 
+def read_planned(path: Path) -> Plan | Deployment:
+    return documents.load_planned(read_document(path))
+
+
+def check_models(models: Sequence[Path], plan: Plan | Deployment, server: str | None) -> None:
+    """Raises OptionsError for several models of a plan of one, and for entry points at a service."""
+    if isinstance(plan, Plan) and len(models) > 1:
+        raise OptionsError(
+            f"The plan is of one graph, {plan.graph!r:.80}, and there are {len(models)} models.",
+            remedy="Give that graph alone.",
+        )
+    if isinstance(plan, Deployment) and server is not None:
+        raise OptionsError(
+            "The command runs entry points here, not at a service.",
+            remedy="Leave out --server.",
+            path=("server",),
+        )
+
+
+def read_networks(
+    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any], *, sends: bool
+) -> TrainableGraph | dict[str, TrainableGraph] | SentModel:
+    """The graph of a plan, or that of each of its entry points. A model that is sent goes as it is."""
+    if isinstance(plan, Plan):
+        return _to_send(models[0], plan, choices) if sends else read_graph(models[0], plan, choices)
+    files = model_files(models)
+    return entry_graphs({name: partial(file.read, choices=choices) for name, file in files.items()}, plan)
+
+
 def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
     """The graph, with the batch that the plan was made for."""
     return read_model_file(path).graph(plan.options.batch, choices)
 
 
-def read_to_send(
-    path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})
-) -> TrainableGraph | SentModel:
-    """The same for a service: a model goes there as it is, as its weights are needed there."""
+def _to_send(path: Path, plan: Plan, choices: Mapping[str, Any]) -> TrainableGraph | SentModel:
+    """The graph for a service: a model goes there as it is, as its weights are needed there."""
     from service.cli.remote import SentModel
 
     file = read_model_file(path)
@@ -75,8 +106,8 @@ def read_to_send(
 
 
 def run(
-    graph: TrainableGraph | SentModel,
-    plan: Plan,
+    graph: TrainableGraph | dict[str, TrainableGraph] | SentModel,
+    plan: Plan | Deployment,
     *,
     steps: int,
     seed: int,
@@ -95,10 +126,12 @@ def run(
                 path=("paging_file",),
             )
 
+        assert isinstance(plan, Plan), "entry points are not sent"
+        assert not isinstance(graph, dict), "entry points are not sent"
         report = Service(server, as_json=as_json).validate(graph, plan, steps, seed)
     else:
-        assert isinstance(graph, TrainableGraph), "models are sent to services only"
-        with _progress(steps) as on_step:
+        assert isinstance(graph, TrainableGraph | dict), "models are sent to services only"
+        with _progress(steps * (len(graph) if isinstance(graph, dict) else 1)) as on_step:
             report = executor.validate(
                 graph, plan, steps=steps, seed=seed, on_step=on_step, paging_file=paging_file
             )
@@ -231,16 +264,19 @@ def _print(report: ValidationReport) -> None:
 
 
 def _losses(report: ValidationReport) -> FittingTable:
+    has_entries = any(step.entry for step in report.steps)
     rows = [
         (
             str(step.step),
+            *([step.entry] if has_entries else []),
             _shown(step.loss),
             _shown(step.reference_loss),
             "identical" if step.identical else f"{len(step.differing)} differ",
         )
         for step in report.steps
     ]
-    return make_table(None, (">step", ">loss in the arena", ">reference loss", "bits"), rows)
+    entry = ("entry point",) if has_entries else ()
+    return make_table(None, (">step", *entry, ">loss in the arena", ">reference loss", "bits"), rows)
 
 
 def _shown(loss: float | None) -> str:
@@ -253,9 +289,15 @@ def _verdict(report: ValidationReport) -> str:
     is_inference = any(step.loss is None for step in report.steps)
     for step in report.steps:
         if not step.identical:
-            run = "Inference" if is_inference else "Training"
+            run = f"{step.entry!r}" if step.entry else "Inference" if is_inference else "Training"
             named = step.differing[0] if step.differing else "the loss"
             return f"{run} differs: first at step {step.step}, in {named}."
+    entries = {step.entry for step in report.steps}
+    if "" not in entries:
+        return (
+            f"Identical: {report.compared} tensors agree bit for bit after each of {len(report.steps)} runs"
+            f" of {len(entries)} entry points in {report.arena_bytes:,} bytes."
+        )
     compared = f"{'' if is_inference else 'loss and '}{report.compared} tensors"
     runs = f"{len(report.steps)} {'inferences' if is_inference else 'steps'}"
     return f"Identical: {compared} agree bit for bit after each of {runs} in {report.arena_bytes:,} bytes."

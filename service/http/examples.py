@@ -10,6 +10,7 @@ from typing import Any
 
 from service.problems import CATALOGUE
 from solver import documents, executor, exporters, pipeline, placement
+from solver.plan import RequestedOptions
 
 __all__ = ["example", "named_examples"]
 
@@ -36,6 +37,13 @@ def named_examples() -> dict[str, dict[str, Any]]:
     report = executor.validate(graph, plan, steps=5)
     layout = documents.layout_with_digest(placement.place(documents.load_buffers(buffers["problem"])))
     offsets = exporters.EXPORTERS["offsets-csv"].dump(plan).decode()
+    entry_points = {"graph": tiny["graph"], "entries": ["train", {"purpose": "infer", "batch": 1}]}
+    deployment = _deployment(entry_points)
+    two_models = {
+        "models": {"a": tiny["graph"], "b": {**tiny["graph"], "optimizer": {"type": "Adam"}}},
+        "entries": [{"purpose": "train", "model": "a"}, {"purpose": "infer", "model": "b", "name": "camera"}],
+        "ties": ["a.*=b.*"],
+    }
     capacity = {"graph": mnist["graph"], "options": {"capacity": "16.6MB"}}
     validation = {"graph": tiny["graph"], "plan": plan_document, "steps": 5}
     order = {"task": "plan", "request": {"graph": tiny["graph"]}}
@@ -49,6 +57,8 @@ def named_examples() -> dict[str, dict[str, Any]]:
             "Two independent pairs of operations, two of them at the same time",
             example("parallel"),
         ),
+        "entry_points": ("Training and inference in one arena", entry_points),
+        "two_models": ("Two networks with the same weights in one arena", two_models),
         "points": ("mnist, six points", {**mnist, "points": 6}),
         "capacity": ("mnist in 16.6 MB", capacity),
         "validation": ("The perceptron in its plan", validation),
@@ -57,6 +67,7 @@ def named_examples() -> dict[str, dict[str, Any]]:
         "graph": ("The perceptron", tiny["graph"]),
         "graph_digest": ("The perceptron, as `/docs` sends it", hashlib.sha256(text.encode()).hexdigest()),
         "plan": ("The plan of the perceptron", plan_document),
+        "deployment": ("The plans of the perceptron's entry points", deployment),
         "plan_digest": ("The plan of the perceptron", plan.digest),
         "offsets": ("The places of the perceptron's tensors", offsets),
         "report": ("Five steps of the perceptron", json.loads(documents.dump_report(report))),
@@ -78,6 +89,15 @@ def named_examples() -> dict[str, dict[str, Any]]:
         "problem_code": ("Shapes that do not fit", "shape-mismatch"),
     }
     return {name: {"summary": summary, "value": value} for name, (summary, value) in named.items()}
+
+
+def _deployment(request: dict[str, Any]) -> Any:
+    """The answer to a request with entry points."""
+    graph = request["graph"]
+    specs, _ = documents.load_entries({"entries": request["entries"]})
+    networks: pipeline.Networks = {graph["name"]: lambda batch: documents.load_graph(graph, batch=batch)}
+    entries = pipeline.entry_requests(networks, specs, RequestedOptions())
+    return json.loads(documents.dump_deployment(pipeline.plan_deployment(graph["name"], entries)))
 
 
 def _finished_job() -> dict[str, Any]:

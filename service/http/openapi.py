@@ -65,9 +65,12 @@ def named(*names: str) -> dict[str, Any]:
     return {name: {"$ref": f"#/components/examples/{name}"} for name in names}
 
 
-def _reference(model: type[BaseModel]) -> dict[str, str]:
-    """The schema of a model, from pydantic: FastAPI's own has floats for integers, and no default null."""
-    return {"$ref": _REFERENCES.format(model=model.__name__)}
+def _reference(*models: type[BaseModel]) -> dict[str, Any]:
+    """The schema of one of the models, from pydantic: FastAPI's own has floats for integers, and no default
+    null.
+    """
+    references = [{"$ref": _REFERENCES.format(model=model.__name__)} for model in models]
+    return {"anyOf": references} if len(references) > 1 else references[0]
 
 
 def content(example_name: str, media_type: str = "application/json", **schema: Any) -> dict[str, Any]:
@@ -75,9 +78,12 @@ def content(example_name: str, media_type: str = "application/json", **schema: A
     return {media_type: {"schema": schema, "examples": named(example_name)}}
 
 
-def answer(model: type[BaseModel], description: str, example_name: str, **more: Any) -> dict[str, Any]:
-    """An answer in JSON."""
-    shown = {"schema": _reference(model), "examples": named(example_name)}
+def answer(
+    models: type[BaseModel] | tuple[type[BaseModel], ...], description: str, *example_names: str, **more: Any
+) -> dict[str, Any]:
+    """An answer in JSON, as one of the models describes it."""
+    described = _reference(*models) if isinstance(models, tuple) else _reference(models)
+    shown = {"schema": described, "examples": named(*example_names)}
     return {"description": description, "content": {"application/json": shown}, **more}
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from service.settings import Settings
 from solver import pipeline
 from solver.documents import (
     BuffersDocument,
+    DeploymentDocument,
+    EntryFields,
     GraphDocument,
     LayoutDocument,
     PlanDocument,
@@ -24,9 +27,12 @@ from solver.documents import (
 )
 from solver.documents.options import LayoutOptionFields, OptionFields
 from solver.layout import SOLVERS
+from solver.options import DEPLOYMENT_OPTIONS
+from solver.plan import MAX_ENTRIES
 
 __all__ = [
     "MODELS",
+    "EntryPointRequest",
     "ExplainRequest",
     "JobDocument",
     "JobRequest",
@@ -56,13 +62,45 @@ class PlanRequestOptions(OptionFields):
     version: Literal[1] = 1
 
 
-class PlanRequest(_Strict):
-    """A graph to plan, and options."""
+_LIKE: Final = "A plan whose persistent values stay at their places, as far as they can."
 
-    graph: GraphDocument
+
+class EntryPointRequest(EntryFields):
+    """A program of one of the models, which runs in the memory that all entry points share."""
+
+    graph: Annotated[
+        GraphDocument | None,
+        Field(description="Its graph at its batch, where the document of its model leaves no batch open."),
+    ] = None
+
+
+class PlanRequest(_Strict):
+    """A graph to plan, or several models by name; entry points that share their arena; and options."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["graph"]}, {"required": ["models"]}]}
+    )
+
+    graph: Annotated[
+        GraphDocument | ProgramDocument | SkipJsonSchema[None],
+        Field(description="The network; with entry points also a program of explicit operations."),
+    ] = None
+    models: Annotated[
+        dict[str, GraphDocument | ProgramDocument] | SkipJsonSchema[None],
+        Field(description="Several networks by name, in the place of `graph`.", min_length=1),
+    ] = None
+    entries: Annotated[
+        list[EntryPointRequest | str],
+        Field(
+            description=f"{DEPLOYMENT_OPTIONS['entries'].help} Left out, each model is one, named after it.",
+            max_length=MAX_ENTRIES,
+        ),
+    ] = []
+    ties: Annotated[list[str], Field(description=DEPLOYMENT_OPTIONS["ties"].help)] = []
     options: Annotated[
         PlanRequestOptions | None, Field(description="Defaults of the target if left out.")
     ] = None
+    like: Annotated[PlanDocument | None, Field(description=_LIKE)] = None
 
 
 class ProgramRequest(_Strict):
@@ -70,6 +108,7 @@ class ProgramRequest(_Strict):
 
     program: ProgramDocument
     options: Annotated[PlanRequestOptions | None, Field(description="Defaults if left out.")] = None
+    like: Annotated[PlanDocument | None, Field(description=_LIKE)] = None
 
 
 class TradeOffRequest(_Strict):
@@ -255,8 +294,8 @@ class JobsDocument(BaseModel):
 #: Every body of a request or an answer.
 MODELS: Final = (
     PlanRequest, ProgramRequest, TradeOffRequest, ExplainRequest, ValidateRequest, LayoutRequest, JobRequest,
-    PlanDocument, TradeOffDocument, VerdictDocument, ReportDocument, LayoutDocument, JobDocument,
-    JobsDocument, ProblemDocument,
+    PlanDocument, DeploymentDocument, TradeOffDocument, VerdictDocument, ReportDocument, LayoutDocument,
+    JobDocument, JobsDocument, ProblemDocument,
 )  # fmt: skip
 
 

@@ -17,6 +17,9 @@ __all__ = ["TASKS", "Order", "read_order"]
 #: What a job may be: the tasks of synchronous routes, and the import of a model.
 TASKS: Final = (*MEMBERS, "import")
 
+#: Parameters of a query that may be there several times.
+_REPEATED: Final = ("dim", "input", "freeze_before", "entries", "ties")
+
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -55,7 +58,7 @@ class Order:
                 pointer="/graph",
             )
         required, optional = MEMBERS.get(self.task, ((), ()))
-        named = {*required, *optional, "options"} - {"graph"}
+        named = {*required, *optional, "options"} - {"graph", "models"}
         needed = tuple(name for name in required if name == "plan")
         check_members(self.members, needed, tuple(sorted(named)), "/request")
         rest = {name: value for name, value in self.members.items() if name != "options"}
@@ -85,7 +88,7 @@ def read_order(data: bytes) -> Order:
             raise _wrong("graph", f"{json.dumps(graph):.80} is not a digest.", remedy)
         if task in MEMBERS:
             inside = MEMBERS[task][0][0]
-            if inside in members:
+            if inside in members or "models" in members:
                 raise _wrong("graph", f'"{inside}" is given twice.', "Leave one of the two out.")
     return Order(task, members, graph, _webhook(asked.get("webhook")))
 
@@ -104,7 +107,7 @@ def _line(options: Any, members: Mapping[str, Any]) -> bytes:
         raise _wrong("options", "The options are not a JSON object.", "Give an object.")
     texts = {}
     for name, value in {**options, **members}.items():
-        values = value if name in ("dim", "input", "freeze_before") and isinstance(value, list) else [value]
+        values = value if name in _REPEATED and isinstance(value, list) else [value]
         texts[name] = [one if isinstance(one, str) else json.dumps(one) for one in values]
     return json.dumps(texts).encode()
 

@@ -29,10 +29,11 @@ __all__ = [
 
 Options = TypeVar("Options", RequestedOptions, LayoutOptions)
 
-#: Of each task, the members that its request must have, and those that it may have.
+#: Of each task, the members that its request must have, and those that it may have. A task that may have
+#: `models` takes them in the place of `graph`.
 MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "plan": (("graph",), ("options",)),
-    "program": (("program",), ("options",)),
+    "plan": (("graph",), ("options", "models", "entries", "ties", "like")),
+    "program": (("program",), ("options", "like")),
     "layout": (("problem",), ("options",)),
     "tradeoff": (("graph",), ("options", "points")),
     "explain": (("graph", "options"), ("training",)),
@@ -110,8 +111,16 @@ def check_members(
 ) -> None:
     """Raises `Problem` for members that are missing or unknown; `prefix` points to where the object is."""
     remedy = f"Send one object with {_listed(required + optional)}."
+    several = "models" in optional and "models" in request
+    if several and "graph" in request:
+        raise Problem(
+            "invalid-request",
+            'There are both "graph", for one network, and "models", for several by name.',
+            remedy="Leave one of the two out.",
+            pointer=f"{prefix}/models",
+        )
     for name in required:
-        if name not in request:
+        if name not in request and not (several and name == "graph"):
             raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer=prefix)
     for name in request:
         if name not in required + optional:

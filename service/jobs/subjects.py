@@ -14,15 +14,31 @@ from service.jobs.query import in_query
 from service.jobs.requests import MEMBERS, check_members, read_request
 from service.problems import Problem
 from solver import documents
-from solver.errors import ArenaplanError, TooManyOperationsError
+from solver.errors import ArenaplanError, TooManyOperationsError, json_pointer
 from solver.importers.options import Imported, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
-from solver.options import IMPORT_OPTIONS, MEASURES, former_option
-from solver.pipeline import TrainableGraph
+from solver.options import DEPLOYMENT_OPTIONS, IMPORT_OPTIONS, MEASURES, former_option
+from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import PlanOptions, RequestedOptions
 from solver.verdict import Batches, batches_of, batches_of_model
 
-__all__ = ["Read", "Subject", "check_lists", "read_document", "read_model"]
+__all__ = ["Network", "Read", "Subject", "check_lists", "read_document", "read_model", "said_of_a_query"]
+
+
+#: Keys and indexes that lead to a part of a request.
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network of a deployment, its number of operations, and the notes on its import."""
+
+    subject: TrainableGraph | BlockProgram
+    notes: tuple[str, ...] = ()
+
+    @property
+    def operations(self) -> int:
+        return len(self.subject.operations)
 
 
 class Subject(Protocol):
@@ -41,12 +57,22 @@ class Subject(Protocol):
     def options_path(self) -> tuple[str, ...]: ...
 
     @property
+    def models_path(self) -> tuple[str, ...]:
+        """Where the paths of `models` begin."""
+
+    @property
     def graph_path(self) -> tuple[str, ...]: ...
 
     def options(self) -> RequestedOptions: ...
 
     def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
         """The graph, with a `batch` in the place of its own; and notes, where it was imported."""
+
+    def models(self) -> Mapping[str, Path]:
+        """The networks of a deployment by name, each with its path behind that of the graphs."""
+
+    def network(self, path: Path, batch: int | None, limits: Mapping[str, Any]) -> Network:
+        """One of them, as `graph`. Errors have their whole path behind that of the graphs."""
 
     def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
         """Other batches of the network that is `graph` under these options, where it leaves them open."""
@@ -65,6 +91,7 @@ class _Document:
     members_pointer: str = ""
     options_path: tuple[str, ...] = ("options",)
     graph_path: tuple[str, ...] = ("graph",)
+    models_path: tuple[str, ...] = ()
 
     def options(self) -> RequestedOptions:
         return documents.load_options(self.members.get("options", {}))
@@ -73,6 +100,36 @@ class _Document:
         document = self.members["graph"]
         check_lists(document, ("graph", "operations"), ("inputs", "outputs"), limits["max_operands"])
         return Imported(documents.load_graph(document, batch=batch, max_operations=limits["max_operations"]))
+
+    def models(self) -> Mapping[str, Path]:
+        if "models" not in self.members:
+            name = self.members["graph"].get("name") if isinstance(self.members["graph"], dict) else None
+            return {name if isinstance(name, str) and name else "model": ("graph",)}
+        models = self.members["models"]
+        if not isinstance(models, dict) or not models:
+            raise Problem(
+                "invalid-request",
+                '"models" is not an object with a graph or a program for each name.',
+                remedy='Send {"models": {"encoder": {...}, "decoder": {...}}}, or one network as "graph".',
+                pointer="/models",
+            )
+        return {name: ("models", name) for name in models}
+
+    def network(self, path: Path, batch: int | None, limits: Mapping[str, Any]) -> Network:
+        document: Any = self.members
+        for part in path:
+            document = document[part]
+        most = {"max_operations": limits["max_operations"]}
+        is_program = isinstance(document, dict) and document.get("format") == documents.PROGRAM_FORMAT
+        names = ("reads", "writes") if is_program else ("inputs", "outputs")
+        check_lists(document, (*path, "operations"), names, limits["max_operands"])
+        try:
+            if is_program:
+                return Network(documents.load_program(document, **most))
+            return Network(documents.load_graph(document, batch=batch, **most))
+        except ArenaplanError as error:
+            error.path = (*path, *error.path)
+            raise
 
     def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
         return batches_of(self.members["graph"], options)
@@ -90,10 +147,11 @@ class _Model:
     members_pointer: str = "/query"
     options_path: tuple[str, ...] = ("query",)
     graph_path: tuple[str, ...] = ("model",)
+    models_path: tuple[str, ...] = ("model",)
 
     def options(self) -> RequestedOptions:
         options = documents.load_options(self.fields)
-        with _said_of_a_query():
+        with said_of_a_query():
             import_options(
                 self.choices, batch=options.options.batch
             )  # what is wrong there stands in the query as well
@@ -104,7 +162,7 @@ class _Model:
         if importer is None:
             error = unknown_format("The body")
             raise Problem("invalid-document", error.message, remedy=error.remedy)
-        with _said_of_a_query():
+        with said_of_a_query():
             chosen = import_options(self.choices, batch=batch)
             imported = load_model(importer, self.data, options=chosen, path=None, name="model")
         if (count := len(imported.graph.operations)) > limits["max_operations"]:
@@ -113,6 +171,13 @@ class _Model:
                 remedy="Plan it with `arenaplan plan`.",
             )
         return imported
+
+    def models(self) -> Mapping[str, Path]:
+        return {"model": ()}
+
+    def network(self, path: Path, batch: int | None, limits: Mapping[str, Any]) -> Network:
+        imported = self.graph(batch, limits)
+        return Network(imported.graph, tuple(imported.notes))
 
     def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
         importer = find_importer(self.data)
@@ -148,7 +213,7 @@ def _nameless_file() -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _said_of_a_query() -> Iterator[None]:
+def said_of_a_query() -> Iterator[None]:
     """Errors name parameters where they name flags."""
     try:
         yield
@@ -170,7 +235,7 @@ def read_model(task: str, body: bytes) -> Subject:
     """
     head, _, data = body.partition(b"\n")
     required, optional = MEMBERS[task]
-    named = {*required, *optional} - {"graph", "options"}
+    named = {*required, *optional} - {"graph", "models", "options"}
     choices: dict[str, Any] = {}
     members: dict[str, Any] = {}
     fields: dict[str, Any] = {}
@@ -178,6 +243,8 @@ def read_model(task: str, body: bytes) -> Subject:
         choice = IMPORT_OPTIONS.get(name)
         if choice is not None and choice.kind == "words":
             choices[name] = values
+        elif name in DEPLOYMENT_OPTIONS and name in named:
+            members[name] = [_value(value) for value in values]
         elif len(values) > 1:
             raise Problem(
                 "invalid-request",
@@ -207,9 +274,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def check_lists(document: Any, path: tuple[str, str], names: tuple[str, ...], most: int) -> None:
+def check_lists(document: Any, path: Path, names: tuple[str, ...], most: int) -> None:
     """No operation names more operands than `most`: the work on one may grow with their square."""
-    operations = document.get(path[1]) if isinstance(document, dict) else None
+    operations = document.get(path[-1]) if isinstance(document, dict) else None
     for k, operation in enumerate(operations if isinstance(operations, list) else ()):
         for name in names if isinstance(operation, dict) else ():
             operands = operation.get(name)
@@ -218,5 +285,5 @@ def check_lists(document: Any, path: tuple[str, str], names: tuple[str, ...], mo
                     "too-many-operations",
                     f"An operation has {len(operands):,} {name}, at most {most:,} are allowed here.",
                     remedy="Split it into several, or raise ARENAPLAN_MAX_OPERANDS.",
-                    pointer=f"/{'/'.join(path)}/{k}/{name}",
+                    pointer=json_pointer((*path, k, name)),
                 )

@@ -11,7 +11,7 @@ import json
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import FrameType
 from typing import Any, Final, TypeVar
@@ -25,18 +25,40 @@ from service.jobs.requests import (
     with_deadline,
 )
 from service.jobs.resources import limited
-from service.jobs.subjects import Read, Subject, check_lists, read_document, read_model
+from service.jobs.subjects import (
+    Network,
+    Read,
+    Subject,
+    check_lists,
+    read_document,
+    read_model,
+    said_of_a_query,
+)
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
-from solver.errors import ArenaplanError, CapacityError
+from solver.errors import ArenaplanError, CapacityError, TooManyOperationsError
 from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
 from solver.native import compile_beside, deadline_of
 from solver.options import MEASURES
-from solver.plan import LayoutOptions, PlacedBuffers, Plan, RequestedOptions, difference
+from solver.plan import (
+    Deployment,
+    LayoutOptions,
+    PlacedBuffers,
+    Plan,
+    PlanView,
+    RequestedOptions,
+    Tie,
+    deployment_difference,
+    difference,
+    one_plan,
+    plan_of,
+    plans_to_compare,
+    with_deployment_digest,
+)
 from solver.schedules import SearchProgress
 
 __all__ = ["TASKS", "warm"]
@@ -44,7 +66,8 @@ __all__ = ["TASKS", "warm"]
 _log = logging.getLogger(__name__)
 
 Options = TypeVar("Options", RequestedOptions, LayoutOptions)
-Planner = Callable[[RequestedOptions], Plan]
+Planned = Plan | Deployment
+Planner = Callable[[RequestedOptions], Planned]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,43 +168,93 @@ def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | No
     return follow
 
 
-def _key(digest: str, name: str, options: RequestedOptions) -> str:
+def _key(digest: str, name: str, options: RequestedOptions, old: Plan | Deployment | None = None) -> str:
     """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
-    parts = (digest.encode(), documents.dump_options(options), name.encode())
+    parts = [digest.encode(), documents.dump_options(options), name.encode()]
+    if old is not None:
+        parts.append(old.digest.encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def _send_plan(kind: str, plan: Plan, channel: Channel, key: str) -> None:
+def _send_plan(kind: str, planned: Planned, channel: Channel, key: str) -> None:
+    plans = _plans_of(planned)
+    options = plans[0].options
     facts = {
         "key": key,
-        "digest": plan.digest,
-        "deterministic": plan.deterministic,
-        "arena_bytes": plan.arena_bytes,
-        "status": _status(plan),
-        "seconds": plan.options.deadline_seconds,
-        "solver": plan.options.solver,
-        "lower_bound": plan.lower_bound,
+        "digest": planned.digest,
+        "deterministic": all(plan.deterministic for plan in plans),
+        "arena_bytes": planned.arena_bytes,
+        "status": _status(plans),
+        "seconds": options.deadline_seconds,
+        "solver": options.solver,
+        "lower_bound": planned.lower_bound,
     }
-    channel.send(kind, facts, documents.dump_plan(plan))
+    body = documents.dump_plan(planned) if isinstance(planned, Plan) else documents.dump_deployment(planned)
+    channel.send(kind, facts, body)
 
 
-def _status(plan: Plan) -> str:
+def _plans_of(planned: Planned) -> list[Plan]:
+    return [planned] if isinstance(planned, Plan) else [e.plan for e in planned.entry_points]
+
+
+def _each(planned: Planned, change: Callable[[Plan], Plan]) -> Planned:
+    """The plan, or each of a deployment, with a change that leaves places alone; and with new digests."""
+    if isinstance(planned, Plan):
+        return documents.with_digest(change(planned))
+    entry_points = tuple(
+        dataclasses.replace(e, plan=documents.with_digest(change(e.plan))) for e in planned.entry_points
+    )
+    return with_deployment_digest(dataclasses.replace(planned, entry_points=entry_points))
+
+
+def _status(plans: Iterable[Plan]) -> str:
     """The weakest claim of any arena."""
-    claims = {arena.certificate.status.value for arena in plan.arenas}
+    claims = {arena.certificate.status.value for plan in plans for arena in plan.arenas}
     return "optimal" if claims <= {"optimal"} else "feasible"
 
 
 def _plan(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """Plan a graph."""
+    """Plan a graph, or the entry points of one or more networks."""
     with _reading(body, limits, channel) as clock:
         asked = read("plan", body)
         options = _options(asked, limits)
-        graph = _graph(asked, options.options.batch, limits, channel)
-        key = _key(documents.graph_digest(graph), graph.name, options)
-    with _inside(*asked.graph_path), _with_verdict(graph, options, asked.graph_path):
-        plan = partial(pipeline.plan_requested, graph)
-        make = partial(plan, observe=channel.stage, follow=_follower(channel))
-        _answer(make, options, channel, key, clock)
+        if _DEPLOYED.isdisjoint(asked.members):
+            graph = _graph(asked, options.options.batch, limits, channel)
+            old = _old_plan(asked.members, asked.members_pointer)
+            key = _key(documents.graph_digest(graph), graph.name, options, old)
+        else:
+            if asked.members.get("like") is not None:
+                raise Problem(
+                    "invalid-request",
+                    "Entry points cannot be planned like another plan.",
+                    remedy='Leave out "like", or plan the networks one by one.',
+                    pointer=f"{asked.members_pointer}/like",
+                )
+            deployment = _deployment(asked, options, limits, channel)
+            key = deployment.key(options)
+    watch: dict[str, Any] = {"observe": channel.stage, "follow": _follower(channel)}
+    if _DEPLOYED.isdisjoint(asked.members):
+        with _inside(*asked.graph_path), _with_verdict(graph, options, asked.graph_path):
+            _answer(partial(_planner(graph, old), **watch), options, channel, key, clock)
+    else:
+        with _inside(*asked.models_path):
+            _answer(partial(deployment.plan, **watch), options, channel, key, clock)
+
+
+def _old_plan(members: Mapping[str, Any], pointer: str) -> Plan | Deployment | None:
+    """The plan whose persistent values are to stay where they are, if there is one."""
+    if members.get("like") is None:
+        return None
+    with _inside(*pointer.strip("/").split("/") if pointer else (), "like"):
+        return documents.load_planned(members["like"])
+
+
+def _planner(
+    subject: pipeline.TrainableGraph | pipeline.BlockProgram, old: Plan | Deployment | None
+) -> Callable[..., Plan]:
+    if old is None:
+        return partial(pipeline.plan_requested, subject)
+    return partial(pipeline.plan_like, subject, old=old)
 
 
 def _options(asked: Subject, limits: Mapping[str, Any]) -> RequestedOptions:
@@ -197,6 +270,88 @@ def _graph(
         imported = asked.graph(batch, limits)
     channel.notes = notes_text(imported.notes)
     return imported.graph
+
+
+#: Members of a request that is for a deployment.
+_DEPLOYED: Final = frozenset({"models", "entries", "ties"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Deployment:
+    """The entry points that a request asks for, all under the same options but for their batches."""
+
+    name: str
+    entries: tuple[pipeline.EntryRequest, ...]
+    ties: tuple[Tie, ...]
+
+    def plan(self, options: RequestedOptions, **watch: Any) -> Deployment:
+        entries = [
+            dataclasses.replace(entry, requested=options.having(batch=entry.requested.options.batch))
+            for entry in self.entries
+        ]
+        return pipeline.plan_deployment(self.name, entries, self.ties, **watch)
+
+    def key(self, options: RequestedOptions) -> str:
+        """As `_key`."""
+        parts = [
+            (
+                e.name,
+                e.model,
+                e.purpose,
+                e.requested.options.batch,
+                e.subject.name,
+                _digest_of(e.subject),
+            )
+            for e in self.entries
+        ]
+        ties = [tie.text for tie in self.ties]
+        text = json.dumps([self.name, parts, ties, documents.dump_options(options).decode()])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest_of(network: pipeline.TrainableGraph | pipeline.BlockProgram) -> str:
+    if isinstance(network, pipeline.TrainableGraph):
+        return documents.graph_digest(network)
+    return documents.program_digest(network)
+
+
+def _deployment(
+    asked: Subject, options: RequestedOptions, limits: Mapping[str, Any], channel: Channel
+) -> _Deployment:
+    """The entry points of a request, with the networks that they run; together they keep the limits."""
+    members = {name: asked.members[name] for name in ("entries", "ties") if name in asked.members}
+    with _inside(*asked.models_path):
+        specs, ties = documents.load_entries(members)
+        models = asked.models()
+        only = next(iter(models)) if len(models) == 1 else ""
+        own = {
+            (spec.model or only, spec.batch or options.options.batch): ("entries", k, "graph")
+            for k, spec in enumerate(specs)
+            if isinstance(members["entries"][k], dict) and members["entries"][k].get("graph") is not None
+        }
+        known: dict[tuple[str, int | None], Network] = {}
+        left = limits["max_operations"]
+
+        def read(model: str, batch: int | None) -> pipeline.TrainableGraph | pipeline.BlockProgram:
+            nonlocal left
+            if (model, batch) not in known:
+                path = own.get((model, batch), models[model])
+                known[model, batch] = asked.network(path, batch, limits)
+            network = known[model, batch]
+            left -= network.operations
+            if left < 0:
+                raise TooManyOperationsError(
+                    f"The entry points have more than {limits['max_operations']:,} operations together.",
+                    remedy="Ask for fewer, or plan them with `arenaplan plan`.",
+                    path=("entries",),
+                )
+            return network.subject
+
+        networks = {name: partial(read, name) for name in models}
+        entries = pipeline.entry_requests(networks, specs, options)
+    notes = dict.fromkeys(note for network in known.values() for note in network.notes)
+    channel.notes = notes_text([*notes])
+    return _Deployment("+".join(models), tuple(entries), tuple(ties))
 
 
 def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -290,9 +445,10 @@ def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         check_lists(request["program"], path, ("reads", "writes"), limits["max_operands"])
         with _inside("program"):
             program = documents.load_program(request["program"], max_operations=limits["max_operations"])
-        key = _key(documents.program_digest(program), program.name, options)
+        old = _old_plan(request, "")
+        key = _key(documents.program_digest(program), program.name, options, old)
     with _inside("program"):
-        plan = partial(pipeline.plan_requested, program)
+        plan = _planner(program, old)
         make = partial(plan, observe=channel.stage, follow=_follower(channel))
         _answer(make, options, channel, key, clock)
 
@@ -307,9 +463,12 @@ def _answer(make: Planner, options: RequestedOptions, channel: Channel, key: str
         return
     with deadline_of(options.deadline_seconds):
         _send_fallback(make, options, channel, key)
-    plan = make(clock.shortened(options))
-    asked = dataclasses.replace(plan.options, deadline_seconds=options.deadline_seconds)
-    _send_plan("result", documents.with_digest(dataclasses.replace(plan, options=asked)), channel, key)
+
+    def with_whole_deadline(plan: Plan) -> Plan:
+        asked = dataclasses.replace(plan.options, deadline_seconds=options.deadline_seconds)
+        return dataclasses.replace(plan, options=asked)
+
+    _send_plan("result", _each(make(clock.shortened(options)), with_whole_deadline), channel, key)
 
 
 def _send_fallback(make: Planner, requested: RequestedOptions, channel: Channel, key: str) -> None:
@@ -325,12 +484,16 @@ def _send_fallback(make: Planner, requested: RequestedOptions, channel: Channel,
         costs=None,  # their names are those of the rewritten graph
     )
     # Measures that take no time are chosen in milliseconds, paging in more.
-    plan = make(dataclasses.replace(plain, automatic=requested.automatic and not options.tiers))
-    if options.capacity is None or plan.arena_bytes <= options.capacity:
-        taken = {name: getattr(plan.options, name) for name in MEASURES} if requested.automatic else {}
-        asked = dataclasses.replace(options, target=plan.options.target, **taken)
-        late = dataclasses.replace(plan, options=asked, deterministic=False)
-        _send_plan("fallback", documents.with_digest(late), channel, key)
+    planned = make(dataclasses.replace(plain, automatic=requested.automatic and not options.tiers))
+
+    def late(plan: Plan) -> Plan:
+        names = ("pins", *(MEASURES if requested.automatic else ()))
+        taken = {name: getattr(plan.options, name) for name in names}
+        own = {"target": plan.options.target, "batch": plan.options.batch, **taken}
+        return dataclasses.replace(plan, options=dataclasses.replace(options, **own), deterministic=False)
+
+    if options.capacity is None or planned.arena_bytes <= options.capacity:
+        _send_plan("fallback", _each(planned, late), channel, key)
 
 
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -453,20 +616,30 @@ def _check_memory(plan: Plan, most: int) -> None:
 
 
 def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's."""
-    name, size = head["format"], head["against"]
-    with _inside():
-        old = documents.load_plan(body[:size]) if size else None
-        if old is None:
-            exporter = exporters.exporter_named(name)
-            file = exporter.dump(documents.load_plan(body))
+    """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's.
+
+    Of a plan with entry points the one that `entry_point` names, or all of them.
+    """
+    name, size, entry_point = head["format"], head["against"], head["entry_point"]
+    with _inside("query"), said_of_a_query():
+        plan = documents.load_planned(body[size:])
+        if size:
+            old, new = plans_to_compare(documents.load_planned(body[:size]), plan, entry_point)
+            file = _difference(old, new) if name == "difference" else dump_report(new, old)
+        elif name == "document":
+            file = documents.dump_plan(one_plan(plan, entry_point))
         else:
-            plan = documents.load_plan(body[size:])
-            if name == "difference":
-                file = json.dumps(difference(old, plan).facts()).encode()
-            else:
-                file = dump_report(plan, old)
+            file = exporters.exporter_named(name).dump(plan_of(plan, entry_point))
         channel.send("result", {}, file)
+
+
+def _difference(old: PlanView | Deployment, new: PlanView | Deployment) -> bytes:
+    """What changed, as JSON; both are deployments, or none is."""
+    if isinstance(old, Deployment) and isinstance(new, Deployment):
+        return json.dumps(deployment_difference(old, new).facts()).encode()
+    assert not isinstance(old, Deployment)
+    assert not isinstance(new, Deployment)
+    return json.dumps(difference(old, new).facts()).encode()
 
 
 def warm() -> Mapping[str, bool] | None:

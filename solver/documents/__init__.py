@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         load_deployment,
         load_planned,
     )
+    from solver.documents.entries import EntryFields, TieText, load_entries
     from solver.documents.fields import Size, read_size
     from solver.documents.graph import GraphDocument, dump_graph, graph_digest, load_graph
     from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
@@ -58,6 +59,7 @@ __all__ = [
     "BuffersDocument",
     "CostsDocument",
     "DeploymentDocument",
+    "EntryFields",
     "GraphDocument",
     "LayoutDocument",
     "LayoutOptionsDocument",
@@ -66,6 +68,7 @@ __all__ = [
     "ProgramDocument",
     "ReportDocument",
     "Size",
+    "TieText",
     "TradeOffDocument",
     "VerdictDocument",
     "dump_accesses",
@@ -88,6 +91,7 @@ __all__ = [
     "load_buffers",
     "load_costs",
     "load_deployment",
+    "load_entries",
     "load_graph",
     "load_layout",
     "load_layout_options",
@@ -113,6 +117,7 @@ __getattr__ = loaded_late(
         "buffers": "BuffersDocument dump_buffers load_buffers",
         "costs": "CostsDocument dump_costs load_costs",
         "deployment": "DeploymentDocument dump_deployment load_deployment load_planned",
+        "entries": "EntryFields TieText load_entries",
         "fields": "Size read_size",
         "graph": "GraphDocument dump_graph graph_digest load_graph",
         "layout": "LayoutDocument dump_layout layout_with_digest load_layout",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
@@ -35,7 +36,7 @@ from solver.documents.read import read
 from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
 from solver.graph.content import declared_operands, graph_content, graph_digest
-from solver.graph.declared import with_batch
+from solver.graph.declared import with_sizes
 from solver.graph.types import (
     DType,
     Initializer,
@@ -72,7 +73,7 @@ def _shape(value: Any) -> tuple[int | str, ...]:
         raise expected("a list of at most 32 dimensions")
     for dimension in value:
         if isinstance(dimension, bool) or not (isinstance(dimension, int) or _is_name(dimension)):
-            raise expected('a list of integers or "batch"')
+            raise expected('a list of integers, "batch" or names of the graph\'s "dims"')
     return tuple(value)
 
 
@@ -83,7 +84,9 @@ Shape = Annotated[
         {
             "type": "array",
             "maxItems": MAX_RANK,
-            "items": {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "batch"}]},
+            "items": {
+                "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "maxLength": MAX_NAME}]
+            },
         }
     ),
 ]
@@ -227,6 +230,9 @@ class GraphDocument(DocumentModel):
     version: Literal[1]
     name: Name
     batch: Int64 | None = Field(None, description='Value of the symbolic dimension "batch".')
+    dims: dict[Name, Int64] = Field(
+        default_factory=dict, description="Values of other symbolic dimensions, by the name that shapes have."
+    )
     operands: JsonList[OperandDocument]
     operations: JsonList[OperationDocument]
     loss: Annotated[Any, PlainValidator(_loss), WithJsonSchema({"type": "string"})] = None
@@ -258,20 +264,48 @@ def load_graph(
     data: bytes | Mapping[str, Any],
     *,
     batch: int | None = None,
+    dims: Mapping[str, int] = MappingProxyType({}),
     max_operations: int = MAX_OPERATIONS,
     folder: Path | None = None,
 ) -> TrainableGraph:
     """The verified graph of a document, given as JSON text or as its parsed value.
 
-    `batch` takes the place of the document's own. Files with first values are found from `folder`; without
-    one, where they are is not kept, so that nothing reads a file because a document says so. Raises
+    `batch` and `dims` take the place of the document's own. Files with first values are found from `folder`;
+    without one, where they are is not kept, so that nothing reads a file because a document says so. Raises
     DocumentError or a GraphError with the path of the culprit.
     """
     document = read(GraphDocument, data)
-    size = _batch(document, batch)
-    return build_graph(
+    return _graph(document, _sizes(document, batch, dims), max_operations, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A document with symbolic dimensions, which a graph was read from."""
+
+    document: GraphDocument
+    sizes: Mapping[str, int]
+    max_operations: int
+    folder: Path | None
+
+    @property
+    def axes(self) -> Mapping[str, tuple[str | None, ...]]:
+        return {
+            operand.name: tuple([size if isinstance(size, str) else None for size in operand.shape or ()])
+            for operand in self.document.operands
+            if operand.role in (Role.INPUT.value, Role.LABEL.value)
+        }
+
+    def at(self, sizes: Mapping[str, int]) -> TrainableGraph:
+        return _graph(self.document, sizes, self.max_operations, self.folder)
+
+
+def _graph(
+    document: GraphDocument, sizes: Mapping[str, int], max_operations: int, folder: Path | None
+) -> TrainableGraph:
+    """The graph of a document, whose symbolic dimensions have these sizes."""
+    graph = build_graph(
         document.name,
-        _all_declared(document, size, folder),
+        _all_declared(document, sizes, folder),
         [Operation(o.name, o.type, o.inputs, o.outputs, o.attributes) for o in document.operations],
         loss=document.loss,
         optimizer=None if document.optimizer is None else _optimizer_spec(document.optimizer),
@@ -280,13 +314,22 @@ def load_graph(
         training=TrainingRules(**dict(document.training)),
         max_operations=max_operations,
     )
+    symbolic = {
+        size for operand in document.operands for size in operand.shape or () if isinstance(size, str)
+    }
+    if not symbolic:
+        return graph
+    known = {name: size for name, size in sizes.items() if name in symbolic}
+    return replace(graph, resizable=_Document(document, known, max_operations, folder))
 
 
-def _all_declared(document: GraphDocument, batch: int | None, folder: Path | None) -> list[DeclaredOperand]:
+def _all_declared(
+    document: GraphDocument, sizes: Mapping[str, int], folder: Path | None
+) -> list[DeclaredOperand]:
     """The operands. Raises DocumentError where all constants by rule together are too large."""
     declared, by_rule = [], 0
     for i, operand in enumerate(document.operands):
-        declared.append(_declared(operand, batch, ("operands", i), folder))
+        declared.append(_declared(operand, sizes, ("operands", i), folder))
         initializer = declared[-1].initializer
         if operand.initializer is not None and operand.initializer.kind in RULES and initializer is not None:
             by_rule += len(initializer.data or b"")
@@ -297,6 +340,30 @@ def _all_declared(document: GraphDocument, batch: int | None, folder: Path | Non
                 path=("operands", i, "initializer"),
             )
     return declared
+
+
+def _sizes(document: GraphDocument, batch: int | None, dims: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of symbolic dimensions, those of the caller in the place of the document's."""
+    for name in dims:
+        if name not in document.dims:
+            known = ", ".join(document.dims)
+            raise BatchError(
+                f"A size of {name!r:.60} is asked for, which is no dimension of the graph.",
+                remedy=f"Its dimensions are {known}." if known else 'Name it in "dims" and in shapes.',
+                path=("dims", name),
+            )
+    if "batch" in document.dims:
+        raise BatchError(
+            'The batch is among the "dims".', remedy='Write it as "batch".', path=("dims", "batch")
+        )
+    sizes = {**document.dims, **dims}
+    for name, size in sizes.items():
+        if not 1 <= size <= MAX_INTEGER:
+            raise BatchError(
+                f"Dimension {name!r:.60} is {size}.", remedy="Give a positive number.", path=("dims", name)
+            )
+    value = _batch(document, batch)
+    return sizes if value is None else {"batch": value, **sizes}
 
 
 def _batch(document: GraphDocument, override: int | None) -> int | None:
@@ -325,7 +392,7 @@ def _fixed_batches(document: GraphDocument) -> set[int | str]:
 
 
 def _declared(
-    operand: OperandDocument, batch: int | None, path: _Path, folder: Path | None
+    operand: OperandDocument, sizes: Mapping[str, int], path: _Path, folder: Path | None
 ) -> DeclaredOperand:
     role = _ROLES[operand.role]
     if operand.trainable is not None and role is not Role.PARAMETER:
@@ -334,7 +401,7 @@ def _declared(
             remedy="Leave trainable out.",
             path=(*path, "trainable"),
         )
-    shape = None if operand.shape is None else with_batch(operand.shape, batch, (*path, "shape"))
+    shape = None if operand.shape is None else with_sizes(operand.shape, sizes, (*path, "shape"))
     dtype = None if operand.dtype is None else _DTYPES[operand.dtype]
     _check_dimensions(operand.name, shape or (), (*path, "shape"))
     initializer = _initializer(operand, role, shape, dtype, (*path, "initializer"))

@@ -8,7 +8,7 @@ has other options: those of the plan as it was made, with a switch for each meas
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -46,7 +46,14 @@ from solver.options import (
     Option,
     former_option,
 )
-from solver.plan import PlanOptions, RequestedOptions, constraints_content, options_content
+from solver.plan import (
+    PlanOptions,
+    RequestedOptions,
+    SizeRange,
+    check_ranges,
+    constraints_content,
+    options_content,
+)
 from solver.program import ReservedRange, Tier
 
 __all__ = [
@@ -184,6 +191,11 @@ RangeOfOptions = Annotated[
 ]
 
 
+def _listed(value: Any) -> Any:
+    """A list, also of one text alone."""
+    return [value] if isinstance(value, str) else value
+
+
 def _bytes_by_name(value: Any) -> Any:
     """Bytes by name from a list of texts as ``conv1.weight=8KiB``, or from one."""
     texts = [value] if isinstance(value, str) else value
@@ -209,6 +221,27 @@ def _bytes_of(type_: Any) -> Any:
     return Annotated[dict[Name, type_], BeforeValidator(_bytes_by_name, json_schema_input_type=schema)]
 
 
+class SizesFields(DocumentModel):
+    """A range of sizes, both ends included."""
+
+    least: Natural = Field(alias="from")
+    most: Natural = Field(alias="to")
+
+
+def read_sizes(text: str) -> dict[str, int]:
+    """The fields of a range that is written as ``1..32``. Raises ValueError, which says what to give."""
+    ends = re.fullmatch(r"\s*([0-9]{1,19})\s*\.\.\s*([0-9]{1,19})\s*", text, re.ASCII)
+    if ends is None:
+        raise ValueError("give a whole number of at least 1, or a range as 1..32")
+    return {"from": int(ends[1]), "to": int(ends[2])}
+
+
+#: A size, or a range of sizes as an object or as text.
+_Sizes = Annotated[
+    Positive | SizesFields,
+    BeforeValidator(read_with(read_sizes), json_schema_input_type=Positive | SizesFields | str),
+]
+
 #: The type of a field, by the kind of option.
 _TYPES: Final[Mapping[str, Any]] = {
     "word": Name,
@@ -224,7 +257,12 @@ _TYPES: Final[Mapping[str, Any]] = {
     "measures": _Measures,
     "offsets": _bytes_of(Size),
     "alignments": _bytes_of(Annotated[Size, AfterValidator(_power_of_two)]),
-    "ranges": JsonList[RangeOfOptions],
+    "ranges": Annotated[
+        JsonList[RangeOfOptions],
+        BeforeValidator(_listed, json_schema_input_type=list[RangeFields | str] | str),
+    ],
+    "sizes": _Sizes,
+    "dims": dict[Name, _Sizes],
 }
 
 
@@ -292,6 +330,10 @@ def load_options(data: bytes | Mapping[str, Any]) -> RequestedOptions:
     document = read(OptionsDocument, value, has_header=False, range_error=OptionsError)
     content = {name: getattr(document, name) for name in REQUEST_OPTIONS}
     as_written, only = content.pop("as_written"), content.pop("only")
+    ranges = tuple(_ranges({"batch": content["batch"], **(content.pop("dims") or {})}))
+    check_ranges(ranges)
+    if isinstance(content["batch"], SizesFields):
+        content["batch"] = content["batch"].most
     if as_written and only:
         raise OptionsError(
             "Both as_written, which takes no measure, and only, which chooses some, are asked for.",
@@ -301,7 +343,17 @@ def load_options(data: bytes | Mapping[str, Any]) -> RequestedOptions:
     measures = dict.fromkeys(only or (), True)
     if "sub_ranges" in measures:
         measures["in_place"] = True
-    return RequestedOptions(_options({**content, **measures}), automatic=only is None and not as_written)
+    automatic = only is None and not as_written
+    return RequestedOptions(_options({**content, **measures}), automatic, ranges)
+
+
+def _ranges(sizes: Mapping[str, int | SizesFields | None]) -> Iterator[SizeRange]:
+    """A range for each name; a batch of one size is an option of the plan, and none."""
+    for name, size in sizes.items():
+        if isinstance(size, SizesFields):
+            yield SizeRange(name, size.least, size.most)
+        elif size is not None and name != "batch":
+            yield SizeRange(name, size, size)
 
 
 def to_options(document: PlannedOptionFields) -> PlanOptions:
@@ -336,7 +388,10 @@ def request_content(requested: RequestedOptions | PlanOptions) -> dict[str, Any]
     only = [name for name in MEASURES if content.pop(name, False)]
     if not requested.automatic:
         content["only"] = only
-    return content
+    dims = {each.name: f"{each.least}..{each.most}" for each in requested.ranges}
+    if "batch" in dims:
+        content["batch"] = dims.pop("batch")
+    return content | {"dims": dims} if dims else content
 
 
 def dump_options(requested: RequestedOptions | PlanOptions, *, indent: int | None = None) -> bytes:

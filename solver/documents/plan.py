@@ -37,7 +37,7 @@ from solver.errors import PlanError
 from solver.graph.ops.base import Node
 from solver.graph.types import DType, Operation, TensorType
 from solver.layout import Lifespan
-from solver.plan import Plan, plan_content, with_digest
+from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, plan_content, with_digest
 from solver.program import (
     Access,
     Alias,
@@ -337,6 +337,31 @@ class HomeBoundOfPlan(DocumentModel):
     rows: Table[HomeRowOfPlan]
 
 
+class RangeOfPlan(NamedTuple):
+    """The sizes of a symbolic dimension that the plan serves: `least` to `most`, both included."""
+
+    name: Text
+    least: Positive
+    most: Positive
+
+
+class RefusedOfPlan(NamedTuple):
+    """Sizes, one for each range, that the plan does not serve, and why."""
+
+    sizes: JsonList[Positive]
+    reason: Text
+
+
+class PlannedSizesOfPlan(DocumentModel):
+    """The sizes that the plan serves; it was made at the largest. `proved` has those, one for each range, at
+    which it was proved when it was made; others are proved when they are first used.
+    """
+
+    ranges: Table[RangeOfPlan]
+    proved: JsonList[JsonList[Positive]]
+    refused: Table[RefusedOfPlan]
+
+
 class PlanDocument(ProgramTables):
     """A memory plan: a training iteration, and a place for each of its values.
 
@@ -360,6 +385,9 @@ class PlanDocument(ProgramTables):
     )
     home_bound: HomeBoundOfPlan | None = Field(
         None, description="How long accesses take at least, with what proves it; left out with one memory."
+    )
+    planned_sizes: PlannedSizesOfPlan | None = Field(
+        None, description="The sizes that the plan serves beside its own; left out where it serves one."
     )
 
 
@@ -425,6 +453,16 @@ def to_plan(document: PlanDocument) -> Plan:
         home_bound=None
         if homes is None
         else HomeBound(homes.nanoseconds, homes.denominator, tuple(HomeRow(*row) for row in homes.rows)),
+        planned_sizes=None if document.planned_sizes is None else _planned_sizes(document.planned_sizes),
+    )
+
+
+def _planned_sizes(sizes: PlannedSizesOfPlan) -> PlannedSizes:
+    """Whether they are right is for the proof to say."""
+    return PlannedSizes(
+        tuple(SizeRange(*row) for row in sizes.ranges),
+        tuple(sizes.proved),
+        tuple(RefusedSize(*row) for row in sizes.refused),
     )
 
 

@@ -92,6 +92,15 @@ def arenas(spaces: Sequence[Space], sizes: Sequence[int]) -> tuple[Array, ...]:
     return blocks
 
 
+def arenas_of(plan: Plan, file: PagingFile | None = None) -> tuple[Array, ...]:
+    """The arenas of a plan; spaces that lie in a `file` have none."""
+    sizes = [
+        0 if file is not None and not space.addressable else size
+        for space, size in zip(plan.program.spaces, plan.sizes, strict=True)
+    ]
+    return arenas(plan.program.spaces, sizes)
+
+
 def in_spaces(plan: Plan, file: PagingFile | None = None, blocks: Sequence[Array] | None = None) -> Memory:
     """Each value a view at its offset in one of the `blocks`, those of `arenas` by default.
 
@@ -102,8 +111,7 @@ def in_spaces(plan: Plan, file: PagingFile | None = None, blocks: Sequence[Array
     program = plan.program
     filed = [file is not None and not space.addressable for space in program.spaces]
     if blocks is None:
-        sizes = [0 if in_file else size for size, in_file in zip(plan.sizes, filed, strict=True)]
-        blocks = arenas(program.spaces, sizes)
+        blocks = arenas_of(plan, file)
     starts = list(
         accumulate((size * there for size, there in zip(plan.sizes, filed, strict=True)), initial=0)
     )

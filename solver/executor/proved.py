@@ -24,10 +24,19 @@ from solver.verify import (
     check_labels,
     held_references,
     prove,
+    prove_at,
     prove_deployment,
 )
 
-__all__ = ["EntryProgram", "check_plan", "entry_programs", "inline_data", "purpose_of", "reference_program"]
+__all__ = [
+    "EntryProgram",
+    "check_plan",
+    "entry_programs",
+    "inline_data",
+    "program_at",
+    "purpose_of",
+    "reference_program",
+]
 
 
 def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
@@ -167,6 +176,9 @@ def entry_programs(
 def _program_alone(
     graph: TrainableGraph, plan: Plan
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
+    sizes = plan.planned_sizes
+    if sizes is not None and set(sizes.names) <= graph.sizes.keys():
+        graph = graph.at(**sizes.largest)
     subject = rewritten(graph, plan)
     reference = reference_program(subject, plan)
     violations = check_plan(reference, plan, graph_digest(graph))
@@ -177,6 +189,23 @@ def _program_alone(
         purpose, graph.name, purpose, graph, subject, plan, reference, persistent, names, names
     )
     return (alone,), violations
+
+
+def program_at(program: EntryProgram, sizes: Mapping[str, int]) -> EntryProgram:
+    """The program at other sizes, in the places of its plan, proved. Raises PlanError where it is wrong."""
+    graph = program.graph.at(**sizes)
+    subject = rewritten(graph, program.plan)
+    reference = reference_program(subject, program.plan)
+    plan, violations = prove_at(program.plan, program.reference, reference, graph_digest(graph))
+    if violations:
+        asked = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        detail = violations[0].detail
+        raise PlanError(f"The plan is wrong at {asked}: {detail}", remedy="Plan this size by itself.")
+    labels = {name: program.reference.values[number].label for name, number in program.persistent.items()}
+    persistent = {name: reference.by_label[label] for name, label in labels.items()}
+    return replace(
+        program, graph=graph, subject=subject, plan=plan, reference=reference, persistent=persistent
+    )
 
 
 def _programs_of_deployment(
@@ -232,7 +261,7 @@ def _check_graph(entry_point: EntryPoint, graphs: Mapping[str, TrainableGraph]) 
     name, purpose = entry_point.name, entry_point.purpose
     if purpose == "run":
         raise PlanError(
-            f"Entry point {name!r} runs a program of explicit operations, whose kernels are not here.",
+            f"Entry point {name!r} runs explicit operations, whose kernels are not here.",
             remedy="Run it where they are, in the places that the plan gives.",
         )
     graph: object = graphs.get(name)

@@ -191,6 +191,17 @@ class Runner:
                 self._write_first(entry, data)
         self.iteration = iteration
 
+    def write_constants(self, before: Runner, data: Data) -> None:
+        """Write the constants of which another runner of the same steps, which ran before in this memory, has
+        other contents or types. `data` has the inline values of constants.
+        """
+        for entry in self.program.entry:
+            number = before.program.by_label[self.program.values[entry.value].label]
+            theirs = before.program.values[number].type, before.program.initial.get(number)
+            ours = self.program.values[entry.value].type, self.program.initial.get(entry.value)
+            if entry.kind is EntryKind.CONSTANT and ours != theirs:
+                self._write_first(entry, data)
+
     # ------------------------------------------------------------------------ preparing
 
     def _write_initial(self, data: Data) -> None:

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.errors import PlanError
-from solver.executor.memory import POISON, arenas, in_spaces, slow_bytes
+from solver.executor.memory import POISON, arenas, arenas_of, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
-from solver.executor.proved import EntryProgram
+from solver.executor.proved import EntryProgram, inline_data, program_at
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
 
-__all__ = ["Runs", "feed", "open_paging_file"]
+__all__ = ["AtSize", "Runs", "feed", "open_paging_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtSize:
+    """A program at one size, and what runs it in the memory of all sizes."""
+
+    program: EntryProgram
+    runner: Runner
+
+    @property
+    def constants(self) -> Mapping[str, bytes]:
+        """The inline values of constants. Raises PlanError for lost files."""
+        return inline_data(self.program.subject, self.runner.constant_sources())
 
 
 class Runs:
@@ -39,9 +53,12 @@ class Runs:
         poison: bool = False,
     ) -> None:
         self.programs = {program.name: program for program in programs}
-        self._blocks = (
-            arenas(programs[0].plan.program.spaces, plan.sizes) if isinstance(plan, Deployment) else None
-        )
+        self._blocks: Sequence[Array] | None = None
+        if isinstance(plan, Deployment):
+            self._blocks = arenas(programs[0].plan.program.spaces, plan.sizes)
+        elif plan.planned_sizes is not None:
+            self._blocks = arenas_of(plan, file)
+        self._file, self._poisons = file, poison
         self.runners = {
             program.name: Runner(
                 program.plan.program,
@@ -57,13 +74,58 @@ class Runs:
             for program in programs
         }
         self.counts = dict.fromkeys(self.counter.values(), 0)
+        #: By program and sizes what runs there; and what each program ran with last.
+        self._sizes: dict[tuple[str, tuple[int, ...]], AtSize] = {}
+        self._last: dict[str, AtSize]
+        self.resumed()
 
-    def run(self, name: str) -> None:
-        """One iteration of a program, for which the caller has written what is fed."""
-        runner, counter = self.runners[name], self.counter[name]
+    def of_batch(self, name: str, batch: Mapping[str, ArrayLike]) -> AtSize:
+        """What runs a batch: the program at the size of its arrays, proved when it is asked for first.
+
+        Raises PlanError for a size that the plan does not serve, and for arrays of several sizes.
+        """
+        program = self.programs[name]
+        served, resizable = program.plan.planned_sizes, program.graph.resizable
+        if served is None or resizable is None or not isinstance(batch, Mapping):
+            return AtSize(program, self.runners[name])
+        sizes = sizes_of(resizable.axes, served.names, batch)
+        return self.at(name, {each: sizes.get(each, most) for each, most in served.largest.items()})
+
+    def at(self, name: str, sizes: Mapping[str, int]) -> AtSize:
+        """What runs a program at these sizes. Raises PlanError as `of_batch`."""
+        program = self.programs[name]
+        served = program.plan.planned_sizes
+        if served is None or served.largest == sizes:
+            return AtSize(program, self.runners[name])
+        key = (name, tuple(sizes.values()))
+        if key not in self._sizes:
+            served.check(sizes)
+            there = program_at(program, sizes)
+            inside = replace(there.plan, sizes=program.plan.sizes)
+            memory = in_spaces(inside, self._file, self._blocks)
+            runner = Runner(there.plan.program, memory, {}, poison=self._poisons, begins=())
+            self._sizes[key] = AtSize(there, runner)
+        return self._sizes[key]
+
+    def last(self, name: str) -> Runner:
+        """The runner of the last run of a program, whose results may still be there."""
+        return self._last[name].runner
+
+    def run(self, name: str, at: AtSize | None = None) -> None:
+        """One iteration of a program, by default at the size planned. The caller has written what is fed."""
+        counter = self.counter[name]
+        at = at or AtSize(self.programs[name], self.runners[name])
+        runner = at.runner
+        if runner is not (before := self._last[name].runner):
+            runner.write_constants(before, at.constants)
+            self._last[name] = at
         runner.iteration = self.counts[counter]
         runner.run()
         self.counts[counter] += 1
+
+    def resumed(self) -> None:
+        """Every runner of a planned size has just written its constants, and runs next."""
+        self._last = {name: AtSize(self.programs[name], runner) for name, runner in self.runners.items()}
 
     def poison(self) -> None:
         """Fill everything with NaN patterns that no program keeps from one run to the next."""
@@ -78,7 +140,7 @@ class Runs:
 
     def close(self) -> None:
         """End the threads, if there are any. Nothing can be run afterwards."""
-        for runner in self.runners.values():
+        for runner in (*self.runners.values(), *(at.runner for at in self._sizes.values())):
             runner.close()
 
 
@@ -99,6 +161,33 @@ def open_paging_file(plan: Plan | Deployment, path: str | os.PathLike[str] | Non
             remedy="Plan with tiers, or leave the paging file out.",
         )
     return PagingFile(Path(path), slow_bytes(plan), POISON)
+
+
+def sizes_of(
+    axes: Mapping[str, tuple[str | None, ...]], names: Container[str], batch: Mapping[str, ArrayLike]
+) -> dict[str, int]:
+    """The sizes of dimensions, by their `names`, that the arrays of a batch have.
+
+    An array with another number of axes says nothing here. Raises PlanError for two sizes of one dimension.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for operand, dimensions in axes.items():
+        try:
+            shape = np.shape(batch.get(operand, ()))
+        except ValueError:  # rows of several lengths, which `feed` names
+            continue
+        for name, size in zip(dimensions, shape, strict=True) if len(shape) == len(dimensions) else ():
+            if name is None or name not in names:
+                continue
+            known, first = sizes.setdefault(name, (size, operand))
+            if known != size:
+                raise PlanError(
+                    f"The {name} of {operand!r:.80} is {size}, that of {first!r:.80} is {known}.",
+                    remedy="Give all arrays of a step the same number of examples."
+                    if name == "batch"
+                    else f"Give all arrays of a step the same {name}.",
+                )
+    return {name: size for name, (size, _) in sizes.items()}
 
 
 def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:

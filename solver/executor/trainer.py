@@ -55,6 +55,9 @@ class Trainer:
     every method but `restore` and `close` raises PlanError. An inference or evaluation that is cut short has
     changed nothing that stays, and the trainer goes on. In a process that was forked from the one that made
     it, a trainer raises PlanError: its threads and its paging file are not its own there.
+
+    A plan for ranges of sizes takes a graph of any of these, and batches of all: each size is proved at its
+    first step.
     """
 
     @checks_arguments
@@ -147,7 +150,8 @@ class Trainer:
         Lists become arrays. Where gradients accumulate, `batch` is a micro-batch, and the last one of each
         update changes weights. Raises PlanError when an array is missing or has another shape or an
         incompatible dtype: nothing has been changed then. Raises whatever a kernel raises, GraphError for a
-        label that is no class; then nothing but `restore` or `close` is possible.
+        label that is no class; then nothing but `restore` or `close` is possible. With a plan for ranges of
+        sizes, arrays may have any of these; a size that the plan does not serve is a PlanError, too.
 
         `entry` names the entry point where several train. Raises PlanError where none does; a plan of one
         program needs a loss only, and its step trains what there is to train.
@@ -205,16 +209,17 @@ class Trainer:
 
     def _run(self, name: str, batch: Mapping[str, ArrayLike]) -> str:
         self._check_usable(runs=True)
-        feed(self._programs[name].graph, self._runs.runners[name], batch)
+        at = self._runs.of_batch(name, batch)
+        feed(at.program.graph, at.runner, batch)
         self._last = None
         self._is_cut_short = name not in self._harmless
-        self._runs.run(name)
+        self._runs.run(name, at)
         self._is_cut_short = False
         self._last = name
         return name
 
     def _loss(self, name: str) -> float:
-        return float(self._runs.runners[name].value(str(self._programs[name].graph.loss)))
+        return float(self._runs.last(name).value(str(self._programs[name].graph.loss)))
 
     def _outputs(self, name: str) -> dict[str, Array]:
         return {output: self._value(name, output) for output in self._programs[name].graph.outputs}
@@ -244,7 +249,7 @@ class Trainer:
                         " something else.",
                         remedy=f"Read it behind a run of {entry!r}, before the next run.",
                     )
-                return self._runs.runners[entry].value(label).copy()
+                return self._runs.last(entry).value(label).copy()
         for entry, label in labels.items():
             operand = self._programs[entry].graph.operands.get(label)
             if operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
@@ -302,6 +307,7 @@ class Trainer:
                 persistent[name]: array for name, array in checkpoint.contents.items() if name in persistent
             }
             runner.resume(contents, self.iterations[entry], data[entry])
+        self._runs.resumed()
         self._is_cut_short = False
 
     def _check_usable(self, *, runs: bool = False, restores: bool = False) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from solver.errors import OptionsError
 
 if TYPE_CHECKING:  # whoever writes a layout's CSV knows no plans, and waits for every import
-    from solver.plan import Plan
+    from solver.plan import Deployment, Plan
 
 __all__ = ["EXPORTERS", "Exporter", "exporter_named", "exporter_of_file"]
 
@@ -19,7 +19,8 @@ __all__ = ["EXPORTERS", "Exporter", "exporter_named", "exporter_of_file"]
 class Exporter:
     """One kind of file that a plan is written as.
 
-    Names of such files end in `suffix`; HTTP calls them `media_type`. `module` has the `function`.
+    Names of such files end in `suffix`; HTTP calls them `media_type`. `module` has the `function`, which
+    takes a plan, and a deployment: as one plan, in which every entry point runs once, where it `is_joined`.
     """
 
     name: str
@@ -28,11 +29,14 @@ class Exporter:
     media_type: str
     module: str
     function: str
+    is_joined: bool = False
 
-    def dump(self, plan: Plan) -> bytes:
+    def dump(self, plan: Plan | Deployment) -> bytes:
         """The bytes of the file: for equal plans the same. Raises OptionsError for what it cannot hold."""
+        from solver.plan import Deployment, JoinedPlan
+
         write: Callable[[Any], bytes] = getattr(importlib.import_module(self.module), self.function)
-        return write(plan)
+        return write(JoinedPlan(plan) if self.is_joined and isinstance(plan, Deployment) else plan)
 
 
 _ALL: Final = (
@@ -59,6 +63,7 @@ _ALL: Final = (
         "application/vnd.perfetto.trace+json",
         module="solver.exporters.perfetto",
         function="dump_perfetto",
+        is_joined=True,
     ),
     Exporter(
         "memory-viz",
@@ -67,6 +72,7 @@ _ALL: Final = (
         "application/vnd.pytorch.memory-snapshot",
         module="solver.exporters.memory_viz",
         function="dump_memory_viz",
+        is_joined=True,
     ),
     Exporter(
         "offsets-csv",

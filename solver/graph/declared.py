@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from solver.errors import BatchError
 from solver.graph.types import DType, Initializer, Role
 
-__all__ = ["MAX_BYTES", "DeclaredOperand", "Trainable", "with_batch"]
+__all__ = ["MAX_BYTES", "DeclaredOperand", "Trainable", "with_sizes"]
 
 #: Sizes beyond this do not fit the signed 64-bit offsets of any runtime.
 MAX_BYTES = 2**63 - 1
@@ -35,24 +35,26 @@ class DeclaredOperand:
     path: tuple[str | int, ...] = ()
 
 
-def with_batch(shape: Sequence[int | str], batch: int | None, path: tuple[str | int, ...]) -> tuple[int, ...]:
-    """Replace the symbolic dimension ``"batch"``. Raises BatchError when its value is missing."""
+def with_sizes(
+    shape: Sequence[int | str], sizes: Mapping[str, int], path: tuple[str | int, ...]
+) -> tuple[int, ...]:
+    """Replace symbolic dimensions by their sizes. Raises BatchError where the size of one is missing."""
     resolved = []
     for axis, dimension in enumerate(shape):
         if isinstance(dimension, int):
             resolved.append(dimension)
-        elif dimension != "batch":
-            raise BatchError(
-                f"{dimension!r} is not a dimension.",
-                remedy='A dimension is a positive integer or "batch".',
-                path=(*path, axis),
-            )
-        elif batch is None:
+        elif dimension in sizes:
+            resolved.append(sizes[dimension])
+        elif dimension == "batch":
             raise BatchError(
                 "The graph has a symbolic batch and no value for it.",
                 remedy="Set `batch` in the graph or in the options.",
                 path=(*path, axis),
             )
         else:
-            resolved.append(batch)
+            raise BatchError(
+                f"{dimension!r} is not a dimension.",
+                remedy='A dimension is a positive integer, "batch", or a name of the graph\'s "dims".',
+                path=(*path, axis),
+            )
     return tuple(resolved)

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumType
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from solver.errors import BatchError
 
 __all__ = [
     "Array",
@@ -23,6 +25,7 @@ __all__ = [
     "Operand",
     "Operation",
     "OptimizerSpec",
+    "Resizable",
     "Role",
     "TensorType",
     "TrainableGraph",
@@ -282,15 +285,32 @@ class TrainingSpec:
         object.__setattr__(self, "trained", frozenset(self.trainable))
 
 
+class Resizable(Protocol):
+    """Reads a graph again with other sizes of its symbolic dimensions, from what it was read from."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes of the graph as it is, by the name of the dimension."""
+
+    @property
+    def axes(self) -> Mapping[str, tuple[str | None, ...]]:
+        """For each input and label the name of each of its dimensions, None where that has one size."""
+
+    def at(self, sizes: Mapping[str, int]) -> TrainableGraph:
+        """The graph with these sizes of all its symbolic dimensions. Raises ArenaplanError."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainableGraph:
     """A graph with its training spec, checked together: what plans are made for.
 
-    Everything of both can be asked here by its name; `training` are the spec's rules.
+    Everything of both can be asked here by its name; `training` are the spec's rules. `resizable` is there
+    where dimensions are symbolic.
     """
 
     graph: Graph
     spec: TrainingSpec
+    resizable: Resizable | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -333,9 +353,49 @@ class TrainableGraph:
     def training(self) -> TrainingRules:
         return self.spec.rules
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes of the symbolic dimensions, by name; empty where all shapes are fixed."""
+        return self.resizable.sizes if self.resizable is not None else _NOTHING
+
+    def at(self, **sizes: int) -> TrainableGraph:
+        """The same graph with other sizes of symbolic dimensions, as ``graph.at(batch=5)``, trained alike.
+
+        First values of parameters stay. Raises BatchError for a dimension that is not symbolic, and
+        ArenaplanError where the graph cannot have this size. Cost: that of reading the graph.
+        """
+        for name, size in sizes.items():
+            if name not in self.sizes:
+                known = ", ".join(self.sizes)
+                raise BatchError(
+                    f"The graph {self.name!r:.80} has no symbolic dimension {name!r:.60}.",
+                    remedy=f"It has {known}." if known else "Load it from a document whose shapes name it.",
+                    path=(name,),
+                )
+            if size < 1:
+                raise BatchError(
+                    f"The {name} is {size}.", remedy="Give a positive number of elements.", path=(name,)
+                )
+        if self.resizable is None or sizes.items() <= self.sizes.items():
+            return self
+        other = self.resizable.at({**self.sizes, **sizes})
+        operands = {
+            operand.id: replace(operand, initializer=own.initializer)
+            if operand.role in (Role.PARAMETER, Role.STATE)
+            and (own := self.operands.get(operand.id)) is not None
+            and own.type == operand.type
+            else operand
+            for operand in other.operands.values()
+        }
+        return replace(other, graph=replace(other.graph, operands=operands), spec=self.spec)
+
     def with_graph(self, **changes: Any) -> TrainableGraph:
-        """The same training of a graph with other fields. Nothing is checked again."""
-        return replace(self, graph=replace(self.graph, **changes))
+        """The same training of a graph with other fields. Nothing is checked again.
+
+        A graph with other operations is not what a document says, and has no other sizes.
+        """
+        same = "operations" not in changes
+        return replace(self, graph=replace(self.graph, **changes), resizable=self.resizable if same else None)
 
     def with_spec(self, **changes: Any) -> TrainableGraph:
         """The same graph under a spec with other fields. Nothing is checked again."""

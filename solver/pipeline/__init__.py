@@ -2,9 +2,11 @@
 
     measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
+    like         the same, with persistent values where another plan has them: `plan_like`
     deployment   several programs -> one arena, in which each of them runs: `plan_deployment`
     entries      the programs that entry points run
     ties         which persistent values of different models are one
+    ranges       one plan for several sizes: `plan_at`
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit
     layout       the layout of each space, within a capacity or in tiers
@@ -20,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
 from solver.pipeline.deployment import EntryRequest, plan_deployment
-from solver.pipeline.entries import Networks, entry_requests, entry_subject
+from solver.pipeline.entries import Networks, entry_graphs, entry_requests, entry_subject
+from solver.pipeline.like import plan_like
 from solver.pipeline.measures import free_measures, plan_requested
 from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
@@ -32,6 +35,7 @@ from solver.pipeline.paths import (
     reference_of,
     start_of,
 )
+from solver.pipeline.ranges import plan_at
 from solver.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -47,12 +51,15 @@ __all__ = [
     "TrainableGraph",
     "arena_bytes",
     "checked",
+    "entry_graphs",
     "entry_requests",
     "entry_subject",
     "free_measures",
     "modelled_costs",
     "plan",
+    "plan_at",
     "plan_deployment",
+    "plan_like",
     "plan_program",
     "plan_requested",
     "reference_of",

@@ -11,19 +11,20 @@ point takes, and its bound is the largest of theirs.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from solver.collector import collector_paused
-from solver.errors import InternalError, OptionsError
+from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Certificate, Proof, Status
 from solver.native import deadline_of
 from solver.pipeline.measures import candidate_requested
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
-from solver.pipeline.ties import joined_names
+from solver.pipeline.ties import joined_names, tie_between
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, RequestedOptions, Tie, check_name, with_deployment_digest
 from solver.plan.deployment import Deployment, EntryPoint, Persistent, Purpose
@@ -84,17 +85,19 @@ def _planned(
     observe: Observer | None,
     follow: Follower | None,
 ) -> Deployment:
-    plans = [_plans(entry, observe, follow) for entry in entries]
-    references = [
-        each.reference(entry.requested.options).program for each, entry in zip(plans, entries, strict=True)
-    ]
+    plans, references = list[Plans](), list[Program]()
+    for entry in entries:
+        with _named(entry):
+            plans.append(_plans(entry, observe, follow))
+            references.append(plans[-1].reference(entry.requested.options).program)
     _check_periods(entries, references)
-    names = _names(entries, references, ties)
-    shared = _shared(entries, references, names)
-    for each, known in zip(plans, names, strict=True):
-        own = set(known)
-        each.hold([value for key, value in shared.items() if key not in own])
-    candidates = _candidates(entries, plans)
+    own_names = _own_names(entries, references)
+    names = _names(entries, own_names, ties)
+    shared = _shared(entries, references, own_names, names, ties)
+    held = [[value for key, value in shared.items() if key not in known] for known in names]
+    for each, values in zip(plans, held, strict=True):
+        each.hold(values)
+    candidates = _candidates(entries, plans, held)
     return _deployment(name, entries, plans, candidates, names, shared)
 
 
@@ -111,8 +114,8 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
                 remedy=f"Give one another name, as {entry.purpose}:name={entry.name}2.",
                 path=("entries", k, "name"),
             )
-        check_name(entry.name, "an entry point", ("entries", k, "name"))
         check_name(entry.model, "a model", ("models",))
+        check_name(entry.name, "an entry point", ("entries", k, "name"))
         for option, why in _NOT_TAKEN.items():
             if getattr(entry.requested.options, option):
                 raise OptionsError(
@@ -153,31 +156,39 @@ def _plans(entry: EntryRequest, observe: Observer | None, follow: Follower | Non
     return ProgramPlans(entry.subject, options, observe, follow)
 
 
-def _names(
-    entries: Sequence[EntryRequest], references: Sequence[Program], ties: Sequence[Tie]
-) -> list[dict[str, int]]:
-    """For each entry point its persistent values, by the name under which the deployment knows them.
-
-    That is the label, behind the name of the model where there are several.
+def _own_names(entries: Sequence[EntryRequest], references: Sequence[Program]) -> list[dict[str, int]]:
+    """For each entry point its persistent values by label, behind the name of the model where there are
+    several.
     """
     several = len({entry.model for entry in entries}) > 1
-    labels = [
+    return [
         {
             f"{entry.model}.{program.values[v].label}" if several else program.values[v].label: v
             for v in persistent(program)
         }
         for entry, program in zip(entries, references, strict=True)
     ]
-    joined = joined_names(dict.fromkeys(name for known in labels for name in known), ties)
+
+
+def _names(
+    entries: Sequence[EntryRequest], own_names: Sequence[Mapping[str, int]], ties: Sequence[Tie]
+) -> list[dict[str, int]]:
+    """For each entry point its persistent values, by the name under which the deployment knows them: the
+    first of those that it is tied to.
+    """
+    everyone = dict.fromkeys(name for known in own_names for name in known)
+    joined = joined_names(everyone, ties)
     names: list[dict[str, int]] = []
-    for entry, known in zip(entries, labels, strict=True):
+    for entry, known in zip(entries, own_names, strict=True):
         by_name: dict[str, int] = {}
+        first: dict[str, str] = {}
         for own, value in known.items():
-            if joined[own] in by_name:
+            other = first.setdefault(joined[own], own)
+            if other != own:
                 raise OptionsError(
-                    f"Two values of entry point {entry.name!r} are tied to {joined[own]!r}.",
+                    f"{other!r} and {own!r} of entry point {entry.name!r} are tied to {joined[own]!r}.",
                     remedy="Tie each value of a model to one of another model.",
-                    path=("ties",),
+                    path=("ties", tie_between(everyone, ties, other, own)),
                 )
             by_name[joined[own]] = value
         names.append(by_name)
@@ -185,33 +196,64 @@ def _names(
 
 
 def _shared(
-    entries: Sequence[EntryRequest], references: Sequence[Program], names: Sequence[Mapping[str, int]]
+    entries: Sequence[EntryRequest],
+    references: Sequence[Program],
+    own_names: Sequence[Mapping[str, int]],
+    names: Sequence[Mapping[str, int]],
+    ties: Sequence[Tie],
 ) -> dict[str, Value]:
     """All persistent values by name. Raises OptionsError for one that entry points see differently."""
-    first: dict[str, tuple[str, Value]] = {}
-    for entry, program, known in zip(entries, references, names, strict=True):
-        for name, number in known.items():
+    first: dict[str, tuple[int, str, Value]] = {}
+
+    def culprit(k: int, one: str, other: str) -> tuple[str | int, ...]:
+        """The tie that joins the two names, or the entry point that has the same name for something else."""
+        everyone = dict.fromkeys(name for known in own_names for name in known)
+        return ("entries", k) if one == other else ("ties", tie_between(everyone, ties, one, other))
+
+    for k, (entry, program) in enumerate(zip(entries, references, strict=True)):
+        for own, (name, number) in zip(own_names[k], names[k].items(), strict=True):
             value = program.values[number]
-            other, there = first.setdefault(name, (entry.name, value))
+            where, others_own, there = first.setdefault(name, (k, own, value))
+            other = entries[where].name
             if there.type != value.type:
                 raise OptionsError(
                     f"{name!r} is {there.type} in entry point {other!r}, and {value.type} in"
                     f" {entry.name!r} (as {value.label!r}).",
                     remedy="Give values of different types different names, and tie none of them.",
-                    path=("entries",),
+                    path=culprit(k, others_own, own),
                 )
-            if {there.kind, value.kind} == {Kind.PARAMETER, Kind.CONSTANT}:
+            if there.kind is not value.kind and Kind.CONSTANT in (there.kind, value.kind):
+                kind = there.kind if value.kind is Kind.CONSTANT else value.kind
                 constant, trains = (entry.name, other) if value.kind is Kind.CONSTANT else (other, entry.name)
                 raise OptionsError(
-                    f"{name!r} is a constant of entry point {constant!r}, and a parameter of {trains!r},"
+                    f"{name!r} is a constant of entry point {constant!r}, and a {kind} of {trains!r},"
                     " which may change it.",
-                    remedy=f"Make it a parameter of {constant!r} as well, or tie it to nothing.",
-                    path=("ties",),
+                    remedy=f"Make it a {kind} of {constant!r} as well, or tie it to nothing.",
+                    path=culprit(k, others_own, own),
                 )
-    return {name: replace(value, label=name) for name, (_, value) in first.items()}
+    return {name: replace(value, label=name) for name, (_, _, value) in first.items()}
 
 
-def _candidates(entries: Sequence[EntryRequest], plans: Sequence[Plans]) -> list[Candidate]:
+@contextmanager
+def _named(entry: EntryRequest, held: Sequence[Value] = ()) -> Iterator[None]:
+    """Errors name the entry point, and how many bytes it `held` for others where it does not fit."""
+    try:
+        yield
+    except CapacityError as error:
+        others = sum(value.type.nbytes for value in held)
+        of_others = f" Of these, {others:,} bytes are values that other entry points keep." if others else ""
+        error.message = f"Entry point {entry.name!r:.200} does not fit. {error.message}{of_others}"
+        raise
+    except OptionsError:
+        raise
+    except ArenaplanError as error:
+        error.message = f"Entry point {entry.name!r:.200}: {error.message}"
+        raise
+
+
+def _candidates(
+    entries: Sequence[EntryRequest], plans: Sequence[Plans], held: Sequence[Sequence[Value]]
+) -> list[Candidate]:
     """The plan of each entry point, in spaces of one alignment, where no persistent value is part of another
     value's bytes.
     """
@@ -219,12 +261,14 @@ def _candidates(entries: Sequence[EntryRequest], plans: Sequence[Plans]) -> list
     candidates = []
     for k, (entry, each) in enumerate(zip(entries, plans, strict=True)):
         each.deadline = shared.leaving(1 - 1 / (len(plans) - k))
-        candidates.append(_apart(each, candidate_requested(each, entry.requested)))
+        with _named(entry, held[k]):
+            candidates.append(_apart(each, candidate_requested(each, entry.requested)))
     alignment = max(_alignment(candidate) for candidate in candidates)
     for k, (entry, each) in enumerate(zip(entries, plans, strict=True)):
         if _alignment(candidates[k]) < alignment:
             again = entry.requested.having(alignment=alignment)
-            candidates[k] = _apart(each, candidate_requested(each, again))
+            with _named(entry, held[k]):
+                candidates[k] = _apart(each, candidate_requested(each, again))
     return candidates
 
 

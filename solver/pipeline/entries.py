@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from solver.errors import LossError, OptionsError
+from solver.errors import BatchError, LossError, OptionsError, PlanError
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline.deployment import EntryRequest
 from solver.plan import MAX_ENTRIES, EntrySpec, RequestedOptions
-from solver.plan.deployment import Purpose
+from solver.plan.deployment import Deployment, Purpose
 
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["Networks", "entry_requests", "entry_subject"]
+__all__ = ["Networks", "entry_graphs", "entry_requests", "entry_subject"]
 
 #: Networks by name, each read for a batch, or for its own.
 Networks = Mapping[str, "Callable[[int | None], TrainableGraph | BlockProgram]"]
@@ -51,7 +51,12 @@ def _request(networks: Networks, spec: EntrySpec, requested: RequestedOptions, k
             remedy=f"Write one of {known:.500}.",
             path=("entries", k),
         )
-    network = networks[model](spec.batch or requested.options.batch)
+    try:
+        network = networks[model](spec.batch or requested.options.batch)
+    except BatchError as error:
+        if spec.batch:
+            error.path = ("entries", k, "batch")
+        raise
     try:
         subject = entry_subject(network, spec.purpose)
     except (OptionsError, LossError) as error:
@@ -92,6 +97,39 @@ def entry_subject(network: TrainableGraph | BlockProgram, purpose: Purpose) -> T
     if purpose == "evaluate":
         return evaluation(network)
     return inference(network) if purpose == "infer" else network
+
+
+def entry_graphs(networks: Networks, deployment: Deployment) -> dict[str, TrainableGraph]:
+    """The graph that each entry point runs, by name, from the networks of the deployment by theirs.
+
+    One network alone may have any name. Raises OptionsError for one that is not there, or that cannot do what
+    the entry point is for, PlanError for an entry point whose operations have no kernels here.
+    """
+    names = dict.fromkeys(entry_point.model for entry_point in deployment.entry_points)
+    if len(names) == len(networks) == 1:
+        networks = dict(zip(names, networks.values(), strict=True))
+    for name in (*names, *networks):
+        if name not in networks or name not in names:
+            where = "there" if name not in networks else "of the plan"
+            raise OptionsError(
+                f"Model {name!r:.200} is not {where}.",
+                remedy=f"Give each model of the plan by its name: {', '.join(names):.500}.",
+            )
+    graphs: dict[str, TrainableGraph] = {}
+    for entry_point in deployment.entry_points:
+        network = networks[entry_point.model](entry_point.plan.options.batch)
+        try:
+            subject = entry_subject(network, entry_point.purpose)
+        except (OptionsError, LossError) as error:
+            message = f"Entry point {entry_point.name!r}: {error.message}"
+            raise OptionsError(message, remedy="Give the model that the plan was made from.") from error
+        if not isinstance(subject, TrainableGraph):
+            raise PlanError(
+                f"Entry point {entry_point.name!r} runs explicit operations, whose kernels are not here.",
+                remedy="Run it where they are, in the places that the plan gives.",
+            )
+        graphs[entry_point.name] = subject
+    return graphs
 
 
 def _first_purpose(network: TrainableGraph | BlockProgram) -> Purpose:

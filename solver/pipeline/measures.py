@@ -22,6 +22,7 @@ from solver.graph import TrainableGraph
 from solver.native import heeding_deadline
 from solver.pipeline.options import with_capacity
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
+from solver.pipeline.ranges import at_largest, with_planned_sizes
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, PlanOptions, RequestedOptions, paging
 from solver.program import Program, loads
@@ -53,10 +54,16 @@ def plan_requested(
 
     `options` of the plan are exact: they say which measures it takes. It is never larger than the plan of the
     program as written. With a capacity or tiers, plans without extra time go before others. Cost without a
-    capacity: that of the plan as written, and at most 30 % more.
+    capacity: that of the plan as written, and at most 30 % more. With ranges of sizes the plan is that of the
+    largest size, and is proved at others, too.
     """
     requested = requested or RequestedOptions()
     options = requested.options
+    if requested.ranges:
+        graph = at_largest(subject, requested.ranges)
+        alone = replace(requested, ranges=())
+        plan = plan_requested(graph, alone, observe=observe, follow=follow, advise=advise)
+        return with_planned_sizes(plan, graph, requested.ranges)
     plans: Plans
     if isinstance(subject, TrainableGraph):
         plans = GraphPlans(subject, options, observe, follow)

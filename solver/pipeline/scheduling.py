@@ -255,7 +255,7 @@ def _fitting(
     options, refused = choice.options, None
     #: By space, as each has a tier of its own; without tiers the first stands for all.
     seen = in_one_memory(options)
-    less = _reserved_bytes(reference.program, seen)
+    less = _reserved_bytes(seen)
     reserved = list(less)
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
@@ -287,17 +287,15 @@ def _fitting(
     raise refused or InternalError("Layout was never tried.")
 
 
-def _reserved_bytes(program: Program, options: PlanOptions) -> list[int]:
+def _reserved_bytes(options: PlanOptions) -> list[int]:
     """The bytes of each tier that are reserved; of the capacity in the first place without tiers."""
+    names = [tier.name for tier in options.tiers] or [""]
     capacities = [tier.bytes for tier in options.tiers] or [options.capacity or 0]
-    if not options.reserved:
-        return [0] * len(capacities)
-    blocks = options.constraints.rules(program).blocks
-    blocks += ((),) * (len(capacities) - len(blocks))  # paging adds the spaces of slower memories
-    return [
-        sum(max(0, min(block.high, capacity) - block.low) for block in of)
-        for capacity, of in zip(capacities, blocks, strict=False)
-    ]
+    reserved = [0] * len(names)
+    for range_ in options.reserved:
+        k = names.index(range_.space) if range_.space in names else 0
+        reserved[k] += max(0, min(range_.high, capacities[k]) - range_.low)
+    return reserved
 
 
 def _of_memories(error: CapacityError, options: PlanOptions) -> CapacityError:

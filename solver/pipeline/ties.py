@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from solver.errors import OptionsError
 from solver.plan import Tie
 
-__all__ = ["joined_names"]
+__all__ = ["joined_names", "tie_between"]
 
 
 def joined_names(names: Collection[str], ties: Sequence[Tie]) -> dict[str, str]:
@@ -49,6 +49,15 @@ def joined_names(names: Collection[str], ties: Sequence[Tie]) -> dict[str, str]:
             one, two = sorted((first_of(name), first_of(other)), key=order.__getitem__)
             joined[two] = one
     return {name: first_of(name) for name in names}
+
+
+def tie_between(names: Collection[str], ties: Sequence[Tie], one: str, other: str) -> int:
+    """The number of the first tie with which the two names are joined. They are joined by all ties."""
+    for k in range(len(ties)):
+        joined = joined_names(names, ties[: k + 1])
+        if joined[one] == joined[other]:
+            return k
+    return len(ties)
 
 
 def _filled(pattern: str, texts: Sequence[str]) -> str:

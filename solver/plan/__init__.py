@@ -12,6 +12,7 @@ from solver.plan.homes import Homes, MemoryUse, homes
 from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
+from solver.plan.ranges import PlannedSizes, RefusedSize, SizeRange, check_ranges
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.validation import StepReport, ValidationReport, Violation
 from solver.plan.views import (
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
     from solver.plan.comparison import (
         ArenaChange,
         Change,
+        DeploymentDifference,
+        EntryPointChange,
+        Move,
         OptionChange,
+        PersistentMove,
         PlanDifference,
+        deployment_difference,
         difference,
         layers,
         options_in_words,
@@ -43,8 +49,20 @@ if TYPE_CHECKING:
         with_deployment_digest,
         with_digest,
     )
+    from solver.plan.entry_points import (
+        EntryPointReport,
+        PersistentRow,
+        deployment_notes,
+        entry_point_reports,
+        one_plan,
+        persistent_rows,
+        plan_of,
+        plans_to_compare,
+    )
+    from solver.plan.joined import JoinedPlan
     from solver.plan.levels import LevelReport, level_report
     from solver.plan.recycle import RecycledStep, Recycling, recycling
+    from solver.plan.resize import resized
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
     from solver.plan.verdict import Attempt, Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
@@ -63,31 +81,41 @@ __all__ = [
     "Check",
     "Costs",
     "Deployment",
+    "DeploymentDifference",
     "EntryPoint",
+    "EntryPointChange",
+    "EntryPointReport",
     "EntrySpec",
     "Homes",
+    "JoinedPlan",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
     "MemoryUse",
+    "Move",
     "OptionChange",
     "OptionValue",
     "PagedCopy",
     "Paging",
     "Persistent",
+    "PersistentMove",
+    "PersistentRow",
     "PlacedBuffers",
     "Plan",
     "PlanDifference",
     "PlanOptions",
     "PlanView",
     "PlannedBuffer",
+    "PlannedSizes",
     "PlannedStep",
     "Recomputation",
     "RecycledStep",
     "Recycling",
+    "RefusedSize",
     "Remedy",
     "Repetition",
     "RequestedOptions",
+    "SizeRange",
     "StepReport",
     "Tie",
     "TierUse",
@@ -99,21 +127,30 @@ __all__ = [
     "Violation",
     "certificate_content",
     "check_name",
+    "check_ranges",
     "checks",
     "constraints_content",
     "deployment_content",
+    "deployment_difference",
+    "deployment_notes",
     "difference",
+    "entry_point_reports",
     "homes",
     "layers",
     "level_report",
+    "one_plan",
     "options_content",
     "options_in_words",
     "paging",
+    "persistent_rows",
     "plan_content",
+    "plan_of",
+    "plans_to_compare",
     "read_entry",
     "read_tie",
     "recomputation",
     "recycling",
+    "resized",
     "with_deployment_digest",
     "with_digest",
 ]
@@ -122,11 +159,16 @@ __getattr__ = loaded_late(
     __name__,
     {
         "budget": "Allowance Budget Check checks",
-        "comparison": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
+        "comparison": "ArenaChange Change DeploymentDifference EntryPointChange Move OptionChange"
+        " PersistentMove PlanDifference deployment_difference difference layers options_in_words",
         "content": "certificate_content constraints_content deployment_content options_content plan_content"
         " with_deployment_digest with_digest",
+        "entry_points": "EntryPointReport PersistentRow deployment_notes entry_point_reports one_plan"
+        " persistent_rows plan_of plans_to_compare",
+        "joined": "JoinedPlan",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
+        "resize": "resized",
         "tradeoff": "TradeOff TradeOffPoint",
         "verdict": "Attempt Changes OptionValue Remedy Verdict VerdictStatus",
     },

@@ -15,16 +15,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from solver.layout import Alignment, Pin
+from solver.plan.deployment import Deployment
+from solver.plan.entry_points import persistent_rows
+from solver.plan.joined import JoinedPlan
 from solver.plan.options import PlanOptions
 from solver.plan.report import ArenaReport, report
 from solver.plan.views import AliasedValue, PlannedBuffer, PlanView
-from solver.program import COPY, Tier
+from solver.program import COPY, Lifetime, ReservedRange, Tier
 
 __all__ = [
     "ArenaChange",
     "Change",
+    "DeploymentDifference",
+    "EntryPointChange",
+    "Move",
     "OptionChange",
+    "PersistentMove",
     "PlanDifference",
+    "deployment_difference",
     "difference",
     "layers",
     "options_in_words",
@@ -67,10 +76,22 @@ class OptionChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A value that both plans keep from one iteration to the next, at another place: arenas and offsets."""
+
+    name: str
+    arena_before: str
+    before: int
+    arena_after: str
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanDifference:
     """Sizes are bytes. Operands, kinds and layers are those whose bytes at the peak differ.
 
     The largest change comes first. `idle` is what lies idle at the peaks: the arenas without what is live.
+    Of the values that both plans keep from one iteration to the next, `stayed` lie where they did.
     """
 
     before: int
@@ -86,6 +107,8 @@ class PlanDifference:
     idle: Change
     options: tuple[OptionChange, ...]
     same_graph: bool
+    stayed: int
+    moved: tuple[Move, ...]
 
     @property
     def growth(self) -> int:
@@ -105,6 +128,77 @@ class PlanDifference:
         return float("inf") if self.after else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class EntryPointChange:
+    """An entry point of two deployments, by name: its arena bytes, None where it is not there."""
+
+    name: str
+    before: int | None
+    after: int | None
+    difference: PlanDifference | None
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentMove:
+    """A persistent value that has another place: its space and offset, None where it is not there."""
+
+    name: str
+    before: tuple[str, int] | None
+    after: tuple[str, int] | None
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentDifference:
+    """`whole` compares the arenas, with one run of each entry point after the other in them."""
+
+    whole: PlanDifference
+    entry_points: tuple[EntryPointChange, ...]
+    moves: tuple[PersistentMove, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """All of it for scripts, as JSON has it."""
+        return {
+            **self.whole.facts(),
+            "entry_points": [
+                {
+                    "name": one.name,
+                    "before": one.before,
+                    "after": one.after,
+                    "difference": None if one.difference is None else one.difference.facts(),
+                }
+                for one in self.entry_points
+            ],
+            "persistent_moves": [asdict(move) for move in self.moves],
+        }
+
+
+def deployment_difference(old: Deployment, new: Deployment) -> DeploymentDifference:
+    """The changes from `old` to `new`: of the arena, of each entry point, and of persistent places."""
+    before, after = ({e.name: e.plan for e in one.entry_points} for one in (old, new))
+    entry_points = []
+    for name in dict.fromkeys((*before, *after)):
+        first, second = before.get(name), after.get(name)
+        entry_points.append(
+            EntryPointChange(
+                name,
+                None if first is None else first.arena_bytes,
+                None if second is None else second.arena_bytes,
+                None if first is None or second is None else difference(first, second),
+            )
+        )
+    rows = [{row.name: row for row in persistent_rows(one)} for one in (old, new)]
+    moves = []
+    for name in dict.fromkeys((*rows[0], *rows[1])):
+        sides = [side.get(name) for side in rows]
+        places = [None if row is None else (row.space, row.offset) for row in sides]
+        if places[0] != places[1]:
+            nbytes = max(row.nbytes for row in sides if row is not None)
+            moves.append(PersistentMove(name, places[0], places[1], nbytes))
+    whole = difference(JoinedPlan(old), JoinedPlan(new))
+    return DeploymentDifference(whole, tuple(entry_points), tuple(moves))
+
+
 def difference(old: PlanView, new: PlanView) -> PlanDifference:
     """The changes from `old` to `new`. O(n log n) for n buffers."""
     reports = tuple({arena.name: arena for arena in report(plan).arenas} for plan in (old, new))
@@ -120,6 +214,12 @@ def difference(old: PlanView, new: PlanView) -> PlanDifference:
                     total[key(_holder(buffer, arena.peak_step), layer)] += buffer.size
         return _changes(*sums)
 
+    places = _persistent_places(old), _persistent_places(new)
+    moved = tuple(
+        Move(name, *before, *places[1][name])
+        for name, before in places[0].items()
+        if name in places[1] and places[1][name] != before
+    )
     idle = [sum(arena.size - arena.live_bytes for arena in side.values()) for side in reports]
     return PlanDifference(
         old.arena_bytes,
@@ -135,7 +235,19 @@ def difference(old: PlanView, new: PlanView) -> PlanDifference:
         Change("idle", *idle),
         tuple(_options(old, new)),
         old.graph_digest == new.graph_digest,
+        len(places[0].keys() & places[1].keys()) - len(moved),
+        moved,
     )
+
+
+def _persistent_places(plan: PlanView) -> dict[str, tuple[str, int]]:
+    """The arena and the offset of each value that is kept from one iteration to the next."""
+    return {
+        value.id: (arena.name, value.offset)
+        for arena, buffer in plan.buffers()
+        for value in buffer.values
+        if value.lifetime is Lifetime.MAX
+    }
 
 
 def _holder(buffer: PlannedBuffer, level: int | None) -> AliasedValue:
@@ -174,6 +286,10 @@ def _options(old: PlanView, new: PlanView) -> Iterator[OptionChange]:
             yield OptionChange(name, before, now[name])
 
 
+#: Entries of an option with several that are written out.
+_MOST_NAMED: Final = 8
+
+
 def options_in_words(options: PlanOptions) -> dict[str, str]:
     """Each option by name, in words: ``not set``, ``yes``, ``no``, a number with its digits in groups."""
     return {field.name: _said(getattr(options, field.name)) for field in fields(options)}
@@ -185,7 +301,14 @@ def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return "; ".join(map(_said, value))
+        named = "; ".join(map(_said, value[:_MOST_NAMED]))
+        return named if len(value) <= _MOST_NAMED else f"{named}; {len(value) - _MOST_NAMED} more"
+    if isinstance(value, Pin):
+        return f"{value.name} at {value.offset:,}"
+    if isinstance(value, Alignment):
+        return f"{value.name} at multiples of {value.bytes:,}"
+    if isinstance(value, ReservedRange):
+        return str(value)
     if isinstance(value, Tier):
         return ", ".join(
             f"{name} {_said(x)}" if name != "name" else x for name, x in asdict(value).items() if x

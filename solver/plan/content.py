@@ -23,6 +23,7 @@ from solver.layout import Certificate, LayoutOptions
 from solver.plan.deployment import Deployment
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
+from solver.plan.ranges import PlannedSizes
 from solver.program import PIECE, Access, Binding, CostBound, HomeBound, Kind, Phase, Program
 
 __all__ = [
@@ -120,6 +121,15 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         "records": [(record.name, dict(sorted(record.facts.items()))) for record in plan.records],
         **({} if plan.cost_bound is None else {"cost_bound": _cost_bound(plan.cost_bound)}),
         **({} if plan.home_bound is None else {"home_bound": _home_bound(plan.home_bound)}),
+        **({} if plan.planned_sizes is None else {"planned_sizes": _planned_sizes(plan.planned_sizes)}),
+    }
+
+
+def _planned_sizes(sizes: PlannedSizes) -> dict[str, Any]:
+    return {
+        "ranges": [astuple(each) for each in sizes.ranges],
+        "proved": sizes.proved,
+        "refused": [astuple(each) for each in sizes.refused],
     }
 
 

@@ -11,6 +11,8 @@ reference does. So every plan is proved by itself, and with that every sequence 
 
 from __future__ import annotations
 
+import html
+import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -58,6 +60,29 @@ class Deployment:
     persistent: tuple[Persistent, ...]
     producer: str = ""
     digest: str = ""
+
+    def __repr__(self) -> str:
+        """A line for the arena, one for each entry point, and one for the proof."""
+        lines = [
+            f"<Deployment of {self.name!r}: {self.arena_bytes:,} bytes, {self.persistent_bytes:,} persistent,"
+        ]
+        for entry_point in self.entry_points:
+            plan = entry_point.plan
+            lines.append(
+                f" {entry_point.name}: {plan.arena_bytes:,} bytes, lower bound {plan.lower_bound:,},"
+            )
+        if self.gap_bytes:
+            proof = f"not proved to be the smallest: {self.gap_bytes:,} bytes above the bound"
+        else:
+            proof = "proved to be the smallest for these steps"
+        return "\n".join([*lines, f" {proof}>"])
+
+    def _repr_html_(self) -> str:
+        """The same with the memory map of each arena, in which every entry point runs once, for notebooks."""
+        # By name, as exporters are loaded: pictures are drawn of plans, and their package stands above.
+        pictures = importlib.import_module("solver.exporters.memory_map")
+        joined = importlib.import_module("solver.plan.joined").JoinedPlan(self)
+        return f"<pre>{html.escape(repr(self))}</pre>\n" + "\n".join(pictures.plan_svgs(joined))
 
     def __getitem__(self, name: str) -> EntryPoint:
         """The entry point of this name. Raises KeyError."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from solver.layout import Alignment, Pin
 from solver.options import PLAN_OPTIONS, documented
+from solver.plan.ranges import SizeRange
 from solver.program import Constraints, Costs, ReservedRange, Tier
 
 __all__ = ["PlanOptions", "RequestedOptions"]
@@ -56,11 +57,13 @@ class PlanOptions:
 @dataclass(frozen=True, slots=True)
 class RequestedOptions:
     """The options that a user asks for. If `automatic`, the planner chooses the measures that change no bit:
-    those of `options` are off. Otherwise `options` describe the plan exactly.
+    those of `options` are off. Otherwise `options` describe the plan exactly. The plan is to serve every size
+    in the `ranges`; the batch of the options is then the largest.
     """
 
     options: PlanOptions = field(default_factory=PlanOptions)
     automatic: bool = True
+    ranges: tuple[SizeRange, ...] = ()
 
     @property
     def deadline_seconds(self) -> float | None:

@@ -14,7 +14,8 @@ from functools import cached_property
 
 from solver.layout import Certificate, Lifespan, Proof
 from solver.plan.options import PlanOptions
-from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep
+from solver.plan.ranges import PlannedSizes
+from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, level_ids
 from solver.program import (
     Access,
     CostBound,
@@ -42,6 +43,7 @@ class Plan:
     false when wall time decided the result. `producer` names the version of arenaplan that made it.
     `cost_bound` proves what recomputation costs at least, where something is proved; `home_bound` how long
     accesses take at least, where kernels reach several memories.
+    `planned_sizes` are the sizes that it serves beside its own, where it serves several.
     `digest` is SHA-256 over the plan's canonical document without the digest itself, in hexadecimal.
     """
 
@@ -61,6 +63,7 @@ class Plan:
     digest: str = ""
     cost_bound: CostBound | None = None
     home_bound: HomeBound | None = None
+    planned_sizes: PlannedSizes | None = None
 
     def __repr__(self) -> str:
         """Three lines: the name and bytes; the bound; whether the bound proves that nothing is smaller."""
@@ -189,10 +192,7 @@ class Plan:
 
     def level_ids(self) -> tuple[str, ...]:
         """The steps of each level: the label of a step, or several with a + between them. Linear."""
-        labels: list[list[str]] = [[] for _ in range(self.duration)]
-        for step in self.steps:
-            labels[min(step.level, len(labels) - 1)].append(step.id)
-        return tuple(map(" + ".join, labels))
+        return level_ids(self.steps, self.duration)
 
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
         for arena in self.arenas:

@@ -6,7 +6,7 @@ document of version 2. Documents of version 1 hold these tables and no program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from solver.layout import Certificate, Lifespan
 from solver.plan.options import PlanOptions
 from solver.program import Kind, Lifetime, Record, Replacement, without
 
-__all__ = ["AliasedValue", "Arena", "PlanView", "PlannedBuffer", "PlannedStep"]
+__all__ = ["AliasedValue", "Arena", "PlanView", "PlannedBuffer", "PlannedStep", "level_ids"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,14 @@ class PlannedStep:
     scratch: tuple[str, ...]
     level: int
     again: int = 0
+
+
+def level_ids(steps: Sequence[PlannedStep], count: int) -> tuple[str, ...]:
+    """The steps of each of `count` levels: the label of a step, or several with a + between them. Linear."""
+    labels: list[list[str]] = [[] for _ in range(count)]
+    for step in steps:
+        labels[min(step.level, count - 1)].append(step.id)
+    return tuple(map(" + ".join, labels))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@
     align     *@grad=4096         the value begins at a multiple
     reserve   0..8192             no value lies in these bytes of the first space, at any step
 
-Names are labels of values in the first space; of those in another one with its name and a colon in front, as
-in ``flash:conv1.weight=0``. An asterisk stands for any characters. Where values share bytes, a constraint on
-one of them places them all.
+Names are labels of values. A pin is in the first space, or in the one whose name stands in front of it with a
+colon, as in ``flash:conv1.weight=0``; so is a reserved range. An asterisk stands for any characters. Where
+values share bytes, a constraint on one of them places them all.
 """
 
 from __future__ import annotations
@@ -170,25 +170,29 @@ class Constraints:
 
 
 def _named(program: Program, option: str, name: str) -> list[int]:
-    """The values of a name, at least one. Raises OptionsError with the nearest names."""
+    """The values of a name, at least one: pinned ones of the first space, or of the one that it names.
+
+    Raises OptionsError with the nearest names.
+    """
     spaces = [each.name for each in program.spaces]
-    space, label = 0, name
     head, colon, rest = name.partition(":")
+    space, label = (0 if option == "pins" else None), name
     if colon and head in spaces and name not in program.by_label:
         space, label = spaces.index(head), rest
     known = program.by_label.get(label)
-    if known is not None and program.values[known].space == space:
+    if known is not None and space in (None, program.values[known].space):
         return [known]
-    inside = [value for value, each in enumerate(program.values) if each.space == space]
+    inside = [value for value, each in enumerate(program.values) if space in (None, each.space)]
     labels = [program.values[value].label for value in inside]
-    # Paging calls the copy of a value in slower memory by the name of that memory.
-    matching = matching_names(label, labels) or matching_names(f"{label}@{spaces[space]}", labels)
+    matching = matching_names(label, labels)
+    if not matching and space is not None:
+        # Paging calls the copy of a value in slower memory by the name of that memory.
+        matching = matching_names(f"{label}@{spaces[space]}", labels)
     if matching:
         return [inside[k] for k in matching]
-    if known is None:
-        raise OptionsError(
-            f"No value is called {name!r}.", remedy=nearest_names(label, labels), path=(option, name)
-        )
+    if known is None or space is None:
+        remedy = nearest_names(label, labels)
+        raise OptionsError(f"No value is called {name!r}.", remedy=remedy, path=(option, name))
     other = spaces[program.values[known].space]
     raise OptionsError(
         f"The value {label!r} lies in {other!r}, not in {spaces[space]!r}.",

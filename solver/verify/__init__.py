@@ -3,6 +3,7 @@
     proof        the obligations in their order; docs/explanation/proof.md has the formal statement
     form         the plan speaks of the values, steps and names of its reference
     sharing      which bytes may be shared: aliases, levels, residues
+    sizes        the proof at another size than the plan was made at
     execution    plan and reference run on terms
     figures      sizes, bounds and records, added up again; cost has the bound on recomputation
     deployment   plans that share their memory leave each other's values alone
@@ -23,6 +24,7 @@ from solver.verify.deployment import check_deployment_form, held_references, pro
 from solver.verify.figures import check_figures, check_recomputation
 from solver.verify.form import check_labels
 from solver.verify.proof import prove
+from solver.verify.sizes import prove_at
 from solver.verify.unchecked import UNCHECKED, is_unchecked
 
 __all__ = [
@@ -41,5 +43,6 @@ __all__ = [
     "held_references",
     "is_unchecked",
     "prove",
+    "prove_at",
     "prove_deployment",
 ]

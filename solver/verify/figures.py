@@ -34,6 +34,7 @@ __all__ = [
     "check_copies",
     "check_figures",
     "check_paging",
+    "check_planned_sizes",
     "check_recomputation",
     "check_records",
     "once",
@@ -119,7 +120,8 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
         inside = [region for region in placed if region.space == number]
         size, certificate = plan.sizes[number], plan.certificates[number]
         top = max((plan.offsets[r.members[0]] + r.size for r in inside if r.size), default=0)
-        if top != size:
+        # At another size that the plan serves, what is placed anew may end later.
+        if top > size or (top < size and plan.planned_sizes is None):
             detail = f"Space {space.name!r} claims {size:,} bytes; its buffers end at {top:,}."
             yield Violation("size", (), detail)
         if plan.holds:
@@ -142,6 +144,34 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
     if capacity is not None and plan.arena_bytes > capacity:
         detail = f"The spaces take {plan.arena_bytes:,} bytes, the capacity is {capacity:,}."
         yield Violation("capacity", (), detail)
+
+
+def check_planned_sizes(plan: Plan) -> Iterator[Violation]:
+    """What a plan says of the sizes that it serves, and cannot mean. Rule ``range``. Linear in the sizes.
+
+    Whether it is right at a size is for the proof at that size to say.
+    """
+    sizes = plan.planned_sizes
+    if sizes is None:
+        return
+    batch = [each.most for each in sizes.ranges if each.name == "batch"]
+    refused = {each.sizes for each in sizes.refused}
+    if not sizes.ranges or len(set(sizes.names)) < len(sizes.ranges):
+        yield Violation("range", (), f"The plan serves ranges of {', '.join(sizes.names) or 'nothing'}.")
+    elif not all(1 <= each.least <= each.most for each in sizes.ranges):
+        yield Violation(
+            "range", (), f"The plan serves {', '.join(map(str, sizes.ranges))}, which is no range."
+        )
+    elif plan.options.batch is not None and batch and batch != [plan.options.batch]:
+        detail = f"The plan was made at batch {plan.options.batch}, and serves batches up to {batch[0]}."
+        yield Violation("range", (), detail)
+    elif sizes.most not in sizes.proved or sizes.most in refused:
+        yield Violation("range", (), "The size that the plan was made at is not among those that are proved.")
+    elif wrong := [each for each in sizes.proved if each not in sizes or each in refused]:
+        detail = f"The plan was proved at {list(wrong[0])}, which it does not serve."
+        yield Violation("range", (), detail)
+    elif any(len(each) != len(sizes.ranges) for each in refused):
+        yield Violation("range", (), "A size is refused that has not one number for each range.")
 
 
 def _certificate(
@@ -216,6 +246,10 @@ _FACTS: Final[Mapping[str, Mapping[str, type]]] = MappingProxyType(
             "access_nanoseconds", "bound_nanoseconds", "checked_nanoseconds", "compute_nanoseconds",
             "nanoseconds",
         ),
+        "like": {
+            "plan": str,
+            **_integers("kept", "kept_bytes", "moved", "bytes_without", "nanoseconds_without"),
+        },
     }
 )  # fmt: skip
 
@@ -246,6 +280,8 @@ def _unknown(plan: Plan) -> Iterator[str]:
         known = dict(_FACTS[record.name])
         if record.name == "paging":
             known |= _integers(*(f"written.{tier.name}" for tier in plan.options.tiers[1:]))
+        if record.name == "like":
+            known |= {fact: str for fact in record.facts if fact.startswith("moved.")}
         for fact, value in record.facts.items():
             if type(value) is not known.get(fact):
                 yield f"The record {record.name!r} says {fact} = {value!r}, which it cannot."
@@ -347,6 +383,13 @@ def _aliases(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
         yield from _differing("aliases", facts, figures)
 
 
+def _like(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
+    yield from _differing("like", facts, {"moved": sum(fact.startswith("moved.") for fact in facts)})
+    kept, pins = facts.get("kept", 0), len(plan.options.pins)
+    if not _is_between(0, kept, pins):
+        yield f"The record 'like' claims that {kept} values stay; {pins} are pinned."
+
+
 _CHECKS: Final[Mapping[str, Callable[[Program, Plan, _Facts], Iterator[str]]]] = MappingProxyType(
     {
         "rewrite": _rewrite,
@@ -356,6 +399,7 @@ _CHECKS: Final[Mapping[str, Callable[[Program, Plan, _Facts], Iterator[str]]]] =
         "search_order": _search_order,
         "levels": _levels,
         "aliases": _aliases,
+        "like": _like,
     }
 )
 

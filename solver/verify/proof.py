@@ -31,6 +31,7 @@ from solver.verify.figures import (
     check_copies,
     check_figures,
     check_paging,
+    check_planned_sizes,
     check_recomputation,
     check_records,
 )
@@ -140,6 +141,7 @@ OBLIGATIONS: Final[tuple[tuple[Obligation, ...], ...]] = (
         Obligation("copies", ("record",), lambda s: islice(check_copies(s.plan), 1)),
         Obligation("figures", _FIGURES, lambda s: check_figures(s.plan)),
         Obligation("digests", ("digest",), _check_digests),
+        Obligation("sizes", ("range",), lambda s: check_planned_sizes(s.plan)),
         Obligation("records", ("record",), lambda s: check_records(s.reference, s.plan)),
     ),
     (

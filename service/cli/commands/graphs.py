@@ -40,6 +40,7 @@ app = Commands()
         "arenaplan plan graph.json --as-written -o plan.json",
         "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
         "arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json",
+        "arenaplan plan graph.json --like old.json -o plan.json",
         "arenaplan plan graph.json --pin conv1.weight=8KiB --align 'conv*=64' --reserve 0..8KiB -o plan.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
         "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
@@ -77,6 +78,14 @@ def plan(
             help="Values that two models have in common, as a.encoder.*=b.encoder.*. Repeatable.",
         ),
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PLAN",
+            help="A plan whose persistent values stay at their places, as far as they can: a firmware update"
+            " keeps its weights.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -106,12 +115,12 @@ def plan(
         if entry or share or tie or len(models) > 1:
             from service.cli import deploying
 
-            deploying.check_request(models, share=share, server=server)
+            deploying.check_request(models, share=share, server=server, like=like)
             deploying.run(models, entry or (), tie or (), options, output, choices, as_json=as_json)
             return
         from service.cli import planning
 
-        planning.run(models[0], options, output, choices, as_json=as_json, server=server)
+        planning.run(models[0], options, output, choices, as_json=as_json, server=server, like=like)
 
 
 @app.command(
@@ -292,14 +301,22 @@ def costs(
         "arenaplan validate graph.json plan.json",
         "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
         "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
+        "arenaplan validate encoder.json head.onnx plan.json",
     )
 )
 @grouped
 def validate(
-    graph: ModelFile,
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Graph document, - for standard input; or a model: .onnx, .circle, .tflite, or nntrainer's"
+            " .ini. Of a plan of several models, each of them.",
+        ),
+    ],
     plan: PlanFile,
     *,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps; runs of each entry point.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
     paging_file: Annotated[
         Path | None,
@@ -311,16 +328,16 @@ def validate(
 ) -> None:
     """Train in the planned arena, and compare bit for bit.
 
-    It is compared with a run in which no two tensors share memory.
+    It is compared with a run in which no two tensors share memory. Entry points run in a random order.
     """
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
 
-        document = training.read_plan(plan)
-    with reporting(as_json=as_json, document=str(graph)):
-        read = training.read_graph if server is None else training.read_to_send
-        network = read(graph, document, choices)
+        document = training.read_planned(plan)
+        training.check_models(models, document, server)
+    with reporting(as_json=as_json, document=str(models[0])):
+        network = training.read_networks(models, document, choices, sends=server is not None)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
             network, document, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server

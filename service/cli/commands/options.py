@@ -30,6 +30,7 @@ from solver.options import (
 __all__ = [
     "AsJson",
     "Commands",
+    "EntryPointName",
     "LayoutChoices",
     "ModelChoices",
     "ModelFile",
@@ -98,6 +99,11 @@ PlanServer = Annotated[
     typer.Option(metavar="URL", help="A service; a plan that it keeps can be named by its digest."),
 ]
 
+EntryPointName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="One entry point, where the plan has several; else all of them."),
+]
+
 
 _FIT: Final = (
     *(
@@ -125,7 +131,7 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
     "Model": frozenset(
         ("--entry", "--share", "--tie", *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)))
     ),
-    "Fit": frozenset(map(flag_of, _FIT)),
+    "Fit": frozenset((*map(flag_of, _FIT), "--like")),
     "Search": frozenset(map(flag_of, _SEARCH)),
     "Output": frozenset(("--output", "--json", "--server", "--plot")),
 }
@@ -212,6 +218,16 @@ def _fraction(text: str) -> float:
     return value
 
 
+def _sizes(text: str) -> int | str:
+    """``32``; a range as ``1..32`` is read with the other options."""
+    if ".." in text:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a valid integer, nor a range as 1..32.") from None
+
+
 StepOptions = Annotated[
     Mapping[str, Any],
     _group(REQUEST_OPTIONS, "as_written only batch scratch_budget update rewrite storage"),
@@ -241,9 +257,13 @@ _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("tiers", "memories", "offsets", "alignments", "ranges"), list[str] | None),
     "real": float | None,
     "share": float | None,
-    **dict.fromkeys(("size", "integer", "count", "power of two"), int | None),
+    **dict.fromkeys(("size", "integer", "count", "power of two", "sizes"), int | None),
 }
-_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {"size": read_bytes, "share": _fraction}
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "size": read_bytes,
+    "share": _fraction,
+    "sizes": _sizes,
+}
 _METAVARS: Final = {
     "size": "SIZE",
     "word": "NAME",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from service.cli.commands.options import (
     AsJson,
     Commands,
+    EntryPointName,
     ModelChoices,
     PlanFile,
     PlanServer,
@@ -50,11 +50,13 @@ ReportFile = Annotated[
     epilog=examples(
         "arenaplan show plan.json",
         "arenaplan show plan.json --width 132",
+        "arenaplan show plan.json --entry-point infer",
         "arenaplan show plan.json --json | jq .arena_bytes",
     )
 )
 def show(
     plan: PlanFile,
+    entry_point: EntryPointName = None,
     server: PlanServer = None,
     as_json: AsJson = False,
     width: Annotated[
@@ -64,18 +66,20 @@ def show(
     """Show a plan on the terminal.
 
     Bytes by kind, the certificate, what is live at the peak, what the passes did, and a map of the arena.
+    Of a plan with entry points: a table of them, and a map in which each of them runs once.
     """
     on_one_thread()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import show as tables
 
-        tables.run(plan, width, as_json=as_json, server=server)
+        tables.run(plan, width, entry_point=entry_point, as_json=as_json, server=server)
 
 
 @app.command(
     epilog=examples(
         "arenaplan offsets plan.json -o offsets.csv",
         "arenaplan offsets plan.json -o offsets.json",
+        "arenaplan offsets plan.json --entry-point infer -o infer.csv",
     )
 )
 def offsets(
@@ -83,6 +87,7 @@ def offsets(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the rows go, .csv or .json; - is standard output.")
     ] = Path("-"),
+    entry_point: EntryPointName = None,
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -94,7 +99,7 @@ def offsets(
         from service.cli import exporting
         from solver import exporters
 
-        made = exporting.loaded_plan(plan, server)
+        made = exporting.loaded_plan(plan, server, entry_point)
         as_csv = output.suffix.lower() == ".csv" or (str(output) == "-" and not as_json)
         write_document(output, exporters.dump_offsets(made, as_csv=as_csv))
 
@@ -104,6 +109,7 @@ def offsets(
         "arenaplan export plan.json -o plan.h",
         "arenaplan export plan.json --to c-header --prefix net --split -o net.h",
         "arenaplan export plan.json -o plan.trace.json",
+        "arenaplan export plan.json --entry-point infer -o infer.h",
         "arenaplan export plan.json --to memory-viz -o plan.pickle",
         "arenaplan export plan.json --model model.circle --weights trained.npz -o trained.circle",
         "arenaplan export model.tflite --to tflm --capacity 64KiB -o planned.tflite",
@@ -120,8 +126,8 @@ def export(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json, circle"
-            " or tflm.",
+            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json,"
+            " minimalloc, circle or tflm.",
         ),
     ] = None,
     prefix: Annotated[
@@ -144,6 +150,7 @@ def export(
         int | None,
         typer.Option(parser=read_bytes, metavar="SIZE", help="For tflm: fail beyond this, as 64KiB."),
     ] = None,
+    entry_point: EntryPointName = None,
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -155,7 +162,17 @@ def export(
         from service.cli import exporting
 
         into = exporting.ModelFile(model, weights, capacity)
-        exporting.export(plan, output, to, prefix, split=split, into=into, server=server, as_json=as_json)
+        exporting.export(
+            plan,
+            output,
+            to,
+            prefix,
+            split=split,
+            into=into,
+            entry_point=entry_point,
+            server=server,
+            as_json=as_json,
+        )
 
 
 @app.command(
@@ -178,6 +195,7 @@ def report(
             " the summary in its place.",
         ),
     ] = None,
+    entry_point: EntryPointName = None,
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -191,12 +209,8 @@ def report(
         first = exporting.loaded_plan(plan, server)
     with reporting(as_json=as_json, document=str(new or plan)):
         second = None if new is None else exporting.loaded_plan(new, server)
-        if output is None and sys.stdout.isatty():
-            exporting.print_report(plan, new, second or first, server)
-        elif second is None:
-            exporting.report(first, None, output or Path("-"))
-        else:
-            exporting.report(second, first, output or Path("-"))
+        options = {"entry_point": entry_point, "server": server}
+        exporting.report((plan, new), (first, second), output, options)
 
 
 @app.command(
@@ -217,6 +231,7 @@ def diff(
     ] = None,
     form: Report = None,
     output: ReportFile = Path("-"),
+    entry_point: EntryPointName = None,
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -231,7 +246,8 @@ def diff(
     with reporting(as_json=as_json, document=str(old)):
         before = exporting.loaded_plan(old, server)
     with reporting(as_json=as_json, document=str(new)):
-        code = gates.diff(before, exporting.loaded_plan(new, server), max_growth, chosen, output)
+        now = exporting.loaded_plan(new, server)
+        code = gates.diff(before, now, max_growth, chosen, output, entry_point)
     raise typer.Exit(code)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -30,7 +31,7 @@ from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
-from solver.documents import PlanDocument
+from solver.documents import DeploymentDocument, PlanDocument
 from solver.exporters import EXPORTERS
 
 __all__ = ["router"]
@@ -44,6 +45,8 @@ _PROGRAMS: Final = ContentAddressed("program", "plans")
 
 #: The export that compares two plans, beside the registered exporters of one plan: their differences as JSON.
 _DIFFERENCE: Final = "difference"
+#: The plan of one entry point, as a document.
+_DOCUMENT: Final = "document"
 
 #: Pages of this service contain their script and style and send no requests; the browser enforces this.
 _POLICY: Final = (
@@ -59,13 +62,24 @@ Digest = Annotated[
         openapi_examples=named("plan_digest"),
     ),
 ]
-Format = Annotated[str, Path(description=f"One of {', '.join(EXPORTERS)}, or {_DIFFERENCE}.")]
+Format = Annotated[
+    str, Path(description=f"One of {', '.join(EXPORTERS)}, {_DIFFERENCE}, or {_DOCUMENT}: the plan itself.")
+]
 Against = Annotated[str | None, Query(description="Digest of an older plan, for what has changed since.")]
+EntryPoint = Annotated[
+    str | None, Query(description="Name of one entry point, where the plan has several; else all of them.")
+]
 
 _PLAN_ROUTE: Final = computed(
     "Plan a training graph",
-    model_body(PlanRequest, "tiny", "mnist"),
-    answer(PlanDocument, "The plan; its digest is the entity tag.", "plan", headers=NOTES),
+    model_body(PlanRequest, "tiny", "mnist", "entry_points", "two_models"),
+    answer(
+        (PlanDocument, DeploymentDocument),
+        "The plan, or with entry points the plans of all of them; its digest is the entity tag.",
+        "plan",
+        "deployment",
+        headers=NOTES,
+    ),
     *READING_PROBLEMS, "invalid-problem", "capacity-exceeded",
     cached=True,
 )  # fmt: skip
@@ -85,6 +99,13 @@ async def plan(request: Request) -> Response:
     `application/octet-stream` or `application/onnx`. How it is trained stands in the query, with the
     parameters that the request body lists; beside them stand the options of plans, as `capacity=24MiB`.
     Weights are only hashed, and must lie in the model itself.
+
+    With `entries`, several programs of the network run in one arena, one at a time: a training step,
+    inferences and evaluations, each with a batch of its own. Weights and optimizer variables have one place
+    in all of them, and everything else overlays. `models` in the place of `graph` are several networks by
+    name, graphs or programs; `ties` say which of their weights are one. The answer is a document of version
+    3, in which each entry point has a plan. For a model of another tool the query has `entries` and `ties`,
+    once for each.
     """
     if is_model(request):
         return await _MODELS.answer(request)
@@ -117,18 +138,19 @@ async def plan_program(request: Request) -> Response:
     "/v1/plans/{digest}",
     summary="A plan by its digest",
     responses={
-        200: answer(PlanDocument, "The plan.", "plan"), 304: NOT_MODIFIED, **problems("plan-not-found")
+        200: answer((PlanDocument, DeploymentDocument), "The plan.", "plan"), 304: NOT_MODIFIED,
+        **problems("plan-not-found", "invalid-options", "overloaded", "worker-lost", "time-limit"),
     },
 )  # fmt: skip
-async def get_plan(request: Request, digest: Digest) -> Response:
+async def get_plan(request: Request, digest: Digest, entry_point: EntryPoint = None) -> Response:
     """A plan that this service made before, by its digest, as long as it is kept in memory.
 
-    The Accept header may ask for another file of it, as `text/html` or `text/x-c`: see
-    `/v1/plans/{digest}/{format}`.
+    Of a plan with entry points `entry_point` asks for the plan of one of them. The Accept header may ask for
+    another file of it, as `text/html` or `text/x-c`: see `/v1/plans/{digest}/{format}`.
     """
     exporter = _accepted(request.headers.get("accept", ""))
-    if exporter is not None:
-        return await _export(request, digest, exporter)
+    if exporter is not None or entry_point is not None:
+        return await _export(request, digest, exporter or _DOCUMENT, entry_point)
     stored = await _PLANS.stored(request, digest)
     if stored is None:
         raise _PLANS.missing(digest)
@@ -155,20 +177,29 @@ async def get_plan(request: Request, digest: Digest) -> Response:
         ),
     },
 )  # fmt: skip
-async def export_plan(request: Request, digest: Digest, format: Format, against: Against = None) -> Response:
+async def export_plan(
+    request: Request,
+    digest: Digest,
+    format: Format,
+    against: Against = None,
+    entry_point: EntryPoint = None,
+) -> Response:
     """A plan that is kept here, written for a runtime, a viewer or a table.
 
     `format` is one of c-header, report, perfetto, memory-viz, offsets-csv and offsets-json. The report takes
     `against`, the digest of another plan that is kept: it then shows what changed. `difference` needs it, and
-    has the same as JSON, as `arenaplan diff --json` prints it.
+    has the same as JSON, as `arenaplan diff --json` prints it. Of a plan with entry points `entry_point` asks
+    for one of them.
     """
-    return await _export(request, digest, format, against)
+    return await _export(request, digest, format, entry_point, against)
 
 
 @router.get("/plans/{digest}", include_in_schema=False)
-async def plan_page(request: Request, digest: str, against: Against = None) -> Response:
+async def plan_page(
+    request: Request, digest: str, against: Against = None, entry_point: EntryPoint = None
+) -> Response:
     """The report, under an address to give to people."""
-    return await _export(request, digest, "report", against)
+    return await _export(request, digest, "report", entry_point, against)
 
 
 def _accepted(header: str) -> str | None:
@@ -190,28 +221,33 @@ def _accepted(header: str) -> str | None:
     return chosen
 
 
-async def _export(request: Request, digest: str, name: str, against: str | None = None) -> Response:
+async def _export(
+    request: Request, digest: str, name: str, entry_point: str | None, against: str | None = None
+) -> Response:
     """The plan with this digest as a file of exporter `name`; a report says what changed `against` another.
 
-    200, or 304 when the caller names its entity tag in If-None-Match. Raises `Problem` for what is not here.
+    Of a plan with entry points all of them, or the one of this name. 200, or 304 when the caller names its
+    entity tag in If-None-Match. Raises `Problem` for what is not here.
     """
     exporter = EXPORTERS.get(name)
-    if exporter is None and name != _DIFFERENCE:
-        remedy = f"Choose one of {', '.join(EXPORTERS)}, {_DIFFERENCE}."
+    if exporter is None and name not in (_DIFFERENCE, _DOCUMENT):
+        remedy = f"Choose one of {', '.join(EXPORTERS)}, {_DIFFERENCE}, {_DOCUMENT}."
         raise Problem("not-found", f"Plans are not written as {name!r:.80}.", remedy=remedy)
     if against is not None and name not in ("report", _DIFFERENCE):
         remedy = f"Leave `against` out, or ask for the report or the {_DIFFERENCE}."
         raise Problem("invalid-request", f"{name} is made of one plan.", remedy=remedy)
-    if against is None and exporter is None:
+    if against is None and name == _DIFFERENCE:
         remedy = "Add ?against= and the digest of the older plan."
         raise Problem("invalid-request", f"A {_DIFFERENCE} is made of two plans.", remedy=remedy)
     state, tenant = state_of(request), principal_of(request).tenant
     old, new = [await _kept_body(request, one) if one is not None else b"" for one in (against, digest)]
     tag = f"{digest}:{name}" + (f":{against}" if against else "")
+    if entry_point is not None:
+        tag += f":{quote(entry_point, safe='')}"
     headers = {"ETag": f'"{tag}"', "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
     if matches_tag(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    frame = await unless_disconnected(request, _write(state, tenant, name, old, new))
+    frame = await unless_disconnected(request, _write(state, tenant, name, old, new, entry_point))
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, digest=digest, format=name)
@@ -231,8 +267,10 @@ async def _kept_body(request: Request, digest: str) -> bytes:
     return kept.body
 
 
-async def _write(state: State, tenant: str, name: str, old: bytes, new: bytes) -> Frame:
+async def _write(
+    state: State, tenant: str, name: str, old: bytes, new: bytes, entry_point: str | None
+) -> Frame:
     settings = state.settings
     limits = Limits(settings.deadline_max_seconds + settings.deadline_grace_seconds)
-    head = {**state.limits, "format": name, "against": len(old)}
+    head = {**state.limits, "format": name, "against": len(old), "entry_point": entry_point}
     return await run_task(state.pool, "export", head, old + new, limits, tenant=tenant)

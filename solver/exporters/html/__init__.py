@@ -19,26 +19,44 @@ import html
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
-from solver.exporters.html.data import change_facts, plan_facts
-from solver.plan import PlanView
+from solver.exporters.html.data import (
+    change_facts,
+    deployment_change_facts,
+    deployment_facts,
+    overview_facts,
+    plan_facts,
+)
+from solver.plan import Deployment, JoinedPlan, PlanView
 
 __all__ = ["dump_report"]
 
 _SCRIPTS: Final = ("format.js", "data.js", "arena.js", "page.js")
 
 
-def dump_report(plan: PlanView, old: PlanView | None = None) -> bytes:
+def dump_report(plan: PlanView | Deployment, old: PlanView | Deployment | None = None) -> bytes:
     """The page of a plan, or of the change to it from an `old` one. Linear; about 90 bytes a buffer.
 
-    Equal plans give equal bytes.
+    Of a deployment it has a table of the entry points, their map one after the other, and a map of each.
+    Compared with a plan of one program, a deployment is a plan in which each entry point runs once. Equal
+    plans give equal bytes.
     """
-    title = f"{plan.graph}: memory plan" if old is None else f"{plan.graph}: change of a memory plan"
-    data = {
-        "plans": [plan_facts(one) for one in ((plan,) if old is None else (plan, old))],
-        "change": None if old is None else change_facts(old, plan),
-    }
+    if isinstance(plan, Deployment) and (old is None or isinstance(old, Deployment)):
+        data = _deployment_data(plan, old)
+        name = plan.name
+    else:
+        plans = [
+            JoinedPlan(one) if isinstance(one, Deployment) else one for one in (plan, old) if one is not None
+        ]
+        data = {
+            "plans": [plan_facts(one) for one in plans],
+            "shown": [] if old is None else [[1, "Before"], [0, "After"]],
+            "change": None if old is None else change_facts(plans[1], plans[0]),
+            "entry_points": None,
+        }
+        name = plans[0].graph
+    title = f"{name}: memory plan" if old is None else f"{name}: change of a memory plan"
     # In a script element nothing but these begins or ends one.
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     frame, style, script = _parts()
@@ -54,6 +72,20 @@ def dump_report(plan: PlanView, old: PlanView | None = None) -> bytes:
     for k, part in enumerate(frame.split("%%")):
         parts.append(pieces[part] if k % 2 else part)
     return "".join(parts).encode("utf-8", "replace")
+
+
+def _deployment_data(deployment: Deployment, old: Deployment | None) -> dict[str, Any]:
+    """The plans of the page, the number and the name of each that can be chosen, and tables of all."""
+    joined, *plans = deployment_facts(deployment)
+    before = [] if old is None else deployment_facts(old)[:1]
+    names = [entry_point.name for entry_point in deployment.entry_points]
+    several = [[0, "All"]] if old is None else [[1, "Before"], [0, "After"]]
+    return {
+        "plans": [joined, *before, *plans],
+        "shown": [*several, *([k, name] for k, name in enumerate(names, 1 + len(before)))],
+        "change": None if old is None else deployment_change_facts(old, deployment),
+        "entry_points": overview_facts(deployment),
+    }
 
 
 @cache

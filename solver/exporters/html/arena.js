@@ -3,6 +3,7 @@
 // Families of kinds share a hue, and hues are those of Okabe and Ito, which people with any colour vision can
 // tell apart: blue is what is kept, green waits for the backward pass, orange and red flow back, violet is scratch.
 const KIND_COLOURS = {
+  persistent: "#0b6bb0",
   parameter: "#0b6bb0", optimizer_variable: "#67b1e0", state: "#3d5a80", constant: "#a3bfd6",
   input: "#6c757d", label: "#a7aeb5", activation: "#1f9d78", saved: "#7fcbb0", result: "#0f6650",
   derivative: "#e8a020", partial: "#f3cd80", gradient: "#d0591c", loss: "#7a2e0e", scratch: "#b279a7",
@@ -285,9 +286,25 @@ class Arena {
     if (space.bound && space.bound < space.size) {
       this.limit(context, plot, this.yOf(space.bound), colours.accent, [6, 4], `bound ${size(space.bound)}`, false);
     }
+    this.marks(context, plot, colours);
     this.cursor(context, plot, colours, level);
     if (chosen >= 0 && plan.buffers.space[chosen] === view.space) this.outline(context, colours, chosen);
     context.restore();
+  }
+
+  /** Where each entry point begins, with its name. */
+  marks(context, plot, colours) {
+    for (const [level, name] of this.state.plan.marks ?? []) {
+      const x = Math.max(Math.round(this.xOf(level)), plot.x);
+      if (this.xOf(level) < plot.x - 1) continue;
+      context.fillStyle = colours.ink;
+      context.fillRect(x - 0.5, plot.y, 1.5, plot.height);
+      const width = context.measureText(name).width + 10;
+      context.fillRect(x, plot.y, width, 17);
+      context.fillStyle = colours.card;
+      context.textBaseline = "middle";
+      context.fillText(name, x + 5, plot.y + 9);
+    }
   }
 
   outline(context, colours, chosen) {

@@ -10,13 +10,29 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from solver.plan import PlanView, difference, layers, options_in_words, paging, recomputation
+from solver.plan import (
+    Deployment,
+    JoinedPlan,
+    PlanDifference,
+    PlanView,
+    deployment_difference,
+    deployment_notes,
+    difference,
+    entry_point_reports,
+    layers,
+    options_in_words,
+    paging,
+    recomputation,
+)
 from solver.plan.report import certificate_note, gradient_notes, order_note, sharing
 
-__all__ = ["change_facts", "plan_facts"]
+__all__ = ["change_facts", "deployment_change_facts", "deployment_facts", "overview_facts", "plan_facts"]
 
 #: How a step touches a value; `page.js` has the words.
 _READ, _WRITE, _UPDATE, _SCRATCH = range(4)
+
+#: The kind of buffers that hold persistent values of a deployment.
+_PERSISTENT = "persistent"
 
 
 class _Words:
@@ -49,8 +65,11 @@ def _packed(numbers: Sequence[int]) -> dict[str, str]:
     return {"t": kind, "d": base64.b64encode(column.tobytes()).decode()}
 
 
-def plan_facts(plan: PlanView) -> dict[str, Any]:
-    """The facts of a plan that the page shows. Linear."""
+def plan_facts(plan: PlanView, persistent: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The facts of a plan that the page shows. Linear.
+
+    Buffers of `persistent` values are all of one kind, so that the page paints them in one colour.
+    """
     kinds, types, groups, lifetimes = _Words(), _Words(), _Words(), _Words()
     layer = layers(plan)
     buffers: dict[str, list[int]] = {
@@ -70,8 +89,9 @@ def plan_facts(plan: PlanView) -> dict[str, Any]:
                 lent["start"].append(span.start)
                 lent["end"].append(span.end)
             held = buffer.values
+            kind = _PERSISTENT if buffer.id in persistent else buffer.kind.word
             row = (
-                k, kinds.number(buffer.kind.word), groups.number(layer.get(buffer.id, buffer.id)),
+                k, kinds.number(kind), groups.number(layer.get(buffer.id, buffer.id)),
                 lifetimes.number(buffer.lifetime.value), buffer.offset, buffer.size, buffer.lifespan.start,
                 buffer.lifespan.end, len(held),
             )  # fmt: skip
@@ -146,6 +166,30 @@ def plan_facts(plan: PlanView) -> dict[str, Any]:
     }
 
 
+def deployment_facts(deployment: Deployment) -> list[dict[str, Any]]:
+    """The facts of all entry points as one plan, and then those of each of them. Linear."""
+    joined = JoinedPlan(deployment)
+    marks = [
+        [start, entry_point.name]
+        for start, entry_point in zip(joined.starts, deployment.entry_points, strict=False)
+    ]
+    plans = [{**plan_facts(joined, joined.persistent), "marks": marks}]
+    for k, entry_point in enumerate(deployment.entry_points):
+        values = entry_point.plan.program.values
+        persistent = frozenset(values[row.values[k]].label for row in deployment.persistent)
+        plans.append(plan_facts(entry_point.plan, persistent))
+    return plans
+
+
+def overview_facts(deployment: Deployment) -> dict[str, Any]:
+    """The table of the entry points, and sentences about them."""
+    return {
+        "rows": [asdict(row) | {"proof": row.proof and row.proof.value}
+                 for row in entry_point_reports(deployment)],
+        "notes": list(deployment_notes(deployment)),
+    }  # fmt: skip
+
+
 def _notes(plan: PlanView) -> Iterable[str]:
     """Sentences on what is particular about the plan."""
     yield from gradient_notes(plan)
@@ -177,9 +221,22 @@ def _notes(plan: PlanView) -> Iterable[str]:
         )
 
 
+def deployment_change_facts(old: Deployment, new: Deployment) -> dict[str, Any]:
+    """The differences of two deployments, as the page shows them."""
+    compared = deployment_difference(old, new)
+    return {
+        **_change_facts(compared.whole),
+        "entry_points": [[one.name, one.before, one.after] for one in compared.entry_points],
+        "moves": [[move.name, move.before, move.after, move.nbytes] for move in compared.moves],
+    }
+
+
 def change_facts(old: PlanView, new: PlanView) -> dict[str, Any]:
     """The differences of two plans, as the page shows them."""
-    compared = difference(old, new)
+    return _change_facts(difference(old, new))
+
+
+def _change_facts(compared: PlanDifference) -> dict[str, Any]:
     return {
         "before": compared.before,
         "after": compared.after,

@@ -303,8 +303,8 @@ function show(plan, which = largest(plan)) {
       show(plan, k);
       choose(-1);
     } }, `${one.name} · ${size(one.size)}`)));
-  byId("versions").hidden = plans.length < 2;
-  byId("versions").replaceChildren(...[[1, "Before"], [0, "After"]].filter(([k]) => plans[k]).map(([k, name]) =>
+  byId("versions").hidden = given.shown.length < 2;
+  byId("versions").replaceChildren(...given.shown.map(([k, name]) =>
     element("button", { type: "button", "aria-pressed": String(plans[k] === plan), click: () => other(plans[k]) }, name)));
   figures();
   certificate();
@@ -313,6 +313,50 @@ function show(plan, which = largest(plan)) {
   search(byId("search").value);
   byId("found").hidden = true;
   go(space()?.peak ?? 0);
+}
+
+/** The plan whose button stands behind that of the plan that is shown. */
+function next() {
+  const at = given.shown.findIndex(([k]) => plans[k] === state.plan);
+  return plans[given.shown[(at + 1) % given.shown.length][0]];
+}
+
+/** A table of entry points; the name of each shows its plan. */
+function entryPoints() {
+  const { entry_points: found } = given;
+  if (!found) return;
+  byId("entry-points").hidden = false;
+  const head = ["entry point", "purpose", "batch", "bytes", "persistent", "held for others", "transient", "lower bound", "gap", "proof", "adds"];
+  byId("entry-points-table").tHead.replaceChildren(element("tr", {}, ...head.map((name, k) =>
+    element("th", { scope: "col", class: k > 1 && k !== 9 ? "number" : null }, name))));
+  byId("entry-points-table").tBodies[0].replaceChildren(...found.rows.map((row) => {
+    const shown = given.shown.find(([, name]) => name === row.name)[0];
+    const figures = [row.arena_bytes, row.persistent_bytes, row.held_bytes, row.transient_bytes, row.lower_bound, row.gap_bytes];
+    return element("tr", {}, element("th", { scope: "row" }, element("button", { type: "button", click: () => {
+      other(plans[shown]);
+      byId("arena").scrollIntoView({ block: "center" });
+    } }, row.name), row.decides ? element("small", {}, " decides the arena") : null),
+    element("td", {}, row.purpose), element("td", { class: "number" }, row.batch === null ? "–" : count(row.batch)),
+    ...figures.map((bytes) => element("td", { class: "number" }, count(bytes))),
+    element("td", {}, row.proof ?? "–"), element("td", { class: "number" }, count(row.added_bytes)));
+  }));
+  byId("entry-points-notes").replaceChildren(...found.notes.map((note) => element("li", {}, note)));
+}
+
+/** The entry points that came, went or grew, and the persistent values that have another place. */
+function entryPointChanges(found) {
+  const bytes = (one) => (one === null ? "–" : count(one));
+  const place = (one) => (one === null ? "–" : `${count(one[1])} in ${one[0]}`);
+  const table = (head, rows) => element("div", { class: "scroll" }, element("table", {},
+    element("thead", {}, element("tr", {}, ...head.map((name, k) => element("th", { scope: "col", class: k ? "number" : null }, name)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell, k) => element("td", { class: k ? "number" : "name" }, cell)))))));
+  const points = found.entry_points.map(([name, before, after]) =>
+    [name, bytes(before), bytes(after), before === null ? "new" : after === null ? "gone" : signed(after - before)]);
+  const moves = found.moves.slice(0, MOST_ROWS).map(([name, before, after, n]) => [name, place(before), place(after), count(n)]);
+  byId("change-entry-points").replaceChildren(
+    element("h3", {}, "Entry points"), table(["entry point", "before", "after", "growth"], points),
+    element("h3", {}, moves.length ? `${count(found.moves.length)} persistent values have another place` : "Every persistent value lies where it was"),
+    ...(moves.length ? [table(["persistent", "offset before", "after", "bytes"], moves)] : []));
 }
 
 /** The other plan, with the same buffer chosen where it has one of the same name. */
@@ -336,7 +380,7 @@ function change() {
     `The lower bound went from ${size(found.bounds[0])} to ${size(found.bounds[1])}, the steps from ${count(found.steps[0])} to ${count(found.steps[1])}. `,
     ...found.arenas.filter((one) => found.arenas.length > 1 || one.step_before !== one.step_after).map((one) =>
       `${one.name}: ${size(one.before)} → ${size(one.after)}; the peak was at ${one.step_before ?? "no step"} and is at ${one.step_after ?? "no step"}. `),
-    found.same_graph ? "Both plans are for the same graph." : "The plans are for different graphs.",
+    found.entry_points ? "" : found.same_graph ? "Both plans are for the same graph." : "The plans are for different graphs.",
   );
   byId("overlay-key").replaceChildren(
     element("span", {}, "– – before"), element("span", {}, element("b", { class: "less" }, "—"), " after"),
@@ -353,6 +397,7 @@ function change() {
     pairs(list, found.options.map(([name, before, after]) => [name, `${before} → ${after}`]));
     byId("change-options").replaceChildren(element("h3", {}, "Options that differ"), list);
   }
+  if (found.entry_points) entryPointChanges(found);
 }
 
 function changeTable() {
@@ -499,7 +544,7 @@ function keys(event) {
     const actions = {
       "+": () => zoomed(0.6), "=": () => zoomed(0.6), "-": () => zoomed(1 / 0.6), 0: () => (view.fit(), arena.later()),
       "[": () => go(state.level - 1), "]": () => go(state.level + 1), p: () => go(space().peak), n: () => beside(1), b: () => beside(-1),
-      "/": () => byId("search").focus(), "?": () => byId("help").showModal(), t: () => turn(), o: () => plans[1] && other(state.plan === plans[0] ? plans[1] : plans[0]),
+      "/": () => byId("search").focus(), "?": () => byId("help").showModal(), t: () => turn(), o: () => given.shown.length > 1 && other(next()),
     };
     const act = event.key === "Enter" && inPicture && state.chosen >= 0 ? () => (view.around(state.chosen), arena.later()) : actions[event.key];
     if (!act) return;
@@ -576,6 +621,7 @@ function start() {
   });
   pictures();
   change();
+  entryPoints();
   show(state.plan);
 }
 

@@ -30,6 +30,9 @@ from clients import (
     WrongArgument,
 )
 from clients.connections import DEFAULT_TIMEOUT
+from solver.documents import dump_deployment
+from solver.plan import persistent_rows
+from tests.support.entry_points import small_deployment
 from tests.support.every import every
 
 GRAPH = {"name": "g"}
@@ -612,3 +615,25 @@ def test_a_wrong_type_is_named_before_anything_is_sent(call: Callable[[Client], 
         pytest.raises(WrongArgument, match=r"type .*\. Give "),
     ):
         call(client)
+
+
+async def test_one_entry_point(call: Call) -> None:
+    service = Service(httpx.Response(200, content=b"/* */"))
+    await call(service, "export", "abc", "report", against="x", entry_point="a/b c")
+    assert str(service.requests[0].url).endswith("/v1/plans/abc/report?against=x&entry_point=a%2Fb%20c")
+    service = Service(ok(PLAN))
+    await call(service, "stored_plan", "abc", entry_point="infer")
+    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc?entry_point=infer"
+
+
+async def test_a_plan_with_entry_points(call: Call) -> None:
+    """Figures and places are those of the core."""
+    deployment = small_deployment()
+    document = json.loads(dump_deployment(deployment))
+    result = await call(Service(ok(document)), "stored_plan", deployment.digest)
+    assert (result.arena_bytes, result.lower_bound) == (deployment.arena_bytes, deployment.lower_bound)
+    assert (result.status, result.proof, result.deterministic) == ("optimal", "max-load", True)
+    assert list(result.entry_points) == ["train", "infer", "evaluate"]
+    assert result.entry_points["infer"].arena_bytes == deployment["infer"].plan.arena_bytes
+    rows = persistent_rows(deployment)
+    assert dict(result.offsets) == {row.name: (row.space, row.offset) for row in rows}

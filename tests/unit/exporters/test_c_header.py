@@ -17,11 +17,12 @@ from solver.documents import load_accesses
 from solver.errors import OptionsError
 from solver.exporters.c_header import c_header_files, c_identifiers, dump_c_header
 from solver.graph import DType, TensorType
-from solver.plan import Plan, PlanOptions
+from solver.plan import Deployment, Plan, PlanOptions, persistent_rows
 from solver.program import Tier
 from solver.training import Block, BlockOperation, build_program
 from solver.verify import check_accesses
-from tests.support.graphs import chain, convolutional
+from tests.support.entry_points import requested, small_deployment
+from tests.support.graphs import Sketch, chain, convolutional
 from tests.support.small_plans import cases
 
 COMPILERS = {"c11": ("gcc", "-std=c11", ".c"), "c++17": ("g++", "-std=c++17", ".cpp")}
@@ -40,7 +41,9 @@ def paged() -> Plan:
     return pipeline.plan(convolutional(2), PlanOptions(tiers=tiers))
 
 
-def compiled(folder: Path, files: Mapping[str, bytes], first: str, prefix: str, standard: str) -> Path:
+def compiled(
+    folder: Path, files: Mapping[str, bytes], first: str, prefix: str, standard: str, *warnings: str
+) -> Path:
     """The object of a source file that defines everything in the header."""
     compiler, option, suffix = COMPILERS[standard]
     if shutil.which(compiler) is None:
@@ -51,7 +54,7 @@ def compiled(folder: Path, files: Mapping[str, bytes], first: str, prefix: str, 
     lines = [f"#define {prefix}_IMPLEMENTATION", f"#define {prefix}_NAMES", f'#include "{first}"']
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     made = source.with_suffix(".o")
-    command = [compiler, option, "-Wall", "-Wextra", "-Werror", "-c", str(source), "-o", str(made)]
+    command = [compiler, option, "-Wall", "-Wextra", "-Werror", *warnings, "-c", str(source), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     return made
@@ -241,3 +244,142 @@ def test_identifiers_are_unique(names: list[str]) -> None:
     found = c_identifiers(names)
     assert len(set(found)) == len(names)
     assert all(re.fullmatch(r"[A-Z0-9_]+", name) for name in found)
+
+
+# ------------------------------------------------------------------------------------ entry points
+
+
+@pytest.fixture(scope="module")
+def several() -> Deployment:
+    return small_deployment()
+
+
+@pytest.mark.parametrize("standard", COMPILERS)
+def test_entry_points_share_one_arena(tmp_path: Path, several: Deployment, standard: str) -> None:
+    header = {"plan.h": dump_c_header(several, "net")}
+    found = symbols(compiled(tmp_path, header, "plan.h", "NET", standard, "-Wconversion", "-Wpedantic"))
+    zeroed = {name: size for name, (kind, size) in found.items() if kind in "bB"}
+    assert zeroed == {"net_space_arena": several.arena_bytes}
+    tables = {"values", "steps", "bindings", "entry", "exit"}
+    names = {f"net_{entry}_{table}" for entry in ("train", "infer", "evaluate") for table in tables}
+    assert names | {"net_entry_points"} <= set(found)
+
+
+@pytest.mark.parametrize("standard", COMPILERS)
+def test_one_entry_point_by_itself(tmp_path: Path, several: Deployment, standard: str) -> None:
+    """Its values of others have a place as well, and are held."""
+    header = {"plan.h": dump_c_header(several["infer"].plan, "net")}
+    found = symbols(compiled(tmp_path, header, "plan.h", "NET", standard))
+    assert found["net_space_arena"][1] == several["infer"].plan.arena_bytes
+    assert "#define NET_ENTRY_HELD 3u" in header["plan.h"].decode()
+    assert "NET_ENTRY_HELD" not in dump_c_header(several["train"].plan, "net").decode()
+
+
+def test_persistent_values_stand_once(several: Deployment) -> None:
+    text = dump_c_header(several, "net").decode()
+    for row in persistent_rows(several):
+        name = c_identifiers([row.name])[0]
+        assert re.findall(rf"^#define NET_\w*OFFSET_{name} (\d+)u$", text, re.MULTILINE) == [str(row.offset)]
+        assert f"#define NET_TRAIN_VALUE_{name} " in text
+    assert "NET_INFER_VALUE_W1 " in text
+    assert "NET_INFER_VALUE_W1_FIRST_MOMENT" not in text, "infer holds what only training uses"
+    assert f"#define NET_PERSISTENT_BYTES {several.persistent_bytes}u" in text
+    assert "#define NET_TRAIN_OFFSET_H1_GRAD " in text or "#define NET_TRAIN_OFFSET_H1 " in text
+
+
+def test_a_program_that_asks_the_table_of_entry_points(tmp_path: Path, several: Deployment) -> None:
+    """For each entry point the table has its steps, and the places of all values that they bind."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    (tmp_path / "plan.h").write_bytes(dump_c_header(several, "net"))
+    (tmp_path / "main.c").write_text(
+        """#define NET_IMPLEMENTATION
+#define NET_NAMES
+#include "plan.h"
+#include <stdio.h>
+int main(void) {
+    for (unsigned e = 0; e < NET_ENTRY_POINTS; e++) {
+        const net_planned_entry_point *entry = &net_entry_points[e];
+        for (uint32_t t = 0; t < entry->step_count; t++) {
+            const net_planned_step *step = &entry->steps[t];
+            for (uint32_t k = 0; k < step->bindings; k++) {
+                const net_planned_binding *one = &entry->bindings[step->first_binding + k];
+                const net_planned_value *value = &entry->values[one->value];
+                printf("%s %u %s %s %u\\n", net_entry_point_names[e], (unsigned)t,
+                       net_kernel_names[step->kernel], net_slot_names[one->slot], (unsigned)value->offset);
+            }
+        }
+    }
+    return 0;
+}
+""",
+        encoding="utf-8",
+    )
+    command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wconversion", "main.c", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [str(tmp_path / "main")], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    expected = [
+        f"{entry.name} {t} {entry.plan.program.kernel(step)} {b.slot} {entry.plan.offsets[b.value]}"
+        for entry in several.entry_points
+        for t, step in enumerate(entry.plan.program.steps)
+        for b in step.bindings
+    ]
+    assert done.stdout.splitlines() == expected
+
+
+def test_a_wrong_size_of_an_entry_point_does_not_compile(tmp_path: Path, several: Deployment) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    text = dump_c_header(several, "p").decode()
+    wrong = re.sub(r"(#define P_INFER_TOTAL_BYTES) \d+u", rf"\1 {several.arena_bytes + 1}u", text)
+    assert wrong != text
+    (tmp_path / "plan.c").write_text(wrong, encoding="utf-8")
+    command = ["gcc", "-std=c11", "-fsyntax-only", str(tmp_path / "plan.c")]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode != 0
+    assert "it runs in the arenas" in done.stderr
+
+
+HOSTILE = (
+    "a",
+    "a_offset",
+    "A",
+    "offset",
+    "values",
+    "entry",
+    "point",
+    "1",
+    "a b",
+    "*/",
+    "a/b",
+    "é",
+    "space_arena",
+)
+
+
+@pytest.mark.parametrize("standard", COMPILERS)
+def test_entry_points_and_values_of_any_name(tmp_path: Path, standard: str) -> None:
+    """No macro is defined twice, whichever words of the header names are made of."""
+    s = Sketch("x")
+    h = s.op("Gemm", [s.input("OFFSET_x", 2, 3), s.parameter("VALUE_1", 3, 3)], "a_offset_x")
+    s.op("MeanSquaredError", [h, s.label("offset_offset_x", 2, 3)], "BYTES")
+    graph = s.graph("BYTES")
+    deployment = pipeline.plan_deployment("x", [requested(name, graph) for name in HOSTILE])
+    text = dump_c_header(deployment, "net")
+    defined = re.findall(rb"^#define (\w+)", text, re.MULTILINE)
+    once = [name for name in defined if name not in {b"NET_ALIGNAS", b"NET_CHECK"}]
+    assert len(once) == len(set(once))
+    compiled(tmp_path, {"plan.h": text}, "plan.h", "NET", standard, "-Wconversion")
+
+
+def test_models_that_tie_nothing_keep_their_names(tmp_path: Path) -> None:
+    """A persistent value of one model may be spelt in C as another one's own value is."""
+    s = Sketch("x")
+    h = s.op("Gemm", [s.input("a.w", 2, 3), s.parameter("w", 3, 3)], "a_w")
+    s.op("MeanSquaredError", [h, s.label("t", 2, 3)], "loss")
+    graph = s.graph("loss")
+    entries = [requested("one", graph, "train", "a"), requested("two", graph, "train", "b")]
+    deployment = pipeline.plan_deployment("x", entries)
+    compiled(tmp_path, {"plan.h": dump_c_header(deployment, "net")}, "plan.h", "NET", "c11", "-Wconversion")

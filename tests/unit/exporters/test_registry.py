@@ -9,6 +9,7 @@ import pytest
 from solver import pipeline
 from solver.errors import OptionsError
 from solver.exporters import EXPORTERS, exporter_named, exporter_of_file
+from tests.support.entry_points import small_deployment
 from tests.support.graphs import chain
 
 
@@ -44,3 +45,12 @@ def test_plans_without_steps_can_be_written(name: str) -> None:
     empty = replace(made, program=program, offsets=(), sizes=(0,), holds={}, records=())
     assert EXPORTERS[name].dump(empty)
     assert EXPORTERS[name].dump(made)
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_deployments_can_be_written(name: str) -> None:
+    """Equal deployments give equal bytes, and those of one entry point are others."""
+    deployment = small_deployment()
+    whole = EXPORTERS[name].dump(deployment)
+    assert whole == EXPORTERS[name].dump(replace(deployment))
+    assert whole != EXPORTERS[name].dump(deployment["infer"].plan)

@@ -7,7 +7,7 @@ import pytest
 
 from solver import errors
 from solver.graph import DeclaredOperand, DType, Initializer, Operation, OptimizerSpec, Role, build_graph
-from solver.graph.declared import with_batch
+from solver.graph.declared import with_sizes
 from solver.graph.nodes import graph_nodes, resolve
 from solver.graph.order import depends_on, topological_order
 from solver.graph.types import Operand, TensorType, TrainableGraph
@@ -363,16 +363,17 @@ def test_outputs_are_empty_before_inference() -> None:
 # ----------------------------------------------------------------------------------- symbolic batch
 
 
-def test_with_batch() -> None:
-    assert with_batch(["batch", 3, "batch"], 7, ()) == (7, 3, 7)
-    assert with_batch([2, 3], None, ()) == (2, 3)
-    assert with_batch([], None, ()) == ()
+def test_with_sizes() -> None:
+    assert with_sizes(["batch", 3, "batch"], {"batch": 7}, ()) == (7, 3, 7)
+    assert with_sizes(["batch", "seq"], {"batch": 7, "seq": 9}, ()) == (7, 9)
+    assert with_sizes([2, 3], {}, ()) == (2, 3)
+    assert with_sizes([], {}, ()) == ()
 
 
 @pytest.mark.parametrize(("shape", "batch", "axis"), [([1, "batch"], None, 1), (["N"], 3, 0)])
-def test_with_batch_points_at_the_dimension(shape: list[int | str], batch: int | None, axis: int) -> None:
+def test_with_sizes_points_at_the_dimension(shape: list[int | str], batch: int | None, axis: int) -> None:
     with pytest.raises(errors.BatchError) as caught:
-        with_batch(shape, batch, ("operands", 4, "shape"))
+        with_sizes(shape, {} if batch is None else {"batch": batch}, ("operands", 4, "shape"))
     assert caught.value.path == ("operands", 4, "shape", axis)
 
 

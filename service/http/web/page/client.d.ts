@@ -2,10 +2,10 @@
 import { Options, Service, ServerEvent } from "./service.js";
 
 export class Client extends Service {
-  plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | JobDocument>;
+  plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | DeploymentDocument | JobDocument>;
   planProgram(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
-  getPlan(digest: string, options?: Options): Promise<PlanDocument>;
-  exportPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
+  getPlan(digest: string, options?: Options<{ entry_point?: string | null }>): Promise<PlanDocument | DeploymentDocument>;
+  exportPlan(digest: string, format: string, options?: Options<{ against?: string | null; entry_point?: string | null }>): Promise<any>;
   tradeoff(body: TradeOffRequest | Blob | ArrayBuffer, options?: Options): Promise<TradeOffDocument | JobDocument>;
   explain(body: ExplainRequest | Blob | ArrayBuffer, options?: Options): Promise<VerdictDocument | JobDocument>;
   validate(body: ValidateRequest | Blob | ArrayBuffer, options?: Options): Promise<ReportDocument | JobDocument>;
@@ -113,12 +113,40 @@ export interface Delivery {
   failure: string | null;
 }
 
+/** Memory plans of several programs that run in the same memory, one at a time. */
+export interface DeploymentDocument {
+  format: "arenaplan.plan";
+  version: 3;
+  digest: string;
+  producer: string;
+  name: string;
+  entry_points: Array<EntryPointOfDeployment>;
+  persistent: Array<PersistentOfDeployment>;
+}
+
 export type DualRowOfPlan = [RowKind, number, number, number, number, number, Array<number>];
 
 /** Where the contents of a value come from when an iteration begins. */
 export type EntryKind = "fed" | "constant" | "carried" | "held";
 
 export type EntryOfPlan = [number, EntryKind, number];
+
+/** One program that runs in the memory of the deployment, by the name under which it is called. */
+export interface EntryPointOfDeployment {
+  name: string;
+  model: string;
+  purpose: "train" | "infer" | "evaluate" | "run";
+  plan: PlanDocument;
+}
+
+/** A program of one of the models, which runs in the memory that all entry points share. */
+export interface EntryPointRequest {
+  purpose: "train" | "infer" | "evaluate" | "run";
+  model?: string;
+  batch?: number | null;
+  name?: string;
+  graph?: GraphDocument | null;
+}
 
 export type ExitOfPlan = [number, number];
 
@@ -147,6 +175,7 @@ export interface GraphDocument {
   version: 1;
   name: string;
   batch?: number | null;
+  dims?: Record<string, unknown>;
   operands: Array<OperandDocument>;
   operations: Array<OperationDocument>;
   loss?: string;
@@ -259,7 +288,7 @@ export interface LayoutOptionFields {
   rules?: RulesOfLayout;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
 }
 
 /** The buffers to place, and options. */
@@ -282,7 +311,7 @@ export interface LayoutRequestOptions {
   rules?: RulesOfLayout;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
   format?: "arenaplan.layout_options";
   version?: 1;
 }
@@ -306,7 +335,7 @@ export interface MemoryFields {
 export interface OperandDocument {
   name: string;
   role: "input" | "label" | "parameter" | "state" | "constant" | "intermediate";
-  shape?: Array<number | "batch"> | null;
+  shape?: Array<number | string> | null;
   dtype?: "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | null;
   trainable?: boolean | null;
   initializer?: InitializerDocument | null;
@@ -344,6 +373,8 @@ export interface OptimizerDocument {
   type: string;
 }
 
+export type PersistentOfDeployment = [string, Array<number>];
+
 /** The part of a training iteration that a step belongs to, in nntrainer's words. */
 export type Phase = "forward" | "calc_gradient" | "calc_derivative" | "apply_gradient" | "explicit";
 
@@ -379,12 +410,17 @@ export interface PlanDocument {
   records: Array<RecordOfPlan>;
   cost_bound?: CostBoundOfPlan | null;
   home_bound?: HomeBoundOfPlan | null;
+  planned_sizes?: PlannedSizesOfPlan | null;
 }
 
-/** A graph to plan, and options. */
+/** A graph to plan, or several models by name; entry points that share their arena; and options. */
 export interface PlanRequest {
-  graph: GraphDocument;
+  graph?: GraphDocument | ProgramDocument;
+  models?: Record<string, GraphDocument | ProgramDocument>;
+  entries?: Array<EntryPointRequest | string>;
+  ties?: Array<string>;
   options?: PlanRequestOptions | null;
+  like?: PlanDocument | null;
 }
 
 /** Options of a plan; all may be left out. */
@@ -393,7 +429,7 @@ export interface PlanRequestOptions {
   only?: Array<"in_place" | "sub_ranges" | "order" | "fit_scratch" | "recompute"> | string | null;
   target?: "nntrainer" | "onert" | "program" | "reference" | "singa" | "singa-relu";
   solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
-  batch?: number | null;
+  batch?: number | SizesFields | string | null;
   alignment?: 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 131072 | 262144 | 524288 | 1048576 | null;
   capacity?: number | string | null;
   deadline_seconds?: number | null;
@@ -408,7 +444,8 @@ export interface PlanRequestOptions {
   storage?: string | null;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
+  dims?: Record<string, unknown> | null;
   format?: "arenaplan.options";
   version?: 1;
 }
@@ -437,7 +474,14 @@ export interface PlannedOptionFields {
   fit_scratch?: boolean;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
-  reserved?: Array<RangeFields | string>;
+  reserved?: Array<RangeFields | string> | string;
+}
+
+/** The sizes that the plan serves; it was made at the largest. `proved` has those, one for each range, at */
+export interface PlannedSizesOfPlan {
+  ranges: Array<RangeOfPlan>;
+  proved: Array<Array<number>>;
+  refused: Array<RefusedOfPlan>;
 }
 
 /** One schedule. Sizes are bytes, costs are nanoseconds of modelled time. */
@@ -482,6 +526,7 @@ export interface ProgramDocument {
 export interface ProgramRequest {
   program: ProgramDocument;
   options?: PlanRequestOptions | null;
+  like?: PlanDocument | null;
 }
 
 /** How far a job is. */
@@ -504,7 +549,11 @@ export interface RangeFields {
   space?: string;
 }
 
+export type RangeOfPlan = [string, number, number];
+
 export type RecordOfPlan = [string, Record<string, unknown>];
+
+export type RefusedOfPlan = [Array<number>, string];
 
 /** A combination of measures that fits the capacity: planned, and its plan proved. */
 export interface RemedyOfVerdict {
@@ -567,6 +616,12 @@ export interface ShortVerdict {
   floor_step: string;
   smallest: number;
   recompute: "impossible" | "open";
+}
+
+/** A range of sizes, both ends included. */
+export interface SizesFields {
+  from: number;
+  to: number;
 }
 
 export type SlotOfPlan = [string, Access];

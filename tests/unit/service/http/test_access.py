@@ -174,7 +174,7 @@ async def owned(http: httpx.AsyncClient, keys: Keys) -> Owned:
     job = (await http.post("/v1/jobs", json=body("/v1/jobs", MARK), headers=headers)).json()
     async with asyncio.timeout(PATIENCE):
         await http.get(f"/v1/jobs/{job['id']}/events", headers=headers)  # until it is finished
-    formats = [*EXPORTERS, "difference"]
+    formats = [*EXPORTERS, "difference", "document"]
     return Owned(
         {
             "/v1/plans": {"digest": plans, "format": formats},

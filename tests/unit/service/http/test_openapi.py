@@ -162,11 +162,11 @@ def test_examples_are_those_of_the_project(document: dict[str, Any]) -> None:
 
 
 def test_what_to_send_first_comes_first(document: dict[str, Any]) -> None:
-    """With two examples; the text says so, and how to get a key, and what the version promises."""
+    """With its examples; the text says so, and how to get a key, and what the version promises."""
     assert next(iter(document["paths"])) == "/plan"
     first = document["paths"]["/plan"]["post"]
     assert first["tags"] == [document["tags"][0]["name"]]
-    assert list(first["requestBody"]["content"]["application/json"]["examples"]) == ["tiny", "mnist"]
+    assert list(first["requestBody"]["content"]["application/json"]["examples"])[:2] == ["tiny", "mnist"]
     text = document["info"]["description"]
     assert text.index("`POST /plan` with the example `tiny`") < text.index("arenaplan keys create --name")
     assert "Authorization: Bearer ap_" in text
