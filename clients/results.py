@@ -289,11 +289,11 @@ class LayoutResult:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One training step: the loss in the arena, and that of the run without sharing."""
+    """One step: the loss in the arena, and that of the run without sharing; None in an inference."""
 
     step: int
-    loss: float
-    reference_loss: float
+    loss: float | None
+    reference_loss: float | None
     identical: bool
     differing: tuple[str, ...]
 

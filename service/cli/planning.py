@@ -34,6 +34,7 @@ from solver.plan import (
     RequestedOptions,
     homes,
     paging,
+    purpose_of_plan,
     recomputation,
 )
 from solver.schedules import SearchProgress
@@ -136,7 +137,8 @@ def _next_commands(
     target = pipeline.TARGETS.get(plan.options.target)
     if target is not None and target.capabilities.trains and str(model) != "-":
         validate = command_line("validate", model, plan_file, options=choices)
-        yield "to train in it, and compare bit for bit", validate
+        run = "train" if purpose_of_plan(plan) == "train" else "run"
+        yield f"to {run} in it, and compare bit for bit", validate
 
 
 def _errors_may_be_seen() -> bool:

@@ -220,7 +220,7 @@ def write_outputs(
             name for name in graph.outputs if graph.operands[name].role in (Role.PARAMETER, Role.STATE)
         ]
         learned = {name: trainer.read(name) for name in carried}  # before the step changes it
-        trainer.step(batch)
+        (trainer.infer if graph.loss is None else trainer.step)(batch)
         arrays: dict[str, Any] = {name: trainer.read(name) for name in graph.outputs} | learned
     written = io.BytesIO()
     np.savez(written, **arrays)

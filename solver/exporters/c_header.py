@@ -45,6 +45,14 @@ _TYPES: Final = {
     "int8": ("int8_t", 1),
 }
 
+#: A run of a plan's program, by its purpose. Explicit programs are training steps as a rule.
+_RUNS: Final = {
+    "train": "training step",
+    "infer": "inference",
+    "evaluate": "evaluation",
+    "run": "training step",
+}
+
 #: Compilers take more, people do not.
 _MAX_NAME_CHARACTERS: Final = 120
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -213,9 +221,11 @@ class _Header:
         yield ""
 
     def _purpose(self) -> str:
-        if self.deployment is None:
-            return "one training step"
-        names = ", ".join(_comment(entry_point.name) for entry_point in self.deployment.entry_points)
+        from solver.plan import Plan, purpose_of_plan
+
+        if isinstance(self.planned, Plan):
+            return f"one {_RUNS[purpose_of_plan(self.planned)]}"
+        names = ", ".join(_comment(entry_point.name) for entry_point in self.planned.entry_points)
         return f"its entry points ({names}), which share it"
 
     def space(self, number: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ persistent value in all three programs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import replace
 
 from solver.errors import LossError
@@ -96,27 +96,27 @@ def _predictions(graph: TrainableGraph) -> tuple[str, ...]:
     if not compared:
         raise LossError(
             "There is no prediction: the graph names no outputs, and its loss"
-            f" {graph.loss!r} compares nothing that is computed from the inputs with a label.",
+            f" {graph.loss!r} compares nothing that an operation defines with a label.",
             remedy="Name the results of an inference in `outputs`.",
             path=("outputs",),
         )
     return compared
 
 
-def _compared(graph: TrainableGraph, loss: str, labelled: Collection[str]) -> Iterator[str]:
+def _compared(graph: TrainableGraph, loss: str, labelled: Set[str]) -> Iterator[str]:
     """The operands that the loss compares with labels: in operators that are losses, if there are any.
 
     Losses that compare with something else, as that of an autoencoder, count where none reads a label.
     """
     defined_by = {name: i for i, operation in enumerate(graph.operations) for name in operation.outputs}
     reached = depends_on(loss, graph.operations, defined_by)
-    fed = _dependent(graph.graph, Role.INPUT)
+    targets = labelled - _dependent(graph.graph, Role.INPUT, Role.PARAMETER, Role.STATE)
 
     def predicted(operation: Operation) -> list[str]:
-        return [name for name in operation.inputs if name in defined_by and name in fed]
+        return [name for name in operation.inputs if name in defined_by and name not in targets]
 
     def reads_labels(operation: Operation) -> bool:
-        return any(name in labelled and name not in fed for name in operation.inputs)
+        return not targets.isdisjoint(operation.inputs)
 
     before = [operation for operation in graph.operations if not reached.isdisjoint(operation.outputs)]
     losses = [operation for operation in before if signature(operation.type).is_loss]
@@ -129,9 +129,9 @@ def _compared(graph: TrainableGraph, loss: str, labelled: Collection[str]) -> It
             yield from (name for name in predicted(operation) if name not in labelled)
 
 
-def _dependent(graph: Graph, role: Role) -> set[str]:
-    """The operands of a role, and all that are computed from them."""
-    names = {operand.id for operand in graph.operands.values() if operand.role is role}
+def _dependent(graph: Graph, *roles: Role) -> set[str]:
+    """The operands of these roles, and all that are computed from them."""
+    names = {operand.id for operand in graph.operands.values() if operand.role in roles}
     for operation in graph.operations:
         if not names.isdisjoint(operation.inputs):
             names.update(filter(None, operation.outputs))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
-from solver.plan.deployment import Deployment, EntryPoint, Persistent
+from solver.plan.deployment import Deployment, EntryPoint, Persistent, purpose_of_plan
 from solver.plan.entries import MAX_ENTRIES, PURPOSES, EntrySpec, Tie, check_name, read_entry, read_tie
 from solver.plan.homes import Homes, MemoryUse, homes
 from solver.plan.options import PlanOptions, RequestedOptions
@@ -146,6 +146,7 @@ __all__ = [
     "plan_content",
     "plan_of",
     "plans_to_compare",
+    "purpose_of_plan",
     "read_entry",
     "read_tie",
     "recomputation",

@@ -18,12 +18,24 @@ from functools import cached_property
 from typing import Literal
 
 from solver.plan.plan import Plan
+from solver.program import Kind, Phase
 
-__all__ = ["Deployment", "EntryPoint", "Persistent", "Purpose"]
+__all__ = ["Deployment", "EntryPoint", "Persistent", "Purpose", "purpose_of_plan"]
 
 #: What a run of an entry point is for: a training step; outputs; a loss without training; or a program whose
 #: steps are no operators.
 Purpose = Literal["train", "infer", "evaluate", "run"]
+
+
+def purpose_of_plan(plan: Plan) -> Purpose:
+    """The purpose of a run of the plan's program, as its steps and values show it. Linear."""
+    program = plan.program
+    phases = {step.phase for step in program.steps}
+    if Phase.EXPLICIT in phases:
+        return "run"
+    if phases != {Phase.FORWARD}:
+        return "train"
+    return "evaluate" if any(value.kind is Kind.LOSS for value in program.values) else "infer"
 
 
 @dataclass(frozen=True, slots=True)

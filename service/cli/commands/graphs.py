@@ -379,7 +379,7 @@ def run(
 ) -> None:
     """Compute the outputs of a graph for a batch, in the planned arena.
 
-    It is the forward half of a training step, and changes nothing.
+    An inference, or the forward half of a training step. It changes nothing.
     `--input batch.npz` is the batch: arrays by the names of inputs. Labels that it lacks are zeros.
     """
     gc.enable()
