@@ -245,8 +245,16 @@ DOCUMENT_CHOICES: Final = ("optimizer", "learning_rate", "micro_batches", "train
 def training_fields(document: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a graph document that choices of `DOCUMENT_CHOICES` replace, whole.
 
-    Raises OptionsError and TrainableError with the option's name as path.
+    Raises OptionsError and TrainableError with the option's name as path, LossError for a graph without a
+    loss, of which nothing is trained.
     """
+    given = next((name for name in DOCUMENT_CHOICES if name in words), None)
+    if given is not None and not document.get("loss"):
+        raise LossError(
+            f"The graph names no loss, and --{given.replace('_', '-')} is for graphs that are trained.",
+            remedy="Set its `loss` to the scalar operand that training minimises, or leave the option out.",
+            path=("loss",),
+        )
     fields: dict[str, Any] = {}
     rate = words.get("learning_rate")
     if "optimizer" in words:
