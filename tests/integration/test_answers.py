@@ -14,6 +14,7 @@ import pytest
 
 from clients import AsyncClient, CapacityExceeded, Client, ProblemError
 from solver import documents
+from solver.graph import inference
 from solver.importers import load_minimalloc
 from solver.layout import LayoutProblem, Proof, Status, find_violations
 from solver.pipeline import modelled_costs, plan, plan_program, plan_requested
@@ -183,6 +184,27 @@ def test_plans_are_those_of_the_core_and_train(http: httpx.Client, tiny: Documen
                 assert violations(documents.load_graph(graph), made) == ()
                 report = validated(http, graph, as_json(made), 2)
                 assert (report["identical"], len(report["steps"])) == (True, 2)
+
+
+def test_inferences_are_planned_and_run(http: httpx.Client, mnist: Document) -> None:
+    """A graph without a loss: its plan is the core's, its report has no losses, and training is refused."""
+    graph = documents.load_graph(mnist, batch=2)
+    sent = documents.parse_json(documents.dump_graph(inference(graph)))
+    made = planned(http, sent, as_written=True)
+    assert made == plan(inference(graph))
+    assert made.arena_bytes < plan(graph).arena_bytes
+    report = validated(http, sent, as_json(made), 2)
+    assert (report["identical"], [step["loss"] for step in report["steps"]]) == (True, [None, None])
+    result = Client(str(http.base_url)).validate(sent, as_json(made), steps=1)
+    assert (result.identical, result.steps[0].loss) == (True, None)
+    problem = post(http, "plan", graph={**sent, "trainable": [graph.trainable[0]]}).json()
+    assert (problem["status"], problem["pointer"]) == (422, "/graph/loss")
+    assert "no loss" in problem["detail"]
+    assert "for an inference" in problem["remedy"]
+    problem = post(http, "plan", graph={**sent, "outputs": []}).json()
+    assert (problem["status"], problem["pointer"]) == (422, "/graph/loss")
+    verdict = post(http, "explain", graph=sent, options={"capacity": made.arena_bytes}).json()
+    assert verdict["status"] == VerdictStatus.PLAN.value
 
 
 def test_a_measure_of_its_own_is_named_where_it_was_sent(http: httpx.Client, tiny: Document) -> None:
