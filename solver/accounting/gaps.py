@@ -18,7 +18,7 @@ its bytes are free.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -102,8 +102,13 @@ class PagingProblem:
         return sum(self.moved[j] for j in taken), sum(self.contents[c] for c in out if c is not None)
 
 
-def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> PagingProblem:
+def paging_problem(
+    program: Program, ahead: int, *, relaxed: bool = False, away: Collection[int] = ()
+) -> PagingProblem:
     """The gaps of a program without aliases. Linear in bindings, levels and gaps.
+
+    The values `away` have their cyclic gaps even where these free nothing. What is held for other programs
+    stays; with `relaxed` it takes nothing, as it may lie in slower memory.
 
     Left out, and so held, are values that a step defines which does not run in each iteration, and fed ones
     that are results as well. With `relaxed` their gaps are there, too: then what is proved of the problem
@@ -135,8 +140,12 @@ def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> Pa
     if not relaxed:
         held |= {value for value, due in first.items() if due}
         held |= {value for value, kind in entry.items() if kind is EntryKind.FED and value in exits}
-    collected = _Collected(ahead, levels, [0] * (levels + 1))
+    others = {value for value, kind in entry.items() if kind is EntryKind.HELD}
+    held |= others
+    collected = _Collected(ahead, levels, [0] * (levels + 1), away)
     for value, span in lives(program).items():
+        if program.values[value].space or (relaxed and value in others):
+            continue  # it is not in fast memory, or need not be
         size = -(-program.values[value].type.nbytes // alignment) * alignment
         collected.hold(size, span)
         if size and value not in held:
@@ -166,8 +175,8 @@ def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> Pa
 class _Collected:
     """The gaps so far; `change` has what is there in any case, by differences."""
 
-    def __init__(self, ahead: int, levels: int, change: list[int]) -> None:
-        self.ahead, self.levels, self.change = ahead, levels, change
+    def __init__(self, ahead: int, levels: int, change: list[int], away: Collection[int]) -> None:
+        self.ahead, self.levels, self.change, self.away = ahead, levels, change, away
         self.gaps: list[Gap] = []
         self.contents: list[int] = []
         self.moved: list[int] = []
@@ -218,7 +227,7 @@ class _Collected:
             out = None if number is None else self._out(start, write)
             behind = start + 1 if out is None else max(start, out[1]) + 1
             free = tuple(self._free(kind, behind, end - self.ahead))
-            if not free:
+            if not free and not (kind is GapKind.CYCLIC and value in self.away):
                 continue
             self.gaps.append(Gap(value, kind, start, end, size, free, number, out))
             self.moved.append(0 if kind is GapKind.TAIL else nbytes)

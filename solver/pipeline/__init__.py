@@ -4,6 +4,7 @@
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
     like         the same, with persistent values where another plan has them: `plan_like`
     deployment   several programs -> one arena, in which each of them runs: `plan_deployment`
+    agreement    entry points with tiers: which memory has each value between two runs
     entries      the programs that entry points run
     ties         which persistent values of different models are one
     ranges       one plan for several sizes: `plan_at`

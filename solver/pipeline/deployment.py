@@ -11,7 +11,7 @@ point takes, and its bound is the largest of theirs.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING, Final
 from solver.collector import collector_paused
 from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
 from solver.graph import TrainableGraph
-from solver.layout import Certificate, Proof, Status
+from solver.layout import Buffer, Certificate, Hole, LayoutProblem, Proof, Status
+from solver.layout.api import solve
 from solver.native import deadline_of
+from solver.pipeline.agreement import Member, agreed
 from solver.pipeline.measures import candidate_requested
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
 from solver.pipeline.ties import joined_names, tie_between
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, RequestedOptions, Tie, check_name, with_deployment_digest
 from solver.plan.deployment import Deployment, EntryPoint, Persistent, Purpose
-from solver.program import EntryKind, Kind, Program, Region, Value, loads, persistent
+from solver.program import RESIDUE, EntryKind, Kind, Program, Region, Value, loads, persistent
 from solver.verify import prove_deployment
 from solver.version import producer
 
@@ -41,7 +43,6 @@ __all__ = ["EntryRequest", "plan_deployment"]
 #: Options that no entry point takes yet, and why.
 _NOT_TAKEN: Final = {
     "rewrite": "rewritten operations may need other weights than those of the other entry points",
-    "tiers": "a value that one entry point pages is where another one does not look for it",
     "memories": "the homes of what they have in common are not chosen together",
     "costs": "they are of the steps of one program",
 }
@@ -97,7 +98,7 @@ def _planned(
     held = [[value for key, value in shared.items() if key not in known] for known in names]
     for each, values in zip(plans, held, strict=True):
         each.hold(values)
-    candidates = _candidates(entries, plans, held)
+    candidates = _candidates(entries, plans, names, shared)
     return _deployment(name, entries, plans, candidates, names, shared)
 
 
@@ -252,24 +253,48 @@ def _named(entry: EntryRequest, held: Sequence[Value] = ()) -> Iterator[None]:
 
 
 def _candidates(
-    entries: Sequence[EntryRequest], plans: Sequence[Plans], held: Sequence[Sequence[Value]]
+    entries: Sequence[EntryRequest],
+    plans: Sequence[Plans],
+    names: Sequence[Mapping[str, int]],
+    shared: Mapping[str, Value],
 ) -> list[Candidate]:
     """The plan of each entry point, in spaces of one alignment, where no persistent value is part of another
-    value's bytes.
+    value's bytes, and each lies in one memory between two runs, whichever runs.
     """
-    shared = plans[0].deadline
-    candidates = []
-    for k, (entry, each) in enumerate(zip(entries, plans, strict=True)):
-        each.deadline = shared.leaving(1 - 1 / (len(plans) - k))
-        with _named(entry, held[k]):
-            candidates.append(_apart(each, candidate_requested(each, entry.requested)))
+    deadline = plans[0].deadline
+
+    def planned(k: int, alignment: int | None = None) -> Candidate:
+        requested = entries[k].requested
+        if alignment is not None:
+            requested = requested.having(alignment=alignment)
+        plans[k].deadline = deadline.leaving(1 - 1 / max(1, len(plans) - k))
+        held = [value for name, value in shared.items() if name not in names[k]]
+        with _named(entries[k], held):
+            return _apart(plans[k], candidate_requested(plans[k], requested))
+
+    if entries[0].requested.options.tiers:
+        members = [
+            _member(each, entry, known, shared)
+            for each, entry, known in zip(plans, entries, names, strict=True)
+        ]
+        # Where anything is paged, alignments are those of residues.
+        return agreed(members, shared, lambda k: planned(k, max(RESIDUE, members[k].options.alignment or 0)))
+    candidates = [planned(k) for k in range(len(plans))]
     alignment = max(_alignment(candidate) for candidate in candidates)
-    for k, (entry, each) in enumerate(zip(entries, plans, strict=True)):
-        if _alignment(candidates[k]) < alignment:
-            again = entry.requested.having(alignment=alignment)
-            with _named(entry, held[k]):
-                candidates[k] = _apart(each, candidate_requested(each, again))
-    return candidates
+    return [
+        candidate if _alignment(candidate) == alignment else planned(k, alignment)
+        for k, candidate in enumerate(candidates)
+    ]
+
+
+def _member(
+    plans: Plans, entry: EntryRequest, known: Mapping[str, int], shared: Mapping[str, Value]
+) -> Member:
+    options = entry.requested.options
+    program = plans.reference(options).program
+    others = iter(sorted(_held(program)))
+    labels = {name: program.values[known[name] if name in known else next(others)].label for name in shared}
+    return Member(plans, options, labels, frozenset(shared.keys() - known.keys()))
 
 
 def _alignment(candidate: Candidate) -> int:
@@ -326,10 +351,19 @@ def _deployment(
 
 
 def settled(plan: Plan, persistent: Sequence[int]) -> Plan:
-    """The plan with these values at the bottom of the first space, in this order; the others move up by as
-    much as was below them. They are live all the time, so nothing meets that did not before. O(n log n).
+    """The plan with these values at the bottom of their spaces, in this order; the others move up by as much
+    as was below them. They are live all the time, so nothing meets that did not before. O(n log n).
     """
-    regions = {region.members[0]: region for region in plan.regions if region.space == 0}
+    for space in range(len(plan.sizes)):
+        inside = [value for value in persistent if plan.program.values[value].space == space]
+        plan = _settled(plan, space, inside)
+    return plan
+
+
+def _settled(plan: Plan, space: int, persistent: Sequence[int]) -> Plan:
+    regions = {region.members[0]: region for region in plan.regions if region.space == space}
+    if any(regions[value].lent for value in persistent):
+        plan = _without_lending(plan, regions, persistent)
     rounded = [regions[value].size for value in persistent]
     bottom = dict(zip(persistent, accumulate(rounded, initial=0), strict=False))
     below = sorted((plan.offsets[value], regions[value].size) for value in persistent)
@@ -343,18 +377,45 @@ def settled(plan: Plan, persistent: Sequence[int]) -> Plan:
             offsets[member] = new + shift
         if region.size:
             top = max(top, new + region.size)
-    sizes = (top, *plan.sizes[1:])
-    certificate = _certificate(plan.certificates[0], plan.program, tuple(regions.values()), top)
+    certificate = _certificate(plan.certificates[space], plan, space, top)
     return replace(
-        plan, offsets=tuple(offsets), sizes=sizes, certificates=(certificate, *plan.certificates[1:])
+        plan,
+        offsets=tuple(offsets),
+        sizes=(*plan.sizes[:space], top, *plan.sizes[space + 1 :]),
+        certificates=(*plan.certificates[:space], certificate, *plan.certificates[space + 1 :]),
     )
 
 
-def _certificate(old: Certificate, program: Program, inside: tuple[Region, ...], size: int) -> Certificate:
-    """The certificate of the first space with its new size, which is no larger than before."""
-    if old.lower_bound == size and old.proof is None:
-        curve = loads(program, placed=inside)[0]
-        if max(curve, default=0) == size:
-            return Certificate(Status.OPTIMAL, Proof.MAX_LOAD, size, curve.index(size), old.solver)
-        return replace(old, status=Status.OPTIMAL, proof=Proof.SOLVER)
-    return old
+def _without_lending(plan: Plan, regions: Mapping[int, Region], persistent: Collection[int]) -> Plan:
+    """The plan with another layout of a space of slower memory, where these values lend their bytes to no
+    other, though copies restore them. The certificate is mended by the caller.
+    """
+    buffers = tuple(
+        Buffer(
+            plan.program.values[first].label,
+            region.size,
+            region.lifespan,
+            plan.program.spaces[region.space].alignment,
+            holes=() if first in persistent else tuple(map(Hole, region.lent)),
+        )
+        for first, region in regions.items()
+    )
+    outcome = solve(LayoutProblem(buffers), solver="portfolio")
+    assert outcome.layout is not None  # without a capacity there always is one
+    offsets = list(plan.offsets)
+    for region, offset in zip(regions.values(), outcome.layout.offsets, strict=True):
+        for member, shift in zip(region.members, region.offsets, strict=True):
+            offsets[member] = offset + shift
+    return replace(plan, offsets=tuple(offsets))
+
+
+def _certificate(old: Certificate, plan: Plan, space: int, size: int) -> Certificate:
+    """The certificate of a space with its new size."""
+    if size == plan.sizes[space]:
+        return old
+    curve = loads(plan.program, placed=plan.regions)[space]
+    if max(curve, default=0) == size:
+        return Certificate(Status.OPTIMAL, Proof.MAX_LOAD, size, curve.index(size), old.solver)
+    if old.lower_bound == size:
+        return replace(old, status=Status.OPTIMAL, proof=Proof.SOLVER, witness_step=None)
+    return replace(old, status=Status.FEASIBLE, proof=None)

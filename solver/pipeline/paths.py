@@ -6,7 +6,7 @@ An explicit program enters behind derivation: it is its own reference.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,16 @@ from solver.graph import TrainableGraph, graph_digest
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
 from solver.native import heeding_deadline
-from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder, in_listed_order, without_advice
+from solver.passes import (
+    Aliases,
+    Levels,
+    Paging,
+    Pass,
+    SearchOrder,
+    in_listed_order,
+    in_shared_memory,
+    without_advice,
+)
 from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.layout import place
 from solver.pipeline.options import check_of_program, check_places, checked, of_program
@@ -137,6 +146,9 @@ class Plans(ABC):
         self.results: Results = {}
         #: Values of other programs in the same memory, which all programs hold.
         self._held: tuple[Value, ...] = ()
+        #: By label the tier of values that are not in the first one between two runs of a program; None where
+        #: a program has its memory for itself.
+        self.away: Mapping[str, int] | None = None
 
     @property
     @abstractmethod
@@ -242,7 +254,11 @@ class GraphPlans(Plans):
 
     def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
         checked(options)
-        passes = self._target.passes if advise else without_advice(self._target.passes)
+        passes: Passes = self._target.passes
+        if self.away is not None:
+            passes = in_shared_memory(passes, self.away)
+        if not advise:
+            passes = without_advice(passes)
         if listed:
             passes = in_listed_order(passes)
         best: Candidate | None = None
