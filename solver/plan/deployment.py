@@ -15,6 +15,7 @@ import html
 import importlib
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import Literal
 
 from solver.plan.plan import Plan
@@ -115,7 +116,7 @@ class Deployment:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The bytes of each space: those of the largest entry point."""
-        return tuple(map(max, zip(*(e.plan.sizes for e in self.entry_points), strict=True)))
+        return tuple(map(max, zip_longest(*(e.plan.sizes for e in self.entry_points), fillvalue=0)))
 
     @property
     def arena_bytes(self) -> int:
@@ -126,7 +127,7 @@ class Deployment:
     def lower_bound(self) -> int:
         """Bytes that every arena has in which all entry points run: the largest bound of one of them."""
         bounds = ([c.lower_bound for c in e.plan.certificates] for e in self.entry_points)
-        return sum(map(max, zip(*bounds, strict=True)))
+        return sum(map(max, zip_longest(*bounds, fillvalue=0)))
 
     @property
     def gap_bytes(self) -> int:

@@ -127,9 +127,12 @@ def _check_names(deployment: Deployment, references: Sequence[Program]) -> Itera
         labels: dict[str, str] = {}
         for k, (entry_point, number) in enumerate(zip(deployment.entry_points, row.values, strict=True)):
             entry = entries[k][number]
-            if entry.kind is EntryKind.HELD:
-                continue
             model, label = entry_point.model, references[k].values[entry.reference].label
+            if entry.kind is EntryKind.HELD:
+                if label != row.name and not label.startswith(f"{row.name}@held"):
+                    detail = f"Entry point {entry_point.name!r} holds {label!r} at the place of {row.name!r}."
+                    yield Violation("persistent", (row.name,), detail)
+                continue
             known = labels.setdefault(model, label), rows.setdefault((model, label), row.name)
             if known != (label, row.name):
                 detail = (

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from solver.graph import DType, TrainableGraph, evaluation, inference
-from solver.pipeline import EntryRequest, plan_deployment
+from solver.pipeline import EntryRequest, plan_deployment, reference_of
 from solver.plan import Deployment, Plan, Tie
+from solver.program import Program
+from solver.verify import held_references
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual, tower
 
-__all__ = ["MODELS", "classifier", "deployed", "entries", "with_plan"]
+__all__ = ["MODELS", "classifier", "deployed", "entries", "held_reference", "with_plan"]
 
 #: A network, for a batch.
 Network = Callable[[int], TrainableGraph]
@@ -52,6 +54,13 @@ def deployed(
     subjects = [(request.name, request.subject) for request in requests]
     graphs = {name: graph for name, graph in subjects if isinstance(graph, TrainableGraph)}
     return graphs, plan_deployment("device", requests, ties)
+
+
+def held_reference(graphs: Mapping[str, TrainableGraph], deployment: Deployment, k: int) -> Program:
+    """The reference program of an entry point, with what it holds for others."""
+    pairs = [(entry_point.plan, graphs[entry_point.name]) for entry_point in deployment.entry_points]
+    programs = [reference_of(graph, plan.options) for plan, graph in pairs]
+    return held_references(deployment, programs)[k]
 
 
 def with_plan(deployment: Deployment, name: str, plan: Plan) -> Deployment:

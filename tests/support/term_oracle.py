@@ -392,8 +392,9 @@ class TermOracle:
                 raise Broken("6", f"Exit {exit_.value} does not hold what the reference holds.")
         for entry in program.entry:
             held = arena.fetch(entry.value)
-            if entry.kind is EntryKind.CONSTANT and held != self._entry(entry.reference):
-                raise Broken("6", f"Entry {entry.value} does not hold its constant any more.")
+            stays = entry.kind in (EntryKind.CONSTANT, EntryKind.HELD)
+            if stays and held != self._entry(entry.reference):
+                raise Broken("6", f"Entry {entry.value} does not hold what it held at the start.")
 
     def _written(self, program: Program, t: int, arena: _Arena, run: _Run) -> list[tuple[int, Contents]]:
         """The values that step `t` defines, with their contents; every read slot that matters is whole."""
@@ -751,13 +752,16 @@ def _restored(plan: Plan, value: int) -> set[int]:
 
 
 def _times(plan: Plan) -> dict[int, list[int]]:
-    """Levels on which each value that a step touches is needed, the first and the last among them."""
+    """Levels on which each value that a step touches, or that is held for another program, is needed, the
+    first and the last among them.
+    """
     program = plan.program
     end = max((step.level for step in program.steps), default=-1)
     times: dict[int, list[int]] = {}
     for step in program.steps:
         for binding in step.bindings:
             times.setdefault(binding.value, []).extend((step.level, step.until))
+    times |= {entry.value: [] for entry in program.entry if entry.kind is EntryKind.HELD}
     more = [(entry.value, [0] if entry.kind is EntryKind.FED else [0, end]) for entry in program.entry]
     more += [(exit_.value, [end]) for exit_ in program.exit]
     more += [(value, [hold.start, hold.end - 1]) for value, hold in plan.holds.items()]
