@@ -253,9 +253,8 @@ class Trainer:
         for entry, label in labels.items():
             operand = self._programs[entry].graph.operands.get(label)
             if operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
-                return initial_value(
-                    operand
-                ).copy()  # no step reads it, so it has no memory and never changes
+                # No step reads it, so it has no memory and never changes.
+                return initial_value(operand).copy()
         raise PlanError(
             f"{name!r} does not outlive the training step.",
             remedy="Name it in the graph's `outputs` before planning.",
