@@ -15,9 +15,9 @@ from service.cli.models import ModelFile, read_model_file
 from solver import documents
 from solver.errors import OptionsError
 from solver.pipeline import Networks, entry_requests, plan_deployment
-from solver.plan import RequestedOptions, read_entry, read_tie
+from solver.plan import Deployment, RequestedOptions, read_entry, read_tie
 
-__all__ = ["check_request", "model_files", "run"]
+__all__ = ["check_request", "make_deployment", "model_files", "run"]
 
 
 def run(
@@ -36,12 +36,7 @@ def run(
     `choices` as for one plan: they hold for every entry point and every model.
     """
     options = read_options(fields) if fields else RequestedOptions()
-    files = model_files(models)
-    networks: Networks = {name: partial(file.read, choices=choices) for name, file in files.items()}
-    specs = [read_entry(text) for text in entries]
-    requests = entry_requests(networks, specs, options)
-    tied = [read_tie(text) for text in ties]
-    deployment = plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
+    deployment = make_deployment(model_files(models), entries, ties, options, choices)
     if output is None and not as_json and sys.stdout.isatty():
         print_overview(deployment)
         return
@@ -51,6 +46,20 @@ def run(
         print_json(overview_facts(deployment))
     elif not as_json and not beside:
         print_overview(deployment)
+
+
+def make_deployment(
+    files: Mapping[str, ModelFile],
+    entries: Sequence[str],
+    ties: Sequence[str],
+    options: RequestedOptions,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+) -> Deployment:
+    """Plan the entry points of networks, whose files are by name, for one arena."""
+    networks: Networks = {name: partial(file.read, choices=choices) for name, file in files.items()}
+    requests = entry_requests(networks, [read_entry(text) for text in entries], options)
+    tied = [read_tie(text) for text in ties]
+    return plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
 
 
 def check_request(

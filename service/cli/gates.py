@@ -24,6 +24,7 @@ from solver.plan import (
     Deployment,
     DeploymentDifference,
     EntryPointChange,
+    Plan,
     PlanDifference,
     PlanView,
     checks,
@@ -329,28 +330,38 @@ def check_budgets(path: Path, form: str, output: Path, server: str | None = None
 
 
 def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
-    from service.cli.models import read_model_file
-    from service.cli.planning import make_plan, plan_at
-
     where = budget.model or budget.plan or ""
     try:
-        if budget.model is None:
-            plan = documents.load_plan((folder / where).read_bytes())
-        elif server is None:
-            plan = make_plan(read_model_file(folder / where), budget.options, budget.training)
-        else:
-            file = read_model_file(folder / where)
-            plan = plan_at(server, file, budget.options, budget.training, as_json=False)
+        plan = _planned(budget, folder, server)
         old = None
         if budget.baseline is not None:
-            old = documents.load_plan((folder / budget.baseline).read_bytes())
+            old = documents.load_planned((folder / budget.baseline).read_bytes())
+        limits = tuple(checks(budget, plan, old))
     except CapacityError as error:
         return Judged(budget.name, where, None, None, (), error.message, too_large=True)
     except ArenaplanError as error:
         return Judged(budget.name, where, None, None, (), str(error))
     except OSError as error:
         return Judged(budget.name, where, None, None, (), f"{error.filename}: {error.strerror}.")
-    return Judged(budget.name, where, plan.arena_bytes, plan.lower_bound, tuple(checks(budget, plan, old)))
+    return Judged(budget.name, where, plan.arena_bytes, plan.lower_bound, limits)
+
+
+def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deployment:
+    """The plan of a budget: read, or made here or at a service."""
+    from service.cli.deploying import check_request, make_deployment, model_files
+    from service.cli.models import read_model_file
+    from service.cli.planning import make_plan, plan_at
+
+    if budget.model is None:
+        return documents.load_planned((folder / (budget.plan or "")).read_bytes())
+    path = folder / budget.model
+    if budget.entries:
+        check_request([path], share=False, server=server)
+        return make_deployment(model_files([path]), budget.entries, (), budget.options, budget.training)
+    file = read_model_file(path)
+    if server is None:
+        return make_plan(file, budget.options, budget.training)
+    return plan_at(server, file, budget.options, budget.training, as_json=False)
 
 
 def _budgets_text(judged: Sequence[Judged]) -> str:

@@ -13,7 +13,7 @@ from solver.documents.fields import DocumentModel, JsonList, Name, Size, Text, e
 from solver.documents.options import load_options
 from solver.documents.read import read
 from solver.errors import ArenaplanError, DocumentError
-from solver.plan.budget import Allowance, Budget
+from solver.plan.budget import Allowance, Budget, Limits
 
 __all__ = ["BudgetsDocument", "load_budgets", "read_allowance"]
 
@@ -58,7 +58,18 @@ _Allowance = Annotated[str, BeforeValidator(_allowance)]
 _Choice = int | float | str | JsonList[Text]
 
 
-class BudgetOfFile(DocumentModel):
+class LimitsOfFile(DocumentModel):
+    """The limits of a plan, or of one of its entry points."""
+
+    max_arena: Size | None = Field(None, description="All memories together.")
+    max_spaces: dict[Name, Size] = Field({}, description="Single memories, by name.")
+    max_recompute: Annotated[_Allowance, AfterValidator(_share)] | None = Field(
+        None, description="Modelled time of steps that run again, as a share: 5%."
+    )
+    max_growth: _Allowance | None = Field(None, description="Growth of the arena, as 1% or 64KiB.")
+
+
+class BudgetOfFile(LimitsOfFile):
     """One network and its limits. Paths count from the directory of the file."""
 
     name: Name | None = Field(None, description="What reports call it; the name of the file if left out.")
@@ -68,13 +79,11 @@ class BudgetOfFile(DocumentModel):
     training: dict[Name, _Choice] = Field(
         {}, description="How a model of another tool is trained: loss, optimizer, dim and others."
     )
-    max_arena: Size | None = Field(None, description="All memories together.")
-    max_spaces: dict[Name, Size] = Field({}, description="Single memories, by name.")
-    max_recompute: Annotated[_Allowance, AfterValidator(_share)] | None = Field(
-        None, description="Modelled time of steps that run again, as a share: 5%."
+    entries: JsonList[Text] = Field(
+        (), description="Entry points to plan in one arena, as train and infer:batch=1."
     )
+    entry_points: dict[Name, LimitsOfFile] = Field({}, description="Limits of single entry points, by name.")
     baseline: Name | None = Field(None, description="Plan that growth is counted from.")
-    max_growth: _Allowance | None = Field(None, description="Growth of the arena, as 1% or 64KiB.")
 
 
 class BudgetsDocument(DocumentModel):
@@ -105,7 +114,8 @@ def _budget(number: int, entry: BudgetOfFile, shared: Mapping[str, Any]) -> Budg
     if (entry.model is None) == (entry.plan is None):
         what = "neither a model nor a plan" if entry.model is None else "both a model and a plan"
         raise DocumentError(f"budget[{number}] has {what}.", remedy="Give one of the two.", path=path)
-    if (entry.baseline is None) != (entry.max_growth is None):
+    grows = any(limits.max_growth is not None for limits in (entry, *entry.entry_points.values()))
+    if (entry.baseline is None) == grows:
         raise DocumentError(
             f"budget[{number}] has one of baseline and max_growth.", remedy="Give both, or none.", path=path
         )
@@ -121,13 +131,21 @@ def _budget(number: int, entry: BudgetOfFile, shared: Mapping[str, Any]) -> Budg
             remedy="Leave it out, or give the model.",
             path=(*path, "training"),
         )
-    limits = (entry.max_arena, entry.max_recompute, entry.max_growth)
-    if not entry.max_spaces and all(limit is None for limit in limits):
+    if entry.plan is not None and entry.entries:
         raise DocumentError(
-            f"budget[{number}] limits nothing.",
-            remedy="Give max_arena, max_spaces, max_recompute or max_growth.",
-            path=path,
+            f"budget[{number}] has entries for a plan that is made already.",
+            remedy="Leave them out: the limits of its entry points stand in entry_points.",
+            path=(*path, "entries"),
         )
+    if entry.entry_points and entry.model is not None and not entry.entries:
+        raise DocumentError(
+            f"budget[{number}] has limits of entry points, and plans none.",
+            remedy='Add entries = ["train", "infer:batch=1"], or leave out entry_points.',
+            path=(*path, "entry_points"),
+        )
+    _check_limits(entry, f"budget[{number}]", path, has_others=bool(entry.entry_points))
+    for name, limits in entry.entry_points.items():
+        _check_limits(limits, f"Entry point {name!r:.80} of budget[{number}]", (*path, "entry_points", name))
     try:
         options = load_options({**shared, **entry.options})
     except ArenaplanError as error:
@@ -136,14 +154,37 @@ def _budget(number: int, entry: BudgetOfFile, shared: Mapping[str, Any]) -> Budg
         where = (*path, "options") if own else ("options",)
         raise DocumentError(error.message, remedy=error.remedy, path=(*where, *error.path)) from error
     return Budget(
-        entry.name or PurePath(entry.model or entry.plan or "").stem,
-        entry.model,
-        entry.plan,
-        options,
-        entry.max_arena,
-        entry.max_spaces,
-        None if entry.max_recompute is None else read_allowance(entry.max_recompute).share,
-        entry.baseline,
-        None if entry.max_growth is None else read_allowance(entry.max_growth),
-        entry.training,
+        name=entry.name or PurePath(entry.model or entry.plan or "").stem,
+        model=entry.model,
+        plan=entry.plan,
+        options=options,
+        baseline=entry.baseline,
+        training=entry.training,
+        entries=tuple(entry.entries),
+        entry_points={name: Limits(**_limits(limits)) for name, limits in entry.entry_points.items()},
+        **_limits(entry),
     )
+
+
+def _check_limits(
+    limits: LimitsOfFile, of: str, path: tuple[str | int, ...], *, has_others: bool = False
+) -> None:
+    """Raises DocumentError where nothing is limited, unless the budget `has_others`: of its entry points."""
+    given = (limits.max_arena, limits.max_recompute, limits.max_growth)
+    if not (has_others or limits.max_spaces) and all(limit is None for limit in given):
+        raise DocumentError(
+            f"{of} limits nothing.",
+            remedy="Give max_arena, max_spaces, max_recompute or max_growth.",
+            path=path,
+        )
+
+
+def _limits(limits: LimitsOfFile) -> dict[str, Any]:
+    """The fields of `Limits`."""
+    recompute, growth = limits.max_recompute, limits.max_growth
+    return {
+        "max_arena": limits.max_arena,
+        "max_spaces": limits.max_spaces,
+        "max_recompute": None if recompute is None else read_allowance(recompute).share,
+        "max_growth": None if growth is None else read_allowance(growth),
+    }

@@ -25,7 +25,7 @@ from solver.plan.views import (
 from solver.program import Costs, Lifetime
 
 if TYPE_CHECKING:
-    from solver.plan.budget import Allowance, Budget, Check, checks
+    from solver.plan.budget import Allowance, Budget, Check, Limits, checks
     from solver.plan.comparison import (
         ArenaChange,
         Change,
@@ -91,6 +91,7 @@ __all__ = [
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "Limits",
     "MemoryUse",
     "Move",
     "OptionChange",
@@ -159,7 +160,7 @@ __all__ = [
 __getattr__ = loaded_late(
     __name__,
     {
-        "budget": "Allowance Budget Check checks",
+        "budget": "Allowance Budget Check Limits checks",
         "comparison": "ArenaChange Change DeploymentDifference EntryPointChange Move OptionChange"
         " PersistentMove PlanDifference deployment_difference difference layers options_in_words",
         "content": "certificate_content constraints_content deployment_content options_content plan_content"

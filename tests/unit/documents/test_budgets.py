@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from solver.documents import load_budgets, read_allowance
 from solver.errors import ArenaplanError, DocumentError
-from solver.plan import Allowance, Budget, PlanOptions, RequestedOptions
+from solver.plan import Allowance, Budget, Limits, PlanOptions, RequestedOptions
 
 GOOD = """
 options = { only = ["in_place"] }
@@ -33,6 +33,27 @@ def test_a_budget() -> None:
         max_spaces={"sram": 512 << 10},
         max_recompute=0.05,
     )
+
+
+def test_entry_points() -> None:
+    text = """
+        [[budget]]
+        model = "net.onnx"
+        entries = ["train", "infer:batch=1"]
+        baseline = "old.json"
+        [budget.entry_points.infer]
+        max_arena = "64KiB"
+        max_growth = "1%"
+        [budget.entry_points.train]
+        max_recompute = "5%"
+        """
+    (found,) = load_budgets(text.encode())
+    assert found.entries == ("train", "infer:batch=1")
+    assert found.max_arena is None
+    assert found.entry_points == {
+        "infer": Limits(max_arena=64 << 10, max_growth=Allowance(share=0.01)),
+        "train": Limits(max_recompute=0.05),
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,6 +105,31 @@ def test_limits_in_bytes() -> None:
             '[[budget]]\nmodel = "a"\nmax_arena = 1\ntraining = { dim = [1] }',
             "dim",
             "/budget/0/training/dim",
+        ),
+        (
+            '[[budget]]\nplan = "a"\nmax_arena = 1\nentries = ["train"]',
+            "entries for a plan that is made already",
+            "/budget/0/entries",
+        ),
+        (
+            '[[budget]]\nmodel = "a"\n[budget.entry_points.infer]\nmax_arena = 1',
+            "limits of entry points, and plans none",
+            "/budget/0/entry_points",
+        ),
+        (
+            '[[budget]]\nplan = "a"\n[budget.entry_points.infer]',
+            "Entry point 'infer' of budget[0] limits nothing",
+            "/budget/0/entry_points/infer",
+        ),
+        (
+            '[[budget]]\nplan = "a"\n[budget.entry_points.infer]\nmax_growth = "1%"',
+            "one of baseline and max_growth",
+            "/budget/0",
+        ),
+        (
+            '[[budget]]\nplan = "a"\n[budget.entry_points.infer]\nmodel = "x"',
+            "unknown field",
+            "/budget/0/entry_points/infer/model",
         ),
         ('[[budget]]\nmodel = "a"\nmax_arena = "1 foot"', "max_arena", "/budget/0/max_arena"),
         ('[[budget]]\nmodel = "a"\nmax_arna = 1', "unknown field", "/budget/0/max_arna"),

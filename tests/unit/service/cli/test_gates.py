@@ -13,8 +13,9 @@ from service.cli import gates
 from service.cli.console import Exit
 from solver import documents, pipeline
 from solver.errors import OptionsError
-from solver.plan import Allowance, Plan, PlanView
-from tests.support.graphs import convolutional
+from solver.plan import Allowance, Deployment, Plan, PlanOptions, PlanView, deployment_difference
+from tests.support.entry_points import requested, small_deployment, trained_and_used
+from tests.support.graphs import chain, convolutional
 from tests.support.onnx_models import perceptron
 from tests.unit.plan.test_report import A, arena, buffer, plan
 
@@ -208,3 +209,145 @@ def test_models_of_other_tools(tmp_path: Path, training: str, code: Exit) -> Non
     found = json.loads((tmp_path / "out").read_text())["budgets"][0]
     assert found["passed"] is (code is Exit.OK)
     assert bool(found["error"]) is (code is not Exit.OK)
+
+
+# -------------------------------------------------------------------------------------- entry points
+
+
+@pytest.fixture(scope="module")
+def several() -> Deployment:
+    return small_deployment()
+
+
+def grown() -> Deployment:
+    """Another batch for training, and no evaluation."""
+    trained = requested("train", chain((8, 6, 4), 9, optimizer="Adam"), options=PlanOptions(batch=9))
+    used = requested("infer", chain((8, 6, 4), 1, optimizer="Adam"), "infer", options=PlanOptions(batch=1))
+    return pipeline.plan_deployment("net", [trained, used])
+
+
+def test_growth_of_the_arena_and_of_one_entry_point(tmp_path: Path, several: Deployment) -> None:
+    new, out = grown(), tmp_path / "out"
+    growth = new.arena_bytes - several.arena_bytes
+    assert growth > 0
+    assert gates.diff(several, new, Allowance(bytes=growth), "text", out) is Exit.OK
+    assert gates.diff(several, new, Allowance(bytes=growth - 1), "text", out) is Exit.TOO_LARGE
+    assert gates.diff(several, new, Allowance(bytes=0), "text", out, "infer") is Exit.OK
+    assert gates.diff(several, new, Allowance(bytes=0), "text", out, "train") is Exit.TOO_LARGE
+    with pytest.raises(OptionsError, match="no entry point 'evaluate'"):
+        gates.diff(several, new, None, "text", out, "evaluate")
+
+
+def test_entry_points_that_came_went_and_grew(tmp_path: Path, several: Deployment) -> None:
+    out = tmp_path / "out"
+    new = grown()
+    gates.diff(several, new, None, "text", out)
+    text = out.read_text(encoding="utf-8")
+    before, after = (f"{one['train'].plan.arena_bytes:,}" for one in (several, new))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert f"train {before} {after} +{new.arena_bytes - several.arena_bytes:,}" in lines
+    assert f"evaluate {several['evaluate'].plan.arena_bytes:,} - gone" in lines
+    assert f"entry point train: {before} -> {after} bytes" in text
+    assert "entry point infer:" not in text, "nothing of it has changed"
+    gates.diff(new, several, None, "text", out)
+    assert f"evaluate - {several['evaluate'].plan.arena_bytes:,} new" in " ".join(out.read_text().split())
+    gates.diff(several, new, None, "json", out)
+    facts = json.loads(out.read_text())
+    assert [one["name"] for one in facts["entry_points"]] == ["train", "infer", "evaluate"]
+    assert facts["persistent_moves"] == []
+    gates.diff(several, new, Allowance(bytes=0), "markdown", out)
+    page = out.read_text(encoding="utf-8")
+    assert page.startswith("### ❌ Memory of net\n")
+    assert f"| train | {before} | {after} |" in page
+    assert "#### Entry point train" in page
+    gates.diff(several, new, Allowance(bytes=0), "junit", out)
+    assert out.read_text().count("<testcase") == 1
+
+
+def test_persistent_values_that_moved(tmp_path: Path, several: Deployment) -> None:
+    out = tmp_path / "out"
+    other = trained_and_used(chain((8, 3, 4), 6, optimizer="Adam"), "train", "infer")
+    moves = deployment_difference(several, other).moves
+    gates.diff(several, other, None, "text", out)
+    lines = [" ".join(line.split()) for line in out.read_text().splitlines()]
+    for move in moves[:12]:
+        assert move.before is not None
+        assert move.after is not None
+        assert f"{move.name} {move.before[1]:,} in arena {move.after[1]:,} in arena {move.nbytes:,}" in lines
+    gates.diff(several, several, None, "text", out)
+    assert "Every persistent value lies where it was." in out.read_text()
+    gates.diff(several, other, None, "markdown", out)
+    assert f"<summary>{len(moves)} persistent values have another place</summary>" in out.read_text()
+
+
+def test_one_plan_has_entry_points_and_the_other_none(tmp_path: Path, several: Deployment) -> None:
+    with pytest.raises(OptionsError, match="Add --entry-point train to compare"):
+        gates.diff(several["train"].plan, several, None, "text", tmp_path / "out")
+    assert (
+        gates.diff(several["train"].plan, several, Allowance(bytes=0), "text", tmp_path / "out", "train")
+        is Exit.OK
+    )
+
+
+def test_limits_of_entry_points(tmp_path: Path) -> None:
+    """A model that is planned with entries, and a plan that is there, are judged alike."""
+    graph = chain((8, 6, 4), 6, optimizer="Adam")
+    several = trained_and_used(graph, "train", "infer")
+    (tmp_path / "net.json").write_bytes(documents.dump_graph(graph))
+    (tmp_path / "plan.json").write_bytes(documents.dump_deployment(several))
+    train, infer = (several[name].plan.arena_bytes for name in ("train", "infer"))
+    limits = f"""
+        max_arena = {several.arena_bytes}
+        max_recompute = "0%"
+        max_growth = 0
+        baseline = "plan.json"
+        [budget.entry_points.train]
+        max_arena = {train}
+        max_spaces = {{ arena = {train - 1} }}
+        [budget.entry_points.infer]
+        max_arena = {infer - 1}
+        max_growth = "0%"
+        """
+    entries = 'entries = ["train", "infer"]'
+    budgets = f'[[budget]]\nmodel = "net.json"\n{entries}\n{limits}[[budget]]\nplan = "plan.json"\n{limits}'
+    code, text = judged(tmp_path, budgets)
+    planned, read = json.loads(text)["budgets"]
+    assert code is Exit.TOO_LARGE
+    assert planned["error"] == read["error"] == ""
+    assert planned["checks"] == read["checks"]
+    assert [(check["subject"], check["passed"]) for check in read["checks"]] == [
+        ("arena", True),
+        ("recomputation", True),
+        ("arena (growth of at most 0 bytes)", True),
+        ("train: arena", True),
+        ("train: memory arena", False),
+        ("infer: arena", False),
+        ("infer: arena (growth of at most 0 %)", True),
+    ]
+    assert read["arena_bytes"] == several.arena_bytes
+
+
+@pytest.mark.parametrize(
+    ("budget", "error"),
+    [
+        (
+            'plan = "plan.json"\n[budget.entry_points.predict]\nmax_arena = 1',
+            "Choose from train, infer, evaluate.",
+        ),
+        ('plan = "one.json"\n[budget.entry_points.train]\nmax_arena = 1', "its plan is for one program"),
+        (
+            'plan = "plan.json"\nbaseline = "one.json"\n[budget.entry_points.train]\nmax_growth = 0',
+            "its baseline is a plan of one program",
+        ),
+        ('model = "net.json"\nentries = ["fit"]\nmax_arena = 1', "'fit' is no entry point."),
+    ],
+)
+def test_limits_of_entry_points_that_are_not_there(
+    tmp_path: Path, several: Deployment, budget: str, error: str
+) -> None:
+    (tmp_path / "net.json").write_bytes(documents.dump_graph(chain((8, 6, 4), 6)))
+    (tmp_path / "plan.json").write_bytes(documents.dump_deployment(several))
+    (tmp_path / "one.json").write_bytes(documents.dump_plan(several["train"].plan))
+    code, text = judged(tmp_path, f"[[budget]]\n{budget}")
+    assert code is Exit.USAGE
+    assert error in json.loads(text)["budgets"][0]["error"]
