@@ -390,15 +390,48 @@ def training_methods() -> tuple[dict[str, Any], Any, tuple[Any, Any]]:
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
-def test_training_and_inference_share_the_weights(runtime: Any) -> None:
-    """The network learns as in PyTorch, and inference uses what was learned."""
+def test_a_pass_of_the_user_chooses_memories(runtime: Any) -> None:
+    """What `run` finds set stays set: a state in memory 2, sums in memory 3."""
+    import torch
+
+    class Pools(ProgramMemoryPlanningPass):
+        def run(self, graph_module: Any, graph_signature: Any = None) -> Any:
+            for node in graph_module.graph.nodes:
+                if "counters_total" in str(node.target) and node.op == "placeholder":
+                    node.meta["spec"].mem_id = 2
+                elif "add" in str(node.target) and "spec" in node.meta:
+                    node.meta["spec"].mem_id = 3
+            return super().run(graph_module, graph_signature)
+
+    modules, _ = stateful()
+    x = torch.ones(4, 8)
+    methods = {name: torch.export.export(module, (x,), strict=True) for name, module in modules.items()}
+    program, sizes = runtime(methods, Pools())
+    assert {memories[2] for memories in sizes.values()} == {128}
+    assert sizes["remember"][3] >= 64
+    program.load_method("add").execute((x,))
+    program.load_method("read").execute((x,))
+    (total,) = program.load_method("read").execute((x,))
+    assert torch.equal(total, torch.full((4, 8), 3.0))
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
+@pytest.mark.parametrize("banks", [(), (Bank("tcm", 2560, 3), Bank("sram", 8192, 1))])
+def test_training_and_inference_share_the_weights(runtime: Any, banks: tuple[Bank, ...]) -> None:
+    """The network learns as in PyTorch, and inference uses what was learned; in one memory, and in banks."""
     import torch
     from executorch.exir.passes import MemoryPlanningPass
 
     methods, net, (x, y) = training_methods()
-    program, sizes = runtime(methods, ProgramMemoryPlanningPass())
-    theirs = [runtime(training_methods()[0], MemoryPlanningPass(share_mutable_buffers=b))[1] for b in (0, 1)]
-    assert max(map(sum, sizes.values())) <= min(max(map(sum, own.values())) for own in theirs)
+    planning = ProgramMemoryPlanningPass(target=SimpleNamespace(banks=banks) if banks else None)
+    program, sizes = runtime(methods, planning)
+    if banks:
+        assert all(memories[bank.mem_id] <= bank.size for memories in sizes.values() for bank in banks)
+    else:
+        theirs = [
+            runtime(training_methods()[0], MemoryPlanningPass(share_mutable_buffers=b))[1] for b in (0, 1)
+        ]
+        assert max(map(sum, sizes.values())) <= min(max(map(sum, own.values())) for own in theirs)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
     for _ in range(20):
