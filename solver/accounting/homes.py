@@ -43,6 +43,7 @@ __all__ = [
     "in_memories",
     "level_accesses",
     "places_of",
+    "reduced_times",
 ]
 
 #: The suffixes of values that hold again what a value of the reference program holds.
@@ -132,30 +133,40 @@ def added_up_homes(problem: HomeProblem, rows: Sequence[HomeRow], denominator: i
 
     Raises ValueError, with a sentence, for rows that prove nothing.
     """
+    total = sum(
+        min((each for each in row if each is not None), default=0)
+        for row in reduced_times(problem, rows, denominator)
+    )
+    total -= sum(row.multiplier * problem.capacities[row.memory] for row in rows)
+    return max(0, -(-total // denominator))
+
+
+def reduced_times(problem: HomeProblem, rows: Sequence[HomeRow], denominator: int) -> list[list[int | None]]:
+    """For each item and memory the time of accesses with what the multipliers of rows ask for its bytes, in
+    parts of the denominator. Raises ValueError and costs as `added_up_homes`.
+    """
     if denominator < 1:
         raise ValueError(f"its denominator is {denominator}.")
     levels = sorted({row.level for row in rows})
     at = {level: position for position, level in enumerate(levels)}
     weights = [[0] * len(levels) for _ in problem.capacities]
-    total = 0
     for row in rows:
         if row.multiplier < 0 or not 0 <= row.memory < len(problem.capacities):
             raise ValueError(f"a row has multiplier {row.multiplier} and is of memory {row.memory}.")
         weights[row.memory][at[row.level]] += row.multiplier
-        total -= row.multiplier * problem.capacities[row.memory]
     sums = [list(accumulate(weight, initial=0)) for weight in weights]
+    reduced: list[list[int | None]] = []
     for item in problem.items:
-        ends = [(bisect_left(levels, s.start), bisect_left(levels, s.end)) for s in item.spans]
-        total += min(
-            (
-                nanoseconds * denominator
-                + item.size * sum(sums[k][high] - sums[k][low] for low, high in ends)
-                for k, nanoseconds in enumerate(item.nanoseconds)
-                if nanoseconds is not None
-            ),
-            default=0,
+        ends = [(bisect_left(levels, span.start), bisect_left(levels, span.end)) for span in item.spans]
+        reduced.append(
+            [
+                None
+                if t is None
+                else t * denominator + item.size * sum(sums[k][b] - sums[k][a] for a, b in ends)
+                for k, t in enumerate(item.nanoseconds)
+            ]
         )
-    return max(0, -(-total // denominator))
+    return reduced
 
 
 def in_memories(

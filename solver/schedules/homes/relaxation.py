@@ -7,10 +7,11 @@ So a row has the items that come and go there, not all that are held, and the pr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from solver.accounting.homes import HomeProblem, added_up_homes
+from solver.accounting.homes import HomeProblem, added_up_homes, reduced_times
 from solver.layout import Deadline
 from solver.program import HomeBound, HomeRow
 from solver.schedules.homes.rows import Rows
@@ -27,10 +28,14 @@ _ITERATIONS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A proved bound, and for each item the part of it that each memory has in the linear solution."""
+    """A proved bound, and for each item the part of it that each memory has in the linear solution.
+
+    All homes with item i in memory k take `penalties[i][k]` nanoseconds more than the bound at least.
+    """
 
     bound: HomeBound
     parts: tuple[tuple[float, ...], ...]
+    penalties: tuple[tuple[int, ...], ...]
 
 
 def relaxed(problem: HomeProblem, rows: Rows, deadline: Deadline) -> Relaxation:
@@ -39,6 +44,7 @@ def relaxed(problem: HomeProblem, rows: Rows, deadline: Deadline) -> Relaxation:
     simple = Relaxation(
         HomeBound(sum(t for t, _ in free), 1, ()),
         tuple(tuple(float(k == best) for k in range(len(problem.capacities))) for _, best in free),
+        _penalties(problem, (), 1),
     )
     active = [[r for r in range(len(rows)) if rows.load[r] > most] for most in problem.capacities]
     if not any(active) or deadline.expired:
@@ -101,11 +107,22 @@ def _solved(
         saved = -load.reduced_cost() * longest / max(problem.capacities[k], 1)
         if multiplier := round(max(0.0, saved) * _DENOMINATOR):
             multipliers.append(HomeRow(k, rows.levels[r], multiplier))
-    proved = added_up_homes(problem, multipliers, _DENOMINATOR)
+    bound = added_up_homes(problem, multipliers, _DENOMINATOR)
     return Relaxation(
-        HomeBound(proved, _DENOMINATOR, tuple(multipliers)),
+        HomeBound(bound, _DENOMINATOR, tuple(multipliers)),
         tuple(tuple(0.0 if v is None else v.solution_value() for v in row) for row in parts),
+        _penalties(problem, multipliers, _DENOMINATOR),
     )
+
+
+def _penalties(
+    problem: HomeProblem, rows: Sequence[HomeRow], denominator: int
+) -> tuple[tuple[int, ...], ...]:
+    penalties = []
+    for row in reduced_times(problem, rows, denominator):
+        least = min(each for each in row if each is not None)
+        penalties.append(tuple(0 if each is None else (each - least) // denominator for each in row))
+    return tuple(penalties)
 
 
 def _behind(active: list[int], count: int) -> list[int]:

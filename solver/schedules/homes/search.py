@@ -27,10 +27,14 @@ __all__ = ["WORK", "Cut", "Homes", "chosen_homes"]
 Cut = tuple[int, frozenset[int]]
 
 #: Deterministic time of CP-SAT.
-WORK = 2.0
+WORK = 1.0
 
-#: Terms of all rows together, beyond which CP-SAT takes longer to begin than it is given.
-_TERMS = 150_000
+#: Before that as much work goes to memories whose penalty is at most this part of the bound.
+_NEAR = 0.003
+
+#: Terms of all rows together, beyond which CP-SAT takes longer to begin than it is given. Items that are held
+#: throughout are one term.
+_TERMS = 300_000
 
 #: Relative gap at which CP-SAT stops, and the number of items up to which it closes all of it.
 _GAP, _EXACT_ITEMS = 1e-4, 100
@@ -73,9 +77,16 @@ def chosen_homes(
     bound = relaxation.bound.nanoseconds
     if best is not None and problem.nanoseconds(best) <= bound:
         return Homes(tuple(best), bound)
-    terms = sum(high - low for spans in rows.spans for low, high in spans) * len(problem.capacities)
+    terms = sum(high - low for spans in rows.spans for low, high in spans if high - low < len(rows)) * len(
+        problem.capacities
+    )
     if terms > _TERMS or deadline.expired:
         return Homes(None if best is None else tuple(best), bound, complete=not deadline.expired)
+    if len(problem.items) > _EXACT_ITEMS:
+        # Without hints: those of a start that is far from the best lead astray.
+        near = search.exactly(None, work, deadline, within=int(bound * _NEAR)).homes
+        if near is not None and (best is None or problem.nanoseconds(near) < problem.nanoseconds(best)):
+            best = list(near)
     exact = search.exactly(best, work, deadline)
     if capacities is not None and tuple(capacities) != problem.capacities:
         return Homes(exact.homes, bound, complete=exact.complete)
@@ -202,26 +213,53 @@ class _Search:
 
     # ------------------------------------------------------------------------------------------ exactly
 
-    def exactly(self, start: list[int] | None, work: float, deadline: Deadline) -> Homes:
-        """The best homes that CP-SAT finds, from `start` on, and its bound."""
+    def exactly(
+        self, start: list[int] | None, work: float, deadline: Deadline, *, within: int | None = None
+    ) -> Homes:
+        """The best homes that CP-SAT finds, from `start` on, and its bound.
+
+        An item is tried only in memories whose penalty leaves a time that is less than that of `start`: most
+        items have one such memory. With `within`, in those of at most this penalty; then there is no bound.
+        """
         from ortools.sat.python import cp_model
 
         items, rows = self.problem.items, self.rows
         model = cp_model.CpModel()
-        lies = [{k: model.new_bool_var("") for k in sorted(ways)} for ways in self.ways]
+        most = within
+        if start is not None:
+            better = self.problem.nanoseconds(start) - self.relaxation.bound.nanoseconds
+            most = better if within is None else min(within, better)
+        lies = [
+            {
+                k: model.new_bool_var("")
+                for k in sorted(ways)
+                if most is None or penalties[k] <= most or (start is not None and start[i] == k)
+            }
+            for i, (ways, penalties) in enumerate(zip(self.ways, self.relaxation.penalties, strict=True))
+        ]
         for choices in lies:
             model.add_exactly_one(choices.values())
         live: list[list[int]] = [[] for _ in range(len(rows))]
-        for i, spans in enumerate(rows.spans):
-            for low, high in spans:
+        always = [i for i, spans in enumerate(rows.spans) if spans == [(0, len(rows))]]
+        for i in set(range(len(items))).difference(always):
+            for low, high in rows.spans[i]:
                 for r in range(low, high):
                     live[r].append(i)
-        for k, capacity in enumerate(self.capacities):
+        unit = math.gcd(*rows.size) or 1
+        for k, most in enumerate(self.capacities):
+            capacity = most // unit
+            there = [i for i in always if k in lies[i]]
+            whole = sum(rows.size[i] for i in there) // unit
+            kept: cp_model.LinearExprT = 0
+            if len(there) > 1 and len(rows) > 1:  # one term in each row in the place of many
+                kept = model.new_int_var(0, min(whole, capacity), "")
+                model.add(kept == sum(rows.size[i] // unit * lies[i][k] for i in there))
+            elif there:
+                kept = sum(rows.size[i] // unit * lies[i][k] for i in there)
             for inside in live:
-                there = [i for i in inside if k in lies[i]]
-                if sum(rows.size[i] for i in there) > capacity:
-                    unit = math.gcd(*(rows.size[i] for i in there)) or 1
-                    model.add(sum(rows.size[i] // unit * lies[i][k] for i in there) <= capacity // unit)
+                terms = [(rows.size[i] // unit, lies[i][k]) for i in inside if k in lies[i]]
+                if whole + sum(size for size, _ in terms) > capacity:
+                    model.add(kept + sum(size * variable for size, variable in terms) <= capacity)
         for k, together in self.cuts:
             model.add(sum(lies[i].get(k, 0) for i in together) <= len(together) - 1)
         unit = math.gcd(*(t or 0 for item in items for t in item.nanoseconds)) or 1
@@ -242,6 +280,8 @@ class _Search:
         if status is None:
             return Homes(known, 0, complete=False)
         complete = status == cp_model.OPTIMAL or not deadline.expired
+        if within is not None and status == cp_model.INFEASIBLE:
+            return Homes(known, 0)
         if status == cp_model.INFEASIBLE:
             return Homes(None, 0, impossible=True)
         bound = max(0, math.ceil(solver.best_objective_bound - 1e-6)) * unit
