@@ -250,16 +250,15 @@ class _Search:
             capacity = most // unit
             there = [i for i in always if k in lies[i]]
             whole = sum(rows.size[i] for i in there) // unit
-            kept: cp_model.LinearExprT = 0
+            always_there = [(rows.size[i] // unit, lies[i][k]) for i in there]
             if len(there) > 1 and len(rows) > 1:  # one term in each row in the place of many
                 kept = model.new_int_var(0, min(whole, capacity), "")
-                model.add(kept == sum(rows.size[i] // unit * lies[i][k] for i in there))
-            elif there:
-                kept = sum(rows.size[i] // unit * lies[i][k] for i in there)
+                model.add(kept == sum(size * variable for size, variable in always_there))
+                always_there = [(1, kept)]
             for inside in live:
                 terms = [(rows.size[i] // unit, lies[i][k]) for i in inside if k in lies[i]]
                 if whole + sum(size for size, _ in terms) > capacity:
-                    model.add(kept + sum(size * variable for size, variable in terms) <= capacity)
+                    model.add(sum(size * variable for size, variable in always_there + terms) <= capacity)
         for k, together in self.cuts:
             model.add(sum(lies[i].get(k, 0) for i in together) <= len(together) - 1)
         unit = math.gcd(*(t or 0 for item in items for t in item.nanoseconds)) or 1
