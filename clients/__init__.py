@@ -42,7 +42,7 @@ from clients.results import (
     ViolationResult,
 )
 from clients.retry import Retry
-from clients.tasks import GraphLike
+from clients.tasks import Entry, GraphLike
 
 __all__ = [
     "ArenaResult",
@@ -53,6 +53,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ConnectionFailed",
+    "Entry",
     "GraphLike",
     "Job",
     "JobCancelled",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import to_thread
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -26,7 +26,7 @@ from clients.results import (
     VerdictResult,
 )
 from clients.retry import Retry
-from clients.tasks import GraphLike, Option, Options, Request, Task, Timeout
+from clients.tasks import Entry, GraphLike, Option, Options, Request, Task, Timeout
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -91,6 +91,27 @@ class Client:
         Raises `CapacityExceeded` if a capacity is among the options and the arena does not fit it.
         """
         return self._done(tasks.plan(graph, options, more), timeout)
+
+    def deploy(
+        self,
+        /,
+        models: GraphLike | Mapping[str, GraphLike],
+        entries: Sequence[Entry] = (),
+        options: Options = None,
+        *,
+        ties: Sequence[str] = (),
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> PlanResult:
+        """Plan several programs for one arena, in which they run one at a time.
+
+        `models` is a network as for `plan`, or several graphs and programs by name. `entries` are as
+        ``["train", "infer:batch=1", {"purpose": "infer", "batch": 1, "name": "camera"}]``, with the name of
+        the model in front of the purpose where there are several; without entries each model is one. `ties`
+        join values of different models: ``["a.encoder.*=b.encoder.*"]``. Options as for `plan`; the capacity
+        is that of the whole arena.
+        """
+        return self._done(tasks.deploy(models, entries, ties, options, more), timeout)
 
     def plan_program(
         self, /, program: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
@@ -271,6 +292,20 @@ class AsyncClient:
     ) -> PlanResult:
         """See `Client.plan`."""
         return await self._done(await to_thread(tasks.plan, graph, options, more), timeout)
+
+    async def deploy(
+        self,
+        /,
+        models: GraphLike | Mapping[str, GraphLike],
+        entries: Sequence[Entry] = (),
+        options: Options = None,
+        *,
+        ties: Sequence[str] = (),
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> PlanResult:
+        """See `Client.deploy`."""
+        return await self._done(await to_thread(tasks.deploy, models, entries, ties, options, more), timeout)
 
     async def plan_program(
         self, /, program: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option

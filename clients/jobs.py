@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from os import PathLike
@@ -20,10 +20,26 @@ import httpx
 from clients import tasks
 from clients.connections import AsyncConnection, Connection, Deadline
 from clients.errors import ConnectionFailed, JobCancelled, JobNotFinished, ProblemError, UnexpectedAnswer
-from clients.results import LayoutResult, PlanResult, TradeOffResult, ValidationResult, VerdictResult
+from clients.results import (
+    LayoutResult,
+    PlanResult,
+    TradeOffResult,
+    ValidationResult,
+    VerdictResult,
+)
 from clients.retry import Retry
 from clients.server_events import EventReader
-from clients.tasks import GraphLike, Option, Options, Request, Task, Timeout, read_answer, reading
+from clients.tasks import (
+    Entry,
+    GraphLike,
+    Option,
+    Options,
+    Request,
+    Task,
+    Timeout,
+    read_answer,
+    reading,
+)
 
 __all__ = ["AsyncJob", "AsyncJobs", "Job", "JobEvent", "JobProgress", "JobStatus", "Jobs", "WebhookDelivery"]
 
@@ -419,6 +435,24 @@ class Jobs:
         """Plan a graph, or a model of another tool."""
         return self._submit(tasks.plan(graph, options, more), _Order(webhook, idempotency_key, timeout))
 
+    def deploy(
+        self,
+        /,
+        models: GraphLike | Mapping[str, GraphLike],
+        entries: Sequence[Entry] = (),
+        options: Options = None,
+        *,
+        ties: Sequence[str] = (),
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> Job[PlanResult]:
+        """Plan several programs for one arena. Several models together are sent in the job itself."""
+        return self._submit(
+            tasks.deploy(models, entries, ties, options, more), _Order(webhook, idempotency_key, timeout)
+        )
+
     def plan_program(
         self,
         /,
@@ -567,6 +601,23 @@ class AsyncJobs:
     ) -> AsyncJob[PlanResult]:
         """See `Jobs.plan`."""
         task = await asyncio.to_thread(tasks.plan, graph, options, more)
+        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+
+    async def deploy(
+        self,
+        /,
+        models: GraphLike | Mapping[str, GraphLike],
+        entries: Sequence[Entry] = (),
+        options: Options = None,
+        *,
+        ties: Sequence[str] = (),
+        webhook: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> AsyncJob[PlanResult]:
+        """See `Jobs.deploy`."""
+        task = await asyncio.to_thread(tasks.deploy, models, entries, ties, options, more)
         return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
     async def plan_program(

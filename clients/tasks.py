@@ -14,7 +14,13 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from clients.errors import CapacityExceeded, ProblemError, UnexpectedAnswer, WrongArgument
-from clients.results import LayoutResult, PlanResult, TradeOffResult, ValidationResult, VerdictResult
+from clients.results import (
+    LayoutResult,
+    PlanResult,
+    TradeOffResult,
+    ValidationResult,
+    VerdictResult,
+)
 
 T = TypeVar("T")
 
@@ -27,6 +33,10 @@ Option = int | float | str | Sequence[str] | Mapping[str, Any] | None
 
 #: Options by name. Those that a call has as keywords win over those of the mapping.
 Options = Mapping[str, Any] | None
+
+#: An entry point: text as ``infer:batch=1,name=camera``, or its fields, ``purpose``, ``model``, ``batch`` and
+#: ``name``.
+Entry = str | Mapping[str, Any]
 
 #: Of one call, in the place of the client's; None keeps that.
 Timeout = httpx.Timeout | float | None
@@ -46,10 +56,13 @@ _TEXTS: Final = frozenset({
     "weights", "freeze_before", "keep_outputs", "plan",
 })  # fmt: skip
 #: Parameters that may be given several times.
-_REPEATED: Final = ("dim", "input", "freeze_before")
+_REPEATED: Final = ("dim", "input", "freeze_before", "entries", "ties")
 
 #: The member of a request that holds the document; a graph unless it is named here.
 _SUBJECTS: Final = {"program": "program", "layout": "problem"}
+
+#: The member that holds several networks by name.
+_MODELS: Final = "models"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,7 @@ class Task(Generic[T]):
     options: Mapping[str, Any]
     read: Callable[[httpx.Response], T]
     members: Mapping[str, Any] = field(default_factory=dict)
+    member: str = ""
 
     def request(self, timeout: Timeout = None) -> Request:
         """The request that is answered with the result."""
@@ -105,6 +119,8 @@ class Task(Generic[T]):
     @property
     def is_stored_first(self) -> bool:
         """Whether a job names its graph or model by a digest, under which it has to be stored before."""
+        if self._member == _MODELS:
+            return False
         return self.subject.is_model or len(self.subject.data) > INLINE_BYTES or self.name == "import"
 
     def job_fields(self, digest: str | None) -> dict[str, Any]:
@@ -118,7 +134,7 @@ class Task(Generic[T]):
 
     @property
     def _member(self) -> str:
-        return _SUBJECTS.get(self.name, "graph")
+        return self.member or _SUBJECTS.get(self.name, "graph")
 
 
 # --------------------------------------------------------------------------------------------- tasks
@@ -126,6 +142,33 @@ class Task(Generic[T]):
 
 def plan(graph: GraphLike, options: Options, more: Mapping[str, Option]) -> Task[PlanResult]:
     return Task("plan", payload(graph), merged(options, more), read_plan)
+
+
+def deploy(
+    models: GraphLike | Mapping[str, GraphLike],
+    entries: Sequence[Entry],
+    ties: Sequence[str],
+    options: Options,
+    more: Mapping[str, Option],
+) -> Task[PlanResult]:
+    members = {"entries": _listed(entries, "entries"), "ties": _listed(ties, "ties")}
+    chosen = merged(options, more)
+    if not isinstance(models, Mapping) or "format" in models:
+        network = payload(models)
+        if network.is_model and not entries:
+            raise WrongArgument(
+                "A model of another tool has no entry point by itself. Give entries=['train']."
+            )
+        return Task("plan", network, chosen, read_plan, members)
+    texts = {name: _document(model).data for name, model in models.items()}
+    return Task("plan", Payload(json_body(texts)), chosen, read_plan, members, _MODELS)
+
+
+def _listed(values: Sequence[Any], name: str) -> list[Any]:
+    """Raises WrongArgument for a text, whose letters would be sent."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise WrongArgument(f"{name} is {values!r:.80}. Give a list, as {name}=[{values!r:.80}].")
+    return list(values)
 
 
 def program(document: GraphLike, options: Options, more: Mapping[str, Option]) -> Task[PlanResult]:
@@ -229,7 +272,8 @@ def json_request(
 
 def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
     if name in _REPEATED:
-        return [(name, str(one)) for one in ([value] if isinstance(value, str) else value)]
+        values = [value] if isinstance(value, str) else value
+        return [(name, json.dumps(one) if isinstance(one, Mapping) else str(one)) for one in values]
     if name in _TEXTS:
         return [(name, str(value))]
     if isinstance(value, str):

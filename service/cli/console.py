@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 from service.cli.kinds import command_for
 from service.problems import problem_from
 from solver.errors import ArenaplanError, CapacityError, DocumentError, InternalError, OptionsError
-from solver.options import MEASURES, flag_of
+from solver.options import DEPLOYMENT_OPTIONS, MEASURES, flag_of
 
 if TYPE_CHECKING:
     from solver.plan import RequestedOptions
@@ -305,7 +305,11 @@ def _largest(error: ArenaplanError) -> str:
 def _place(error: ArenaplanError, document: str) -> str:
     """The place of the mistake: an option of the command line, or a place in a document."""
     # Tiers on the command line are read as those of an options document; no other document begins with them.
-    if isinstance(error, OptionsError | CapacityError) or error.path[:1] == ("tiers",):
+    # So are entry points and ties.
+    if isinstance(error, OptionsError | CapacityError) or error.path[:1] in (
+        ("tiers",),
+        *((name,) for name in DEPLOYMENT_OPTIONS),
+    ):
         name = str(error.path[0]) if error.path else ""
         if name == "output":  # of the command; that of a model is --output-name
             return "--output: "

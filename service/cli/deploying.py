@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from service.cli.console import heed, print_json, read_options, write_document
+from service.cli.console import heed, print_json, read_options, reporting, write_document
 from service.cli.entry_points import overview_facts, print_overview
 from service.cli.models import ModelFile, read_model_file
 from solver import documents
-from solver.errors import OptionsError
-from solver.pipeline import Networks, entry_requests, plan_deployment
-from solver.plan import Deployment, RequestedOptions, read_entry, read_tie
+from solver.errors import ArenaplanError, BatchError, OptionsError
+from solver.pipeline import Networks, TrainableGraph, entry_requests, plan_deployment
+from solver.plan import Deployment, EntrySpec, RequestedOptions, read_entry, read_tie
+
+if TYPE_CHECKING:
+    from service.cli.remote import Service
+    from solver.pipeline import BlockProgram
 
 __all__ = ["check_request", "make_deployment", "model_files", "run"]
 
@@ -29,14 +35,18 @@ def run(
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
     as_json: bool,
+    server: str | None = None,
 ) -> None:
-    """Plan the entry points of the networks in files `models` for one arena; write it, print a summary.
+    """Plan the entry points of the networks in files `models` for one arena, here or by the service at
+    `server`; write it, print a summary.
 
     Without `output` the plan goes to standard output; a terminal shows the summary alone. `fields` and
     `choices` as for one plan: they hold for every entry point and every model.
     """
     options = read_options(fields) if fields else RequestedOptions()
-    deployment = make_deployment(model_files(models), entries, ties, options, choices)
+    deployment = make_deployment(
+        model_files(models), entries, ties, options, choices, server=server, as_json=as_json
+    )
     if output is None and not as_json and sys.stdout.isatty():
         print_overview(deployment)
         return
@@ -54,17 +64,28 @@ def make_deployment(
     ties: Sequence[str],
     options: RequestedOptions,
     choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    server: str | None = None,
+    as_json: bool = False,
 ) -> Deployment:
-    """Plan the entry points of networks, whose files are by name, for one arena."""
-    networks: Networks = {name: partial(file.read, choices=choices) for name, file in files.items()}
-    requests = entry_requests(networks, [read_entry(text) for text in entries], options)
+    """Plan the entry points of networks, whose files are by name, for one arena; here or at a service."""
+    specs = [read_entry(text) for text in entries]
     tied = [read_tie(text) for text in ties]
-    return plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
+    service = None
+    if server is not None:
+        from service.cli.remote import Service
+
+        service = Service(server, as_json=as_json)
+    source = _Source(choices, options.options.batch, service, as_json, len(files) > 1)
+    networks: Networks = {name: cache(partial(source.read, file)) for name, file in files.items()}
+    requests = entry_requests(networks, specs, options)
+    if service is None:
+        return plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
+    texts, rows = _to_send(files, networks, specs, options.options.batch, choices)
+    return service.deploy(texts, rows, [tie.text for tie in tied], options)
 
 
-def check_request(
-    models: Sequence[Path], *, share: bool, server: str | None, like: Path | None = None
-) -> None:
+def check_request(models: Sequence[Path], *, share: bool, like: Path | None) -> None:
     """Raises OptionsError for several models that nobody said are to share an arena, and for `like`."""
     if like is not None:
         raise OptionsError(
@@ -78,12 +99,64 @@ def check_request(
             remedy="Add --share to plan one arena for all of them, or plan them one by one.",
             path=("share",),
         )
-    if server is not None:
-        raise OptionsError(
-            "The command plans entry points here, not by a service.",
-            remedy="Leave out --server, or POST the graph with `entries` to the service's /v1/plan.",
-            path=("server",),
-        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """How the networks of a command are read: here, or by a service where this machine lacks a package."""
+
+    choices: Mapping[str, Any]
+    batch: int | None
+    service: Service | None
+    as_json: bool
+    is_one_of_several: bool
+
+    def read(self, file: ModelFile, batch: int | None) -> TrainableGraph | BlockProgram:
+        """The network of a file. If it is one of several, its mistakes are reported as those of this file,
+        except for a batch that one entry point asks for.
+        """
+        try:
+            if self.service is None:
+                return file.read(batch, self.choices)
+            return file.read_for(self.service, batch, self.choices)
+        except ArenaplanError as error:
+            if not self.is_one_of_several or (isinstance(error, BatchError) and batch != self.batch):
+                raise
+            with reporting(as_json=self.as_json, document=str(file.path)):
+                raise
+
+
+def _to_send(
+    files: Mapping[str, ModelFile],
+    networks: Networks,
+    specs: Sequence[EntrySpec],
+    batch: int | None,
+    choices: Mapping[str, Any],
+) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """The documents of the models by name, and the entry points as a request has them.
+
+    A model of another tool is sent as the graph that it is for a batch; an entry point with another batch
+    brings its own.
+    """
+    texts, first_batch = dict[str, bytes](), dict[str, int | None]()
+    rows = []
+    for spec in specs:
+        row = {name: value for name, value in asdict(spec).items() if value}
+        model = spec.model or next(iter(files))
+        if files[model].importer is not None:
+            own = spec.batch or batch
+            if first_batch.setdefault(model, own) != own:
+                row["graph"] = json.loads(documents.dump_graph(_graph(networks[model](own))))
+        rows.append(row)
+    for model, file in files.items():
+        text = file.document_with(choices)
+        texts[model] = text or documents.dump_graph(_graph(networks[model](first_batch.get(model, batch))))
+    return texts, rows
+
+
+def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
+    assert isinstance(network, TrainableGraph)  # no other tool has programs of explicit operations
+    return network
 
 
 def model_files(models: Sequence[Path]) -> dict[str, ModelFile]:

@@ -349,7 +349,7 @@ def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
 
 def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deployment:
     """The plan of a budget: read, or made here or at a service."""
-    from service.cli.deploying import check_request, make_deployment, model_files
+    from service.cli.deploying import make_deployment, model_files
     from service.cli.models import read_model_file
     from service.cli.planning import make_plan, plan_at
 
@@ -357,8 +357,8 @@ def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deploym
         return documents.load_planned((folder / (budget.plan or "")).read_bytes())
     path = folder / budget.model
     if budget.entries:
-        check_request([path], share=False, server=server)
-        return make_deployment(model_files([path]), budget.entries, (), budget.options, budget.training)
+        files = model_files([path])
+        return make_deployment(files, budget.entries, (), budget.options, budget.training, server=server)
     file = read_model_file(path)
     if server is None:
         return make_plan(file, budget.options, budget.training)

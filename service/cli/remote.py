@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -119,6 +119,22 @@ class Service:
             text = document or documents.dump_graph(model)
             answer = self._answer(title, lambda c: c.jobs.plan(text, fields), lambda c: c.plan(text, fields))
         return documents.load_plan(answer.document)
+
+    def deploy(
+        self,
+        models: Mapping[str, bytes],
+        entries: Sequence[Mapping[str, Any]],
+        ties: Sequence[str],
+        options: RequestedOptions,
+    ) -> Deployment:
+        """The deployment of networks, which are the texts of documents by name."""
+        fields = json.loads(documents.dump_options(options))
+        answer = self._answer(
+            f"planning {'+'.join(models)}",
+            lambda c: c.jobs.deploy(models, entries, fields, ties=ties),
+            lambda c: c.deploy(models, entries, fields, ties=ties),
+        )
+        return documents.load_deployment(answer.document)
 
     def tradeoff(
         self, graph: TrainableGraph, document: bytes | None, options: RequestedOptions, points: int

@@ -38,7 +38,15 @@ def entry_requests(
             remedy="Plan them as several deployments.",
             path=("entries",),
         )
-    return [_request(networks, spec, requested, k) for k, spec in enumerate(specs)]
+    requests = [_request(networks, spec, requested, k) for k, spec in enumerate(specs)]
+    idle = [model for model in networks if model not in {request.model for request in requests}]
+    if idle:
+        raise OptionsError(
+            f"Model {idle[0]!r:.200} has no entry point.",
+            remedy=f"Name one of it, as {idle[0]:.200}.infer, or leave the model out.",
+            path=("entries",),
+        )
+    return requests
 
 
 def _request(networks: Networks, spec: EntrySpec, requested: RequestedOptions, k: int) -> EntryRequest:

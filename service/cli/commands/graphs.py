@@ -26,6 +26,7 @@ from service.cli.commands.options import (
     read_bytes,
 )
 from service.cli.console import Exit, reporting, write_document
+from solver.options import DEPLOYMENT_OPTIONS
 
 __all__ = ["app"]
 
@@ -63,8 +64,7 @@ def plan(
         typer.Option(
             "--entry",
             metavar="ENTRY",
-            help="An entry point of the arena: train, infer or evaluate, as infer:batch=1 or"
-            " infer:batch=1,name=camera; of several models encoder.infer. Repeatable.",
+            help=DEPLOYMENT_OPTIONS["entries"].help,
         ),
     ] = None,
     share: Annotated[
@@ -75,7 +75,7 @@ def plan(
         typer.Option(
             "--tie",
             metavar="NAMES=NAMES",
-            help="Values that two models have in common, as a.encoder.*=b.encoder.*. Repeatable.",
+            help=DEPLOYMENT_OPTIONS["ties"].help,
         ),
     ] = None,
     like: Annotated[
@@ -115,8 +115,10 @@ def plan(
         if entry or share or tie or len(models) > 1:
             from service.cli import deploying
 
-            deploying.check_request(models, share=share, server=server, like=like)
-            deploying.run(models, entry or (), tie or (), options, output, choices, as_json=as_json)
+            deploying.check_request(models, share=share, like=like)
+            deploying.run(
+                models, entry or (), tie or (), options, output, choices, as_json=as_json, server=server
+            )
             return
         from service.cli import planning
 

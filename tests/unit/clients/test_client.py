@@ -36,6 +36,7 @@ from tests.support.entry_points import small_deployment
 from tests.support.every import every
 
 GRAPH = {"name": "g"}
+NETWORK = {"format": "arenaplan.graph", "name": "g"}
 Reply = httpx.Response | httpx.TransportError
 
 PLAN: dict[str, Any] = {
@@ -53,6 +54,23 @@ PLAN: dict[str, Any] = {
     "origins": ["x", "w"],
     "values": [["", 0, 0, 0, 0, 64], ["@grad", 0, 1, 1, 0, 0], ["", 0, 2, 1, 0, 0]],
     "labels": [[2, "seed"]],
+}
+DEPLOYMENT: dict[str, Any] = {
+    "digest": "fed",
+    "name": "g",
+    "entry_points": [
+        {"name": "train", "model": "g", "purpose": "train", "plan": PLAN},
+        {
+            "name": "camera",
+            "model": "g",
+            "purpose": "infer",
+            "plan": {
+                **PLAN,
+                "spaces": [[*PLAN["spaces"][0][:3], 100, {**PLAN["spaces"][0][4], "lower_bound": 90}]],
+            },
+        },
+    ],
+    "persistent": [["w", [2, 2]]],
 }
 LAYOUT: dict[str, Any] = {
     "digest": "def",
@@ -207,6 +225,19 @@ SENT: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any, str, Any], ...] = (
         "validate", (GRAPH, PLAN), {"steps": 7, "seed": 3}, REPORT,
         "validate", {"graph": GRAPH, "plan": PLAN, "steps": 7, "seed": 3},
     ),
+    (
+        "deploy", (NETWORK, ["train", {"purpose": "infer", "batch": 1}]), {"batch": 4}, DEPLOYMENT,
+        "plan",
+        {
+            "graph": NETWORK, "options": {"batch": 4}, "ties": [],
+            "entries": ["train", {"purpose": "infer", "batch": 1}],
+        },
+    ),
+    (
+        "deploy", ({"a": NETWORK, "b": b'{"format": "b"}'},), {"ties": ["a.*=b.*"]}, DEPLOYMENT,
+        "plan",
+        {"models": {"a": NETWORK, "b": {"format": "b"}}, "options": {}, "entries": [], "ties": ["a.*=b.*"]},
+    ),
     ("stored_plan", ("abc",), {}, PLAN, "plans/abc", None),
     ("stored_layout", ("def",), {}, LAYOUT, "layouts/def", None),
 )  # fmt: skip
@@ -248,6 +279,30 @@ def test_what_results_hold() -> None:
     assert layout.offsets == {"a": 0, "b": 64}
     nothing = {**LAYOUT, "peak": 0, "certificate": {**LAYOUT["certificate"], "lower_bound": 0}}
     assert LayoutResult.of(nothing).gap == 0.0
+
+
+async def test_entry_points_of_a_model(call: Call) -> None:
+    """Its bytes are the body, and the query has each entry point."""
+    service = Service(ok(DEPLOYMENT))
+    entries = ["train", {"purpose": "infer", "batch": 1}]
+    await call(service, "deploy", b"\x08\x07", entries, loss="mse", ties=["a=b"])
+    query = service.requests[0].url.params
+    assert query.get_list("entries") == ["train", '{"purpose": "infer", "batch": 1}']
+    assert (query.get_list("ties"), query["loss"]) == (["a=b"], "mse")
+    assert service.requests[0].content == b"\x08\x07"
+
+
+async def test_what_cannot_be_deployed(call: Call) -> None:
+    service = Service(ok(DEPLOYMENT))
+    with pytest.raises(WrongArgument, match="has no entry point"):
+        await call(service, "deploy", b"\x08\x07")
+    with pytest.raises(WrongArgument, match=r"entries=\['train'\]"):
+        await call(service, "deploy", NETWORK, "train")
+    with pytest.raises(WrongArgument, match="type str"):
+        await call(service, "deploy", GRAPH, ["train"])
+    with pytest.raises(ValueError, match="will not do here"):
+        await call(service, "deploy", {"a": NETWORK, "b": b"\x08\x07"})
+    assert service.requests == []
 
 
 async def test_what_curves_verdicts_and_reports_hold(call: Call) -> None:

@@ -258,6 +258,8 @@ async def test_what_is_sent_of_each_task(run: Run) -> None:
         await outcome(jobs.tradeoff(GRAPH, points=3))
         await outcome(jobs.explain(GRAPH, "1MiB", training=True))
         await outcome(jobs.validate(GRAPH, PLAN, steps=2))
+        await outcome(jobs.deploy({"format": "g"}, ["infer"]))
+        await outcome(jobs.deploy({"a": {"format": "g"}}, ties=["a=b"], capacity=9))
 
     await run(service, use)
     bodies = [json.loads(one.content) for one in service.requests]
@@ -272,6 +274,11 @@ async def test_what_is_sent_of_each_task(run: Run) -> None:
         ("tradeoff", {"graph": GRAPH, "options": {}, "points": 3}),
         ("explain", {"graph": GRAPH, "options": {"capacity": "1MiB"}, "training": True}),
         ("validate", {"graph": GRAPH, "plan": PLAN, "steps": 2, "seed": 0}),
+        ("plan", {"graph": {"format": "g"}, "options": {}, "entries": ["infer"], "ties": []}),
+        (
+            "plan",
+            {"models": {"a": {"format": "g"}}, "options": {"capacity": 9}, "entries": [], "ties": ["a=b"]},
+        ),
     ]
 
 
