@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from solver.plan import PlanOptions
     from solver.verdict import Batches
 
-__all__ = ["ModelFile", "print_operators", "read_model_file", "run_import"]
+__all__ = ["ModelFile", "dims_of_document", "print_operators", "read_model_file", "run_import"]
 
 _NO_CHOICES: Final[Mapping[str, Any]] = {}
 
@@ -148,6 +148,28 @@ class ModelFile:
                 " ONNX's.",
                 path=(option,),
             )
+
+
+def dims_of_document(
+    choices: Mapping[str, Any], fields: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Choices and fields of an options document, with the ``dim`` of a graph document among the fields.
+
+    Raises OptionsError for a text that is no name and size.
+    """
+    rest, dims = dict(choices), dict[str, Any]()
+    for text in rest.pop("dim", ()):
+        name, _, size = str(text).rpartition("=")
+        if not name or name in dims:
+            raise OptionsError(
+                f"The dimension is {text!r:.80}."
+                if not name
+                else f"The dimension {name!r:.80} is given twice.",
+                remedy="Give a name and a size, as seq=128, or a range, as seq=16..512.",
+                path=("dim",),
+            )
+        dims[name] = int(size) if size.isdecimal() and len(size) < 19 else size
+    return rest, {**fields, "dims": dims} if dims else dict(fields)
 
 
 def _document_choices() -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +22,7 @@ from service.cli.console import (
     reporting,
     write_document,
 )
-from service.cli.models import ModelFile, read_model_file
+from service.cli.models import ModelFile, dims_of_document, read_model_file
 from solver import documents, pipeline
 from solver.errors import CapacityError, OptionsError
 from solver.layout import Progress
@@ -36,6 +37,7 @@ from solver.plan import (
     paging,
     purpose_of_plan,
     recomputation,
+    split_ranges,
 )
 from solver.schedules import SearchProgress
 
@@ -55,6 +57,7 @@ __all__ = [
     "print_order",
     "print_paging",
     "print_recomputation",
+    "print_sizes",
     "print_summary",
     "progress_line",
     "run",
@@ -87,12 +90,16 @@ def run(
     """
     old = None if like is None else _old_plan(like, server, as_json=as_json)
     file = read_model_file(model)
-    asked = fields
+    asked, wished = fields, choices
+    if file.importer is None:
+        choices, fields = dims_of_document(choices, fields)
+    choices, ranges = split_ranges(choices)
     if "costs" in fields:
         from service.cli import costs  # the executor, which most plans do without
 
         fields = costs.chosen(fields, file, choices)
     options = read_options(fields) if fields else RequestedOptions()
+    options = replace(options, ranges=(*options.ranges, *ranges))
     try:
         if server is None:
             plan = make_plan(file, options, choices, old)
@@ -102,20 +109,20 @@ def run(
         if _can_be_explained(file, options.options):
             tiers = options.options.tiers
             capacity = tiers[0].bytes if tiers else error.available
-            command = explain_command(model, asked, choices, capacity, server)
+            command = explain_command(model, asked, wished, capacity, server)
             first = f"{error.remedy} See" if tiers else "Raise the capacity, or see"
             error.remedy = f"{first} what would make it fit: {command}"
         raise
     if output is None and not as_json and sys.stdout.isatty():
         print_summary(plan, as_json=False, beside=False)
-        again = {**asked, **choices, "server": server}
+        again = {**asked, **wished, "server": server}
         write = command_line("plan", model, options=again, output="plan.json")
-        print_commands([("to write the plan", write), *_next_commands(model, "plan.json", plan, choices)])
+        print_commands([("to write the plan", write), *_next_commands(model, "plan.json", plan, wished)])
         return
     write_document(output or Path("-"), documents.dump_plan(plan, indent=2) + b"\n")
     print_summary(plan, as_json=as_json, beside=output is None or str(output) == "-")
     if output is not None and str(output) != "-" and not as_json and sys.stdout.isatty():
-        print_commands(_next_commands(model, str(output), plan, choices))
+        print_commands(_next_commands(model, str(output), plan, wished))
 
 
 def _can_be_explained(file: ModelFile, options: PlanOptions) -> bool:
@@ -254,6 +261,9 @@ def summary(plan: PlanView) -> dict[str, Any]:
         "extra_time": 0.0 if again is None else again.extra / max(again.step, 1),
         "levels": None if plan.options.parallelism == 1 else asdict(level_report(plan)),
         "arenas": [_arena(arena) for arena in plan.arenas],
+        "planned_sizes": asdict(plan.planned_sizes)
+        if isinstance(plan, Plan) and plan.planned_sizes is not None
+        else None,
     }
 
 
@@ -283,6 +293,7 @@ def print_summary(plan: PlanView, *, as_json: bool, beside: bool) -> None:
             console.print(certificate_table(plan))
             print_in_place(console, plan)
             print_order(console, plan)
+            print_sizes(console, plan)
             print_levels(console, plan)
             print_recomputation(console, plan)
             print_paging(console, plan)
@@ -318,6 +329,23 @@ def print_order(console: Console, plan: PlanView) -> None:
     note = order_note(plan)
     if note is not None:
         console.print(note, highlight=False)
+
+
+def print_sizes(console: Console, plan: PlanView) -> None:
+    """A line for a plan that serves several sizes, and one for each size that it does not."""
+    sizes = plan.planned_sizes if isinstance(plan, Plan) else None
+    if sizes is None:
+        return
+    count = prod(each.most - each.least + 1 for each in sizes.ranges)
+    known = f"{len(sizes.proved):,} of them proved, others when they are used"
+    if count == len(sizes.proved):
+        known = "all of them proved"
+    console.print(
+        f"sizes: {', '.join(map(str, sizes.ranges))}: {count:,} in one arena, {known}", highlight=False
+    )
+    for refused in sizes.refused:
+        there = ", ".join(f"{name} {size}" for name, size in zip(sizes.names, refused.sizes, strict=True))
+        console.print(f"not {there}: {refused.reason}", highlight=False, markup=False)
 
 
 def print_levels(console: Console, plan: PlanView) -> None:

@@ -20,6 +20,7 @@ from service.cli.planning import (
     print_order,
     print_paging,
     print_recomputation,
+    print_sizes,
     summary,
 )
 from service.cli.tables import FittingTable, make_table
@@ -179,6 +180,7 @@ def render(plan: PlanView, width: int | None) -> None:
     statistics = report(plan)
     console.print(certificate_table(plan))
     print_order(console, plan)
+    print_sizes(console, plan)
     print_levels(console, plan)
     print_recomputation(console, plan)
     print_paging(console, plan)

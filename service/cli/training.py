@@ -24,7 +24,7 @@ from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import MemoryAccess, StepReport, ValidationReport
 from solver.graph import Array, Role
 from solver.pipeline import TrainableGraph, entry_graphs
-from solver.plan import Deployment, Plan
+from solver.plan import Deployment, Plan, split_ranges
 
 if TYPE_CHECKING:
     from service.cli.remote import SentModel
@@ -86,7 +86,7 @@ def read_networks(
 
 def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
     """The graph, with the batch that the plan was made for."""
-    return read_model_file(path).graph(plan.options.batch, choices)
+    return read_model_file(path).graph(plan.options.batch, split_ranges(choices)[0])
 
 
 def _to_send(path: Path, plan: Plan, choices: Mapping[str, Any]) -> TrainableGraph | SentModel:
@@ -94,6 +94,7 @@ def _to_send(path: Path, plan: Plan, choices: Mapping[str, Any]) -> TrainableGra
     from service.cli.remote import SentModel
 
     file = read_model_file(path)
+    choices = split_ranges(choices)[0]
     if file.importer is None:
         return file.graph(plan.options.batch, choices)
     if choices.get("weights") not in (None, "reference", "none"):
@@ -264,19 +265,20 @@ def _print(report: ValidationReport) -> None:
 
 
 def _losses(report: ValidationReport) -> FittingTable:
-    has_entries = any(step.entry for step in report.steps)
+    has_entries, has_sizes = (any(getattr(step, each) for step in report.steps) for each in ("entry", "size"))
     rows = [
         (
             str(step.step),
             *([step.entry] if has_entries else []),
+            *([step.size] if has_sizes else []),
             _shown(step.loss),
             _shown(step.reference_loss),
             "identical" if step.identical else f"{len(step.differing)} differ",
         )
         for step in report.steps
     ]
-    entry = ("entry point",) if has_entries else ()
-    return make_table(None, (">step", *entry, ">loss in the arena", ">reference loss", "bits"), rows)
+    names = (*(("entry point",) if has_entries else ()), *(("size",) if has_sizes else ()))
+    return make_table(None, (">step", *names, ">loss in the arena", ">reference loss", "bits"), rows)
 
 
 def _shown(loss: float | None) -> str:

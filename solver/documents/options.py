@@ -54,6 +54,7 @@ from solver.plan import (
     constraints_content,
     options_content,
 )
+from solver.plan.ranges import RANGE
 from solver.program import ReservedRange, Tier
 
 __all__ = [
@@ -230,7 +231,7 @@ class SizesFields(DocumentModel):
 
 def read_sizes(text: str) -> dict[str, int]:
     """The fields of a range that is written as ``1..32``. Raises ValueError, which says what to give."""
-    ends = re.fullmatch(r"\s*([0-9]{1,19})\s*\.\.\s*([0-9]{1,19})\s*", text, re.ASCII)
+    ends = RANGE.fullmatch(text)
     if ends is None:
         raise ValueError("give a whole number of at least 1, or a range as 1..32")
     return {"from": int(ends[1]), "to": int(ends[2])}

@@ -26,6 +26,7 @@ class StepOfReport(DocumentModel):
     identical: bool
     differing: JsonList[str]
     entry: Text = Field("", description="The entry point that ran; left out for a plan of one program.")
+    size: Text = Field("", description="The size of the step, as batch 5; left out for a plan of one size.")
 
 
 class ViolationOfReport(DocumentModel):
@@ -55,7 +56,15 @@ def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:
     document = read(ReportDocument, data)
     return ValidationReport(
         steps=tuple(
-            StepReport(s.step, _number(s.loss), _number(s.reference_loss), s.identical, s.differing, s.entry)
+            StepReport(
+                s.step,
+                _number(s.loss),
+                _number(s.reference_loss),
+                s.identical,
+                s.differing,
+                s.entry,
+                s.size,
+            )
             for s in document.steps
         ),
         violations=tuple(Violation(v.rule, v.buffers, v.detail) for v in document.violations),
@@ -96,4 +105,5 @@ def _step_to_dict(step: StepReport) -> dict[str, Any]:
         "identical": step.identical,
         "differing": list(step.differing),
         **({"entry": step.entry} if step.entry else {}),
+        **({"size": step.size} if step.size else {}),
     }

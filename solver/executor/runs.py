@@ -29,6 +29,11 @@ class AtSize:
     runner: Runner
 
     @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes of symbolic dimensions, by name."""
+        return self.program.graph.sizes
+
+    @property
     def constants(self) -> Mapping[str, bytes]:
         """The inline values of constants. Raises PlanError for lost files."""
         return inline_data(self.program.subject, self.runner.constant_sources())
@@ -87,15 +92,15 @@ class Runs:
         program = self.programs[name]
         served, resizable = program.plan.planned_sizes, program.graph.resizable
         if served is None or resizable is None or not isinstance(batch, Mapping):
-            return AtSize(program, self.runners[name])
+            return self.at(name)
         sizes = sizes_of(resizable.axes, served.names, batch)
         return self.at(name, {each: sizes.get(each, most) for each, most in served.largest.items()})
 
-    def at(self, name: str, sizes: Mapping[str, int]) -> AtSize:
-        """What runs a program at these sizes. Raises PlanError as `of_batch`."""
+    def at(self, name: str, sizes: Mapping[str, int] | None = None) -> AtSize:
+        """What runs a program at these sizes, by default those planned. Raises PlanError as `of_batch`."""
         program = self.programs[name]
         served = program.plan.planned_sizes
-        if served is None or served.largest == sizes:
+        if served is None or sizes is None or served.largest == sizes:
             return AtSize(program, self.runners[name])
         key = (name, tuple(sizes.values()))
         if key not in self._sizes:
@@ -114,7 +119,7 @@ class Runs:
     def run(self, name: str, at: AtSize | None = None) -> None:
         """One iteration of a program, by default at the size planned. The caller has written what is fed."""
         counter = self.counter[name]
-        at = at or AtSize(self.programs[name], self.runners[name])
+        at = at or self.at(name)
         runner = at.runner
         if runner is not (before := self._last[name].runner):
             runner.write_constants(before, at.constants)
@@ -125,7 +130,7 @@ class Runs:
 
     def resumed(self) -> None:
         """Every runner of a planned size has just written its constants, and runs next."""
-        self._last = {name: AtSize(self.programs[name], runner) for name, runner in self.runners.items()}
+        self._last = {name: self.at(name) for name in self.programs}
 
     def poison(self) -> None:
         """Fill everything with NaN patterns that no program keeps from one run to the next."""

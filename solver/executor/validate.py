@@ -17,22 +17,23 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 
 from solver.arguments import checks_arguments
+from solver.errors import ArenaplanError
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import BASE_ALIGNMENT, on_their_own
 from solver.executor.paging_file import PagingFile
-from solver.executor.proved import EntryProgram, entry_programs, inline_data
+from solver.executor.proved import EntryProgram, entry_programs, inline_data, program_at
 from solver.executor.run import Runner
 from solver.executor.runs import Runs, feed, open_paging_file
 from solver.graph import Array, TrainableGraph
-from solver.plan import Deployment, Plan, StepReport, ValidationReport
-from solver.program import Program
+from solver.plan import Deployment, Plan, StepReport, ValidationReport, Violation
+from solver.program import EntryKind, Program
 
 __all__ = ["StepReport", "ValidationReport", "validate"]
 
@@ -53,6 +54,10 @@ def validate(
     A plan with entry points takes the graph of each by name; each runs `steps` times, in an order that is
     drawn from `seed`.
 
+    A plan for ranges of sizes is proved again at every size at which it says that it was; beside `steps`
+    steps of the largest size there is one at each of at most `steps` others, in an order that is drawn from
+    `seed`.
+
     A plan with violations is not run unless `run_wrong_plans` (its values still have to lie
     inside their spaces). Raises PlanError when graph and plan do not belong together. Memory: the
     spaces, plus every tensor once more for the reference run. Where gradients accumulate a step is a
@@ -61,6 +66,7 @@ def validate(
     report counts what is read from it and written to it.
     """
     programs, violations = entry_programs(graph, plan)
+    violations = violations or tuple(_violations_at_sizes(programs))
     if violations and not (run_wrong_plans and programs):
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
     file = open_paging_file(plan, paging_file)
@@ -85,27 +91,60 @@ def _trained(
         several, state = len(programs) > 1, dict[str, Array]()
         for program in programs if several else ():
             state |= alone[program.name].contents(program.begins)
-        order = [program for program in programs for _ in range(steps)]
+        order = [runs.at(program.name) for program in programs for _ in range(steps)]
+        others = _other_sizes(programs[0], steps, seed)
+        order += [runs.at(programs[0].name, sizes) for sizes in others]
         random.Random(seed).shuffle(order)
         for counter in runs.counts:
-            count = steps * sum(counter == other for other in runs.counter.values())
+            count = sum(runs.counter[at.program.name] == counter for at in order)
             runs.counts[counter] = -count % runs.programs[counter].plan.program.period
         reports = []
-        for step, program in enumerate(order, 1):
-            planned, reference = runs.runners[program.name], alone[program.name]
+        for step, at in enumerate(order, 1):
+            program, planned = at.program, at.runner
+            planned_size = planned is runs.runners[program.name]
+            reference = alone[program.name] if planned_size else _Alone(program)
             batch = synthetic_batch(program.graph, seed, step)
             runs.poison()
             feed(program.graph, planned, batch)
-            runs.run(program.name)
+            runs.run(program.name, at)
             reference.run(batch, state, planned.iteration)
-            if several:
-                state |= reference.contents(program.persistent)
+            if several or others:
+                state |= reference.contents(program.persistent if several else _carried(program))
             report = _compare(step, program.graph, planned, reference.runner)
-            reports.append(replace(report, entry=program.name) if several else report)
+            size = ", ".join(f"{name} {size}" for name, size in at.sizes.items()) if others else ""
+            reports.append(replace(report, entry=program.name if several else "", size=size))
             if on_step:
                 on_step(reports[-1])
         persistent = len(programs[0].persistent)
         return reports, persistent + sum(len(each.runner.kept()) - persistent for each in alone.values())
+
+
+def _other_sizes(program: EntryProgram, most: int, seed: int) -> list[dict[str, int]]:
+    """Sizes at which the plan was proved, beside the largest: at most so many, drawn from a seed."""
+    served = program.plan.planned_sizes
+    if served is None or program.graph.resizable is None:
+        return []
+    others = [sizes for sizes in served.proved if sizes != served.most]
+    drawn = random.Random(seed).sample(others, min(most, len(others)))
+    return [dict(zip(served.names, sizes, strict=True)) for sizes in drawn]
+
+
+def _violations_at_sizes(programs: Sequence[EntryProgram]) -> Iterator[Violation]:
+    """The violations at every size at which a plan says that it was proved."""
+    for program in programs:
+        served = program.plan.planned_sizes
+        for sizes in served.proved if served is not None else ():
+            there = dict(zip(served.names, sizes, strict=True)) if served is not None else {}
+            try:
+                program_at(program, there)
+            except ArenaplanError as error:
+                yield Violation("range", (), error.message)
+
+
+def _carried(program: EntryProgram) -> list[str]:
+    """The persistent values that a step may change: their types do not depend on the size."""
+    carried = {entry.reference for entry in program.reference.entry if entry.kind is EntryKind.CARRIED}
+    return [name for name, number in program.persistent.items() if number in carried]
 
 
 class _Alone:

@@ -7,12 +7,14 @@ file of its format is read.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from solver.errors import DocumentError
+from solver.errors import BatchError, DocumentError
+from solver.graph import Role, TrainableGraph
 from solver.importers.options import Imported, ImportOptions
 
 __all__ = ["IMPORTERS", "Importer", "find_importer", "load_model", "unknown_format"]
@@ -116,7 +118,67 @@ def load_model(
         )
     load: Callable[..., Imported] = getattr(importlib.import_module(module), function)
     imported = load(data, options=options, path=path, name=name).frozen(options.frozen)
-    return replace(imported, notes=(*imported.notes, imported.summary))
+    model = _Model(importer.name, path or data, name, options, _shapes(imported.graph))
+    graph = replace(imported.graph, resizable=model) if model.sizes else imported.graph
+    return replace(imported, graph=graph, notes=(*imported.notes, imported.summary))
+
+
+#: The name of the first axis of the inputs, where no dimension is called so.
+_BATCH: Final = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model that a graph was imported from, which can be imported with other sizes.
+
+    Nothing in a file says which axes count examples: those that change with the size that is asked for.
+    """
+
+    importer: str
+    source: Path | bytes | memoryview
+    name: str
+    options: ImportOptions
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        batch = self.options.batch
+        if batch is None and not self.options.dims:
+            batch = next((shape[0] for shape in self.shapes.values() if shape), None)
+        return {**({} if batch is None else {_BATCH: batch}), **self.options.dims}
+
+    @property
+    def axes(self) -> Mapping[str, tuple[str | None, ...]]:
+        """Found by importing the model at another size of each dimension."""
+        names = {label: list[str | None](itertools.repeat(None, len(s))) for label, s in self.shapes.items()}
+        for name, size in self.sizes.items():
+            other = size - 1 if size > 1 else size + 1
+            for label, shape in _shapes(self.at({**self.sizes, name: other})).items():
+                for axis, (ours, theirs) in enumerate(zip(self.shapes[label], shape, strict=True)):
+                    if (ours, theirs) == (size, other):
+                        names[label][axis] = name
+        return {label: tuple(axes) for label, axes in names.items()}
+
+    def at(self, sizes: Mapping[str, int]) -> TrainableGraph:
+        importer = next(each for each in IMPORTERS if each.name == self.importer)
+        data = self.source.read_bytes() if isinstance(self.source, Path) else self.source
+        path = self.source if isinstance(self.source, Path) else None
+        dims = {name: sizes[name] for name in self.options.dims}
+        batch = self.options.batch if _BATCH in dims else sizes.get(_BATCH)
+        options = replace(self.options, dims=dims, batch=batch)
+        graph = load_model(importer, data, options=options, path=path, name=self.name).graph
+        if sizes != self.sizes and _shapes(graph) == self.shapes:
+            asked = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise BatchError(
+                f"The model {self.name!r:.80} has the same inputs at {asked}.",
+                remedy="Export it with that dimension open.",
+            )
+        return graph
+
+
+def _shapes(graph: TrainableGraph) -> dict[str, tuple[int, ...]]:
+    fed = (operand for operand in graph.operands.values() if operand.role in (Role.INPUT, Role.LABEL))
+    return {operand.id: operand.shape for operand in fed}
 
 
 def unknown_format(name: str) -> DocumentError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from solver.errors import BatchError, LossError, OptionsError, PlanError
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline.deployment import EntryRequest
-from solver.plan import MAX_ENTRIES, EntrySpec, RequestedOptions
+from solver.plan import MAX_ENTRIES, EntrySpec, RequestedOptions, refuse_ranges
 from solver.plan.deployment import Deployment, Purpose
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def entry_requests(
     Without specs each network is one entry point, which is called as it is, for what it can do first: train,
     evaluate, infer. Raises OptionsError for a model that is not there, or that has no such entry point.
     """
+    refuse_ranges(requested.ranges, "Each entry point")
     batch = requested.options.batch
     specs = specs or [
         EntrySpec(_first_purpose(read(batch)), model, name=model) for model, read in networks.items()

@@ -24,7 +24,7 @@ from solver.pipeline.options import with_capacity
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
 from solver.pipeline.ranges import at_largest, with_planned_sizes
 from solver.pipeline.watch import Follower, Observer
-from solver.plan import Plan, PlanOptions, RequestedOptions, paging
+from solver.plan import Plan, PlanOptions, RequestedOptions, paging, refuse_ranges
 from solver.program import Program, loads
 
 if TYPE_CHECKING:
@@ -82,8 +82,10 @@ def candidate_requested(plans: Plans, requested: RequestedOptions, *, advise: bo
 def free_measures(graph: TrainableGraph, requested: RequestedOptions) -> PlanOptions:
     """The options with the measures that take no time, as in the first plan that `plan_requested` tries.
 
-    Raises OptionsError for an option out of range.
+    Raises OptionsError for an option out of range, and for ranges of sizes: curves, verdicts and costs, which
+    begin with these options, are of one size.
     """
+    refuse_ranges(requested.ranges, "A curve, a verdict or a list of costs")
     if not requested.automatic:
         return requested.options
     return _free_choices(GraphPlans(graph, requested.options), requested.options)[0].options

@@ -12,7 +12,7 @@ from solver.plan.homes import Homes, MemoryUse, homes
 from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
-from solver.plan.ranges import PlannedSizes, RefusedSize, SizeRange, check_ranges
+from solver.plan.ranges import PlannedSizes, RefusedSize, SizeRange, check_ranges, refuse_ranges, split_ranges
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.validation import StepReport, ValidationReport, Violation
 from solver.plan.views import (
@@ -152,7 +152,9 @@ __all__ = [
     "read_tie",
     "recomputation",
     "recycling",
+    "refuse_ranges",
     "resized",
+    "split_ranges",
     "with_deployment_digest",
     "with_digest",
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from solver.errors import OptionsError, PlanError
 
-__all__ = ["PlannedSizes", "RefusedSize", "SizeRange", "check_ranges"]
+__all__ = ["PlannedSizes", "RefusedSize", "SizeRange", "check_ranges", "refuse_ranges", "split_ranges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,39 @@ def check_ranges(ranges: Sequence[SizeRange]) -> None:
             raise OptionsError(
                 f"There are two ranges of {each.name!r:.60}.", remedy="Give one.", path=each.path
             )
+
+
+def refuse_ranges(ranges: Sequence[SizeRange], what: str) -> None:
+    """Raises OptionsError for ranges where `what`, as "A curve", is about one size."""
+    if ranges:
+        raise OptionsError(
+            f"{what} is of one size, and {', '.join(map(str, ranges))} is asked for.",
+            remedy="Give one batch, and write the sizes of other dimensions into the document's dims.",
+            path=ranges[0].path,
+        )
+
+
+#: A range as text: ``1..32``.
+RANGE: Final = re.compile(r"\s*([0-9]{1,18})\s*\.\.\s*([0-9]{1,18})\s*", re.ASCII)
+
+
+def split_ranges(choices: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[SizeRange, ...]]:
+    """Choices for a model, its ``dim`` of ranges at their largest size, and these ranges.
+
+    ``seq=16..512`` becomes ``seq=512`` and a range. What is not understood stays, for its reader to name.
+    Raises OptionsError for a range that is empty, upside down, or not the only one of its name.
+    """
+    texts = choices.get("dim", ())
+    ranges, sizes = list[SizeRange](), list[Any]()
+    for text in texts if isinstance(texts, list | tuple) else [texts]:
+        name, _, size = str(text).rpartition("=")
+        ends = RANGE.fullmatch(size)
+        if name and ends is not None:
+            ranges.append(SizeRange(name, int(ends[1]), int(ends[2])))
+            text = f"{name}={ranges[-1].most}"
+        sizes.append(text)
+    check_ranges(ranges)
+    return {**choices, "dim": sizes} if ranges else dict(choices), tuple(ranges)
 
 
 @dataclass(frozen=True, slots=True)

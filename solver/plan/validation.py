@@ -21,7 +21,7 @@ class StepReport:
     """One step of both runs. `differing` names the tensors whose bits differ after it.
 
     The losses are None where the graph has none: an inference. `entry` is the entry point that ran, empty for
-    a plan of one program.
+    a plan of one program; `size` the size of the step, as ``batch 5``, of a plan for several.
     """
 
     step: int
@@ -30,6 +30,7 @@ class StepReport:
     identical: bool
     differing: tuple[str, ...]
     entry: str = ""
+    size: str = ""
 
 
 @dataclass(frozen=True, slots=True)

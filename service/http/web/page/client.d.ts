@@ -641,6 +641,7 @@ export interface StepOfReport {
   identical: boolean;
   differing: Array<string>;
   entry?: string;
+  size?: string;
 }
 
 /** One memory. Bandwidths are bytes a second, 0 where that of another memory decides; latency is ns. */
