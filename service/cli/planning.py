@@ -441,6 +441,8 @@ def _seconds(nanoseconds: int) -> str:
 
 def certificate_table(plan: PlanView) -> FittingTable:
     """One line an arena: size, bound, and why nothing smaller exists. It fits the usual 80 columns."""
+    from rich.markup import escape
+
     from service.cli.tables import make_table
 
     several = len(plan.arenas) > 1  # a single one needs no name
@@ -451,8 +453,8 @@ def certificate_table(plan: PlanView) -> FittingTable:
         solver = facts["solver"]
         if several or len(solver) > _LONG_SOLVER:
             solver = solver.replace("/", "/\n")  # the stage on a line of its own
-        names = [arena.name] if several else []
+        names = [escape(arena.name)] if several else []
         rows.append((*names, *figures, facts["status"], facts["proof"] or "-", solver))
     headings = (">bytes", ">lower bound", ">gap", "status", "proof", "~solver")
-    title = f"{plan.graph}: {plan.arena_bytes:,} bytes"
+    title = f"{escape(plan.graph)}: {plan.arena_bytes:,} bytes"
     return make_table(title, ("arena", *headings) if several else headings, rows)

@@ -190,10 +190,10 @@ def render(plan: PlanView, width: int | None) -> None:
         if arena.size:
             _render_arena(console, plan, arena, about)
     for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
-        console.print(note)
+        console.print(note, markup=False)
     for remark in (storage_note(plan), _target_note(plan)):
         if remark is not None:
-            console.print(remark, highlight=False)
+            console.print(remark, markup=False, highlight=False)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
     moved = paging(plan)
@@ -219,7 +219,7 @@ def render_deployment(deployment: Deployment, width: int | None) -> None:
         if arena.size:
             _render_arena(console, joined, arena, about)
     for note in _uncheckable(joined):
-        console.print(note)
+        console.print(note, markup=False)
     console.print(_identity(joined, width), highlight=False)
 
 
@@ -313,7 +313,7 @@ def _kind_row(row: KindBytes) -> tuple[str, ...]:
 
 
 def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaReport) -> None:
-    rows = [(buffer.id, f"{buffer.size:,}", f"{buffer.offset:,}") for buffer in about.live[:_MOST_NAMED]]
+    rows = [(escape(b.id), f"{b.size:,}", f"{b.offset:,}") for b in about.live[:_MOST_NAMED]]
     if rest := about.live[_MOST_NAMED:]:
         rows.append((f"{len(rest)} more", f"{sum(b.size for b in rest):,}", ""))
     title = _peak_title(about, _unit(plan))
@@ -331,22 +331,27 @@ def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaRe
 
 def _recycling(recycling: Recycling) -> FittingTable:
     """The blocks that each operation allocates, and those that are freed after it."""
-    rows = [("(before)", " ".join(recycling.before), "", "")]
+    rows = [("(before)", _listed(recycling.before), "", "")]
     rows += [
-        (step.id, " ".join(step.allocated), " ".join(step.freed), f"{step.live_bytes:,}")
+        (escape(step.id), _listed(step.allocated), _listed(step.freed), f"{step.live_bytes:,}")
         for step in recycling.steps
     ]
     shown = rows[:_MOST_OPERATIONS]
     if more := len(rows) - len(shown):
         shown.append((f"{more} more", "", "", ""))
-    shown.append(("(kept)", " ".join(recycling.kept), "", ""))
+    shown.append(("(kept)", _listed(recycling.kept), "", ""))
     headings = ("~operation", "~allocated", "~freed after it", ">live bytes")
     return make_table("Allocation and recycling", headings, shown, max_rows=len(shown))
 
 
+def _listed(names: tuple[str, ...]) -> str:
+    return escape(" ".join(names))
+
+
 def _peak_title(about: ArenaReport, unit: str) -> str:
     return (
-        f"{about.name}: {about.live_bytes:,} bytes live at {unit} {about.peak_step} ({about.peak_step_id}), "
+        f"{escape(about.name)}: {about.live_bytes:,} bytes live at {unit} {about.peak_step}"
+        f" ({escape(about.peak_step_id or '')}), "
         f"{about.utilisation:.1%} of the arena"
     )
 

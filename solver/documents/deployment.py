@@ -6,7 +6,7 @@ Plans of one program are documents of version 2, and stay so: each entry point h
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -79,9 +79,35 @@ def load_deployment(data: bytes | Mapping[str, Any]) -> Deployment:
         _check_digest(plan.digest, with_digest(plan).digest, ("entry_points", k, "plan", "digest"))
         entry_points.append(EntryPoint(row.name, row.model, row.purpose, plan))
     rows = tuple(Persistent(row.name, tuple(row.values)) for row in document.persistent)
+    _check_tables(entry_points, rows)
     deployment = Deployment(document.name, tuple(entry_points), rows, document.producer, document.digest)
     _check_digest(deployment.digest, with_deployment_digest(deployment).digest, ("digest",))
     return deployment
+
+
+def _check_tables(entry_points: Sequence[EntryPoint], rows: Sequence[Persistent]) -> None:
+    """Raises PlanError for a name that stands twice, and for a number that names nothing."""
+    for member, names in (
+        ("entry_points", [entry_point.name for entry_point in entry_points]),
+        ("persistent", [row.name for row in rows]),
+    ):
+        first: dict[str, int] = {}
+        for k, name in enumerate(names):
+            if first.setdefault(name, k) != k:
+                raise PlanError(f"{name!r:.200} stands twice.", remedy=_REMEDY, path=(member, k))
+    spaces = [len(entry_point.plan.sizes) for entry_point in entry_points]
+    for k, count in enumerate(spaces):
+        if count != spaces[0]:
+            detail = (
+                f"Entry point {entry_points[k].name!r:.200} has {count} memories, the first one {spaces[0]}."
+            )
+            raise PlanError(detail, remedy=_REMEDY, path=("entry_points", k))
+    counts = [len(entry_point.plan.program.values) for entry_point in entry_points]
+    for k, row in enumerate(rows):
+        is_complete = len(row.values) == len(counts)
+        if not is_complete or any(value >= n for value, n in zip(row.values, counts, strict=True)):
+            detail = f"{row.name!r:.200} is no value of some entry point."
+            raise PlanError(detail, remedy=_REMEDY, path=("persistent", k))
 
 
 def _check_digest(stated: str, computed: str, path: tuple[str | int, ...]) -> None:

@@ -137,6 +137,10 @@ class Deployment:
     @property
     def persistent_bytes(self) -> int:
         """Bytes of persistent values, as they are reserved."""
-        plan = self.entry_points[0].plan
-        size = {region.members[0]: region.size for region in plan.regions}
-        return sum(size[persistent.values[0]] for persistent in self.persistent)
+        size = self.reserved_bytes
+        return sum(size.get(persistent.values[0], 0) for persistent in self.persistent)
+
+    @cached_property
+    def reserved_bytes(self) -> dict[int, int]:
+        """The bytes that are reserved for a persistent value, by its number in the first entry point."""
+        return {region.members[0]: region.size for region in self.entry_points[0].plan.regions}

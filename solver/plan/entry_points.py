@@ -85,10 +85,10 @@ def _weakest(proofs: list[Proof | None]) -> Proof | None:
 
 def _persistent_bytes(deployment: Deployment, chosen: Sequence[int]) -> int:
     """The reserved bytes of the persistent values that one of these entry points, by number, uses itself."""
-    size = {region.members[0]: region.size for region in deployment.entry_points[0].plan.regions}
+    size = deployment.reserved_bytes
     held = [_held(deployment.entry_points[k]) for k in chosen]
     return sum(
-        size[row.values[0]]
+        size.get(row.values[0], 0)
         for row in deployment.persistent
         if any(row.values[k] not in values for k, values in zip(chosen, held, strict=True))
     )
