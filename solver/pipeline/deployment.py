@@ -11,7 +11,7 @@ point takes, and its bound is the largest of theirs.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -30,7 +30,17 @@ from solver.pipeline.ties import joined_names, tie_between
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, RequestedOptions, Tie, check_name, with_deployment_digest
 from solver.plan.deployment import Deployment, EntryPoint, Persistent, Purpose
-from solver.program import RESIDUE, EntryKind, Kind, Program, Region, Value, loads, persistent
+from solver.program import (
+    RESIDUE,
+    EntryKind,
+    Kind,
+    Program,
+    Region,
+    Value,
+    first_contents,
+    loads,
+    persistent,
+)
 from solver.verify import prove_deployment
 from solver.version import producer
 
@@ -160,15 +170,24 @@ def _plans(entry: EntryRequest, observe: Observer | None, follow: Follower | Non
 def _own_names(entries: Sequence[EntryRequest], references: Sequence[Program]) -> list[dict[str, int]]:
     """For each entry point its persistent values by label, behind the name of the model where there are
     several.
+
+    A constant that depends on the batch, in its shape or contents, is another value in each entry point: the
+    name of the entry point is behind that of the later ones.
     """
     several = len({entry.model for entry in entries}) > 1
-    return [
-        {
-            f"{entry.model}.{program.values[v].label}" if several else program.values[v].label: v
-            for v in persistent(program)
-        }
-        for entry, program in zip(entries, references, strict=True)
-    ]
+    own_names = []
+    constants: dict[str, dict[Hashable, str]] = {}
+    for entry, program in zip(entries, references, strict=True):
+        own_names.append(known := dict[str, int]())
+        for number in persistent(program):
+            value = program.values[number]
+            name = f"{entry.model}.{value.label}" if several else value.label
+            if value.kind is Kind.CONSTANT:
+                alike = constants.setdefault(name, {})
+                other = f"{name}@{entry.name}" if alike else name
+                name = alike.setdefault((value.type, first_contents(program, number)), other)
+            known[name] = number
+    return own_names
 
 
 def _names(
@@ -205,6 +224,7 @@ def _shared(
 ) -> dict[str, Value]:
     """All persistent values by name. Raises OptionsError for one that entry points see differently."""
     first: dict[str, tuple[int, str, Value]] = {}
+    changing = _changing(references, names)
 
     def culprit(k: int, one: str, other: str) -> tuple[str | int, ...]:
         """The tie that joins the two names, or the entry point that has the same name for something else."""
@@ -232,7 +252,24 @@ def _shared(
                     remedy=f"Make it a {kind} of {constant!r} as well, or tie it to nothing.",
                     path=culprit(k, others_own, own),
                 )
+            before = references[where], names[where][name]
+            if name not in changing and first_contents(*before) != first_contents(program, number):
+                raise OptionsError(
+                    f"{name!r} begins with other values in entry point {other!r} than in {entry.name!r} (as"
+                    f" {value.label!r}), and nothing trains it.",
+                    remedy="Give it the same values in both, or another name in one, and tie it to nothing.",
+                    path=culprit(k, others_own, own),
+                )
     return {name: replace(value, label=name) for name, (_, _, value) in first.items()}
+
+
+def _changing(references: Sequence[Program], names: Sequence[Mapping[str, int]]) -> frozenset[str]:
+    """The persistent values that some program changes."""
+    changing = set[str]()
+    for program, known in zip(references, names, strict=True):
+        carried = {entry.value for entry in program.entry if entry.kind is EntryKind.CARRIED}
+        changing.update(name for name, number in known.items() if number in carried)
+    return frozenset(changing)
 
 
 @contextmanager

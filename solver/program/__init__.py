@@ -32,7 +32,7 @@ from solver.program.dependencies import (
 )
 from solver.program.digest import PIECE, exact, reference_digest
 from solver.program.footprint import Footprint, loads
-from solver.program.held import holding, persistent
+from solver.program.held import first_contents, holding, persistent
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
@@ -128,6 +128,7 @@ __all__ = [
     "dependencies",
     "exact",
     "expiring",
+    "first_contents",
     "followers",
     "given_costs",
     "held_lives",

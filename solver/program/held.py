@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from solver.program.ir import Entry, EntryKind, Program, Value
+from solver.program.digest import exact
+from solver.program.ir import Entry, EntryKind, Initial, Program, Value
 from solver.program.lives import lives
 
-__all__ = ["holding", "persistent"]
+__all__ = ["first_contents", "holding", "persistent"]
 
 
 def persistent(program: Program) -> tuple[int, ...]:
@@ -18,6 +19,16 @@ def persistent(program: Program) -> tuple[int, ...]:
     """
     kept = {e.value for e in program.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)}
     return tuple(value for value in lives(program) if value in kept)
+
+
+def first_contents(program: Program, value: int) -> Hashable:
+    """The first contents of a constant or carried value, by type and bytes: zeros by default.
+
+    Values that a graph states are the same ones wherever they stand.
+    """
+    first = program.initial.get(value) or Initial("zeros")
+    numbers = (float(first.value), float(first.scale), first.seed)
+    return exact((first.scheme, *numbers, first.sha256))
 
 
 def holding(program: Program, values: Sequence[Value]) -> Program:

@@ -9,12 +9,12 @@ docs/explanation/proof.md has the induction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from solver.plan.deployment import Deployment, EntryPoint
 from solver.plan.validation import Violation
-from solver.program import Entry, EntryKind, Program, Value, holding, persistent
+from solver.program import Entry, EntryKind, Kind, Program, Value, first_contents, holding, persistent
 
 __all__ = ["check_deployment_form", "held_references", "prove_deployment"]
 
@@ -26,8 +26,8 @@ def prove_deployment(
 
     `references` has the reference program of each entry point, with what it holds for others
     (`held_references`); without them nothing is said on names. Rules: ``form`` (names, numbers, spaces),
-    ``persistent`` (a value that is missing, twice, elsewhere, or another one), ``period``. That each plan is
-    right is for `prove` to say, and asked before. Linear in the values.
+    ``persistent`` (a value that is missing, twice, elsewhere, or another one), ``initial``, ``period``. That
+    each plan is right is for `prove` to say, and asked before. Linear in the values.
     """
     return (
         check_deployment_form(deployment)
@@ -120,28 +120,41 @@ def _check_names(deployment: Deployment, references: Sequence[Program]) -> Itera
     """Each persistent value is one value of a model, by its label, in all programs of the model.
 
     Otherwise a program could find under the name of one weight what another program left in another weight.
+    Constants of one label are one value where they have one type and the same contents.
     """
     entries = [_entries(entry_point) for entry_point in deployment.entry_points]
-    rows: dict[tuple[str, str], str] = {}
+    rows: dict[Hashable, str] = {}
     for row in deployment.persistent if references else ():
         labels: dict[str, str] = {}
+        contents = set()
+        changes = False
         for k, (entry_point, number) in enumerate(zip(deployment.entry_points, row.values, strict=True)):
-            entry = entries[k][number]
-            model, label = entry_point.model, references[k].values[entry.reference].label
+            entry, model = entries[k][number], entry_point.model
+            value = references[k].values[entry.reference]
             if entry.kind is EntryKind.HELD:
-                if label != row.name and not label.startswith(f"{row.name}@held"):
-                    detail = f"Entry point {entry_point.name!r} holds {label!r} at the place of {row.name!r}."
+                if value.label != row.name and not value.label.startswith(f"{row.name}@held"):
+                    detail = f"Entry point {entry_point.name!r} holds {value.label!r} for {row.name!r}."
                     yield Violation("persistent", (row.name,), detail)
                 continue
-            known = labels.setdefault(model, label), rows.setdefault((model, label), row.name)
-            if known != (label, row.name):
+            first = first_contents(references[k], entry.reference)
+            contents.add(first)
+            changes |= entry.kind is EntryKind.CARRIED
+            key: Hashable = (model, value.label)
+            if value.kind is Kind.CONSTANT:
+                key = (model, value.label, value.type, first)
+            known = labels.setdefault(model, value.label), rows.setdefault(key, row.name)
+            if known != (value.label, row.name):
                 detail = (
-                    f"{label!r} is {row.name!r} in entry point {entry_point.name!r}, and not in another one"
-                    f" of model {model!r}."
+                    f"{value.label!r} is {row.name!r} in entry point {entry_point.name!r}, and not in another"
+                    f" one of model {model!r}."
                 )
                 yield Violation("persistent", (row.name,), detail)
-        if row.name not in {deployment.name_of(model, label) for model, label in labels.items()}:
+        names = [deployment.name_of(model, label) for model, label in labels.items()]
+        if row.name not in names and not any(row.name.startswith(f"{name}@") for name in names):
             yield Violation("persistent", (row.name,), f"No entry point has a value {row.name!r}.")
+        if len(contents) > 1 and not changes:
+            detail = f"{row.name!r} begins with other values in some entry point, and no program changes it."
+            yield Violation("initial", (row.name,), detail)
 
 
 def _check_periods(deployment: Deployment) -> Iterator[Violation]:

@@ -14,7 +14,18 @@ from solver.errors import OptionsError
 from solver.graph.ops.base import Node
 from solver.plan import Plan
 from solver.plan.validation import Violation
-from solver.program import COPY, Access, EntryKind, Initial, Kind, Program, Step, Value, exact, touched
+from solver.program import (
+    COPY,
+    Access,
+    EntryKind,
+    Kind,
+    Program,
+    Step,
+    Value,
+    exact,
+    first_contents,
+    touched,
+)
 from solver.verify.sharing import step_name
 
 __all__ = ["check_form", "check_labels", "check_names", "check_steps"]
@@ -193,7 +204,7 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
         if entry.kind is EntryKind.FED:
             continue
         ours, theirs = program.initial.get(entry.value), reference.initial.get(entry.reference)
-        if ours is not theirs and _contents(ours) != _contents(theirs):
+        if ours is not theirs and _first(program, entry.value) != _first(reference, entry.reference):
             detail = f"{value.label!r} begins with other values than the reference."
             yield Violation("initial", (value.label,), detail)
     missing = sorted(kinds.keys() - entered)
@@ -218,14 +229,10 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
         yield Violation("exit", (label,), f"The plan keeps {label!r} nowhere at the end.")
 
 
-def _contents(initial: Initial | None) -> Hashable:
-    """The first contents of a carried or constant value, by type and bytes: zeros by default."""
-    first = initial or _ZEROS
-    numbers = (float(first.value), float(first.scale), first.seed)
-    return exact((first.scheme, *numbers, first.source, first.sha256))
-
-
-_ZEROS = Initial("zeros")
+def _first(program: Program, value: int) -> Hashable:
+    """The first contents of a carried or constant value, and where the graph has them."""
+    initial = program.initial.get(value)
+    return first_contents(program, value), initial.source if initial else ""
 
 
 def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,15 @@ import pytest
 
 from solver.errors import GraphError, OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import Array, TrainableGraph, TrainingRules, inference
+from solver.graph import Array, Initializer, Role, TrainableGraph, TrainingRules, inference
 from solver.importers.weights import read_arrays
 from solver.pipeline import EntryRequest, plan, plan_deployment
 from solver.plan import Deployment, Tie
 from solver.program import EntryKind
-from tests.support.deployments import MODELS, classifier, deployed, entries
+from solver.verify import prove_deployment
+from tests.support.deployments import MODELS, classifier, deployed, entries, held_reference
 from tests.support.every import grid
-from tests.support.graphs import chain, tower
+from tests.support.graphs import Sketch, chain, tower
 
 GRAPHS, PLAN = deployed(entries(MODELS["chain"]))
 
@@ -188,6 +190,57 @@ def test_values_that_are_not_tied_are_of_one_model() -> None:
         for name in ("w1", "c.w1", "b.h1"):
             with pytest.raises(PlanError, match="does not outlive"):
                 trainer.read(name)
+
+
+# ------------------------------------------------------------------------- constants, and what never changes
+
+
+def scaled(batch: int, factor: float, rows: int = 1, role: Role = Role.CONSTANT) -> TrainableGraph:
+    """A linear layer whose results are scaled by a constant, or by a parameter that is not trained."""
+    s = Sketch("scaled")
+    h = s.op("Gemm", [s.input("x", batch, 3), s.parameter("w", 4, 3)], "h", transB=1)
+    first = Initializer("values", np.full((rows, 4), factor, np.float32).tobytes())
+    h = s.op("Mul", [h, s.add("c", role, (rows, 4), initializer=first)], "y")
+    s.op("MeanSquaredError", [h, s.label("t", batch, 4)], "loss")
+    return s.graph(trainable=["w"])
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_constants_that_depend_on_the_batch_are_values_of_their_own(rows: int) -> None:
+    requests = [
+        EntryRequest("train", "m", "train", scaled(4, 2, rows)),
+        EntryRequest("infer", "m", "infer", inference(scaled(1, 3))),
+        EntryRequest("again", "m", "infer", inference(scaled(2, 3))),
+    ]
+    graphs, deployment = deployed(requests)
+    assert [row.name for row in deployment.persistent] == ["w", "c", "c@infer"]
+    assert validate(graphs, deployment, steps=3).identical
+    with Trainer(graphs, deployment) as trainer:
+        for name in ("infer", "again"):
+            trainer.step(batch_of(graphs["train"]))
+            inputs = batch_of(graphs[name])
+            outputs = trainer.infer(inputs, entry=name)
+            np.testing.assert_allclose(outputs["y"], inputs["x"] @ trainer.read("w").T * 3, rtol=1e-5)
+
+
+def test_what_never_changes_has_the_same_contents_everywhere() -> None:
+    def requests(*factors: int, role: Role) -> list[EntryRequest]:
+        graphs = [scaled(4, factor, role=role) for factor in factors]
+        return [EntryRequest(f"{m}.train", m, "train", graph) for m, graph in zip("ab", graphs, strict=True)]
+
+    for role in (Role.CONSTANT, Role.PARAMETER):
+        words = "'a.c' begins with other values in entry point 'a.train' than in 'b.train'"
+        with pytest.raises(OptionsError, match=words):
+            deployed(requests(2, 3, role=role), [Tie("a.c", "b.c")])
+        graphs, deployment = deployed(requests(2, 2, role=role), [Tie("a.c", "b.c")])
+        assert validate(graphs, deployment, steps=2).identical
+    references = [held_reference(graphs, deployment, k) for k in range(2)]
+    assert prove_deployment(deployment, references) == ()
+    initial = references[1].by_label["c"]
+    other = replace(references[1].initial[initial], sha256="0" * 64)
+    changed = replace(references[1], initial={**references[1].initial, initial: other})
+    found = prove_deployment(deployment, [references[0], changed])
+    assert [violation.rule for violation in found] == ["initial"]
 
 
 # ---------------------------------------------------------------------------------------- reading results
