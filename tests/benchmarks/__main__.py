@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.benchmarks import (
+    deployments,
     gallery,
     generators,
     layout,
@@ -34,6 +35,7 @@ from tests.benchmarks.measure import commit, machine
 SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
     "main": lambda console, _: main_job.run(console),
     "planning": lambda console, _: planning.run(console),
+    "deployments": lambda console, _: deployments.run(console),
     "paging": lambda console, _: paging.run(console),
     "examples": lambda console, _: gallery.run(console),
     "layout": lambda console, asked: layout.run(console, publish=asked.publish),
