@@ -54,7 +54,10 @@ class DeploymentDocument(DocumentModel):
 
     format: Literal["arenaplan.plan"]
     version: Literal[3]
-    digest: str = Field(description="SHA-256 over the canonical JSON of everything else, in hexadecimal.")
+    digest: str = Field(
+        description="SHA-256 over the canonical JSON of everything else, in hexadecimal, in which the digest"
+        " of each plan stands in the place of the plan."
+    )
     producer: Text = Field(description="The version of arenaplan that made it.")
     name: Text
     entry_points: Annotated[JsonList[EntryPointOfDeployment], Field(min_length=1)]

@@ -260,7 +260,10 @@ def _shared(
                     remedy="Give it the same values in both, or another name in one, and tie it to nothing.",
                     path=culprit(k, others_own, own),
                 )
-    return {name: replace(value, label=name) for name, (_, _, value) in first.items()}
+    return {
+        name: value if value.label == name else replace(value, label=name)
+        for name, (_, _, value) in first.items()
+    }
 
 
 def _changing(references: Sequence[Program], names: Sequence[Mapping[str, int]]) -> frozenset[str]:
@@ -343,6 +346,8 @@ def _apart(plans: Plans, candidate: Candidate) -> Candidate:
     plan = candidate.plan
     kept = _kept(plan.program)
     for region in plan.regions:
+        if len(region.members) == 1:
+            continue
         inside = [member for member in region.members if member in kept]
         if not inside:
             continue
@@ -408,12 +413,14 @@ def _settled(plan: Plan, space: int, persistent: Sequence[int]) -> Plan:
     sums = [0, *accumulate(size for _, size in below)]
     offsets, top = list(plan.offsets), 0
     for first, region in regions.items():
-        old = plan.offsets[first]
-        new = bottom.get(first, old - sums[bisect_left(starts, old)] + sums[-1])
+        new = bottom.get(first)
+        if new is None:
+            old = plan.offsets[first]
+            new = old - sums[bisect_left(starts, old)] + sums[-1]
         for member, shift in zip(region.members, region.offsets, strict=True):
             offsets[member] = new + shift
-        if region.size:
-            top = max(top, new + region.size)
+        if region.size and new + region.size > top:
+            top = new + region.size
     certificate = _certificate(plan.certificates[space], plan, space, top)
     return replace(
         plan,

@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
-from solver.canonical import canonical_json, word_for
+from solver.canonical import canonical_json, digest_of, word_for
 from solver.graph.ops.base import Node
 from solver.graph.types import TensorType
 from solver.layout import Certificate, LayoutOptions
@@ -78,14 +78,20 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def with_deployment_digest(deployment: Deployment) -> Deployment:
-    """The deployment with its digest: SHA-256 over its canonical JSON without the digest."""
-    content = deployment_content(deployment)
+    """The deployment with its digest: SHA-256 over its canonical JSON without the digest, in which the digest
+    of each plan stands in its place.
+    """
+    content = _deployment_content(deployment, lambda plan: plan.digest)
     del content["digest"]
-    return replace(deployment, digest=hashlib.sha256(canonical_json(content)).hexdigest())
+    return replace(deployment, digest=digest_of(content))
 
 
 def deployment_content(deployment: Deployment) -> dict[str, Any]:
     """The fields of the document of a deployment in a fixed order. Linear."""
+    return _deployment_content(deployment, plan_content)
+
+
+def _deployment_content(deployment: Deployment, content: Callable[[Plan], Any]) -> dict[str, Any]:
     return {
         "format": "arenaplan.plan",
         "version": 3,
@@ -93,7 +99,7 @@ def deployment_content(deployment: Deployment) -> dict[str, Any]:
         "producer": deployment.producer,
         "name": deployment.name,
         "entry_points": [
-            {"name": e.name, "model": e.model, "purpose": e.purpose, "plan": plan_content(e.plan)}
+            {"name": e.name, "model": e.model, "purpose": e.purpose, "plan": content(e.plan)}
             for e in deployment.entry_points
         ],
         "persistent": [(row.name, row.values) for row in deployment.persistent],

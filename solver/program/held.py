@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
+from solver.program.dependencies import touched
 from solver.program.digest import exact
 from solver.program.ir import Entry, EntryKind, Initial, Program, Value
-from solver.program.lives import lives
 
 __all__ = ["first_contents", "holding", "persistent"]
 
@@ -17,8 +17,12 @@ def persistent(program: Program) -> tuple[int, ...]:
 
     They are its constant and carried values that a step touches; what it holds for others is left out.
     """
+    return program.once("persistent", _persistent)
+
+
+def _persistent(program: Program) -> tuple[int, ...]:
     kept = {e.value for e in program.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)}
-    return tuple(value for value in lives(program) if value in kept)
+    return tuple(sorted(kept.intersection(touched(program).value.tolist())))
 
 
 def first_contents(program: Program, value: int) -> Hashable:
@@ -43,10 +47,12 @@ def holding(program: Program, values: Sequence[Value]) -> Program:
     for value in values:
         label = _unused(value.label, labels)
         labels.add(label)
-        added.append(replace(value, label=label, origin=label, space=0))
+        added.append(Value(label, value.type, value.kind, label))
     first = len(program.values)
     entry = (Entry(number, EntryKind.HELD, number) for number in range(first, first + len(added)))
-    return replace(program, values=(*program.values, *added), entry=(*program.entry, *entry))
+    held = replace(program, values=(*program.values, *added), entry=(*program.entry, *entry))
+    held.once("touched", lambda _: touched(program))  # no step touches what is held
+    return held
 
 
 def _unused(label: str, labels: Iterable[str]) -> str:

@@ -91,12 +91,13 @@ def _check_places(deployment: Deployment) -> Iterator[Violation]:
         listed = [row.values[k] for row in deployment.persistent]
         yield from _check_complete(entry_point, listed)
     entries = [_entries(entry_point) for entry_point in deployment.entry_points]
+    plans = [(e.plan.program.values, e.plan.offsets) for e in deployment.entry_points]
     for row in deployment.persistent:
-        places = set()
-        for entry_point, number in zip(deployment.entry_points, row.values, strict=True):
-            value = entry_point.plan.program.values[number]
-            places.add((value.space, entry_point.plan.offsets[number], value.type))
-        if len(places) > 1:
+        places = [
+            (values[number].space, offsets[number], values[number].type)
+            for (values, offsets), number in zip(plans, row.values, strict=True)
+        ]
+        if any(place != places[0] for place in places):
             detail = f"{row.name!r} has another place or type in some entry point than in the others."
             yield Violation("persistent", (row.name,), detail)
         there = [of.get(number) for of, number in zip(entries, row.values, strict=True)]

@@ -1,4 +1,4 @@
-"""Several entry points in one arena: its bytes beside its bound, and the processor time beside separate plans."""
+"""Several entry points in one arena: its bytes beside its bound, its processor time beside separate plans."""
 
 from __future__ import annotations
 
