@@ -24,7 +24,7 @@ from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import MemoryAccess, StepReport, ValidationReport
 from solver.graph import Array, Role
 from solver.pipeline import TrainableGraph, entry_graphs
-from solver.plan import Deployment, Plan, split_ranges
+from solver.plan import Deployment, Plan, one_plan, split_ranges
 
 if TYPE_CHECKING:
     from service.cli.remote import SentModel
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_log",
     "check_models",
+    "graph_of",
     "read_batch",
     "read_graph",
     "read_log",
@@ -52,7 +53,14 @@ _MOST_PRINTED: Final = 20
 
 
 def read_plan(path: Path) -> Plan:
-    return documents.load_plan(read_document(path))
+    """The plan of one program. Raises OptionsError for one with entry points, none of which is rewritten."""
+    planned = read_planned(path)
+    if isinstance(planned, Plan):
+        return planned
+    raise OptionsError(
+        "A plan with entry points is for the graphs as they are: nothing in it is rewritten.",
+        remedy="Use the graph itself.",
+    )
 
 
 def read_planned(path: Path) -> Plan | Deployment:
@@ -145,14 +153,14 @@ def run(
 
 
 def run_arguments(
-    graph: Path | None, plan: Plan, path: Path, choices: Mapping[str, Any]
-) -> tuple[Path, Path, Mapping[str, Any]]:
-    """The model to run, the file of its batch, and the other choices; `input` may fix inputs as well.
+    models: Sequence[Path], plan: Plan | Deployment, path: Path, choices: Mapping[str, Any]
+) -> tuple[list[Path], Path, Mapping[str, Any]]:
+    """The models to run, the file of the batch, and the other choices; `input` may fix inputs as well.
 
-    Without a `graph` it is the graph document beside the plan's file `path` that the plan was made from.
+    Without `models` it is the graph document beside the plan's file `path` that the plan was made from.
     """
-    graph = graph or _graph_beside(plan, path)
-    if graph is None:
+    found = [*models] or _graph_beside(plan, path)
+    if not found:
         raise OptionsError(
             "A plan has no weights: they are in the graph or model that it was made from.",
             remedy="Give --graph graph.json, too.",
@@ -168,19 +176,40 @@ def run_arguments(
         )
     left = [text for text in inputs if text not in batches]
     others = {name: value for name, value in choices.items() if name != "input"}
-    return graph, Path(batches[0]), others | ({"input": left} if left else {})
+    return found, Path(batches[0]), others | ({"input": left} if left else {})
 
 
-def _graph_beside(plan: Plan, path: Path) -> Path | None:
-    """The graph document in the folder of a plan's file whose digest the plan has."""
+def _graph_beside(plan: Plan | Deployment, path: Path) -> list[Path]:
+    """The graph document in the folder of a plan's file whose digest the plan has; none if there is none."""
     for candidate in sorted(path.parent.glob("*.json")) if str(path) != "-" else ():
         with contextlib.suppress(OSError, ArenaplanError):
             with candidate.open("rb") as stream:
                 if b'"arenaplan.graph"' not in stream.read(_HEAD):
                     continue
-            if documents.graph_digest(read_graph(candidate, plan)) == plan.graph_digest:
-                return candidate
-    return None
+            if _is_of(read_networks([candidate], plan, {}, sends=False), plan):
+                return [candidate]
+    return []
+
+
+def _is_of(
+    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel, plan: Plan | Deployment
+) -> bool:
+    """Whether the plan was made from these graphs."""
+    if isinstance(plan, Plan):
+        return isinstance(graphs, TrainableGraph) and documents.graph_digest(graphs) == plan.graph_digest
+    return isinstance(graphs, Mapping) and all(
+        documents.graph_digest(graphs[one.name]) == one.plan.graph_digest for one in plan.entry_points
+    )
+
+
+def graph_of(
+    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel, entry_point: str | None
+) -> TrainableGraph:
+    """The graph of the entry point, among those that `read_networks` has read."""
+    if isinstance(graphs, Mapping):
+        return graphs[entry_point or ""]
+    assert isinstance(graphs, TrainableGraph), "models are sent to services only"
+    return graphs
 
 
 def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
@@ -199,30 +228,38 @@ def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
 
 
 def write_outputs(
-    graph: TrainableGraph,
-    plan: Plan,
+    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel,
+    plan: Plan | Deployment,
+    entry_point: str | None,
     batch: Mapping[str, Array],
     output: Path,
     checkpoint: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    """Run one step in the arena of the plan, and write the outputs of the graph as an .npz file."""
+    """Run one step in the arena of the plan, and write the outputs of the graph as an .npz file.
+
+    Of a plan with entry points the one of this name runs.
+    """
+    graph = graph_of(graphs, entry_point)
     if not graph.outputs:
         raise PlanError(
             f"The graph {graph.name!r:.80} has no outputs that outlive a step.",
             remedy='Name them in its "outputs" or with --keep-outputs, of `plan` as well, and plan again.',
             path=("outputs",),
         )
-    with executor.Trainer(graph, plan) as trainer:
+    arrays: dict[str, Any]
+    with executor.Trainer(graphs if isinstance(graphs, Mapping) else graph, plan) as trainer:
         if checkpoint is not None:
             trainer.restore(checkpoint)
-        carried = [
-            name for name in graph.outputs if graph.operands[name].role in (Role.PARAMETER, Role.STATE)
-        ]
-        learned = {name: trainer.read(name) for name in carried}  # before the step changes it
-        (trainer.infer if graph.loss is None else trainer.step)(batch)
-        arrays: dict[str, Any] = {name: trainer.read(name) for name in graph.outputs} | learned
+        if isinstance(plan, Deployment):
+            arrays = dict[str, Any](trainer.run(entry_point or "", batch))
+        else:
+            roles = {name: graph.operands[name].role for name in graph.outputs}
+            carried = [name for name, role in roles.items() if role in (Role.PARAMETER, Role.STATE)]
+            learned = {name: trainer.read(name) for name in carried}  # before the step changes it
+            (trainer.infer if graph.loss is None else trainer.step)(batch)
+            arrays = {name: trainer.read(name) for name in graph.outputs} | learned
     written = io.BytesIO()
     np.savez(written, **arrays)
     write_document(output, written.getvalue())
@@ -332,7 +369,16 @@ def check_log(plan: Plan, log: Sequence[MemoryAccess], *, as_json: bool) -> bool
     return not faults
 
 
-def record_log(graph: TrainableGraph, plan: Plan, output: Path, *, steps: int, seed: int) -> None:
-    """Train in the plan's arena, and write a log of the accesses."""
-    accesses = executor.logged_accesses(graph, plan, steps=steps, seed=seed)
-    write_document(output, b"".join(documents.dump_accesses(accesses, plan)))
+def record_log(
+    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel,
+    plan: Plan | Deployment,
+    output: Path,
+    *,
+    entry_point: str | None,
+    steps: int,
+    seed: int,
+) -> None:
+    """Run the plan, or one entry point of it, in its arena, and write a log of the accesses."""
+    of = graphs if isinstance(graphs, Mapping) else graph_of(graphs, entry_point)
+    accesses = executor.logged_accesses(of, plan, entry_point=entry_point, steps=steps, seed=seed)
+    write_document(output, b"".join(documents.dump_accesses(accesses, one_plan(plan, entry_point))))

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from solver.executor.arithmetic import rewritten
+from solver.errors import PlanError
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_spaces
-from solver.executor.proved import check_plan, inline_data, reference_program
+from solver.executor.proved import entry_programs, inline_data
 from solver.executor.run import Runner
 from solver.executor.runs import feed
-from solver.graph import TrainableGraph, graph_digest
-from solver.plan import Plan
+from solver.graph import TrainableGraph
+from solver.plan import Deployment, Plan, one_plan
 from solver.verify import MemoryAccess
 
 __all__ = ["logged_accesses"]
 
 
 def logged_accesses(
-    graph: TrainableGraph, plan: Plan, *, steps: int = 1, seed: int = 0
+    graph: TrainableGraph | Mapping[str, TrainableGraph],
+    plan: Plan | Deployment,
+    *,
+    entry_point: str | None = None,
+    steps: int = 1,
+    seed: int = 0,
 ) -> Iterator[MemoryAccess]:
-    """Train for `steps` steps on synthetic batches; what was touched, step by step, what is read first.
+    """Run `steps` iterations on synthetic batches; what was touched, step by step, what is read first.
 
-    Ranges are those of the arrays that the kernels are given, counted from where each space begins in
-    memory. Raises PlanError when graph and plan do not belong together. Memory: the spaces.
+    Of a deployment the program of one entry point runs; `graph` then has the graph of each by name. Ranges
+    are those of the arrays that the kernels are given, counted from where each space begins in memory. Raises
+    PlanError when graph and plan do not belong together, OptionsError as `one_plan`. Memory: the spaces.
     """
-    subject = rewritten(graph, plan)
-    check_plan(reference_program(subject, plan), plan, graph_digest(graph))
+    chosen = one_plan(plan, entry_point)
+    entry = next((one for one in entry_programs(graph, plan)[0] if one.plan is chosen), None)
+    if entry is None:
+        raise PlanError("The entry points do not go together.", remedy="Plan again.")
+    graph, subject, plan = entry.graph, entry.subject, entry.plan
     memory, program = in_spaces(plan), plan.program
     addresses = [memory.raw(k).__array_interface__["data"][0] for k in range(len(program.values))]
     bases: dict[int, int] = {}

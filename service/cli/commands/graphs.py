@@ -11,6 +11,7 @@ import typer
 from service.cli.commands.options import (
     AsJson,
     Commands,
+    EntryPointName,
     ModelChoices,
     ModelFile,
     PlaceOptions,
@@ -353,6 +354,7 @@ def validate(
         "arenaplan run plan.json --graph graph.json --input batch.npz -o outputs.npz",
         "arenaplan run plan.json --graph model.onnx --loss mse --keep-outputs all --input batch.npz -o o.npz",
         "arenaplan run plan.json --graph graph.json --checkpoint t.safetensors --input batch.npz -o o.npz",
+        "arenaplan run plan.json --entry-point infer --graph graph.json --input batch.npz -o outputs.npz",
     )
 )
 @grouped
@@ -360,13 +362,15 @@ def run(
     plan: PlanFile,
     *,
     graph: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--graph",
             metavar="MODEL",
-            help="Graph document or model that the plan was made from; else the one beside it.",
+            help="Graph document or model that the plan was made from; else the one beside it. Of a plan of"
+            " several models, each of them.",
         ),
     ] = None,
+    entry_point: EntryPointName = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the outputs go, as .npz; - is standard output.")
     ] = Path("-"),
@@ -387,15 +391,18 @@ def run(
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
+        from solver.plan import one_plan
 
-        document = training.read_plan(plan)
-        place, batch, given = training.run_arguments(graph, document, plan, choices)
-    with reporting(as_json=as_json, document=str(place)):
-        network = training.read_graph(place, document, given)
+        document = training.read_planned(plan)
+        one_plan(document, entry_point)  # refuses a name that is missing, or not there
+        places, batch, given = training.run_arguments(graph or (), document, plan, choices)
+        training.check_models(places, document, None)
+    with reporting(as_json=as_json, document=str(places[0])):
+        networks = training.read_networks(places, document, given, sends=False)
     with reporting(as_json=as_json, document=str(batch)):
-        arrays = training.read_batch(network, batch)
+        arrays = training.read_batch(training.graph_of(networks, entry_point), batch)
     with reporting(as_json=as_json, document=str(plan)):
-        training.write_outputs(network, document, arrays, output, checkpoint, as_json=as_json)
+        training.write_outputs(networks, document, entry_point, arrays, output, checkpoint, as_json=as_json)
 
 
 @app.command(

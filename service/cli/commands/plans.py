@@ -280,6 +280,7 @@ def budget(
         "arenaplan accesses plan.json log.jsonl",
         "arenaplan accesses plan.json log.jsonl --json",
         "arenaplan accesses plan.json --record graph.json -o log.jsonl",
+        "arenaplan accesses plan.json log.jsonl --entry-point infer",
     )
 )
 @grouped
@@ -289,9 +290,11 @@ def accesses(
         Path | None, typer.Argument(help="What a runtime touched, JSON lines; - for standard input.")
     ] = None,
     record: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="GRAPH", help="Train this graph or model in the plan, and write what the steps touch."
+            metavar="GRAPH",
+            help="Train this graph or model in the plan, and write what the steps touch. Of a plan of several"
+            " models, each of them.",
         ),
     ] = None,
     *,
@@ -300,6 +303,7 @@ def accesses(
     ] = Path("-"),
     steps: Annotated[int, typer.Option(min=1, help="Training steps to record.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    entry_point: EntryPointName = None,
     choices: ModelChoices,
     as_json: AsJson = False,
 ) -> None:
@@ -307,20 +311,23 @@ def accesses(
 
     Names the steps that read what no step wrote, or what was overwritten.
     """
-    if (log is None) == (record is None):
+    if (log is None) == (not record):
         raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
     if log is not None and choices:
         raise typer.BadParameter("How a model is trained is for --record.", param_hint="LOG")
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
+        from solver.plan import one_plan
 
-        made = training.read_plan(plan)
+        planned = training.read_planned(plan)
+        made = one_plan(planned, entry_point)
+        training.check_models(record or (), planned, None)
     right = True
-    with reporting(as_json=as_json, document=str(log or record)):
-        if record is not None:
-            graph = training.read_graph(record, made, choices)
-            training.record_log(graph, made, output, steps=steps, seed=seed)
+    with reporting(as_json=as_json, document=str(log or (record or [])[0])):
+        if record:
+            graphs = training.read_networks(record, planned, choices, sends=False)
+            training.record_log(graphs, planned, output, entry_point=entry_point, steps=steps, seed=seed)
         elif log is not None:
             right = training.check_log(made, training.read_log(log, made), as_json=as_json)
     if not right:
