@@ -366,8 +366,8 @@ def run(
         typer.Option(
             "--graph",
             metavar="MODEL",
-            help="Graph document or model that the plan was made from; else the one beside it. Of a plan of"
-            " several models, each of them.",
+            help="Graph document or model that the plan was made from; else the one beside it. Repeatable,"
+            " for a plan of several models.",
         ),
     ] = None,
     entry_point: EntryPointName = None,

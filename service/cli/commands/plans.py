@@ -293,8 +293,8 @@ def accesses(
         list[Path] | None,
         typer.Option(
             metavar="GRAPH",
-            help="Train this graph or model in the plan, and write what the steps touch. Of a plan of several"
-            " models, each of them.",
+            help="Train this graph or model in the plan, and write what the steps touch. Repeatable, for a"
+            " plan of several models.",
         ),
     ] = None,
     *,
