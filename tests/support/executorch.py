@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["ALIGNMENT", "Bank", "Module", "Spec", "install", "share"]
+__all__ = ["ALIGNMENT", "Bank", "Module", "Spec", "graph_of", "install", "share"]
 
 ALIGNMENT = 16
 
@@ -159,3 +159,15 @@ def share(a: Spec, b: Spec) -> bool:
     assert b.mem_offset is not None
     inside = a.mem_offset < b.end and b.mem_offset < a.end
     return a.mem_id == b.mem_id and inside and bool(a.allocated_memory and b.allocated_memory)
+
+
+def graph_of(specs: Sequence[Spec], accesses: Sequence[int], reserved: Sequence[int] = ()) -> Any:
+    """A graph whose nodes name each tensor as often as it is accessed."""
+    nodes = [
+        SimpleNamespace(
+            op="placeholder", name=f"x{k}", target=f"x{k}", args=(), kwargs={}, meta={"spec": spec}
+        )
+        for k, (spec, count) in enumerate(zip(specs, accesses, strict=True))
+        for _ in range(count)
+    ]
+    return SimpleNamespace(graph=SimpleNamespace(nodes=nodes), input_mem_buffer_sizes=list(reserved), meta={})

@@ -20,7 +20,7 @@ from solver.exporters.executorch import plan_memory
 from solver.exporters.executorch_banks import MemoryMap, Tenant, lodged, memory_map
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan
 from solver.layout.api import solve
-from tests.support.executorch import Bank, Spec, install
+from tests.support.executorch import Bank, Spec, graph_of, install
 
 
 def map_of(*sizes: int, alignment: int | None = None) -> MemoryMap:
@@ -141,18 +141,6 @@ class TestRefusals:
             memory_map(target, 16, bytes_per_second=rates)
 
 
-def module(specs: Sequence[Spec], accesses: Sequence[int], reserved: Sequence[int] = ()) -> Any:
-    """A graph whose nodes name each tensor as often as it is accessed."""
-    nodes = [
-        SimpleNamespace(
-            op="placeholder", name=f"x{k}", target=f"x{k}", args=(), kwargs={}, meta={"spec": spec}
-        )
-        for k, (spec, count) in enumerate(zip(specs, accesses, strict=True))
-        for _ in range(count)
-    ]
-    return SimpleNamespace(graph=SimpleNamespace(nodes=nodes), input_mem_buffer_sizes=list(reserved), meta={})
-
-
 class TestPlanMemory:
     """`plan_memory` with a `TargetMemoryMap`, as ExecuTorch calls it."""
 
@@ -162,7 +150,7 @@ class TestPlanMemory:
 
     def plan(self, specs: Sequence[Spec], *sizes: int, reserved: Sequence[int] = (), **options: Any) -> Any:
         banks = [Bank(f"b{k}", size, k + 1) for k, size in enumerate(sizes)]
-        graph_module = module(specs, options.pop("accesses", [1] * len(specs)), reserved)
+        graph_module = graph_of(specs, options.pop("accesses", [1] * len(specs)), reserved)
         return plan_memory(16, specs, graph_module, None, target=SimpleNamespace(banks=banks), **options)
 
     def test_banks_and_sizes(self) -> None:
@@ -202,11 +190,11 @@ class TestPlanMemory:
     def test_padding(self) -> None:
         specs = [Spec(64, [0, 3])]
         banks = SimpleNamespace(banks=[Bank("tcm", 96, 1), Bank("sram", 128, 2)])
-        result = plan_memory(16, specs, module(specs, [1]), None, 64, target=banks)
+        result = plan_memory(16, specs, graph_of(specs, [1]), None, 64, target=banks)
         assert result.bufsizes == [0, 0, 128]
         small = SimpleNamespace(banks=[Bank("tcm", 96, 1)])
         with pytest.raises(CapacityError, match=r"Give 'tcm' 128 bytes"):
-            plan_memory(16, specs, module(specs, [1]), None, 64, target=small)
+            plan_memory(16, specs, graph_of(specs, [1]), None, 64, target=small)
 
 
 # ---------------------------------------------------------------------------------- beside ExecuTorch's own
@@ -237,7 +225,7 @@ def test_beside_banked_greedy(banked: Any) -> None:
         sizes = [int(total * part) for part in random.choice([0.1, 0.3, 0.6], size=2)]
         target = banked.TargetMemoryMap([banked.Bank(f"b{k}", n + 16, k + 1) for k, n in enumerate(sizes)])
         counts = [int(count) for count in random.integers(1, 4, len(specs))]
-        graph_module = module(specs, counts)
+        graph_module = graph_of(specs, counts)
 
         def seconds(result: Any, specs: list[Spec] = specs, counts: list[int] = counts) -> float:
             rows = zip(specs, counts, strict=True)

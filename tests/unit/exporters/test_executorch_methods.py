@@ -18,6 +18,7 @@ from solver.errors import CapacityError, OptionsError, PlanError
 from solver.exporters.executorch import arranged
 from solver.exporters.executorch_methods import ProgramMemoryPlanningPass
 from tests.support.executorch import ALIGNMENT, Bank, Module, Spec, install, share
+from tests.support.executorch_programs import stateful, training_methods
 
 
 @pytest.fixture(autouse=True)
@@ -271,43 +272,6 @@ def runtime() -> Any:
     return loaded
 
 
-def stateful() -> tuple[dict[str, Any], Any]:
-    """Three methods over two states, and the module that holds these: exact in float32 for small numbers."""
-    import torch
-
-    class Counters(torch.nn.Module):  # type: ignore[misc]  # not installed where types are checked
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("total", torch.zeros(4, 8))
-            self.register_buffer("last", torch.zeros(2, 8))
-
-    class Method(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self, counters: Any, call: Any) -> None:
-            super().__init__()
-            self.counters, self.call = counters, call
-
-        def forward(self, x: Any) -> Any:
-            return self.call(self.counters, x)
-
-    def add(counters: Any, x: Any) -> Any:
-        y = (x * 3).relu()
-        counters.total.add_(y)
-        return y.sum()
-
-    def read(counters: Any, x: Any) -> Any:
-        a = (x * 2).tanh()
-        return counters.total * 1 + ((a + 1).exp() * a) * 0
-
-    def remember(counters: Any, x: Any) -> Any:
-        y = x[:2] + counters.last + counters.total[2:]
-        counters.last.copy_(x[2:])
-        return y
-
-    counters = Counters()
-    calls = {"add": add, "read": read, "remember": remember}
-    return {name: Method(counters, call) for name, call in calls.items()}, counters
-
-
 @pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
 def test_each_method_reads_what_another_one_wrote(runtime: Any) -> None:
     """1,000 calls in random order agree with PyTorch bit for bit."""
@@ -336,57 +300,6 @@ def test_each_method_reads_what_another_one_wrote(runtime: Any) -> None:
         (actual,) = program.load_method(name).execute((given_x,))
         assert torch.equal(actual, expected), name
     assert counters.total.sum() > 0
-
-
-def training_methods() -> tuple[dict[str, Any], Any, tuple[Any, Any]]:
-    """Gradients, an update and inference of one network, exported; the network, an input and its target."""
-    import copy
-
-    import torch
-    from torch.export.experimental import _export_forward_backward
-
-    from tests.support.pytorch_models import example
-
-    made = example("mlp")
-    net, inputs = made.module, (*made.inputs, *made.targets)
-
-    class Loss(torch.nn.Module):  # type: ignore[misc]  # not installed where types are checked
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = net
-
-        def forward(self, x: Any, y: Any) -> Any:
-            return torch.nn.functional.mse_loss(self.net(x), y)
-
-    class Update(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = copy.deepcopy(net)
-            for module in self.net.modules():
-                for name, weight in list(module.named_parameters(recurse=False)):
-                    delattr(module, name)
-                    module.register_buffer(name, weight.detach())
-
-        def forward(self, *gradients: Any) -> Any:
-            for weight, gradient in zip(self.net.buffers(), gradients, strict=True):
-                weight.sub_(0.1 * gradient)
-            return gradients[0].sum()
-
-    class Infer(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = net
-
-        def forward(self, x: Any) -> Any:
-            return self.net(x)
-
-    gradients = tuple(torch.zeros_like(weight) for weight in net.parameters())
-    methods = {
-        "update": torch.export.export(Update(), gradients, strict=True),
-        "train": _export_forward_backward(torch.export.export(Loss(), inputs, strict=True)),
-        "infer": torch.export.export(Infer(), inputs[:1], strict=True),
-    }
-    return methods, net, inputs
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
