@@ -79,30 +79,29 @@ class Memory:
         return self._raw[value].view(type_.dtype.numpy).reshape(type_.shape)
 
 
-def arenas(spaces: Sequence[Space], sizes: Sequence[int]) -> tuple[Array, ...]:
-    """One preallocated ``uint8`` array for each space, full of poison.
+def arenas(spaces: Sequence[Space], sizes: Sequence[int], file: PagingFile | None = None) -> list[Array]:
+    """One preallocated ``uint8`` array for each space, full of poison; empty for a space that lies in `file`.
 
     Raises PlanError where the machine cannot hold a space.
     """
-    blocks = tuple(
-        _allocate(size, 0, f"space {space.name!r}") for space, size in zip(spaces, sizes, strict=True)
-    )
+    blocks = [
+        _allocate(0 if file is not None and not space.addressable else size, 0, f"space {space.name!r}")
+        for space, size in zip(spaces, sizes, strict=True)
+    ]
     for block in blocks:
         block.fill(POISON)
     return blocks
 
 
-def arenas_of(plan: Plan, file: PagingFile | None = None) -> tuple[Array, ...]:
-    """The arenas of a plan; spaces that lie in a `file` have none."""
-    sizes = [
-        0 if file is not None and not space.addressable else size
-        for space, size in zip(plan.program.spaces, plan.sizes, strict=True)
-    ]
-    return arenas(plan.program.spaces, sizes)
-
-
-def in_spaces(plan: Plan, file: PagingFile | None = None, blocks: Sequence[Array] | None = None) -> Memory:
+def in_spaces(
+    plan: Plan,
+    file: PagingFile | None = None,
+    blocks: Sequence[Array] | None = None,
+    sizes: Sequence[int] | None = None,
+) -> Memory:
     """Each value a view at its offset in one of the `blocks`, those of `arenas` by default.
+
+    `sizes` are those of the spaces that several programs share, by default those of the plan.
 
     With a `file`, of `slow_bytes`, spaces that kernels cannot reach lie in it, one behind the other; their
     values have copies outside, for callers, which are allocated one by one. Raises PlanError when a
@@ -110,11 +109,10 @@ def in_spaces(plan: Plan, file: PagingFile | None = None, blocks: Sequence[Array
     """
     program = plan.program
     filed = [file is not None and not space.addressable for space in program.spaces]
+    sizes = sizes or plan.sizes
     if blocks is None:
-        blocks = arenas_of(plan, file)
-    starts = list(
-        accumulate((size * there for size, there in zip(plan.sizes, filed, strict=True)), initial=0)
-    )
+        blocks = arenas(program.spaces, sizes, file)
+    starts = list(accumulate((size * there for size, there in zip(sizes, filed, strict=True)), initial=0))
     positions: dict[int, int] = {}
     outer = {entry.value for entry in program.entry} | {exit_.value for exit_ in program.exit}
     raw = []
@@ -133,11 +131,9 @@ def in_spaces(plan: Plan, file: PagingFile | None = None, blocks: Sequence[Array
     return Memory(program, raw, file, positions)
 
 
-def slow_bytes(plan: Plan) -> int:
+def slow_bytes(spaces: Sequence[Space], sizes: Sequence[int]) -> int:
     """Bytes of a file that stands for all spaces that kernels cannot reach."""
-    return sum(
-        size for space, size in zip(plan.program.spaces, plan.sizes, strict=True) if not space.addressable
-    )
+    return sum(size for space, size in zip(spaces, sizes, strict=True) if not space.addressable)
 
 
 def on_their_own(program: Program, residues: Sequence[int]) -> Memory:

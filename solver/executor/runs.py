@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.errors import PlanError
-from solver.executor.memory import POISON, arenas, arenas_of, in_spaces, slow_bytes
+from solver.executor.memory import POISON, arenas, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
 from solver.executor.proved import EntryProgram, inline_data, program_at
 from solver.executor.run import Runner
@@ -58,16 +58,13 @@ class Runs:
         poison: bool = False,
     ) -> None:
         self.programs = {program.name: program for program in programs}
-        self._blocks: Sequence[Array] | None = None
-        if isinstance(plan, Deployment):
-            self._blocks = arenas(programs[0].plan.program.spaces, plan.sizes)
-        elif plan.planned_sizes is not None:
-            self._blocks = arenas_of(plan, file)
-        self._file, self._poisons = file, poison
+        self._shares = isinstance(plan, Deployment)
+        self._blocks = arenas(programs[0].plan.program.spaces, plan.sizes, file)
+        self._file, self._poisons, self._bytes = file, poison, plan.sizes
         self.runners = {
             program.name: Runner(
                 program.plan.program,
-                in_spaces(program.plan, file, self._blocks),
+                in_spaces(program.plan, file, self._blocks, plan.sizes),
                 program.data(),
                 poison=poison,
                 begins=program.values(program.begins),
@@ -107,7 +104,7 @@ class Runs:
             served.check(sizes)
             there = program_at(program, sizes)
             inside = replace(there.plan, sizes=program.plan.sizes)
-            memory = in_spaces(inside, self._file, self._blocks)
+            memory = in_spaces(inside, self._file, self._blocks, self._bytes)
             runner = Runner(there.plan.program, memory, {}, poison=self._poisons, begins=())
             self._sizes[key] = AtSize(there, runner)
         return self._sizes[key]
@@ -133,9 +130,12 @@ class Runs:
         self._last = {name: self.at(name) for name in self.programs}
 
     def poison(self) -> None:
-        """Fill everything with NaN patterns that no program keeps from one run to the next."""
+        """Fill everything with NaN patterns that no entry point keeps from one run to the next.
+
+        Files, and plans of one program, are left as they are.
+        """
         program = next(iter(self.programs.values()))
-        for space, block in enumerate(self._blocks or ()):
+        for space, block in enumerate(self._blocks if self._shares else ()):
             transient = np.ones(len(block), bool)
             for value in program.values(program.persistent):
                 if program.plan.program.values[value].space == space:
@@ -160,12 +160,14 @@ def open_paging_file(plan: Plan | Deployment, path: str | os.PathLike[str] | Non
     """
     if path is None:
         return None
-    if isinstance(plan, Deployment) or all(space.addressable for space in plan.program.spaces):
+    first = plan.entry_points[0].plan if isinstance(plan, Deployment) else plan
+    spaces = first.program.spaces
+    if all(space.addressable for space in spaces):
         raise PlanError(
             "The plan has no slower memory that a file could be.",
             remedy="Plan with tiers, or leave the paging file out.",
         )
-    return PagingFile(Path(path), slow_bytes(plan), POISON)
+    return PagingFile(Path(path), slow_bytes(spaces, plan.sizes), POISON)
 
 
 def sizes_of(
