@@ -97,6 +97,17 @@ _RESERVED: Final = Option(
 #: Names of the options that constrain places.
 CONSTRAINTS: Final = ("pins", "alignments", "reserved")
 
+_MEMORIES: Final = Option(
+    "memories",
+    "memories",
+    "Memories that kernels reach, one by one, as tcm=512KiB,read=4GB/s,write=4GB/s or"
+    " psram=8MiB,read=80MB/s,write=60MB/s; repeatable. Each value or buffer gets a home in one of them, at"
+    " least modelled time.",
+    (),
+    flag="memory",
+    metavar="MEMORY",
+)
+
 #: In the order of `PlanOptions`.
 PLAN_OPTIONS: Final = _by_name(
     (
@@ -152,16 +163,7 @@ PLAN_OPTIONS: Final = _by_name(
             flag="tier",
             metavar="TIER",
         ),
-        Option(
-            "memories",
-            "memories",
-            "Memories that kernels reach, one by one, as tcm=512KiB,read=4GB/s,write=4GB/s or psram=8MiB,"
-            "read=80MB/s,write=60MB/s; repeatable. Each value gets a home in one of them, at least modelled"
-            " time.",
-            (),
-            flag="memory",
-            metavar="MEMORY",
-        ),
+        _MEMORIES,
         Option(
             "place",
             "words",
@@ -300,6 +302,7 @@ LAYOUT_OPTIONS: Final = _by_name(
         _PINS,
         _ALIGNMENTS,
         _RESERVED,
+        _MEMORIES,
     )
 )
 

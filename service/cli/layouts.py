@@ -28,6 +28,7 @@ from solver.layout import (
     LayoutProblem,
     Outcome,
     PlacedBuffers,
+    PlacedHomes,
     Progress,
     Rules,
     SolveOptions,
@@ -148,6 +149,12 @@ def run(
     The service at `server` is not told of the layout that hints in the file describe.
     """
     paint = painter(plot)
+    if paint is not None and options.memories:
+        raise OptionsError(
+            "A picture is of one memory, and several are given.",
+            remedy="Leave the plot out, or the memories.",
+            path=("plot",),
+        )
     source = read_source(path)
     kind = _kind(output, source)
     if server is None:
@@ -174,7 +181,7 @@ def run(
 
 def options_of(choices: Mapping[str, Any], without: Sequence[str]) -> LayoutOptions:
     """The options of a layout. Raises OptionsError, whose path is an option."""
-    texts = {name: choices[name] for name in CONSTRAINTS if name in choices}
+    texts = {name: choices[name] for name in (*CONSTRAINTS, "memories") if name in choices}
     options = LayoutOptions(
         **{name: value for name, value in choices.items() if name not in texts}, rules=rules_without(without)
     )
@@ -259,7 +266,11 @@ def _solution(placed: PlacedBuffers, kind: str) -> bytes:
         from solver import documents
 
         return documents.dump_layout(placed, indent=2) + b"\n"
-    return exporters.dump_minimalloc(placed.problem, placed.layout)
+    homes = placed.homes
+    if homes is None:
+        return exporters.dump_minimalloc(placed.problem, placed.layout)
+    names = [each.memory.name for each in homes.memories]
+    return exporters.dump_minimalloc(placed.problem, placed.layout, [names[home] for home in homes.homes])
 
 
 def described(certificate: Certificate | Outcome) -> str:
@@ -283,16 +294,41 @@ def summary(placed: PlacedBuffers) -> dict[str, Any]:
         "witness_step": certificate.witness_step,
         "solver": certificate.solver,
         "deterministic": placed.deterministic,
+        **({} if placed.homes is None else {"homes": _homes_facts(placed.homes)}),
     }
 
 
 def _sentence(source: Source, placed: PlacedBuffers) -> str:
     """``A.csv: 154 buffers in 1,048,576 bytes, optimal (max-load), solver portfolio/greedy``."""
+    if placed.homes is not None:
+        return _homes_sentence(source, placed, placed.homes)
     bound = placed.certificate.lower_bound
     gap = "" if placed.layout.peak == bound else f"{placed.gap:.2%} above the lower bound {bound:,}, "
     count = len(placed.problem.buffers)
     size = f"{count:,} buffers in {placed.layout.peak:,} bytes"
     return f"{source.name}: {size}, {gap}{described(placed.certificate)}"
+
+
+def _homes_sentence(source: Source, placed: PlacedBuffers, homes: PlacedHomes) -> str:
+    """``A.csv: 3 buffers, 64 bytes in tcm, 128 in psram; accesses take 4,000 ns, proved to be the least``."""
+    used = ", ".join(f"{each.peak:,} bytes in {each.memory.name}" for each in homes.memories)
+    proof = "proved to be the least"
+    if homes.accesses > homes.bound:
+        proof = f"{homes.bound:,} at least are proved"
+    count = len(placed.problem.buffers)
+    return f"{source.name}: {count:,} buffers, {used}; accesses take {homes.accesses:,} ns, {proof}"
+
+
+def _homes_facts(homes: PlacedHomes) -> dict[str, Any]:
+    return {
+        "accesses": homes.accesses,
+        "bound": homes.bound,
+        "memories": [
+            {"name": each.memory.name, "bytes": each.memory.bytes, "peak": each.peak}
+            | {"lower_bound": each.certificate.lower_bound, "status": each.certificate.status.value}
+            for each in homes.memories
+        ],
+    }
 
 
 # ----------------------------------------------------------------------------------- several solvers

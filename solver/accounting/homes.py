@@ -30,13 +30,13 @@ from itertools import accumulate
 from re import compile as compiled
 
 from solver.layout import Lifespan
+from solver.memories import Tier, access_nanoseconds
 from solver.names import matching_names
-from solver.program import COPY, Access, HomeRow, Program, Region, Space, Tier
+from solver.program import COPY, Access, HomeRow, Program, Region, Space
 
 __all__ = [
     "HomeItem",
     "HomeProblem",
-    "access_time",
     "added_up_homes",
     "as_one_memory",
     "home_problem",
@@ -74,12 +74,6 @@ class HomeProblem:
         return sum(item.nanoseconds[home] or 0 for item, home in zip(self.items, homes, strict=True))
 
 
-def access_time(memory: Tier, nbytes: int, reads: int, writes: int) -> int:
-    """Nanoseconds of `reads` reads and `writes` writes of `nbytes` bytes, each rounded up."""
-    read, write = (-(-nbytes * 1_000_000_000 // rate) if rate else 0 for rate in (memory.read, memory.write))
-    return reads * (read + memory.latency) + writes * (write + memory.latency)
-
-
 def _accesses(program: Program) -> Iterable[tuple[int, int, int, int]]:
     """Level, value, reads and writes of each binding of a step that does something and is no copy."""
     views: dict[int, set[int]] = {}
@@ -101,7 +95,7 @@ def level_accesses(program: Program, memories: Sequence[Tier]) -> list[int]:
     values, nanoseconds = program.values, [0] * program.duration
     for level, value, reads, writes in _accesses(program) if memories else ():
         memory = memories[values[value].space]
-        nanoseconds[level] += access_time(memory, values[value].type.nbytes, reads, writes)
+        nanoseconds[level] += access_nanoseconds(memory, values[value].type.nbytes, reads, writes)
     return nanoseconds
 
 
@@ -116,7 +110,7 @@ def home_problem(
     for _, value, reads, writes in _accesses(program):
         row = by_value.setdefault(value, [0] * len(memories))
         for k, memory in enumerate(memories):
-            row[k] += access_time(memory, program.values[value].type.nbytes, reads, writes)
+            row[k] += access_nanoseconds(memory, program.values[value].type.nbytes, reads, writes)
     items = []
     for region in regions:
         rows = [by_value[member] for member in region.members if member in by_value]

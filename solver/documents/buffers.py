@@ -37,7 +37,10 @@ class GapDocument(DocumentModel):
 
 
 class BufferDocument(DocumentModel):
-    """`size` bytes during steps ``[start, end)``; an `offset` pins it."""
+    """`size` bytes during steps ``[start, end)``; an `offset` pins it.
+
+    Where there are several memories, all of it is read and written so often, and lies in `memory`, if named.
+    """
 
     id: Name
     size: Natural
@@ -46,6 +49,9 @@ class BufferDocument(DocumentModel):
     alignment: Positive = 1
     offset: Natural | None = None
     gaps: JsonList[GapDocument] = ()
+    reads: Natural = 1
+    writes: Natural = 1
+    memory: Name | None = None
 
 
 class ReservedDocument(DocumentModel):
@@ -90,6 +96,9 @@ def _to_buffer(i: int, document: BufferDocument) -> Buffer:
         document.alignment,
         document.offset,
         to_gaps(document.gaps),
+        document.reads,
+        document.writes,
+        document.memory or "",
     )
 
 
@@ -142,4 +151,9 @@ def buffer_to_dict(buffer: Buffer, place: Mapping[str, Any]) -> dict[str, Any]:
     content |= place
     if buffer.holes:
         content["gaps"] = _gaps_to_list(buffer.holes)
+    for name in ("reads", "writes"):
+        if getattr(buffer, name) != 1:
+            content[name] = getattr(buffer, name)
+    if buffer.memory:
+        content["memory"] = buffer.memory
     return content

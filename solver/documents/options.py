@@ -8,7 +8,7 @@ has other options: those of the plan as it was made, with a switch for each meas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -52,6 +52,7 @@ from solver.plan import (
     SizeRange,
     check_ranges,
     constraints_content,
+    memories_content,
     options_content,
 )
 from solver.plan.ranges import RANGE
@@ -363,13 +364,14 @@ def to_options(document: PlannedOptionFields) -> PlanOptions:
 
 def _options(content: Mapping[str, Any]) -> PlanOptions:
     tiers = tuple(Tier(**dict(tier)) for tier in content["tiers"])
-    memories = tuple(
-        Tier(memory.name, memory.bytes, memory.read or 0, memory.write or 0, memory.latency)
-        for memory in content["memories"]
-    )
+    memories = _memories(content["memories"])
     costs = None if content["costs"] is None else to_costs(content["costs"])
     constraints = _constraints(content, ReservedRange)
     return PlanOptions(**{**content, "tiers": tiers, "memories": memories, "costs": costs, **constraints})
+
+
+def _memories(documents: Sequence[MemoryFields]) -> tuple[Tier, ...]:
+    return tuple(Tier(m.name, m.bytes, m.read or 0, m.write or 0, m.latency) for m in documents)
 
 
 def _constraints(content: Mapping[str, Any], range_: type[ReservedRange | Reserved]) -> dict[str, Any]:
@@ -424,8 +426,10 @@ def to_layout_options(document: LayoutOptionFields) -> LayoutOptions:
                 remedy=f"Write {range_.low}..{range_.high}.",
                 path=("reserved", i),
             )
-    rules = Rules(**options["rules"].model_dump())
-    return LayoutOptions(**{**options, "rules": rules, **_constraints(options, Reserved)})
+    rules, memories = Rules(**options["rules"].model_dump()), _memories(options["memories"])
+    return LayoutOptions(
+        **{**options, "rules": rules, "memories": memories, **_constraints(options, Reserved)}
+    )
 
 
 def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) -> bytes:
@@ -436,9 +440,11 @@ def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) ->
 def layout_options_content(options: LayoutOptions) -> dict[str, Any]:
     """Every option, of constraints those that there are. Seconds are floating: 5 and 5.0 are alike."""
     content: dict[str, Any] = {
-        name: getattr(options, name) for name in LAYOUT_OPTIONS if name not in CONSTRAINTS
+        name: getattr(options, name) for name in LAYOUT_OPTIONS if name not in (*CONSTRAINTS, "memories")
     }
     if options.deadline_seconds is not None:
         content["deadline_seconds"] = float(options.deadline_seconds)
     content["target_gap"] = float(options.target_gap)
+    if options.memories:
+        content["memories"] = memories_content(options.memories)
     return content | {"rules": asdict(options.rules)} | constraints_content(options)

@@ -11,8 +11,11 @@ from solver.names import first_hidden
 __all__ = ["dump_minimalloc"]
 
 
-def dump_minimalloc(problem: LayoutProblem, layout: Layout | None = None) -> bytes:
-    """One line a buffer; columns of alignments and gaps where there are any, of offsets for a layout or pins.
+def dump_minimalloc(
+    problem: LayoutProblem, layout: Layout | None = None, homes: Sequence[str] | None = None
+) -> bytes:
+    """One line a buffer; columns of alignments and gaps where there are any, of offsets for a layout or pins,
+    and of the memory of each buffer, by `homes` or as it must be.
 
     Without a layout the cells of buffers that are not pinned stay empty. Raises ProblemError for an
     id that the format, which has no quotes, cannot hold.
@@ -27,6 +30,13 @@ def dump_minimalloc(problem: LayoutProblem, layout: Layout | None = None) -> byt
     if any(buffer.holes for buffer in buffers):
         heads.append("gaps")
         columns.append([" ".join(map(_gap, buffer.holes)) for buffer in buffers])
+    for name in ("reads", "writes"):
+        if any(getattr(buffer, name) != 1 for buffer in buffers):
+            heads.append(name)
+            columns.append([str(getattr(buffer, name)) for buffer in buffers])
+    if homes is not None or any(buffer.memory for buffer in buffers):
+        heads.append("memory")
+        columns.append(list(homes) if homes is not None else [buffer.memory for buffer in buffers])
     if layout is not None:
         offsets = list(map(str, layout.offsets))
     else:

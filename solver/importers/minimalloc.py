@@ -50,7 +50,10 @@ _SYNONYMS: Final[Mapping[str, str]] = {
     "buffer": "id", "buffer_id": "id", "begin": "lower", "start": "lower", "end": "upper",
 }  # fmt: skip
 _REQUIRED: Final = ("id", "lower", "upper", "size")
-_KNOWN: Final = (*_REQUIRED, "alignment", "gaps", "hint", "offset")
+_KNOWN: Final = (*_REQUIRED, "alignment", "gaps", "hint", "offset", "reads", "writes", "memory")
+
+#: Columns of layouts in several memories, which are read row by row.
+_OF_MEMORIES: Final = frozenset({"reads", "writes", "memory"})
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _GAP: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?", re.ASCII)
@@ -194,7 +197,7 @@ def _parse_columns(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hin
     Numbers are read a column at a time, digit by digit, from the bytes of the text: some 40 bytes a cell.
     """
     data = text.replace("\r\n", "\n").encode()
-    if not data or b"\r" in data:
+    if not data or b"\r" in data or _OF_MEMORIES & header.columns.keys():
         return None
     codes = np.frombuffer(data + b"\n", np.uint8)
     ends = np.flatnonzero((codes == ord(",")) | (codes == ord("\n")))
@@ -288,7 +291,18 @@ def _buffer(row: _Row) -> Buffer:
     size = row.natural("size")
     lifespan, gaps = _with_gaps(row, _lifespan(row), size)
     alignment = row.optional("alignment")
-    return Buffer(name, size, lifespan, 1 if alignment is None else alignment, row.optional("offset"), gaps)
+    reads, writes = (row.optional(column) for column in ("reads", "writes"))
+    return Buffer(
+        name,
+        size,
+        lifespan,
+        1 if alignment is None else alignment,
+        row.optional("offset"),
+        gaps,
+        1 if reads is None else reads,
+        1 if writes is None else writes,
+        row.cell("memory"),
+    )
 
 
 def _lifespan(row: _Row) -> Lifespan:

@@ -23,7 +23,15 @@ from solver.layout.bounds.max_load import LowerBound, above_reserved, live_at, m
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.model.options import Progress, Rules, SolveOptions
 from solver.layout.model.pieces import Piece, in_pieces, pieces
-from solver.layout.model.placed import Alignment, Certificate, LayoutOptions, Pin, PlacedBuffers
+from solver.layout.model.placed import (
+    Alignment,
+    Certificate,
+    LayoutOptions,
+    Pin,
+    PlacedBuffers,
+    PlacedHomes,
+    PlacedMemory,
+)
 from solver.layout.model.problem import (
     MAX_BYTES,
     Buffer,
@@ -60,6 +68,8 @@ __all__ = [
     "Piece",
     "Pin",
     "PlacedBuffers",
+    "PlacedHomes",
+    "PlacedMemory",
     "Progress",
     "Proof",
     "Reserved",

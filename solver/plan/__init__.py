@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         certificate_content,
         constraints_content,
         deployment_content,
+        memories_content,
         options_content,
         plan_content,
         with_deployment_digest,
@@ -139,6 +140,7 @@ __all__ = [
     "homes",
     "layers",
     "level_report",
+    "memories_content",
     "one_plan",
     "options_content",
     "options_in_words",
@@ -165,8 +167,8 @@ __getattr__ = loaded_late(
         "budget": "Allowance Budget Check Limits checks",
         "comparison": "ArenaChange Change DeploymentDifference EntryPointChange Move OptionChange"
         " PersistentMove PlanDifference deployment_difference difference layers options_in_words",
-        "content": "certificate_content constraints_content deployment_content options_content plan_content"
-        " with_deployment_digest with_digest",
+        "content": "certificate_content constraints_content deployment_content memories_content"
+        " options_content plan_content with_deployment_digest with_digest",
         "entry_points": "EntryPointReport PersistentRow deployment_notes entry_point_reports one_plan"
         " persistent_rows plan_of plans_to_compare",
         "joined": "JoinedPlan",

@@ -24,12 +24,13 @@ from solver.plan.deployment import Deployment
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
 from solver.plan.ranges import PlannedSizes
-from solver.program import PIECE, Access, Binding, CostBound, HomeBound, Kind, Phase, Program
+from solver.program import PIECE, Access, Binding, CostBound, HomeBound, Kind, Phase, Program, Tier
 
 __all__ = [
     "certificate_content",
     "constraints_content",
     "deployment_content",
+    "memories_content",
     "options_content",
     "plan_content",
     "with_deployment_digest",
@@ -151,6 +152,11 @@ def _cost_bound(bound: CostBound) -> dict[str, Any]:
     }
 
 
+def memories_content(memories: Sequence[Tier]) -> list[dict[str, Any]]:
+    """Memories that kernels reach; a speed that is not known is left out."""
+    return [{name: value for name, value in asdict(memory).items() if value} for memory in memories]
+
+
 def _home_bound(bound: HomeBound) -> dict[str, Any]:
     return {
         "nanoseconds": bound.nanoseconds,
@@ -180,9 +186,7 @@ def options_content(options: PlanOptions) -> dict[str, Any]:
     if options.tiers:
         content["tiers"] = [asdict(tier) for tier in options.tiers]
     if options.memories:
-        content["memories"] = [
-            {name: value for name, value in asdict(memory).items() if value} for memory in options.memories
-        ]
+        content["memories"] = memories_content(options.memories)
     if options.costs is not None:
         content["costs"] = {"about": options.costs.about, "nanoseconds": dict(options.costs.nanoseconds)}
     if options.deadline_seconds is not None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from solver.errors import OptionsError
+from solver.memories import Tier, transfer_nanoseconds
 from solver.program.ir import Program
 
 __all__ = [
@@ -102,26 +103,6 @@ def _checked(name: str, cost: object) -> int:
 def _hint(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1) if len(known) <= _MOST_COMPARED else []
     return f"Did you mean {close[0]!r}? " if close else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """One memory of `bytes` bytes. `read` and `write` are bytes a second, 0 where another memory decides.
-
-    `latency` are the nanoseconds that each transfer from or to it takes besides.
-    """
-
-    name: str
-    bytes: int
-    read: int = 0
-    write: int = 0
-    latency: int = 0
-
-
-def transfer_nanoseconds(source: Tier, target: Tier, nbytes: int) -> int:
-    """How long a transfer takes: at the slower of both ends, behind the latencies of both."""
-    rate = min(rate for rate in (source.read, target.write) if rate)
-    return source.latency + target.latency - (-nbytes * 1_000_000_000 // rate)
 
 
 def joined_memory(memories: Sequence[Tier]) -> Tier:

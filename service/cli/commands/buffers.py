@@ -30,6 +30,7 @@ ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - fo
     epilog=examples(
         "arenaplan solve problem.csv -o layout.csv",
         "arenaplan solve problem.csv --capacity 1MiB -o layout.csv",
+        "arenaplan solve problem.csv --memory tcm=64KiB,read=4GB/s,write=4GB/s --memory sram=1MiB -o l.csv",
         "arenaplan solve problem.csv --pin b1=64 --reserve 0..64 -o layout.csv",
         "arenaplan solve buffers.json --deadline 10 --target-gap 0.5% --plot layout.svg -o layout.json",
     )

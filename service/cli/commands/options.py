@@ -245,7 +245,7 @@ LayoutChoices = Annotated[
     _group(
         LAYOUT_OPTIONS,
         "capacity alignment solver deadline_seconds work seed threads race target_gap"
-        " pins alignments reserved",
+        " memories pins alignments reserved",
     ),
 ]
 ModelChoices = Annotated[Mapping[str, Any], _group(IMPORT_OPTIONS)]

@@ -6,9 +6,18 @@ from dataclasses import dataclass, field
 
 from solver.layout.model.options import Rules
 from solver.layout.model.problem import Layout, LayoutProblem, Proof, Reserved, Status
+from solver.memories import Tier
 from solver.options import LAYOUT_OPTIONS, documented
 
-__all__ = ["Alignment", "Certificate", "LayoutOptions", "Pin", "PlacedBuffers"]
+__all__ = [
+    "Alignment",
+    "Certificate",
+    "LayoutOptions",
+    "Pin",
+    "PlacedBuffers",
+    "PlacedHomes",
+    "PlacedMemory",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,33 @@ class LayoutOptions:
     pins: tuple[Pin, ...] = LAYOUT_OPTIONS["pins"].default
     alignments: tuple[Alignment, ...] = LAYOUT_OPTIONS["alignments"].default
     reserved: tuple[Reserved, ...] = LAYOUT_OPTIONS["reserved"].default
+    memories: tuple[Tier, ...] = LAYOUT_OPTIONS["memories"].default
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedMemory:
+    """One of several memories: the `peak` of its layout, and how good that is."""
+
+    memory: Tier
+    peak: int
+    certificate: Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedHomes:
+    """The home of each buffer, by number of `memories`, and the nanoseconds that all accesses take.
+
+    `bound` are proved for every choice of homes; `checked` of them follow from `rows`, each a memory, a step
+    and a multiplier in parts of `denominator`, as `solver.accounting.homes` says.
+    """
+
+    homes: tuple[int, ...]
+    memories: tuple[PlacedMemory, ...]
+    accesses: int
+    bound: int
+    checked: int
+    denominator: int
+    rows: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +106,9 @@ class PlacedBuffers:
     """`problem` is the one that was solved, with the options' capacity and alignment.
 
     `digest` is SHA-256 over the canonical JSON without the digest itself, in hexadecimal, once the
-    layout has one; `deterministic` is false when wall time decided the result.
+    layout has one; `deterministic` is false when wall time decided the result. With several memories `homes`
+    says where each buffer lies: offsets count from the beginning of its memory, and peak and certificate are
+    those of all memories together, for these homes.
     """
 
     problem: LayoutProblem
@@ -79,6 +117,7 @@ class PlacedBuffers:
     certificate: Certificate
     deterministic: bool
     digest: str = ""
+    homes: PlacedHomes | None = None
 
     @property
     def gap(self) -> float:

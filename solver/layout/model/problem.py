@@ -59,6 +59,8 @@ class Buffer:
     """`size` bytes that must stay put during `lifespan`; an `offset` here is pinned.
 
     During its `holes`, which lie inside the lifespan, apart and in order of time, others may hold the rest.
+    Where there are several memories, all of it is read `reads` times and written `writes` times, and it must
+    lie in `memory`, if that is named.
     """
 
     id: str
@@ -67,6 +69,9 @@ class Buffer:
     alignment: int = 1
     offset: int | None = None
     holes: tuple[Hole, ...] = ()
+    reads: int = 1
+    writes: int = 1
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -58,6 +58,9 @@ export interface BufferDocument {
   alignment?: number;
   offset?: number | null;
   gaps?: Array<GapDocument>;
+  reads?: number;
+  writes?: number;
+  memory?: string | null;
 }
 
 /** `size` bytes at `offset` during steps ``[start, end)``. */
@@ -70,6 +73,10 @@ export interface BufferOfLayout {
   pinned?: boolean;
   offset: number;
   gaps?: Array<GapDocument>;
+  reads?: number;
+  writes?: number;
+  memory?: string | null;
+  home?: number | null;
 }
 
 /** Buffers to place in one arena of at most `capacity` bytes. */
@@ -194,7 +201,19 @@ export interface HomeBoundOfPlan {
   rows: Array<HomeRowOfPlan>;
 }
 
+export type HomeRowOfLayout = [number, number, number];
+
 export type HomeRowOfPlan = [number, number, number];
+
+/** Nanoseconds that all accesses take, and at least in every choice of homes: `bound`, of which `checked` */
+export interface HomesOfLayout {
+  accesses: number;
+  bound: number;
+  checked: number;
+  denominator: number;
+  rows: Array<HomeRowOfLayout>;
+  memories: Array<PeakOfMemory>;
+}
 
 export type InitialOfPlan = [number, string, number | "NaN" | "Infinity" | "-Infinity", number, number, string, string];
 
@@ -272,6 +291,7 @@ export interface LayoutDocument {
   certificate: CertificateOfPlan;
   reserved?: Array<ReservedDocument>;
   buffers: Array<BufferOfLayout>;
+  homes?: HomesOfLayout | null;
 }
 
 /** Sizes are bytes, or text as 24MiB; what is left out or null is the solver's choice. */
@@ -289,6 +309,7 @@ export interface LayoutOptionFields {
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string> | string;
+  memories?: Array<MemoryFields | string>;
 }
 
 /** The buffers to place, and options. */
@@ -312,6 +333,7 @@ export interface LayoutRequestOptions {
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string> | string;
+  memories?: Array<MemoryFields | string>;
   format?: "arenaplan.layout_options";
   version?: 1;
 }
@@ -371,6 +393,13 @@ export interface OperationOfProgram {
 /** An optimizer by name; what it takes beside, the optimizers say. */
 export interface OptimizerDocument {
   type: string;
+}
+
+/** One of several memories: the peak of its layout, and how good that is. */
+export interface PeakOfMemory {
+  memory: string;
+  peak: number;
+  certificate: CertificateOfPlan;
 }
 
 export type PersistentOfDeployment = [string, Array<number>];
