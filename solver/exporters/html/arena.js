@@ -3,7 +3,7 @@
 // Families of kinds share a hue, and hues are those of Okabe and Ito, which people with any colour vision can
 // tell apart: blue is what is kept, green waits for the backward pass, orange and red flow back, violet is scratch.
 const KIND_COLOURS = {
-  persistent: "#0b6bb0",
+  persistent: "#3d5a80", // as state, which is persistent: copies of parameters in faster memory are not
   parameter: "#0b6bb0", optimizer_variable: "#67b1e0", state: "#3d5a80", constant: "#a3bfd6",
   input: "#6c757d", label: "#a7aeb5", activation: "#1f9d78", saved: "#7fcbb0", result: "#0f6650",
   derivative: "#e8a020", partial: "#f3cd80", gradient: "#d0591c", loss: "#7a2e0e", scratch: "#b279a7",

@@ -12,7 +12,17 @@ import pytest
 
 from solver import pipeline
 from solver.exporters.html import dump_report
-from solver.plan import PlanOptions, PlanView, difference
+from solver.plan import (
+    JoinedPlan,
+    PlanOptions,
+    PlanView,
+    deployment_difference,
+    deployment_notes,
+    difference,
+    entry_point_reports,
+    persistent_rows,
+)
+from tests.support.entry_points import small_deployment, trained_and_used
 from tests.support.graphs import chain, convolutional
 from tests.unit.plan.test_report import SMALL, A, arena, buffer, plan
 
@@ -104,3 +114,43 @@ def test_a_change() -> None:
     found = difference(old, new)
     assert (data["change"]["before"], data["change"]["after"]) == (found.before, found.after)
     assert data["change"]["groups"]["kind"] == [[c.name, c.before, c.after] for c in found.kinds]
+
+
+def test_entry_points_together_and_one_by_one() -> None:
+    """The first plan is that of all runs; persistent buffers are of one kind in each."""
+    deployment = small_deployment()
+    data = data_of(dump_report(deployment))
+    assert data["shown"] == [[0, "All"], [1, "train"], [2, "infer"], [3, "evaluate"]]
+    assert data["change"] is None
+    joined, *plans = data["plans"]
+    assert joined["digest"] == deployment.digest
+    assert [one["digest"] for one in plans] == [e.plan.digest for e in deployment.entry_points]
+    starts = JoinedPlan(deployment).starts
+    assert joined["marks"] == [
+        [start, name] for start, (_, name) in zip(starts, data["shown"][1:], strict=False)
+    ]
+    offsets = sorted(row.offset for row in persistent_rows(deployment))
+    for one in data["plans"]:
+        persistent = one["words"]["kinds"].index("persistent")
+        kinds, places = column(one["buffers"]["kind"]), column(one["buffers"]["offset"])
+        assert sorted(p for k, p in zip(kinds, places, strict=True) if k == persistent) == offsets
+    assert "persistent" in joined["words"]["kinds"]
+    rows = data["entry_points"]["rows"]
+    assert [(row["name"], row["arena_bytes"], row["added_bytes"]) for row in rows] == [
+        (row.name, row.arena_bytes, row.added_bytes) for row in entry_point_reports(deployment)
+    ]
+    assert data["entry_points"]["notes"] == [*deployment_notes(deployment)]
+
+
+def test_a_change_of_entry_points() -> None:
+    old, new = small_deployment(), trained_and_used(chain((8, 3, 4), 6, optimizer="Adam"), "train", "infer")
+    data = data_of(dump_report(new, old))
+    assert data["shown"] == [[1, "Before"], [0, "After"], [2, "train"], [3, "infer"]]
+    assert [one["digest"] for one in data["plans"][:2]] == [new.digest, old.digest]
+    found = deployment_difference(old, new)
+    assert [name for name, _, _ in data["change"]["entry_points"]] == ["train", "infer", "evaluate"]
+    assert len(data["change"]["moves"]) == len(found.moves) > 0
+    assert data["change"]["after"] == new.arena_bytes
+    mixed = data_of(dump_report(new["train"].plan, old))
+    assert mixed["entry_points"] is None
+    assert mixed["change"]["before"] == old.arena_bytes

@@ -12,9 +12,10 @@ import pytest
 
 from solver import pipeline
 from solver.exporters.html import dump_report
-from solver.plan import Plan, PlanOptions
+from solver.plan import Plan, PlanOptions, deployment_difference
 from tests.support.browser import Browser, Page, chromium, running_browser
-from tests.support.graphs import convolutional
+from tests.support.entry_points import small_deployment, trained_and_used
+from tests.support.graphs import chain, convolutional
 from tests.unit.plan.test_report import SMALL, A, arena, buffer, plan
 
 pytestmark = pytest.mark.skipif(
@@ -301,3 +302,50 @@ def corner(path: Path) -> tuple[int, ...]:
         packed += data[at + 8 : at + 8 + length] if kind == b"IDAT" else b""
         at += length + 12
     return tuple(zlib.decompress(packed)[1:4])
+
+
+def test_entry_points(browser: Browser, tmp_path: Path) -> None:
+    """A table of them; a button, a name in the table and a key show the map of each."""
+    deployment = small_deployment()
+    page = shown(browser, tmp_path, dump_report(deployment))
+    assert page.run("[...document.querySelectorAll('#versions button')].map(e => e.textContent)") == [
+        "All", "train", "infer", "evaluate",
+    ]  # fmt: skip
+    rows = page.text("#entry-points-table tbody").splitlines()
+    assert len(rows) == 3
+    assert rows[0].startswith("train decides the arena")
+    assert f"{deployment['infer'].plan.arena_bytes:,}" in page.text("#entry-points-table")
+    assert "persistent" in page.text("#legend")
+    steps = [len(e.plan.steps) for e in deployment.entry_points]
+    assert str(sum(steps)) in page.text("#figures")
+    # Persistent values lie at the bottom of all maps, in one colour; the chosen step alone is shaded.
+    for which in range(4):
+        page.click(f"#versions button:nth-child({which + 1})")
+        assert page.run(f"document.querySelectorAll('#versions button')[{which}].ariaPressed") == "true"
+        width = float(page.run("arena.clientWidth"))
+        first, last = (pixel(page, x / width, 400 / 430) for x in (80, width - 16))
+        assert (0x3D, 0x5A, 0x80) in (first, last)
+    assert str(steps[2]) in page.text("#figures")
+    page.click("#entry-points-table tbody tr:nth-child(2) button")
+    assert page.run("document.querySelectorAll('#versions button')[2].ariaPressed") == "true"
+    page.press("o")
+    assert page.run("document.querySelectorAll('#versions button')[3].ariaPressed") == "true"
+    page.press("o")
+    assert page.run("document.querySelectorAll('#versions button')[0].ariaPressed") == "true"
+    page.resize(360, 900)
+    page.settle()
+    assert page.run("document.documentElement.scrollWidth") <= 360
+    assert page.complaints() == []
+
+
+def test_a_change_of_entry_points(browser: Browser, tmp_path: Path) -> None:
+    old, new = small_deployment(), trained_and_used(chain((8, 3, 4), 6, optimizer="Adam"), "train", "infer")
+    page = shown(browser, tmp_path, dump_report(new, old))
+    text = page.text("#change-entry-points")
+    assert "gone" in text
+    moves = deployment_difference(old, new).moves
+    assert f"{len(moves)} persistent values have another place" in text.lower()
+    assert moves[0].name in text
+    page.click("#versions button:nth-child(3)")
+    assert f"{new['train'].plan.arena_bytes:,} bytes" in page.text("#figures")
+    assert page.complaints() == []
