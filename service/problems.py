@@ -401,4 +401,5 @@ def _sizes(error: CapacityError) -> dict[str, Any]:
         "excess": error.excess,
         "proved": error.proved,
         "live_at_peak": [{"operand": name, "bytes": size} for name, size in error.live_at_peak],
+        **({} if error.entry_point is None else {"entry_point": error.entry_point, "held": error.held}),
     }

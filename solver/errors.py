@@ -187,10 +187,13 @@ class CapacityError(ArenaplanError):
 
     `required` is the smallest arena known to work (or, when even the lower bound is beyond the
     capacity, that bound); `live_at_peak` lists (operand, bytes) live at the witness step. `proved` says that
-    nothing fits the capacity; without it, nothing that fits was found.
+    nothing fits the capacity; without it, nothing that fits was found. `entry_point` is that of a deployment
+    which does not fit, and `held` the bytes of what it keeps for others.
     """
 
     code = "capacity-exceeded"
+    entry_point: str | None = None
+    held: int = 0
 
     def __init__(
         self,

@@ -313,6 +313,8 @@ def _place(error: ArenaplanError, document: str) -> str:
         name = str(error.path[0]) if error.path else ""
         if name == "output":  # of the command; that of a model is --output-name
             return "--output: "
+        if name == "models":  # arguments, which have no flag
+            return ""
         return f"{flag_of(name)}: " if name else ""
     if not document:
         return ""

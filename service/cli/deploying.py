@@ -11,11 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from service.cli.command_line import explain_command
 from service.cli.console import heed, print_json, read_options, reporting, write_document
 from service.cli.entry_points import overview_facts, print_overview
 from service.cli.models import ModelFile, read_model_file
 from solver import documents
-from solver.errors import ArenaplanError, BatchError, OptionsError
+from solver.errors import ArenaplanError, BatchError, CapacityError, OptionsError
 from solver.pipeline import Networks, TrainableGraph, entry_requests, plan_deployment
 from solver.plan import Deployment, EntrySpec, RequestedOptions, read_entry, read_tie
 
@@ -43,10 +44,19 @@ def run(
     Without `output` the plan goes to standard output; a terminal shows the summary alone. `fields` and
     `choices` as for one plan: they hold for every entry point and every model.
     """
+    if fields.get("costs") not in (None, "roofline"):
+        raise OptionsError(
+            "Entry points take no costs: they are of the steps of one program.",
+            remedy="Leave out --costs, or plan each entry point by itself.",
+            path=("costs",),
+        )
     options = read_options(fields) if fields else RequestedOptions()
-    deployment = make_deployment(
-        model_files(models), entries, ties, options, choices, server=server, as_json=as_json
-    )
+    files = model_files(models)
+    try:
+        deployment = make_deployment(files, entries, ties, options, choices, server=server, as_json=as_json)
+    except CapacityError as error:
+        _explain(error, models, entries, {**fields, **choices, "server": server})
+        raise
     if output is None and not as_json and sys.stdout.isatty():
         print_overview(deployment)
         return
@@ -83,6 +93,25 @@ def make_deployment(
         return plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
     texts, rows = _to_send(files, networks, specs, options.options.batch, choices)
     return service.deploy(texts, rows, [tie.text for tie in tied], options)
+
+
+def _explain(
+    error: CapacityError, models: Sequence[Path], entries: Sequence[str], options: Mapping[str, Any]
+) -> None:
+    """Say in the remedy what to do: how many bytes are enough, or which command looks for what would help.
+
+    `explain` answers for a training step by itself, so it is named where nothing else takes memory from it.
+    """
+    specs = [read_entry(text) for text in entries]
+    spec = next((spec for spec in specs if error.entry_point in (spec.name, spec.purpose)), None)
+    if len(models) == 1 and not error.held and (spec is None or spec.purpose == "train"):
+        fields = {**options, **({"batch": spec.batch} if spec and spec.batch else {})}
+        capacity = fields.pop("capacity", error.available)
+        command = explain_command(models[0], fields, {}, capacity, None)
+        error.remedy = f"Raise the capacity, or see what would make it fit: {command}"
+    else:
+        known = "at least " if error.proved else ""
+        error.remedy = f"Raise the capacity to {known}{error.required:,} bytes, or ask for a smaller batch."
 
 
 def check_request(models: Sequence[Path], *, share: bool, like: Path | None) -> None:

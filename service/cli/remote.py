@@ -283,7 +283,7 @@ def _error(problem: ProblemError) -> ArenaplanError | None:
         del path[0]
     detail, remedy = in_flags(problem.detail), in_flags(problem.remedy or "")
     if isinstance(problem, CapacityExceeded):
-        return CapacityError(
+        error = CapacityError(
             detail,
             required=problem.required,
             available=problem.available,
@@ -292,6 +292,9 @@ def _error(problem: ProblemError) -> ArenaplanError | None:
             path=path,
             proved=problem.proved,
         )
+        error.entry_point = problem.document.get("entry_point")
+        error.held = problem.document.get("held", 0)
+        return error
     kind = _ERRORS.get(code)
     return None if kind is None else kind(detail, remedy=remedy, path=path)
 

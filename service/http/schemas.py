@@ -259,6 +259,10 @@ class ProblemDocument(BaseModel):
     proved: bool | None = Field(
         default=None, description="Whether nothing can fit; false: nothing that fits was found."
     )
+    entry_point: str | None = Field(
+        default=None, description="The entry point that does not fit (capacity-exceeded)."
+    )
+    held: int | None = Field(default=None, description="Bytes of what it keeps for other entry points.")
     verdict: ShortVerdict | None = Field(default=None, description="Of a capacity for a graph.")
     live_at_peak: list[OperandSize] | None = Field(
         default=None, description="What is live at the worst step."

@@ -284,6 +284,7 @@ def _named(entry: EntryRequest, held: Sequence[Value] = ()) -> Iterator[None]:
         others = sum(value.type.nbytes for value in held)
         of_others = f" Of these, {others:,} bytes are values that other entry points keep." if others else ""
         error.message = f"Entry point {entry.name!r:.200} does not fit. {error.message}{of_others}"
+        error.entry_point, error.held = entry.name, others
         raise
     except OptionsError:
         raise

@@ -77,6 +77,12 @@ def _request(networks: Networks, spec: EntrySpec, requested: RequestedOptions, k
     name = spec.name or (spec.purpose if len(networks) == 1 else f"{model}.{spec.purpose}")
     # A program has no batch of its own: that of the options is for the graphs beside it.
     is_graph = isinstance(network, TrainableGraph)
+    if spec.batch and not is_graph:
+        raise OptionsError(
+            f"Entry point {name!r:.200} is a program of explicit operations, which has no batch.",
+            remedy="Leave out its batch.",
+            path=("entries", k, "batch"),
+        )
     batch = spec.batch or (requested.options.batch if is_graph else None)
     return EntryRequest(name, model, spec.purpose, subject, requested.having(batch=batch))
 

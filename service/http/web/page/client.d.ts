@@ -535,6 +535,8 @@ export interface ProblemDocument {
   available?: number | null;
   excess?: number | null;
   proved?: boolean | null;
+  entry_point?: string | null;
+  held?: number | null;
   verdict?: ShortVerdict | null;
   live_at_peak?: Array<OperandSize> | null;
   problem?: ProblemDocument | null;

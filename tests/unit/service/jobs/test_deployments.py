@@ -227,7 +227,7 @@ REFUSED: dict[str, tuple[Request, str, str, str]] = {
         {"graph": PAIRS, "entries": ["train"]}, "invalid-options", "/entries/0", "explicit operations",
     ),
     "a batch of a program": (
-        {"graph": PAIRS, "entries": ["run:batch=3"]}, "invalid-options", "/options/batch", "",
+        {"graph": PAIRS, "entries": ["run:batch=3"]}, "invalid-options", "/entries/0/batch", "has no batch",
     ),
     "a network without a loss is trained": (
         {"graph": UNLABELLED, "entries": ["train"]}, "invalid-options", "/entries/0", "Nothing of",
