@@ -96,7 +96,7 @@ def planned(
         if theirs is None:
             raise
         ours = None
-    if theirs is not None and (ours is None or _picoseconds(theirs, graph, banks) < ours.picoseconds):
+    if theirs is not None and (ours is None or _time(theirs, graph, banks) < ours.time):
         places = {
             id(spec): (place.mem_id, place.mem_offset)
             for spec, place in theirs.spec_dict.items()
@@ -180,8 +180,10 @@ def _reserved(graph_module: Any) -> list[int]:
 def _banked_greedy(target: Any, *arguments: Any) -> Any:
     """ExecuTorch's own plan for its memory map; None where it refuses the program, or has no such plan."""
     try:
-        from executorch.exir.banked_memory_planning import BankedGreedy, BankPlacementError
+        from executorch.exir.banked_memory_planning import BankedGreedy, BankPlacementError, TargetMemoryMap
     except ImportError:  # ExecuTorch before 1.5.1
+        return None
+    if not isinstance(target, TargetMemoryMap):
         return None
     try:
         return BankedGreedy(target)(*arguments)
@@ -189,11 +191,11 @@ def _banked_greedy(target: Any, *arguments: Any) -> Any:
         return None
 
 
-def _picoseconds(result: Any, graph: Graph, banks: MemoryMap) -> int:
+def _time(result: Any, graph: Graph, banks: MemoryMap) -> int:
     """The modelled time of a plan of ExecuTorch's: accesses of tensors in banks."""
     counts = accesses(graph.graph_module)
     return sum(
-        banks.time(spec.allocated_memory * counts[id(spec)], bank)
+        banks.time(spec.allocated_memory * max(1, counts[id(spec)]), bank)
         for spec, place in result.spec_dict.items()
         if spec.storage_base is None and (bank := banks.number(place.mem_id)) is not None
     )

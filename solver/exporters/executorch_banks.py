@@ -32,6 +32,9 @@ __all__ = ["Bank", "Graph", "MemoryMap", "Placement", "State", "Tenant", "lodged
 #: How many times as long an access takes in a bank as in the one before, where the caller gives no speeds.
 SLOWDOWN: Final = 10
 
+#: Upper limit for the time of an access divided by that in the fastest bank: sums stay in 64 bits.
+MAX_SLOWDOWN: Final = 10**6
+
 
 @dataclass(frozen=True, slots=True)
 class Bank:
@@ -45,13 +48,13 @@ class Bank:
 
 @dataclass(frozen=True, slots=True)
 class MemoryMap:
-    """Banks, the fastest first, and the picoseconds that an accessed byte takes in each one.
+    """Banks in the order of the caller, and the time of an accessed byte in each one, in any unit.
 
     Of each bank `padding` bytes are left free.
     """
 
     banks: tuple[Bank, ...]
-    picoseconds: tuple[int, ...]
+    times: tuple[int, ...]
     padding: int = 0
 
     def number(self, memory: int) -> int | None:
@@ -64,7 +67,7 @@ class MemoryMap:
         )
 
     def time(self, accessed: int, bank: int) -> int:
-        return accessed * self.picoseconds[bank]
+        return accessed * self.times[bank]
 
     def alignment(self, memory: int, default: int) -> int:
         k = self.number(memory)
@@ -98,6 +101,12 @@ def memory_map(
     each bank is ten times as slow as the one before. Raises OptionsError for a bank whose alignment is no
     multiple of `alignment`, and for speeds that are not those of the banks.
     """
+    if not hasattr(target, "banks"):
+        raise OptionsError(
+            f"The memory map is of type {type(target).__name__}, which has no banks.",
+            remedy="Pass target=TargetMemoryMap([Bank('sram', 524288, 1)]), both of"
+            " executorch.exir.banked_memory_planning.",
+        )
     banks = []
     for bank in target.banks:
         if bank.alignment is not None and bank.alignment % alignment:
@@ -110,13 +119,20 @@ def memory_map(
     if bytes_per_second is None:
         return MemoryMap(tuple(banks), tuple(SLOWDOWN**k for k in range(len(banks))), padding)
     names = [bank.name for bank in banks]
-    if set(bytes_per_second) != set(names) or not all(rate > 0 for rate in bytes_per_second.values()):
+    if set(bytes_per_second) != set(names) or not all(map(_is_speed, bytes_per_second.values())):
+        speeds = ", ".join(f"{name!r}: {rate!r}" for name, rate in bytes_per_second.items())
         raise OptionsError(
-            f"Speeds are given for {', '.join(bytes_per_second) or 'no bank'}; the banks are"
-            f" {', '.join(names)}, and each needs a positive one.",
+            f"Speeds are {{{speeds}}}, but the banks are {', '.join(names)}, and each needs a positive one.",
             remedy=f"Pass bytes_per_second={{{', '.join(f'{name!r}: 1e9' for name in names)}}}.",
         )
-    return MemoryMap(tuple(banks), tuple(round(1e12 / bytes_per_second[name]) for name in names), padding)
+    # Of the fastest bank a thousand: whole numbers that differ where speeds do.
+    fastest = max(bytes_per_second.values())
+    times = tuple(round(1000 * min(fastest / bytes_per_second[name], MAX_SLOWDOWN)) for name in names)
+    return MemoryMap(tuple(banks), times, padding)
+
+
+def _is_speed(rate: object) -> bool:
+    return isinstance(rate, (int, float)) and not isinstance(rate, bool) and 0 < rate < math.inf
 
 
 def lodged(tenants: Sequence[Tenant], banks: MemoryMap, deadline: Deadline) -> tuple[list[int], list[int]]:
@@ -264,7 +280,7 @@ class Placement:
 
     states: list[int]
     graphs: list[dict[int, tuple[int, int]]]
-    picoseconds: int
+    time: int
 
 
 def placement(
@@ -303,7 +319,7 @@ def placement(
                     names.get(id(spec), "a tensor"),
                     spec.allocated_memory,
                     Lifespan(start + life[0], start + life[1] + 1),
-                    spec.allocated_memory * counts[id(spec)],
+                    spec.allocated_memory * max(1, counts[id(spec)]),
                     spec.mem_id,
                 )
             )

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from solver.errors import PlanError
+from solver.errors import CapacityError, PlanError
 from solver.exporters.executorch import (
     DEFAULT_MEMORY,
     not_installed,
@@ -27,7 +27,7 @@ from solver.exporters.executorch import (
     planned,
     warn_of_stale_reads,
 )
-from solver.exporters.executorch_banks import Graph, MemoryMap, State, memory_map, placement
+from solver.exporters.executorch_banks import Graph, MemoryMap, Placement, State, memory_map, placement
 from solver.exporters.executorch_graph import offset_in_root, root
 from solver.layout import Deadline
 
@@ -35,7 +35,7 @@ __all__ = ["ProgramMemoryPlanningPass"]
 
 
 @dataclass(slots=True)
-class _Method:
+class _Graph:
     """A graph with its tensors to be planned, as ExecuTorch hands them to a planning algorithm."""
 
     graph_module: Any
@@ -45,9 +45,18 @@ class _Method:
     specs: list[Any]
     #: The memory that a pass of the user has chosen, by `id` of the tensor.
     memories: dict[int, int | None]
-    #: The bytes of each memory that branches and loops take, and their tensors.
-    submodules: list[int]
-    submodule_specs: list[Any]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of the memories. They change in place: ExecuTorch copies the dictionary, not the list."""
+        sizes: list[int] = self.graph_module.meta["non_const_buffer_sizes"]
+        return sizes
+
+
+@dataclass(slots=True)
+class _Method(_Graph):
+    #: The graphs of branches and loops, each behind those inside of it.
+    submodules: list[_Graph]
     #: What is planned and in the bytes of no state; and what is part of one.
     activations: list[Any] = field(default_factory=list)
     parts: list[Any] = field(default_factory=list)
@@ -107,11 +116,11 @@ class ProgramMemoryPlanningPass:
         )
         self._methods: list[_Method] = []
         self._graph_module: Any = None
-        self._submodule_specs: list[Any] = []
+        self._submodules: list[_Graph] = []
 
     def run(self, graph_module: Any, graph_signature: Any = None) -> Any:
         """Take a method of the program; ExecuTorch calls this for each one."""
-        self._graph_module, self._submodule_specs = graph_module, []
+        self._graph_module, self._submodules = graph_module, []
         self._theirs.enable_non_cpu_memory_planning = self.enable_non_cpu_memory_planning
         try:
             return self._theirs.run(graph_module, graph_signature)
@@ -130,15 +139,14 @@ class ProgramMemoryPlanningPass:
         places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
         banks = self._banks(methods[0].alignment, max(method.padding for method in methods))
         if banks is not None:
-            chosen = placement(
-                [Graph(method.activations, method.graph_module, method.submodules) for method in methods],
-                [
-                    State(state.name, state.specs, memory)
-                    for state, memory in zip(states, memories, strict=True)
-                ],
-                banks,
-                Deadline.after(self._deadline_seconds),
-            )
+            try:
+                chosen = self._placement(methods, states, memories, banks)
+            except CapacityError:
+                if not any(method.submodules for method in methods):
+                    raise
+                # Once more with branches and loops in slow banks: they may have taken what others need.
+                self._move_submodules(methods)
+                chosen = self._placement(methods, states, memories, banks)
             memories, places = [*chosen.states], chosen.graphs
         bottoms = _place_states(states, memories, banks)
         for method, inside in zip(methods, places, strict=True):
@@ -151,36 +159,61 @@ class ProgramMemoryPlanningPass:
             return None
         return memory_map(self._target, alignment, padding, self._bytes_per_second)
 
+    def _placement(
+        self,
+        methods: Sequence[_Method],
+        states: Sequence[_State],
+        memories: Sequence[int | None],
+        banks: MemoryMap,
+    ) -> Placement:
+        return placement(
+            [Graph(method.activations, method.graph_module, _taken(method, method)) for method in methods],
+            [State(state.name, state.specs, memory) for state, memory in zip(states, memories, strict=True)],
+            banks,
+            Deadline.after(self._deadline_seconds),
+        )
+
     def _collect(
         self, alignment: int, specs: Sequence[Any], graph_module: Any, graph_signature: Any, padding: int
     ) -> list[int]:
         """The algorithm that ExecuTorch calls: plans branches and loops at once, and others provisionally."""
         only_host_memory(specs)
+        memories = {id(spec): spec.mem_id for spec in specs}
+        graph = _Graph(graph_module, graph_signature, alignment, padding, list(specs), memories)
         if graph_module is not self._graph_module:
-            result = planned(
-                *(alignment, list(specs), graph_module, graph_signature, padding, self._deadline_seconds),
-                target=self._target,
-                bytes_per_second=self._bytes_per_second,
+            self._submodules.append(graph)
+            return self._plan_submodule(graph, self._bytes_per_second)
+        self._methods.append(
+            _Method(
+                *(graph_module, graph_signature, alignment, padding, graph.specs, memories),
+                submodules=self._submodules,
             )
-            _write(result.spec_dict)
-            self._submodule_specs += specs
-            return list(result.bufsizes)
-        method = _Method(
-            graph_module,
-            graph_signature,
-            alignment,
-            padding,
-            list(specs),
-            {id(spec): spec.mem_id for spec in specs},
-            list(graph_module.input_mem_buffer_sizes),
-            self._submodule_specs,
         )
-        self._methods.append(method)
-        memories = [spec.mem_id or DEFAULT_MEMORY for spec in specs]
-        for spec, memory in zip(specs, memories, strict=True):
+        numbers = [spec.mem_id or DEFAULT_MEMORY for spec in specs]
+        for spec, memory in zip(specs, numbers, strict=True):
             spec.realign(alignment)
             spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, 0
-        return [0] * (max([DEFAULT_MEMORY, *memories]) + 1)
+        return [0] * (max([DEFAULT_MEMORY, *numbers]) + 1)
+
+    def _plan_submodule(self, graph: _Graph, bytes_per_second: Mapping[str, float] | None) -> list[int]:
+        result = planned(
+            *(graph.alignment, graph.specs, graph.graph_module, graph.signature, graph.padding),
+            self._deadline_seconds,
+            target=self._target,
+            bytes_per_second=bytes_per_second,
+        )
+        _write(result.spec_dict)
+        return list(result.bufsizes)
+
+    def _move_submodules(self, methods: Sequence[_Method]) -> None:
+        """Plans branches and loops again, as if the last bank were the fastest."""
+        slow_first = {bank.name: 10.0**k for k, bank in enumerate(self._target.banks)}
+        for method in methods:
+            for graph in method.submodules:
+                for spec in graph.specs:
+                    spec.mem_id, spec.mem_offset = graph.memories[id(spec)], None
+                graph.graph_module.input_mem_buffer_sizes = _taken(graph, method)
+                graph.sizes[:] = self._plan_submodule(graph, slow_first)
 
     def _place_activations(
         self,
@@ -190,12 +223,11 @@ class ProgramMemoryPlanningPass:
         places: Mapping[int, tuple[int, int]],
     ) -> None:
         """Places above the states and what branches and loops take, and the sizes of all memories."""
-        for spec in method.submodule_specs:
-            spec.mem_offset += bottoms.get(spec.mem_id, 0)
-        for module in _submodules(method.graph_module):
-            inside = module.meta["non_const_buffer_sizes"]
-            inside[:] = _above(bottoms, inside)
-        sizes = _above(bottoms, method.submodules)
+        sizes = _above(bottoms, _taken(method, method))
+        for graph in method.submodules:
+            graph.sizes[:] = _above(bottoms, graph.sizes)
+            for spec in graph.specs:
+                spec.mem_offset += bottoms.get(spec.mem_id, 0)
         method.graph_module.input_mem_buffer_sizes = list(sizes)
         if method.activations:
             result = placed(
@@ -210,8 +242,7 @@ class ProgramMemoryPlanningPass:
         for spec in method.parts:
             spec.mem_id, spec.mem_offset = root(spec).mem_id, root(spec).mem_offset + offset_in_root(spec)
         sizes += [0] * (DEFAULT_MEMORY + 1 - len(sizes))
-        # In place: ExecuTorch has copied the metadata by now, but not the list.
-        method.graph_module.meta["non_const_buffer_sizes"][:] = sizes
+        method.sizes[:] = sizes
 
 
 def _states(methods: Sequence[_Method]) -> list[_State]:
@@ -299,11 +330,12 @@ def _above(bottoms: Mapping[int, int], sizes: Sequence[int]) -> list[int]:
     return [bottoms.get(k, 0) + (sizes[k] if k < len(sizes) else 0) for k in range(count)]
 
 
-def _submodules(graph_module: Any) -> Iterator[Any]:
-    """The graphs of branches and loops, nested ones included, that have a plan."""
-    for module in graph_module.modules():
-        if module is not graph_module and "non_const_buffer_sizes" in getattr(module, "meta", {}):
-            yield module
+def _taken(graph: _Graph, method: _Method) -> list[int]:
+    """The bytes at the bottom of each memory that branches and loops of a graph take, by the number of it."""
+    children = {id(module) for module in graph.graph_module.children()}
+    sizes = [inside.sizes for inside in method.submodules if id(inside.graph_module) in children]
+    count = max(map(len, sizes), default=0)
+    return [max(row[k] for row in sizes if k < len(row)) for k in range(count)]
 
 
 def _write(places: Mapping[Any, Any]) -> None:

@@ -76,7 +76,11 @@ class Module:
     def specs(self) -> list[Spec]:
         return [*self.states.values(), *self.activations]
 
+    def children(self) -> list[Module]:
+        return self.branches
+
     def modules(self) -> Iterator[Module]:
+        """This graph, and those of branches at all depths."""
         yield self
         for branch in self.branches:
             yield from branch.modules()

@@ -134,8 +134,15 @@ class TestRefusals:
         with pytest.raises(OptionsError, match=r"'b0' has an alignment of 24 bytes.* multiple of 16"):
             map_of(64, alignment=24)
 
-    @pytest.mark.parametrize("rates", [{"tcm": 4e9}, {"tcm": 4e9, "sram": 0.0}, {}])
-    def test_speeds_that_are_not_those_of_the_banks(self, rates: dict[str, float]) -> None:
+    @pytest.mark.parametrize("target", [{"tcm": 64}, [Bank("tcm", 64, 1)], 64])
+    def test_what_is_no_memory_map(self, target: object) -> None:
+        with pytest.raises(OptionsError, match=r"of type (dict|list|int), .*target=TargetMemoryMap\(\[Bank"):
+            memory_map(target, 16)
+
+    @pytest.mark.parametrize(
+        "rates", [{"tcm": 4e9}, {"tcm": 4e9, "sram": 0.0}, {"tcm": 4e9, "sram": "fast"}, {}]
+    )
+    def test_speeds_that_are_not_those_of_the_banks(self, rates: dict[str, Any]) -> None:
         target = SimpleNamespace(banks=[Bank("tcm", 64, 1), Bank("sram", 64, 2)])
         with pytest.raises(OptionsError, match=r"banks are tcm, sram.*bytes_per_second=\{'tcm': 1e9, 'sram'"):
             memory_map(target, 16, bytes_per_second=rates)

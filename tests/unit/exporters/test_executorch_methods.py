@@ -142,6 +142,15 @@ class TestPlaces:
         assert violations(train, infer) == []
         assert train.states["w"].mem_id == 1
 
+    def test_branches_make_room_in_a_bank(self) -> None:
+        """Alone they would lie in the fast bank, where the user wants another tensor."""
+        target = SimpleNamespace(banks=[Bank("tcm", 64, 1), Bank("sram", 1024, 2)])
+        inner = Module(activations=[Spec(32, [0, 1])])
+        branches = [Module(activations=[Spec(48, [0, 1])], branches=[inner])]
+        method = Module({}, {}, [Spec(64, [0, 3], mem_id=1)], branches)
+        assert plan(method, planning=ProgramMemoryPlanningPass(target=target)) == [[0, 64, 80]]
+        assert violations(method) == []
+
     def test_nothing_to_plan(self) -> None:
         assert plan(Module()) == [[0, 0]]
 
