@@ -24,6 +24,7 @@ from solver.layout import Buffer, Certificate, Hole, LayoutProblem, Proof, Statu
 from solver.layout.api import solve
 from solver.native import deadline_of
 from solver.pipeline.agreement import Member, agreed
+from solver.pipeline.common_homes import in_common_homes
 from solver.pipeline.measures import candidate_requested
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
 from solver.pipeline.ties import joined_names, tie_between
@@ -53,7 +54,6 @@ __all__ = ["EntryRequest", "plan_deployment"]
 #: Options that no entry point takes yet, and why.
 _NOT_TAKEN: Final = {
     "rewrite": "rewritten operations may need other weights than those of the other entry points",
-    "memories": "the homes of what they have in common are not chosen together",
     "costs": "they are of the steps of one program",
 }
 
@@ -127,6 +127,12 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
             )
         check_name(entry.model, "a model", ("models",))
         check_name(entry.name, "an entry point", ("entries", k, "name"))
+        if entry.requested.options.memories and entry.requested.options.tiers:
+            raise OptionsError(
+                "Entry points take memories that kernels reach, or tiers, and not both.",
+                remedy="Leave out the tiers, or the memories.",
+                path=("tiers",),
+            )
         for option, why in _NOT_TAKEN.items():
             if getattr(entry.requested.options, option):
                 raise OptionsError(
@@ -376,14 +382,16 @@ def _deployment(
     shared: Mapping[str, Value],
 ) -> Deployment:
     entry_points, numbers = [], []
-    for entry, each, candidate, known in zip(entries, plans, candidates, names, strict=True):
+    for candidate, known in zip(candidates, names, strict=True):
         held = iter(sorted(_held(candidate.reference.program)))
         of_reference = [known[key] if key in known else next(held) for key in shared]
         place = {e.reference: e.value for e in candidate.plan.program.entry}
-        values = [place[number] for number in of_reference]
+        numbers.append([place[number] for number in of_reference])
+    if candidates[0].plan.options.memories:
+        candidates = in_common_homes(candidates, numbers, plans[0].deadline)
+    for entry, each, candidate, values in zip(entries, plans, candidates, numbers, strict=True):
         plan = each.proved(replace(candidate, plan=settled(candidate.plan, values)))
         entry_points.append(EntryPoint(entry.name, entry.model, entry.purpose, plan))
-        numbers.append(values)
     rows = tuple(Persistent(key, row) for key, row in zip(shared, zip(*numbers, strict=True), strict=True))
     deployment = Deployment(name, tuple(entry_points), rows, producer())
     references = [candidate.reference.program for candidate in candidates]
