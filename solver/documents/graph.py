@@ -33,7 +33,14 @@ from solver.documents.initializers import (
     to_initializer,
 )
 from solver.documents.read import read
-from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
+from solver.errors import (
+    BatchError,
+    DimensionError,
+    DocumentError,
+    GraphError,
+    ShapeMismatchError,
+    TrainableError,
+)
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
 from solver.graph.content import declared_operands, graph_content, graph_digest
 from solver.graph.declared import with_sizes
@@ -303,17 +310,28 @@ def _graph(
     document: GraphDocument, sizes: Mapping[str, int], max_operations: int, folder: Path | None
 ) -> TrainableGraph:
     """The graph of a document, whose symbolic dimensions have these sizes."""
-    graph = build_graph(
-        document.name,
-        _all_declared(document, sizes, folder),
-        [Operation(o.name, o.type, o.inputs, o.outputs, o.attributes) for o in document.operations],
-        loss=document.loss,
-        optimizer=None if document.optimizer is None else _optimizer_spec(document.optimizer),
-        trainable=_trainable_set(document),
-        outputs=document.outputs,
-        training=TrainingRules(**dict(document.training)),
-        max_operations=max_operations,
-    )
+    declared = _all_declared(document, sizes, folder)
+    try:
+        graph = build_graph(
+            document.name,
+            declared,
+            [Operation(o.name, o.type, o.inputs, o.outputs, o.attributes) for o in document.operations],
+            loss=document.loss,
+            optimizer=None if document.optimizer is None else _optimizer_spec(document.optimizer),
+            trainable=_trainable_set(document),
+            outputs=document.outputs,
+            training=TrainingRules(**dict(document.training)),
+            max_operations=max_operations,
+        )
+    except ShapeMismatchError as error:
+        culprit = _fixed_size(document, declared, sizes)
+        if culprit is not None:
+            name, dimension, size = culprit
+            error.remedy = (
+                f"Constant {name!r:.80}, the sizes of a Reshape, spells out the {dimension} {size:,}: write"
+                f" -1 in its place, so that it follows a {dimension} of {sizes[dimension]:,}."
+            )
+        raise
     symbolic = {
         size for operand in document.operands for size in operand.shape or () if isinstance(size, str)
     }
@@ -321,6 +339,27 @@ def _graph(
         return graph
     known = {name: size for name, size in sizes.items() if name in symbolic}
     return replace(graph, resizable=_Document(document, known, max_operations, folder))
+
+
+def _fixed_size(
+    document: GraphDocument, declared: Sequence[DeclaredOperand], sizes: Mapping[str, int]
+) -> tuple[str, str, int] | None:
+    """The sizes of a Reshape that spell out a symbolic dimension of the document which has another size now.
+
+    The constant, the dimension, and the size that it has in the document.
+    """
+    own = document.dims if document.batch is None else {"batch": document.batch, **document.dims}
+    changed = [(name, size) for name, size in own.items() if sizes.get(name, size) != size]
+    shapes = {o.inputs[1] for o in document.operations if o.type == "Reshape" and len(o.inputs) > 1}
+    for operand in declared:
+        data = operand.initializer.data if operand.initializer is not None else None
+        if operand.id not in shapes or operand.dtype is not DType.INT64 or data is None or len(data) % 8:
+            continue
+        elements = memoryview(data).cast("q")
+        for name, size in changed:
+            if size in elements:
+                return operand.id, name, size
+    return None
 
 
 def _all_declared(

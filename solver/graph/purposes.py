@@ -10,13 +10,13 @@ persistent value in all three programs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Set
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 
 from solver.errors import LossError
 from solver.graph.ops import signature
 from solver.graph.order import depends_on
-from solver.graph.types import Graph, Operation, Role, TrainableGraph, TrainingSpec
+from solver.graph.types import Graph, Operation, Resizable, Role, TrainableGraph, TrainingSpec
 
 __all__ = ["evaluation", "inference"]
 
@@ -31,9 +31,9 @@ def inference(graph: TrainableGraph) -> TrainableGraph:
     operands that the loss compares with labels. Labels stay only where such a prediction depends on them.
     Raises LossError where there is no prediction. Linear.
     """
-    outputs = _predictions(graph)
+    forward = _forward(graph.graph, _predictions(graph))
     spec = TrainingSpec(loss=None, optimizer=None, trainable=())
-    return TrainableGraph(_forward(graph.graph, outputs), spec)
+    return TrainableGraph(forward, spec, _resizable(graph, inference, forward))
 
 
 def evaluation(graph: TrainableGraph) -> TrainableGraph:
@@ -44,8 +44,34 @@ def evaluation(graph: TrainableGraph) -> TrainableGraph:
             remedy="Set `loss` to the scalar operand that training minimises, or plan an inference.",
             path=("loss",),
         )
+    forward = _forward(graph.graph, graph.outputs, graph.loss)
     spec = TrainingSpec(loss=graph.loss, optimizer=None, trainable=())
-    return TrainableGraph(_forward(graph.graph, graph.outputs, graph.loss), spec)
+    return TrainableGraph(forward, spec, _resizable(graph, evaluation, forward))
+
+
+@dataclass(frozen=True, slots=True)
+class _Resizable:
+    """Other sizes of what `purpose` makes of a training graph: made of that graph at these sizes."""
+
+    graph: TrainableGraph
+    purpose: Callable[[TrainableGraph], TrainableGraph]
+    axes: Mapping[str, tuple[str | None, ...]]
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return self.graph.sizes
+
+    def at(self, sizes: Mapping[str, int]) -> TrainableGraph:
+        return self.purpose(self.graph.at(**sizes))
+
+
+def _resizable(
+    graph: TrainableGraph, purpose: Callable[[TrainableGraph], TrainableGraph], forward: Graph
+) -> Resizable | None:
+    if graph.resizable is None:
+        return None
+    axes = {name: axes for name, axes in graph.resizable.axes.items() if name in forward.operands}
+    return _Resizable(graph, purpose, axes)
 
 
 def _forward(graph: Graph, outputs: Collection[str], *more: str) -> Graph:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from solver.errors import LossError, TrainableError
-from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph
+import arenaplan
+from solver.documents import load_graph
+from solver.errors import BatchError, LossError, ShapeMismatchError, TrainableError
+from solver.graph import Initializer, OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph
 from solver.graph.purposes import evaluation, inference
+from tests.support.documents import graph_document
 from tests.support.graphs import Sketch, chain
 
 
@@ -214,3 +219,73 @@ def test_training_needs_an_optimizer_and_evaluation_does_not() -> None:
     assert caught.value.path == ("optimizer",)
     graph = build_graph(s.name, s.operands, s.operations, loss="loss", optimizer=None, trainable=[])
     assert graph == evaluation(s.graph())
+
+
+# -------------------------------------------------------------------------------- batches of their own
+
+
+def loaded(sizes: Sequence[int] = (-1, 6), batch: int | None = None) -> TrainableGraph:
+    """The small network of documents, whose batch is symbolic and 4; `sizes` are those of its Reshape."""
+    document = graph_document()
+    document["operands"][2]["initializer"]["values"] = list(sizes)
+    return load_graph(document, batch=batch)
+
+
+@pytest.mark.parametrize("purpose", [inference, evaluation])
+def test_the_batch_of_an_entry_point_is_its_own(purpose: Callable[[TrainableGraph], TrainableGraph]) -> None:
+    graph = purpose(loaded(batch=1))
+    assert graph.operands["image"].shape == (1, 2, 3)
+    assert graph.operands["probabilities"].shape == (1, 5)
+    assert purpose(loaded()).at(batch=1) == graph
+    assert graph.sizes == {"batch": 1}
+    assert purpose(loaded()).at(batch=1).at(batch=4) == purpose(loaded())
+
+
+def test_sizes_of_an_inference_are_those_of_its_inputs() -> None:
+    resizable = inference(loaded()).resizable
+    assert resizable is not None
+    assert resizable.axes == {"image": ("batch", None, None)}
+    assert inference(network()).resizable is None
+
+
+def test_changes_of_the_training_graph_go_to_other_batches() -> None:
+    operands = dict(loaded().operands)
+    operands["bias"] = replace(operands["bias"], initializer=Initializer("ones"))
+    graph = loaded().with_graph(operands=operands)
+    assert inference(graph).at(batch=2).operands["bias"].initializer == Initializer("ones")
+
+
+def test_short_batches_are_inferred_in_a_plan_for_a_range() -> None:
+    """Bit for bit as in a plan of that size."""
+    graph = inference(loaded())
+    made = arenaplan.plan(graph, batch="1..4")
+    with arenaplan.Trainer(graph, made) as trainer:
+        for size in (4, 1, 3):
+            there = graph.at(batch=size)
+            batch = arenaplan.synthetic_batch(there, seed=size, step=1)
+            with arenaplan.Trainer(there, arenaplan.plan(there)) as other:
+                expected = other.infer(batch)["probabilities"]
+            found = trainer.infer(batch)["probabilities"]
+            assert found.tobytes() == expected.tobytes()
+
+
+def test_sizes_of_a_reshape_that_spell_out_the_batch_are_named() -> None:
+    assert loaded((4, 6)).sizes == {"batch": 4}
+    with pytest.raises(ShapeMismatchError) as caught:
+        loaded((4, 6), batch=1)
+    assert caught.value.remedy == (
+        "Constant 'flat.shape', the sizes of a Reshape, spells out the batch 4: write -1 in its place, so"
+        " that it follows a batch of 1."
+    )
+    with pytest.raises(ShapeMismatchError) as caught:
+        loaded((3, 6), batch=1)
+    assert "'flat.shape'" not in caught.value.remedy
+
+
+def test_a_fixed_batch_has_no_other() -> None:
+    document = graph_document()
+    for operand in document["operands"]:
+        operand["shape"] = [4 if size == "batch" else size for size in operand["shape"]]
+    assert inference(load_graph(document, batch=4)).outputs == ("probabilities",)
+    with pytest.raises(BatchError, match="A batch of 1 is asked for, but no shape of the graph is symbolic"):
+        load_graph(document, batch=1)
