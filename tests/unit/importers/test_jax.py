@@ -274,3 +274,16 @@ class TestResults:
         assert_returned(
             jax, step, (jax.numpy.ones((2, 2), word), jax.numpy.arange(6).reshape(2, 3).astype(word))
         )
+
+
+def test_parameters_that_are_returned_as_they_are_are_constants(jax: Any) -> None:
+    """An inference: nothing is fed but its input, and a run leaves the parameters alone."""
+    numpy = jax.numpy
+
+    def forward(parameters: Any, x: Any) -> Any:
+        return parameters, numpy.tanh(x @ parameters["w"]) @ parameters["v"]
+
+    parameters = {"w": numpy.ones((6, 5)), "v": numpy.ones((5, 2))}
+    made = arenaplan.plan(arenaplan.jax.program(forward, (parameters, numpy.ones((3, 6)))))
+    kinds = {made.program.values[entry.value].label: entry.kind.value for entry in made.program.entry}
+    assert kinds == {"parameters['w']": "constant", "parameters['v']": "constant", "x": "fed"}
