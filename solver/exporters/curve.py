@@ -67,7 +67,7 @@ def draw_curve(curve: TradeOff) -> Scene:
 
     scene = Scene(WIDTH, HEIGHT, f"{curve.graph}: memory against time")
     scene.add(
-        Label((_LEFT, 34), f"{curve.graph}: peak memory against extra time of a training step", 18, _INK),
+        Label((_LEFT, 34), f"{curve.graph}: peak memory against extra time", 18, _INK),
         Label((_LEFT, 56), _description(curve), 13, _FAINT),
         Boxes(_NEVER, _NEVER, ((_LEFT, _TOP, x(low) - _LEFT, _BOTTOM - _TOP),)),
     )

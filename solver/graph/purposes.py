@@ -10,15 +10,18 @@ persistent value in all three programs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from solver.errors import LossError
+from solver.errors import GraphError, LossError
 from solver.graph.ops import signature
 from solver.graph.order import depends_on
 from solver.graph.types import Graph, Operation, Resizable, Role, TrainableGraph, TrainingSpec
 
 __all__ = ["evaluation", "inference"]
+
+#: Operators that scale or move a mask, or multiply by it.
+_OF_MASKS = frozenset({"Mul", "Div", "Reshape", "Expand", "Unsqueeze", "Squeeze", "Transpose", "Flatten"})
 
 #: Inputs of a BatchNormalization that has running statistics.
 _WITH_STATISTICS = 5
@@ -29,7 +32,8 @@ def inference(graph: TrainableGraph) -> TrainableGraph:
 
     Its outputs are those of the graph that depend on no label; where no operation defines one of these, the
     operands that the loss compares with labels. Labels stay only where such a prediction depends on them.
-    Raises LossError where there is no prediction. Linear.
+    Raises LossError where there is no prediction, GraphError for a random mask that is more than a factor.
+    Linear.
     """
     forward = _forward(graph.graph, _predictions(graph))
     spec = TrainingSpec(loss=None, optimizer=None, trainable=())
@@ -37,7 +41,10 @@ def inference(graph: TrainableGraph) -> TrainableGraph:
 
 
 def evaluation(graph: TrainableGraph) -> TrainableGraph:
-    """The forward part that the loss and the outputs need. Raises LossError without a loss. Linear."""
+    """The forward part that the loss and the outputs need.
+
+    Raises LossError without a loss, GraphError as `inference` does. Linear.
+    """
     if graph.loss is None:
         raise LossError(
             "The graph names no loss to evaluate.",
@@ -77,6 +84,7 @@ def _resizable(
 def _forward(graph: Graph, outputs: Collection[str], *more: str) -> Graph:
     """The operations that `outputs` and `more` need, as they are when nothing is trained."""
     results = {*outputs, *more}
+    _check_masks(graph, _needed(graph.operations, results))
     operations = _needed([*_untrained(graph.operations, results)], results)
     used = {name for operation in operations for name in (*operation.inputs, *operation.outputs)}
     operands = {name: operand for name, operand in graph.operands.items() if name in used}
@@ -98,6 +106,32 @@ def _untrained(operations: Collection[Operation], results: Collection[str]) -> I
         elif operation.type == "BatchNormalization" and len(inputs) == _WITH_STATISTICS:
             changes = {"training_mode": 0}
         yield replace(operation, inputs=inputs, attributes={**operation.attributes, **changes})
+
+
+def _check_masks(graph: Graph, operations: Sequence[Operation]) -> None:
+    """Checks that a mask, which is dropout of a constant, is a factor and nothing else.
+
+    Then what is left of it without dropout is the mean of the factor. Raises GraphError for another use, as
+    in alpha dropout: nothing says what it comes to when nothing is dropped.
+    """
+    masks: dict[str, Operation] = {}
+    for operation in operations:
+        constant = [not name or graph.operands[name].role is Role.CONSTANT for name in operation.inputs]
+        if operation.type == "Dropout" and constant == [True]:
+            masks[operation.outputs[0]] = operation
+        read = [i for i, name in enumerate(operation.inputs) if name in masks]
+        if not read:
+            continue
+        origin = masks[operation.inputs[read[0]]]
+        if len(read) > 1 or operation.type not in _OF_MASKS or (read != [0] and operation.type != "Mul"):
+            raise GraphError(
+                f"Operation {origin.id!r} draws a mask, and {operation.id!r} ({operation.type}) reads it as"
+                " more than a factor: nothing says what that is without dropout.",
+                remedy="Import the network for inference: without a loss, behind `module.eval()`.",
+                path=("operations", graph.operations.index(operation)),
+            )
+        if all(is_constant for i, is_constant in enumerate(constant) if i not in read):
+            masks |= dict.fromkeys(operation.outputs, origin)
 
 
 def _needed(operations: Collection[Operation], results: Collection[str]) -> tuple[Operation, ...]:

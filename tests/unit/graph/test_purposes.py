@@ -10,7 +10,7 @@ import pytest
 
 import arenaplan
 from solver.documents import load_graph
-from solver.errors import BatchError, LossError, ShapeMismatchError, TrainableError
+from solver.errors import BatchError, GraphError, LossError, ShapeMismatchError, TrainableError
 from solver.graph import Initializer, OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph
 from solver.graph.purposes import evaluation, inference
 from tests.support.documents import graph_document
@@ -90,6 +90,45 @@ def test_both_are_their_own() -> None:
 def test_an_inference_is_not_evaluated() -> None:
     with pytest.raises(LossError, match="no loss to evaluate"):
         evaluation(inference(network()))
+
+
+def masked(*operations: tuple[str, list[str], str]) -> TrainableGraph:
+    """Ones and zeros, drawn for each example, in operations that end in y."""
+    s = Sketch()
+    s.op("Gemm", [s.input("x", 4, 6), s.parameter("w", 6, 5)], "h")
+    s.add("ones", Role.CONSTANT, (4, 1), initializer=Initializer("ones"))
+    s.add("share", Role.CONSTANT, (), initializer=Initializer("constant", value=0.75))
+    s.op("Dropout", ["ones"], "mask", ratio=0.25)
+    s.op("Mul", ["mask", "share"], "kept")
+    for type_, inputs, output in operations:
+        s.op(type_, inputs, output)
+    s.op("MeanSquaredError", ["y", s.label("t", 4, 5)], "loss")
+    return s.graph()
+
+
+def test_a_mask_that_is_a_factor_is_its_mean() -> None:
+    """As stochastic depth and dropout of channels have it: the mask is scaled, and multiplied by."""
+    graph = inference(masked(("Div", ["kept", "share"], "u"), ("Mul", ["h", "u"], "y")))
+    assert types(graph) == ["Gemm", "Mul", "Div", "Mul"]
+    assert graph.operations[1].inputs == ("ones", "share")
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        [("Sub", ["share", "kept"], "rest"), ("Mul", ["h", "rest"], "y")],
+        [("Add", ["h", "kept"], "y")],
+        [("Div", ["h", "kept"], "y")],
+        [("Mul", ["kept", "kept"], "twice"), ("Mul", ["h", "twice"], "y")],
+    ],
+)
+def test_a_mask_that_is_more_than_a_factor_is_refused(uses: list[tuple[str, list[str], str]]) -> None:
+    """As in alpha dropout, where what is dropped becomes another number."""
+    graph = masked(*uses)
+    for purpose in (inference, evaluation):
+        with pytest.raises(GraphError, match=r"'mask.op' draws a mask, and .* reads it as more") as caught:
+            purpose(graph)
+        assert caught.value.path[0] == "operations"
 
 
 # -------------------------------------------------------------------------- outputs of an inference
