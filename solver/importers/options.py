@@ -126,7 +126,8 @@ class Imported:
         """A sentence on what is trained: all floating tensors but statistics, or nothing in an inference."""
         graph, constants = self.graph, self.constants
         if graph.loss is None:
-            return f"An inference: nothing is trained. Its outputs: {some(graph.outputs, quoted=True)}."
+            outputs = some(graph.outputs, quoted=True)
+            return f"An inference, as no --loss says how it is trained. Its outputs: {outputs}."
         operands = graph.operands.values()
         frozen = {
             operand.id: operand.type.elements

@@ -108,7 +108,7 @@ def test_an_output_that_is_no_number_is_inferred_alone() -> None:
 
 def test_the_notes_say_that_nothing_is_trained() -> None:
     model = imported(perceptron(), loss=None, dims={"n": 3})
-    assert model.summary == "An inference: nothing is trained. Its outputs: 'y'."
+    assert model.summary == "An inference, as no --loss says how it is trained. Its outputs: 'y'."
     assert not any("loss" in note for note in model.notes)
 
 

@@ -117,7 +117,7 @@ def test_import_of_a_model_without_a_loss(tmp_path: Path) -> None:
     onnx.save(perceptron(), tmp_path / "model.onnx")
     done = run("import", tmp_path / "model.onnx", "--dim", "n=3", "-o", tmp_path / "graph.json")
     assert done.exit_code == Exit.OK, done.output
-    assert "An inference: nothing is trained. Its outputs: 'y'." in done.stderr
+    assert "An inference, as no --loss says how it is trained. Its outputs: 'y'." in done.stderr
     document = json.loads((tmp_path / "graph.json").read_bytes())
     assert document["outputs"] == ["y"]
     assert document.keys().isdisjoint({"loss", "optimizer"})
