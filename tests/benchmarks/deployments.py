@@ -69,6 +69,7 @@ def _cases() -> Iterator[Case]:
     for name in GALLERY:
         yield Case(name, {name: _gallery(name)})
     mnist, mobilenet = _file("mnist", 32), _file("mobilenet_v2", 32)
+    yield Case("LeNet", {"lenet5": _gallery("lenet5")}, ("train:batch=32", "infer:batch=1"))
     three = ("train", "evaluate:batch=64", "infer:batch=1")
     yield Case("mnist", {"mnist": mnist}, three)
     yield Case("MobileNet v2", {"mobilenet_v2": mobilenet}, three)
