@@ -149,10 +149,23 @@ class LayoutRequest(_Strict):
 
 
 class ValidateRequest(_Strict):
-    """A graph to train, and the plan to train it in."""
+    """A graph to train, or several models by name, and the plan to train them in."""
 
-    graph: GraphDocument
-    plan: PlanDocument
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["graph"]}, {"required": ["models"]}]}
+    )
+
+    graph: Annotated[GraphDocument | SkipJsonSchema[None], Field(description="The network of the plan.")] = (
+        None
+    )
+    models: Annotated[
+        dict[str, GraphDocument] | SkipJsonSchema[None],
+        Field(description="The networks of a plan of several models, by name.", min_length=1),
+    ] = None
+    plan: Annotated[
+        PlanDocument | DeploymentDocument,
+        Field(description="Of a plan with entry points each runs `steps` times, in an order by `seed`."),
+    ]
     steps: Annotated[int, Field(ge=1, description="Training steps; the service sets a maximum.")] = 5
     seed: Annotated[int, Field(ge=0, description="Seed of the random batches.")] = 0
 

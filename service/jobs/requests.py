@@ -37,7 +37,7 @@ MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "layout": (("problem",), ("options",)),
     "tradeoff": (("graph",), ("options", "points")),
     "explain": (("graph", "options"), ("training",)),
-    "validate": (("graph", "plan"), ("steps", "seed")),
+    "validate": (("graph", "plan"), ("steps", "seed", "models")),
 }
 
 #: What workers call a task whose body is a model of another tool, behind a line of choices; and its task.

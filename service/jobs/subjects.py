@@ -22,7 +22,16 @@ from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import PlanOptions, RequestedOptions
 from solver.verdict import Batches, batches_of, batches_of_model
 
-__all__ = ["Network", "Read", "Subject", "check_lists", "read_document", "read_model", "said_of_a_query"]
+__all__ = [
+    "Network",
+    "Path",
+    "Read",
+    "Subject",
+    "check_lists",
+    "read_document",
+    "read_model",
+    "said_of_a_query",
+]
 
 
 #: Keys and indexes that lead to a part of a request.

@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Final, TypeVar
 
 from service.jobs.notes import notes_text
@@ -27,6 +27,7 @@ from service.jobs.requests import (
 from service.jobs.resources import limited
 from service.jobs.subjects import (
     Network,
+    Path,
     Read,
     Subject,
     check_lists,
@@ -329,29 +330,46 @@ def _deployment(
             for k, spec in enumerate(specs)
             if isinstance(members["entries"][k], dict) and members["entries"][k].get("graph") is not None
         }
-        known: dict[tuple[str, int | None], Network] = {}
-        left = limits["max_operations"]
-
-        def read(model: str, batch: int | None) -> pipeline.TrainableGraph | pipeline.BlockProgram:
-            nonlocal left
-            if (model, batch) not in known:
-                path = own.get((model, batch), models[model])
-                known[model, batch] = asked.network(path, batch, limits)
-            network = known[model, batch]
-            left -= network.operations
-            if left < 0:
-                raise TooManyOperationsError(
-                    f"The entry points have more than {limits['max_operations']:,} operations together.",
-                    remedy="Ask for fewer, or plan them with `arenaplan plan`.",
-                    path=("entries",),
-                )
-            return network.subject
-
-        networks = {name: partial(read, name) for name in models}
+        networks, known = _networks(asked, models, limits, own)
         entries = pipeline.entry_requests(networks, specs, options)
-    notes = dict.fromkeys(note for network in known.values() for note in network.notes)
-    channel.notes = notes_text([*notes])
+    channel.notes = _notes_of(known)
     return _Deployment("+".join(models), tuple(entries), tuple(ties))
+
+
+def _networks(
+    asked: Subject,
+    models: Mapping[str, Path],
+    limits: Mapping[str, Any],
+    own: Mapping[tuple[str, int | None], Path] = MappingProxyType({}),
+) -> tuple[pipeline.Networks, Mapping[tuple[str, int | None], Network]]:
+    """The networks of entry points by name, and those that were read, by name and batch.
+
+    `models` and `own` are their paths in the request; `own` those of a network at one batch.
+    """
+    known: dict[tuple[str, int | None], Network] = {}
+    left = limits["max_operations"]
+
+    def read(model: str, batch: int | None) -> pipeline.TrainableGraph | pipeline.BlockProgram:
+        nonlocal left
+        if (model, batch) not in known:
+            path = own.get((model, batch), models[model])
+            known[model, batch] = asked.network(path, batch, limits)
+        network = known[model, batch]
+        left -= network.operations
+        if left < 0:
+            raise TooManyOperationsError(
+                f"The entry points have more than {limits['max_operations']:,} operations together.",
+                remedy="Ask for fewer, or plan them with `arenaplan plan`.",
+                path=("entries",),
+            )
+        return network.subject
+
+    return {name: partial(read, name) for name in models}, known
+
+
+def _notes_of(known: Mapping[tuple[str, int | None], Network]) -> str:
+    notes = dict.fromkeys(note for network in known.values() for note in network.notes)
+    return notes_text([*notes])
 
 
 def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -588,23 +606,39 @@ def _validate(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     steps = _whole_number(asked, "steps", min(5, most), 1, most)
     seed = _whole_number(asked, "seed", 0, 0, 2**63 - 1)
     with _inside("plan"):
-        plan = documents.load_plan(asked.members["plan"])
+        plan = documents.load_planned(asked.members["plan"])
     _check_memory(plan, limits["validate_max_bytes"])
-    graph = _graph(asked, plan.options.batch, limits, channel)
+    graphs = _graphs_of(asked, plan, limits, channel)
     memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
-    with (
-        asked.with_values(graph) as graph,
-        limited({"worker_memory_bytes": memory}),
-        _inside("plan"),
-        _stage(channel, "train"),
-    ):
+    with contextlib.ExitStack() as stack:
+        values = {name: stack.enter_context(asked.with_values(graph)) for name, graph in graphs.items()}
+        stack.enter_context(limited({"worker_memory_bytes": memory}))
+        stack.enter_context(_inside("plan"))
+        stack.enter_context(_stage(channel, "train"))
         channel.progress("train")
-        report = executor.validate(graph, plan, steps=steps, seed=seed)
+        of = values if isinstance(plan, Deployment) else values[""]
+        report = executor.validate(of, plan, steps=steps, seed=seed)
     channel.send("result", {"identical": report.identical}, documents.dump_report(report))
 
 
-def _check_memory(plan: Plan, most: int) -> None:
-    needed = plan.arena_bytes + sum(value.type.nbytes for value in plan.program.values)
+def _graphs_of(
+    asked: Subject, plan: Plan | Deployment, limits: Mapping[str, Any], channel: Channel
+) -> Mapping[str, pipeline.TrainableGraph]:
+    """The graph of each entry point by name; that of a plan of one program by none."""
+    if isinstance(plan, Plan):
+        return {"": _graph(asked, plan.options.batch, limits, channel)}
+    with _inside(*asked.models_path):
+        networks, known = _networks(asked, asked.models(), limits)
+        graphs = pipeline.entry_graphs(networks, plan)
+    channel.notes = _notes_of(known)
+    return graphs
+
+
+def _check_memory(plan: Plan | Deployment, most: int) -> None:
+    """Raises `Problem` for what takes more: the arena, and each value of each program by itself."""
+    plans = [e.plan for e in plan.entry_points] if isinstance(plan, Deployment) else [plan]
+    values = sum(value.type.nbytes for one in plans for value in one.program.values)
+    needed = plan.arena_bytes + values
     if needed > most:
         raise Problem(
             "validation-too-large",

@@ -87,6 +87,8 @@ async def validate(request: Request) -> Response:
 
     The report tells for each step both losses and whether every tensor agrees bit for bit. A plan
     that breaks a rule is named in `violations`; a report is an answer, so the status is 200 either way.
+    Of a plan with entry points each runs `steps` times, in an order that is drawn from `seed`; a plan of
+    several models takes `models` by name in the place of `graph`.
 
     The body may be a model of another tool, as for `/v1/plan`. The query has how it is trained, `steps` and
     `seed`, and as `plan` the digest of a plan that this service keeps. Training begins with its own weights.

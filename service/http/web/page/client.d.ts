@@ -716,10 +716,11 @@ export interface TrainingDocument {
 
 export type TypeOfPlan = [Array<number>, "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | "float16" | "bfloat16"];
 
-/** A graph to train, and the plan to train it in. */
+/** A graph to train, or several models by name, and the plan to train them in. */
 export interface ValidateRequest {
-  graph: GraphDocument;
-  plan: PlanDocument;
+  graph?: GraphDocument;
+  models?: Record<string, GraphDocument>;
+  plan: PlanDocument | DeploymentDocument;
   steps?: number;
   seed?: number;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 from service.http.examples import example, named_examples
 from service.problems import Problem
-from solver import documents
-from solver.plan import Deployment
+from solver import documents, executor
+from solver.pipeline import entry_graphs
+from solver.plan import Deployment, ValidationReport, with_deployment_digest
 from tests.support.every import every
 from tests.support.onnx_models import model_of, node
 from tests.unit.service.jobs.test_tasks import Recorder, run
@@ -286,3 +288,85 @@ def test_each_mistake_is_one_problem_with_its_place() -> None:
                 assert words in problem.detail
                 assert problem.remedy
                 assert "--" not in problem.detail + problem.remedy
+
+
+# ------------------------------------------------------------------------------------ validation
+
+
+def validated(**request: Any) -> ValidationReport:
+    (kind, head, body), *others = run("validate", request).sent
+    assert (kind, others) == ("result", [])
+    report = documents.load_report(body)
+    assert head["identical"] is report.identical
+    return report
+
+
+def test_each_entry_point_is_run() -> None:
+    deployment = planned(graph=TINY, entries=["train", "infer:batch=1", "evaluate"])
+    plan = json.loads(documents.dump_deployment(deployment))
+    report = validated(graph=TINY, plan=plan, steps=2, seed=3)
+    assert report.identical
+    assert sorted(step.entry for step in report.steps) == ["evaluate"] * 2 + ["infer"] * 2 + ["train"] * 2
+    assert report.arena_bytes == deployment.arena_bytes
+    graphs = entry_graphs({"perceptron": lambda batch: documents.load_graph(TINY, batch=batch)}, deployment)
+    here = executor.validate(graphs, deployment, steps=2, seed=3)
+    assert documents.dump_report(report) == documents.dump_report(here)
+
+
+def test_the_models_of_a_plan_of_several() -> None:
+    models = {"a": TINY, "b": {**TINY, "name": "other"}}
+    deployment = planned(models=models, entries=["a.train", "b.infer"])
+    plan = json.loads(documents.dump_deployment(deployment))
+    assert validated(models=models, plan=plan, steps=1).identical
+    with pytest.raises(Problem) as refused:
+        run("validate", {"graph": TINY, "plan": plan})
+    assert "'a'" in refused.value.detail or "'b'" in refused.value.detail
+    assert "a, b" in str(refused.value.remedy)
+
+
+def test_a_wrong_deployment_is_named_and_not_run() -> None:
+    deployment = planned(graph=TINY, entries=["train", "infer"])
+    infer = deployment["infer"]
+    offsets = list(infer.plan.offsets)
+    number = deployment.persistent[0].values[1]
+    offsets[number], other = offsets[deployment.persistent[1].values[1]], offsets[number]
+    offsets[deployment.persistent[1].values[1]] = other
+    wrong = replace(infer, plan=documents.with_digest(replace(infer.plan, offsets=tuple(offsets))))
+    swapped = with_deployment_digest(replace(deployment, entry_points=(deployment["train"], wrong)))
+    report = validated(graph=TINY, plan=json.loads(documents.dump_deployment(swapped)), steps=1)
+    assert not report.identical
+    assert report.steps == ()
+    assert report.violations
+
+
+@pytest.mark.parametrize(
+    ("request_", "detail", "pointer"),
+    [
+        ({"graph": MISSPELT}, "Gem", "/graph/operations"),
+        ({"graph": FIXED}, "batch", None),
+        ({"graph": UNLABELLED}, "'train'", None),
+        ({"graph": PAIRS}, "", None),
+        ({"models": {}}, '"models" is not an object', "/models"),
+        ({"models": {"x": TINY}, "graph": TINY}, 'both "graph"', "/models"),
+    ],
+)
+def test_networks_of_another_plan(request_: Request, detail: str, pointer: str | None) -> None:
+    deployment = planned(graph=TINY, entries=["train", "infer:batch=1"])
+    plan = json.loads(documents.dump_deployment(deployment))
+    with pytest.raises(Problem) as refused:
+        run("validate", {**request_, "plan": plan})
+    assert detail in refused.value.detail
+    assert refused.value.remedy
+    assert pointer is None or str(refused.value.pointer).startswith(pointer)
+
+
+def test_the_memory_of_all_programs_counts() -> None:
+    deployment = planned(graph=TINY, entries=["train", "infer:batch=1"])
+    plans = [entry_point.plan for entry_point in deployment.entry_points]
+    values = sum(value.type.nbytes for plan in plans for value in plan.program.values)
+    needed = deployment.arena_bytes + values
+    request = {"graph": TINY, "plan": json.loads(documents.dump_deployment(deployment)), "steps": 1}
+    with pytest.raises(Problem) as refused:
+        run("validate", request, validate_max_bytes=needed - 1)
+    assert refused.value.extensions["required"] == needed
+    assert run("validate", request, validate_max_bytes=needed).sent
