@@ -16,7 +16,7 @@ line serves each method, and it stays one when what always lives moves to the bo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -290,76 +290,65 @@ def placement(
 
     States are to be placed in their order, below all else. Raises as `lodged`.
     """
-    accessed = [accesses(graph.graph_module) for graph in graphs]
-    tenants: list[Tenant] = []
-    owners: list[list[tuple[Any, int]]] = []
+    counts = [accesses(graph.graph_module) for graph in graphs]
+    rows: list[tuple[int | None, Any, Tenant]] = []  # the number of the graph, the tensor, what it needs
     start = 0
-    for graph, counts in zip(graphs, accessed, strict=True):
-        names = names_of(graph.graph_module)
-        roots = [
-            spec
-            for spec in graph.specs
-            if spec.storage_base is None and (spec.mem_id is None or banks.number(spec.mem_id) is not None)
-        ]
-        ends = [spec.lifetime[1] for spec in roots if None not in spec.lifetime]
-        end = start + max(ends, default=0) + 1
-        owned: list[tuple[Any, int]] = []
-        for bank in banks.banks:
-            nbytes = graph.reserved[bank.memory] if bank.memory < len(graph.reserved) else 0
-            if nbytes:
-                owned.append((None, len(tenants)))
-                tenants.append(
-                    Tenant("branches and loops", banks.whole(nbytes), Lifespan(start, end), 0, bank.memory)
-                )
-        for spec in roots:
-            life = (0, end - start - 1) if None in spec.lifetime else spec.lifetime
-            owned.append((spec, len(tenants)))
-            tenants.append(
-                Tenant(
-                    names.get(id(spec), "a tensor"),
-                    spec.allocated_memory,
-                    Lifespan(start + life[0], start + life[1] + 1),
-                    spec.allocated_memory * max(1, counts[id(spec)]),
-                    spec.mem_id,
-                )
-            )
-        owners.append(owned)
-        start = end
-    first_state = len(tenants)
+    for number, graph in enumerate(graphs):
+        inside = list(_tenants(graph, counts[number], start, banks))
+        rows += [(number, spec, tenant) for spec, tenant in inside]
+        start = max([start + 1, *(tenant.span.end for _, tenant in inside)])
     for state in states:
-        number = sum(counts[id(spec)] for counts in accessed for spec in state.specs)
         nbytes = state.specs[0].allocated_memory
-        tenants.append(
-            Tenant(state.name, banks.whole(nbytes), Lifespan(0, max(1, start)), nbytes * number, state.memory)
-        )
-    declared = [k for k, t in enumerate(tenants) if t.memory is None or banks.number(t.memory) is not None]
-    homes, offsets = lodged([tenants[k] for k in declared], banks, deadline)
-    memories = {k: (memory, offset) for k, memory, offset in zip(declared, homes, offsets, strict=True)}
+        accessed = nbytes * sum(count[id(spec)] for count in counts for spec in state.specs)
+        span = Lifespan(0, max(1, start))
+        rows.append((None, state, Tenant(state.name, banks.whole(nbytes), span, accessed, state.memory)))
+    rows = [row for row in rows if row[2].memory is None or banks.number(row[2].memory) is not None]
+    tenants = [tenant for _, _, tenant in rows]
+    memories, offsets = lodged(tenants, banks, deadline)
+    homes = [banks.number(memory) or 0 for memory in memories]
+    chosen = {id(owner): memory for (_, owner, _), memory in zip(rows, memories, strict=True)}
     return Placement(
-        [memories.get(k, (tenants[k].memory or 0, 0))[0] for k in range(first_state, len(tenants))],
-        [_above(owned, tenants, memories, range(first_state, len(tenants))) for owned in owners],
-        sum(
-            banks.time(tenants[k].accessed, banks.number(memory) or 0) for k, (memory, _) in memories.items()
-        ),
+        [chosen.get(id(state), state.memory or 0) for state in states],
+        [_above(number, rows, memories, offsets) for number in range(len(graphs))],
+        sum(banks.time(tenant.accessed, home) for tenant, home in zip(tenants, homes, strict=True)),
     )
 
 
+def _tenants(
+    graph: Graph, counts: Mapping[int, int], start: int, banks: MemoryMap
+) -> Iterator[tuple[Any, Tenant]]:
+    """The tensors of a graph that begins at level `start`, and, without one, what is taken in the banks."""
+    roots = [spec for spec in graph.specs if spec.storage_base is None]
+    length = 1 + max((spec.lifetime[1] for spec in roots if None not in spec.lifetime), default=0)
+    for bank in banks.banks:
+        if bank.memory < len(graph.reserved) and (nbytes := graph.reserved[bank.memory]):
+            span = Lifespan(start, start + length)
+            yield None, Tenant("branches and loops", banks.whole(nbytes), span, 0, bank.memory)
+    names = names_of(graph.graph_module)
+    for spec in roots:
+        first, last = (0, length - 1) if None in spec.lifetime else spec.lifetime
+        accessed = spec.allocated_memory * max(1, counts[id(spec)])
+        span = Lifespan(start + first, start + last + 1)
+        name = names.get(id(spec), "a tensor")
+        yield spec, Tenant(name, spec.allocated_memory, span, accessed, spec.mem_id)
+
+
 def _above(
-    owned: Sequence[tuple[Any, int]],
-    tenants: Sequence[Tenant],
-    memories: Mapping[int, tuple[int, int]],
-    states: range,
+    number: int,
+    rows: Sequence[tuple[int | None, Any, Tenant]],
+    memories: Sequence[int],
+    offsets: Sequence[int],
 ) -> dict[int, tuple[int, int]]:
     """Memory and offset of the tensors of a graph once what lives all the time has moved to the bottom."""
-    always = [k for k in states if k in memories] + [k for spec, k in owned if spec is None]
+    below: dict[int, list[tuple[int, int]]] = {}
+    for (owner, spec, tenant), memory, offset in zip(rows, memories, offsets, strict=True):
+        if owner is None or (owner == number and spec is None):
+            below.setdefault(memory, []).append((offset, tenant.nbytes))
     places = {}
-    for spec, k in owned:
-        if spec is None:
-            continue
-        memory, offset = memories[k]
-        below = [j for j in always if memories[j][0] == memory]
-        passed = sum(tenants[j].nbytes for j in below if memories[j][1] < offset)
-        places[id(spec)] = memory, offset - passed + sum(tenants[j].nbytes for j in below)
+    for (owner, spec, _), memory, offset in zip(rows, memories, offsets, strict=True):
+        if owner == number and spec is not None:
+            above = sum(nbytes for at, nbytes in below.get(memory, ()) if at > offset)
+            places[id(spec)] = memory, offset + above
     return places
 
 

@@ -88,7 +88,7 @@ class ProgramMemoryPlanningPass:
 
     `target`, `bytes_per_second` and `deadline_seconds` are those of `plan_memory`, and so are the errors; in
     the modelled time each method runs once. `alignment` is in bytes. Raises OptionsError for tensors in the
-    memory of another device, too.
+    memory of another device, too. After an export that failed elsewhere, make a new pass for the next one.
     """
 
     def __init__(
