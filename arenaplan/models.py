@@ -251,8 +251,9 @@ def deploy(
 def entry_graphs(models: Plannable | Mapping[str, Plannable], plan: Deployment) -> dict[str, TrainableGraph]:
     """The graph that each entry point of a plan runs, by name: what `Trainer` and `validate` take.
 
-    `models` as in `deploy`: each is read for the batches of its entry points. Raises ArenaplanError: an
-    OptionsError for a model that is not there, or that is none of the plan.
+    `models` as in `deploy`: each is read for the batches of its entry points. Those of explicit operations
+    have no graph: give `Trainer` the traced step itself, ``{**graphs, "step": traced}``. Raises
+    ArenaplanError: an OptionsError for a model that is not there, or that is none of the plan.
     """
     networks = {name: partial(_subject, model) for name, model in _by_name(models).items()}
     return graphs_of_entries(networks, plan)

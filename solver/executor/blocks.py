@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from solver.errors import DanglingOperandError, PlanError
 from solver.executor.memory import POISON, Memory, in_spaces
-from solver.executor.proved import check_plan
+from solver.executor.proved import BlockSteps, check_plan, reference_of_steps
+from solver.executor.run import Data, Runner
 from solver.executor.threads import Task, turns
 from solver.graph.types import Array
+from solver.importers.traced import TracedStep
 from solver.plan import Plan
-from solver.program import Access, EntryKind, Step, lives
-from solver.targets import aligned
-from solver.targets.reference import ALIGNMENT
-from solver.training import BlockOperation, BlockProgram, explicit_program, program_digest
+from solver.program import Access, Entry, EntryKind, Program, Step, lives
+from solver.training import BlockOperation, BlockProgram, program_digest
 
-__all__ = ["BlockRunner", "BlockViews"]
+__all__ = ["BlockRunner", "BlockViews", "Steps", "StepsRunner"]
 
 
 def block_array(program: BlockProgram, number: Mapping[str, int], memory: Memory, name: str) -> Array:
@@ -28,6 +31,16 @@ def block_array(program: BlockProgram, number: Mapping[str, int], memory: Memory
     raw = memory.raw(number[block.view.of])
     strides = block.view.byte_strides(block.type)
     return np.ndarray(block.type.shape, block.type.dtype.numpy, raw, block.view.offset, strides)
+
+
+def known_block(program: BlockProgram, number: Mapping[str, int], memory: Memory, name: str) -> Array:
+    """As `block_array`. Raises DanglingOperandError for a name that the program has no block of."""
+    if name not in program.blocks:
+        raise DanglingOperandError(
+            f"The program has no block {name!r:.80}.",
+            remedy="Use TracedStep.feed for what a traced step takes: it leaves out what nothing uses.",
+        )
+    return block_array(program, number, memory, name)
 
 
 class BlockViews:
@@ -71,6 +84,139 @@ class BlockViews:
         return self._views[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A program with a function for each of its operations."""
+
+    program: BlockProgram
+    functions: Mapping[str, Callable[[BlockViews], None]]
+
+
+def block_tasks(steps: BlockSteps, reference: Program, program: Program, memory: Memory) -> list[Task]:
+    """A function for each step of a plan's `program`, which calls that of the operation on its blocks.
+
+    What the operation writes without reading is poison before.
+    """
+    declared = {operation.name: operation for operation in steps.program.operations}
+    # In the place of another block from a step on, which reads that one: neither may be poisoned then.
+    over = {(alias.step, alias.value) for alias in program.aliases}
+
+    def task(t: int, step: Step) -> Task:
+        name = program.operations[step.operation].operation.id
+        original = reference.steps[step.reference or 0]  # explicit programs have no copies
+        number = {
+            reference.values[theirs.value].label: ours.value
+            for ours, theirs in zip(step.bindings, original.bindings, strict=True)
+        }
+        views = BlockViews(steps.program, declared[name], number, step, memory)
+        unread = [b.value for b in step.bindings if b.access in (Access.WRITE, Access.SCRATCH)]
+        blind = sorted(value for value in unread if (t, value) not in over)
+        function = steps.functions[name]
+
+        def run() -> None:
+            for value in blind:
+                memory.raw(value).fill(POISON)
+            function(views)
+
+        return run
+
+    return [task(t, step) for t, step in enumerate(program.steps)]
+
+
+class StepsRunner(Runner):
+    """Runs an explicit program as `Runner` runs the programs of graphs, in memory that is already there.
+
+    Of what it begins, blocks get the values that the steps have, as a traced step does; others are left to
+    the caller.
+    """
+
+    def __init__(
+        self,
+        steps: BlockSteps,
+        reference: Program,
+        program: Program,
+        memory: Memory,
+        *,
+        poison: bool = False,
+        begins: Collection[int] | None = None,
+    ) -> None:
+        self._steps = steps
+        self._tasks = iter(block_tasks(steps, reference, program, memory))
+        super().__init__(program, memory, {}, poison=poison, begins=begins)
+
+    def block(self, name: str) -> Array:
+        """The block in the arena. It holds what the plan says only while the block is live.
+
+        Raises DanglingOperandError for a name that the program has no block of.
+        """
+        return known_block(self._steps.program, self.program.by_label, self._memory, name)
+
+    def write(self, arrays: Mapping[str, ArrayLike]) -> None:
+        """Write what is fed, by block, or by argument of a traced step. Raises PlanError for what is missing
+        or does not fit.
+        """
+        steps, fed = self._steps, {name for name, b in self._steps.program.blocks.items() if b.fed}
+        if isinstance(steps, TracedStep):
+            written = {steps.arguments[name].block for name in arrays if name in steps.arguments}
+            named = {place.block: name for name, place in steps.arguments.items()}
+        else:
+            written, named = {*arrays}, {name: name for name in fed}
+            unknown = sorted(written - fed)
+            if unknown:
+                raise PlanError(
+                    f"{unknown[0]!r:.80} is no block that is fed.",
+                    remedy=f"Blocks that are fed: {', '.join(sorted(fed))}.",
+                )
+        missing = sorted(named[block] for block in fed - written if block in self.program.by_label)
+        if missing:
+            raise PlanError(f"{missing[0]!r:.80} is missing.", remedy="Give an array for all that is fed.")
+        for name, values in arrays.items():
+            array = np.asarray(values)
+            if isinstance(steps, TracedStep):
+                steps.feed(self, name, array)
+                continue
+            block = self.block(name)
+            if array.shape != block.shape or not np.can_cast(array.dtype, block.dtype, "same_kind"):
+                raise PlanError(
+                    f"{name!r:.80} is {array.dtype}{list(array.shape)}; the block is"
+                    f" {block.dtype}{list(block.shape)}.",
+                    remedy="Give an array of exactly this shape, and convert it first.",
+                )
+            block[...] = array
+
+    def synthetic(self, seed: int, step: int) -> dict[str, Array]:
+        """Arrays for `write`, repeatable from a seed: floats standard normal, others 0 or 1."""
+        blocks = self._steps.program.blocks
+        types = {name: (b.type.shape, b.type.dtype.numpy) for name, b in blocks.items() if b.fed}
+        if isinstance(self._steps, TracedStep):
+            arguments = self._steps.arguments.items()
+            types = {name: (p.shape, p.numpy) for name, p in arguments if p.block in types}
+        arrays: dict[str, Array] = {}
+        for name, (shape, dtype) in types.items():
+            rng = np.random.default_rng([seed, step, zlib.crc32(name.encode())])
+            drawn = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2, shape)
+            arrays[name] = drawn.astype(dtype)
+        return arrays
+
+    def results(self) -> dict[str, Array]:
+        """Copies of what the last run left: kept blocks by name, or what a traced step returned by path."""
+        steps = self._steps
+        if isinstance(steps, TracedStep):
+            paths = [place.path for place in steps.results]
+            return dict(zip(paths, steps.read(self), strict=True))
+        return {name: self.block(name).copy() for name, b in steps.program.blocks.items() if b.kept}
+
+    def _prepare(self, step: Step) -> Task:
+        return next(self._tasks)
+
+    def _write_first(self, entry: Entry, data: Data) -> None:
+        values = getattr(self._steps, "values", {}).get(self.program.values[entry.value].label)
+        if values is not None:
+            flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+            np.copyto(self._memory.raw(entry.value), flat)
+            self._memory.keep(entry.value)
+
+
 class BlockRunner:
     """Runs a program in the arena of its plan, one function an operation.
 
@@ -83,27 +229,19 @@ class BlockRunner:
         self, program: BlockProgram, plan: Plan, functions: Mapping[str, Callable[[BlockViews], None]]
     ) -> None:
         """Raises PlanError when the plan is wrong or for another program, or an operation has no function."""
-        reference = aligned(explicit_program(program), plan.options.alignment or ALIGNMENT).program
+        steps = Steps(program, functions)
+        reference = reference_of_steps(steps, plan)
         violations = check_plan(reference, plan, program_digest(program))
         if violations:
             raise PlanError(
                 f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
                 remedy="Plan again.",
             )
-        missing = [o.name for o in program.operations if o.name not in functions]
-        if missing:
-            raise PlanError(
-                f"Operation {missing[0]!r} has no function.", remedy="Give one for each operation."
-            )
-        self._program, self._plan, self._reference = program, plan, reference
-        self._declared = {operation.name: operation for operation in program.operations}
+        self._program, self._plan = program, plan
         self._memory = in_spaces(plan)
-        # In the place of another block from a step on, which reads that one: neither may be poisoned then.
-        self._over = {(alias.step, alias.value) for alias in plan.program.aliases}
         covered = {alias.source for alias in plan.program.aliases}
-        steps = plan.program.steps
-        tasks = [self._task(t, step, functions[self._name(step)]) for t, step in enumerate(steps)]
-        self._turns, self._workers = turns(tasks, [step.level for step in steps])
+        tasks = block_tasks(steps, reference, plan.program, self._memory)
+        self._turns, self._workers = turns(tasks, [step.level for step in plan.program.steps])
         kept = {e.value for e in plan.program.entry if e.kind is not EntryKind.FED}
         kept |= {exit_.value for exit_ in plan.program.exit}
         self._dying: list[list[int]] = [[] for _ in self._turns]
@@ -111,20 +249,12 @@ class BlockRunner:
             if value not in kept and value not in covered:
                 self._dying[span.end - 1].append(value)
 
-    def _name(self, step: Step) -> str:
-        return self._plan.program.operations[step.operation].operation.id
-
     def block(self, name: str) -> Array:
         """The block in the arena. It holds what the plan says only while the block is live.
 
         Raises DanglingOperandError for a name that the program has no block of.
         """
-        if name not in self._program.blocks:
-            raise DanglingOperandError(
-                f"The program has no block {name!r:.80}.",
-                remedy="Use TracedStep.feed for what a traced step takes: it leaves out what nothing uses.",
-            )
-        return block_array(self._program, self._plan.program.by_label, self._memory, name)
+        return known_block(self._program, self._plan.program.by_label, self._memory, name)
 
     def run(self) -> None:
         """One iteration. Write what is fed before it; read what is kept after it."""
@@ -135,23 +265,6 @@ class BlockRunner:
     def close(self) -> None:
         """End the threads, if there are any; nothing can be run afterwards."""
         self._workers.close()
-
-    def _task(self, t: int, step: Step, function: Callable[[BlockViews], None]) -> Task:
-        declared = self._declared[self._name(step)]
-        original = self._reference.steps[step.reference or 0]  # explicit programs have no copies
-        number = {
-            self._reference.values[theirs.value].label: ours.value
-            for ours, theirs in zip(step.bindings, original.bindings, strict=True)
-        }
-        views = BlockViews(self._program, declared, number, step, self._memory)
-        unread = [b.value for b in step.bindings if b.access in (Access.WRITE, Access.SCRATCH)]
-        blind = sorted(value for value in unread if (t, value) not in self._over)
-
-        def run() -> None:
-            self._poison(blind)
-            function(views)
-
-        return run
 
     def _poison(self, values: Iterable[int]) -> None:
         for value in values:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
 from solver.executor.initial import stored_values
-from solver.graph import TrainableGraph, graph_digest
+from solver.graph import Graph, TrainableGraph, TrainingSpec, graph_digest
 from solver.layout import Lifespan
 from solver.plan import Deployment, EntryPoint, Plan
 from solver.plan.deployment import Purpose
 from solver.preparations import Prepared, chosen
 from solver.program import EntryKind, Program
-from solver.targets import TARGETS
+from solver.targets import TARGETS, aligned
+from solver.targets.reference import ALIGNMENT
+from solver.training import BlockProgram, explicit_program, program_digest
 from solver.verify import (
     Violation,
     check_deployment_form,
@@ -29,12 +31,15 @@ from solver.verify import (
 )
 
 __all__ = [
+    "BlockSteps",
     "EntryProgram",
+    "Runnable",
     "check_plan",
     "entry_programs",
     "inline_data",
     "program_at",
     "purpose_of",
+    "reference_of_steps",
     "reference_program",
 ]
 
@@ -110,12 +115,27 @@ def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> d
     return data
 
 
+@runtime_checkable
+class BlockSteps(Protocol):
+    """An explicit program with a function for each of its operations, as a traced step is."""
+
+    @property
+    def program(self) -> BlockProgram: ...
+
+    @property
+    def functions(self) -> Mapping[str, Callable[[Any], None]]: ...
+
+
+#: What an entry point runs.
+Runnable = TrainableGraph | BlockSteps
+
 _EACH: Final = "Give the graph of each entry point by name, as arenaplan.entry_graphs(model, plan) has them."
 
 
 @dataclass(frozen=True, slots=True)
 class EntryProgram:
     """One program of a plan with the graph that it runs; `subject` is the graph as the plan rewrites it.
+    Of an explicit program the graph is empty, and there are `steps`.
 
     `reference` holds what the plan holds for other entry points. `persistent` has the value of the reference
     for each persistent value by name; `own` are the names of those that the program does not hold for others,
@@ -132,6 +152,7 @@ class EntryProgram:
     persistent: Mapping[str, int]
     own: frozenset[str]
     begins: frozenset[str]
+    steps: BlockSteps | None = None
 
     def values(self, names: Container[str]) -> frozenset[int]:
         """The values of the plan's program that hold these persistent values."""
@@ -154,7 +175,7 @@ def purpose_of(graph: TrainableGraph) -> Purpose:
 
 
 def entry_programs(
-    graph: TrainableGraph | Mapping[str, TrainableGraph], plan: Plan | Deployment
+    graph: TrainableGraph | Mapping[str, Runnable], plan: Plan | Deployment
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
     """The programs of a plan, one for each entry point, and the violations of the proof.
 
@@ -209,33 +230,44 @@ def program_at(program: EntryProgram, sizes: Mapping[str, int]) -> EntryProgram:
 
 
 def _programs_of_deployment(
-    graphs: Mapping[str, TrainableGraph], plan: Deployment
+    runnables: Mapping[str, Runnable], plan: Deployment
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
     violations = check_deployment_form(plan)
     if violations:
         return (), violations
     for entry_point in plan.entry_points:
-        _check_graph(entry_point, graphs)
-    unknown = [name for name in graphs if all(name != entry_point.name for entry_point in plan.entry_points)]
+        _check_runnable(entry_point, runnables)
+    unknown = [
+        name for name in runnables if all(name != entry_point.name for entry_point in plan.entry_points)
+    ]
     if unknown:
         raise PlanError(f"The plan has no entry point {unknown[0]!r:.80}.", remedy=_entry_points(plan))
-    subjects, bare = [], []
+    graphs, subjects, bare, digests = [], [], [], []
     for entry_point in plan.entry_points:
+        runs, its_plan = runnables[entry_point.name], entry_point.plan
         with _of_entry_point(entry_point):
-            subjects.append(rewritten(graphs[entry_point.name], entry_point.plan))
-            bare.append(reference_program(subjects[-1], entry_point.plan))
+            if isinstance(runs, TrainableGraph):
+                graphs.append(runs)
+                subjects.append(rewritten(runs, its_plan))
+                bare.append(reference_program(subjects[-1], its_plan))
+                digests.append(graph_digest(runs))
+            else:
+                graphs.append(_nothing(runs.program.name))
+                subjects.append(graphs[-1])
+                bare.append(reference_of_steps(runs, its_plan))
+                digests.append(program_digest(runs.program))
     references = held_references(plan, bare)
     broken = list[Violation]()
-    for entry_point, reference in zip(plan.entry_points, references, strict=True):
+    for entry_point, reference, digest in zip(plan.entry_points, references, digests, strict=True):
         with _of_entry_point(entry_point):
-            of_graph = graph_digest(graphs[entry_point.name])
-            for violation in check_plan(reference, entry_point.plan, of_graph):
+            for violation in check_plan(reference, entry_point.plan, digest):
                 detail = f"Entry point {entry_point.name!r}: {violation.detail}"
                 broken.append(replace(violation, detail=detail))
     violations = tuple(broken) or prove_deployment(plan, references)
     programs, begun = list[EntryProgram](), set[str]()
-    rows = zip(plan.entry_points, subjects, references, strict=True)
-    for k, (entry_point, subject, reference) in enumerate(rows):
+    rows = zip(plan.entry_points, graphs, subjects, references, strict=True)
+    for k, (entry_point, graph, subject, reference) in enumerate(rows):
+        runs = runnables[entry_point.name]
         entries = {entry.value: entry for entry in entry_point.plan.program.entry}
         there = {row.name: entries[row.values[k]] for row in plan.persistent if row.values[k] in entries}
         own = frozenset(name for name, entry in there.items() if entry.kind is not EntryKind.HELD)
@@ -244,27 +276,45 @@ def _programs_of_deployment(
                 entry_point.name,
                 entry_point.model,
                 entry_point.purpose,
-                graphs[entry_point.name],
+                graph,
                 subject,
                 entry_point.plan,
                 reference,
                 {name: entry.reference for name, entry in there.items()},
                 own,
                 own.difference(begun),
+                None if isinstance(runs, TrainableGraph) else runs,
             )
         )
         begun |= own
     return tuple(programs), violations
 
 
-def _check_graph(entry_point: EntryPoint, graphs: Mapping[str, TrainableGraph]) -> None:
+def reference_of_steps(steps: BlockSteps, plan: Plan) -> Program:
+    """The reference of a plan of an explicit program.
+
+    Raises PlanError for an operation without a function.
+    """
+    missing = [o.name for o in steps.program.operations if o.name not in steps.functions]
+    if missing:
+        raise PlanError(f"Operation {missing[0]!r} has no function.", remedy="Give one for each operation.")
+    return aligned(explicit_program(steps.program), plan.options.alignment or ALIGNMENT).program
+
+
+def _nothing(name: str) -> TrainableGraph:
+    return TrainableGraph(Graph(name, {}, (), ()), TrainingSpec(None, None, ()))
+
+
+def _check_runnable(entry_point: EntryPoint, runnables: Mapping[str, Runnable]) -> None:
     name, purpose = entry_point.name, entry_point.purpose
+    graph: object = runnables.get(name)
     if purpose == "run":
-        raise PlanError(
-            f"Entry point {name!r} runs explicit operations, whose kernels are not here.",
-            remedy="Run it where they are, in the places that the plan gives.",
-        )
-    graph: object = graphs.get(name)
+        if not isinstance(graph, BlockSteps):
+            raise PlanError(
+                f"Entry point {name!r} runs explicit operations, and nothing has functions for them.",
+                remedy="In Python, give an object with `program` and `functions`, as a traced step has them.",
+            )
+        return
     if not isinstance(graph, TrainableGraph):
         lacks = "There is no graph" if graph is None else f"A {type(graph).__name__} is no graph"
         raise PlanError(f"{lacks} for entry point {name!r}.", remedy=_EACH)

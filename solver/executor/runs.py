@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.errors import PlanError
-from solver.executor.memory import POISON, arenas, in_spaces, slow_bytes
+from solver.executor.blocks import StepsRunner
+from solver.executor.memory import POISON, Memory, arenas, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
 from solver.executor.proved import EntryProgram, inline_data, program_at
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
+from solver.program import Program
 
-__all__ = ["AtSize", "Runs", "feed", "open_paging_file"]
+__all__ = ["AtSize", "Runs", "feed", "open_paging_file", "prepared", "write_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,8 @@ class Runs:
         self._blocks = arenas(programs[0].plan.program.spaces, plan.sizes, file)
         self._file, self._poisons, self._bytes = file, poison, plan.sizes
         self.runners = {
-            program.name: Runner(
-                program.plan.program,
-                in_spaces(program.plan, file, self._blocks, plan.sizes),
-                program.data(),
-                poison=poison,
-                begins=program.values(program.begins),
+            program.name: prepared(
+                program, program.plan.program, in_spaces(program.plan, file, self._blocks, plan.sizes), poison
             )
             for program in programs
         }
@@ -147,6 +145,27 @@ class Runs:
         """End the threads, if there are any. Nothing can be run afterwards."""
         for runner in (*self.runners.values(), *(at.runner for at in self._sizes.values())):
             runner.close()
+
+
+def prepared(program: EntryProgram, steps: Program, memory: Memory, poison: bool = False) -> Runner:
+    """The steps of a program in memory, which writes what the program begins. Raises PlanError as `Runner`.
+
+    `steps` are those of its plan, or its reference, which begins everything.
+    """
+    begins = program.values(program.begins) if steps is program.plan.program else None
+    if program.steps is not None:
+        explicit = program.steps
+        return StepsRunner(explicit, program.reference, steps, memory, poison=poison, begins=begins)
+    data = program.data() if begins is not None else inline_data(program.subject)
+    return Runner(steps, memory, data, poison=poison, begins=begins)
+
+
+def write_batch(program: EntryProgram, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:
+    """Write what a run is fed. Raises PlanError for what is missing or does not fit."""
+    if isinstance(runner, StepsRunner):
+        runner.write(batch)
+    else:
+        feed(program.graph, runner, batch)
 
 
 def _train_together(one: EntryProgram, other: EntryProgram) -> bool:

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 
 from solver.arguments import checks_arguments
 from solver.errors import PlanError
+from solver.executor.blocks import StepsRunner
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from solver.executor.initial import initial_value
-from solver.executor.proved import entry_programs, inline_data
+from solver.executor.proved import Runnable, entry_programs, inline_data
 from solver.executor.run import Runner
-from solver.executor.runs import Runs, feed, open_paging_file
+from solver.executor.runs import Runs, open_paging_file, write_batch
 from solver.graph import Array, Role, TensorType, TrainableGraph
 from solver.plan import Deployment, Plan
 from solver.plan.deployment import Purpose
@@ -44,6 +45,8 @@ class Trainer:
 
     A plan of one program takes its `graph`. A plan with entry points takes the graph of each by name; they
     run one at a time, over the same persistent values: parameters, optimizer variables, running statistics.
+    An entry point of explicit operations takes an object with `program` and `functions`, as
+    `arenaplan.torch.program` returns one.
 
     The steps are those of the plan: nothing is derived but the reference programs that prove it. The arena
     is allocated once; a step allocates nothing of tensor size. A plan with several steps on a level
@@ -63,7 +66,7 @@ class Trainer:
     @checks_arguments
     def __init__(
         self,
-        graph: TrainableGraph | Mapping[str, TrainableGraph],
+        graph: TrainableGraph | Mapping[str, Runnable],
         plan: Plan | Deployment,
         *,
         paging_file: str | os.PathLike[str] | None = None,
@@ -175,11 +178,26 @@ class Trainer:
     def run(self, entry: str, batch: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """One run of an entry point, whatever it is for: copies of its outputs, and of its loss.
 
-        Arguments and errors as `step`.
+        Explicit operations take an array for each block that is fed, and return the blocks that are kept; a
+        traced step takes its arguments by name, and returns by path what the function returned. Arguments and
+        errors as `step`.
         """
         name = self._run(self._entry(None, entry), batch)
-        loss = self._programs[name].graph.loss
+        runner, loss = self._runs.last(name), self._programs[name].graph.loss
+        if isinstance(runner, StepsRunner):
+            return runner.results()
         return self._outputs(name) | ({} if loss is None else {loss: self._value(name, loss)})
+
+    def blocks(self, entry: str) -> StepsRunner:
+        """The blocks of an entry point that runs explicit operations, by ``blocks(entry).block(name)``.
+
+        Write first values of persistent blocks there that the steps have none for. Raises PlanError for an
+        entry point of a graph.
+        """
+        self._check_usable(runs=True)
+        runner = self._runs.last(self._entry("run", entry))
+        assert isinstance(runner, StepsRunner)
+        return runner
 
     def _entry(self, purpose: Purpose | None, name: str | None) -> str:
         """The entry point of this name and purpose; without a name the only one of its purpose."""
@@ -210,7 +228,7 @@ class Trainer:
     def _run(self, name: str, batch: Mapping[str, ArrayLike]) -> str:
         self._check_usable(runs=True)
         at = self._runs.of_batch(name, batch)
-        feed(at.program.graph, at.runner, batch)
+        write_batch(at.program, at.runner, batch)
         self._last = None
         self._is_cut_short = name not in self._harmless
         self._runs.run(name, at)

@@ -26,11 +26,12 @@ import numpy as np
 from solver.arguments import checks_arguments
 from solver.errors import ArenaplanError
 from solver.executor.batches import synthetic_batch
+from solver.executor.blocks import StepsRunner
 from solver.executor.memory import BASE_ALIGNMENT, on_their_own
 from solver.executor.paging_file import PagingFile
-from solver.executor.proved import EntryProgram, entry_programs, inline_data, program_at
+from solver.executor.proved import EntryProgram, Runnable, entry_programs, program_at
 from solver.executor.run import Runner
-from solver.executor.runs import Runs, feed, open_paging_file
+from solver.executor.runs import Runs, open_paging_file, prepared, write_batch
 from solver.graph import Array, TrainableGraph
 from solver.plan import Deployment, Plan, StepReport, ValidationReport, Violation
 from solver.program import EntryKind, Program
@@ -40,7 +41,7 @@ __all__ = ["StepReport", "ValidationReport", "validate"]
 
 @checks_arguments
 def validate(
-    graph: TrainableGraph | Mapping[str, TrainableGraph],
+    graph: TrainableGraph | Mapping[str, Runnable],
     plan: Plan | Deployment,
     *,
     steps: int = 5,
@@ -103,9 +104,12 @@ def _trained(
             program, planned = at.program, at.runner
             planned_size = planned is runs.runners[program.name]
             reference = alone[program.name] if planned_size else _Alone(program)
-            batch = synthetic_batch(program.graph, seed, step)
+            if isinstance(planned, StepsRunner):
+                batch = planned.synthetic(seed, step)
+            else:
+                batch = synthetic_batch(program.graph, seed, step)
             runs.poison()
-            feed(program.graph, planned, batch)
+            write_batch(program, planned, batch)
             runs.run(program.name, at)
             reference.run(batch, state, planned.iteration)
             if several or others:
@@ -154,8 +158,7 @@ class _Alone:
         self.program = program
         reference = program.reference
         self._memory = on_their_own(reference, _residues(reference, program.plan))
-        data = inline_data(program.subject)
-        self.runner = Runner(reference, self._memory, data)
+        self.runner = prepared(program, reference, self._memory)
 
     def contents(self, names: Iterable[str]) -> dict[str, Array]:
         """Copies of persistent values, ``uint8[nbytes]``."""
@@ -165,7 +168,7 @@ class _Alone:
         """One run, of this number, that begins with these persistent values."""
         for name, contents in state.items():
             np.copyto(self._memory.raw(self.program.persistent[name]), contents)
-        feed(self.program.graph, self.runner, batch)
+        write_batch(self.program, self.runner, batch)
         self.runner.iteration = iteration - 1
         self.runner.run()
 

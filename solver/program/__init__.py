@@ -32,7 +32,7 @@ from solver.program.dependencies import (
 )
 from solver.program.digest import PIECE, exact, reference_digest
 from solver.program.footprint import Footprint, loads
-from solver.program.held import first_contents, holding, persistent
+from solver.program.held import contents_at_first, first_contents, holding, persistent
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
@@ -125,6 +125,7 @@ __all__ = [
     "conflict_pairs",
     "conflict_sets",
     "conflicts",
+    "contents_at_first",
     "dependencies",
     "exact",
     "expiring",

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from solver.program.dependencies import touched
 from solver.program.digest import exact
-from solver.program.ir import Entry, EntryKind, Initial, Program, Value
+from solver.program.ir import Entry, EntryKind, Initial, Phase, Program, Value
 
-__all__ = ["first_contents", "holding", "persistent"]
+__all__ = ["contents_at_first", "first_contents", "holding", "persistent"]
 
 
 def persistent(program: Program) -> tuple[int, ...]:
@@ -33,6 +33,13 @@ def first_contents(program: Program, value: int) -> Hashable:
     first = program.initial.get(value) or Initial("zeros")
     numbers = (float(first.value), float(first.scale), first.seed)
     return exact((first.scheme, *numbers, first.sha256))
+
+
+def contents_at_first(program: Program, value: int) -> Hashable | None:
+    """The same, or None for an explicit program: callers write its values, and nothing is known of them."""
+    if any(step.phase is Phase.EXPLICIT for step in program.steps[:1]):
+        return None
+    return first_contents(program, value)
 
 
 def holding(program: Program, values: Sequence[Value]) -> Program:

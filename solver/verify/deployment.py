@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from solver.plan.deployment import Deployment, EntryPoint
 from solver.plan.validation import Violation
-from solver.program import Entry, EntryKind, Kind, Program, Value, first_contents, holding, persistent
+from solver.program import Entry, EntryKind, Kind, Program, Value, contents_at_first, holding, persistent
 
 __all__ = ["check_deployment_form", "held_references", "prove_deployment"]
 
@@ -137,8 +137,9 @@ def _check_names(deployment: Deployment, references: Sequence[Program]) -> Itera
                     detail = f"Entry point {entry_point.name!r} holds {value.label!r} for {row.name!r}."
                     yield Violation("persistent", (row.name,), detail)
                 continue
-            first = first_contents(references[k], entry.reference)
-            contents.add(first)
+            first = contents_at_first(references[k], entry.reference)
+            if first is not None:
+                contents.add(first)
             changes |= entry.kind is EntryKind.CARRIED
             key: Hashable = (model, value.label)
             if value.kind is Kind.CONSTANT:
