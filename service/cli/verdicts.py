@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from service.cli.command_line import command_line
-from service.cli.console import Exit, heed, print_line, read_options, write_document
+from service.cli.console import Exit, heed, print_json, print_line, read_options, write_document
 from service.cli.costs import chosen
 from service.cli.models import read_model_file
-from service.cli.planning import progress_line
+from service.cli.planning import print_recomputation, progress_line
 from service.cli.tables import FittingTable, make_table
 from solver import documents, pipeline, verdict
 from solver.errors import OptionsError
@@ -24,8 +24,9 @@ from solver.layout import Progress
 from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Changes, Remedy, TradeOff, Verdict, VerdictStatus
 from solver.schedules import SearchProgress
+from solver.verdict import Largest
 
-__all__ = ["explain", "tradeoff"]
+__all__ = ["check_largest", "explain", "largest", "tradeoff"]
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
@@ -131,6 +132,108 @@ def explain(
     if result.status is VerdictStatus.PLAN:
         return Exit.OK
     return Exit.CHANGE if result.remedies else Exit.TOO_LARGE
+
+
+def check_largest(name: str | None, output: Path | None, server: str | None) -> None:
+    """Raises OptionsError for options that do not go together."""
+    if name is None and output is not None:
+        raise OptionsError(
+            "Only the plan of the largest size can be written.",
+            remedy="Add --largest batch, or leave out -o; `arenaplan plan` writes plans.",
+            path=("output",),
+        )
+    if name is not None and server is not None:
+        raise OptionsError(
+            "The command looks for the largest size here, not at a service.",
+            remedy="Leave out --server.",
+            path=("server",),
+        )
+
+
+def largest(
+    model: Path,
+    fields: Mapping[str, Any],
+    name: str,
+    output: Path | None,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    training: bool,
+    as_json: bool,
+) -> Exit:
+    """Find the largest size of dimension `name` within the capacity, which is among `fields`, and print it.
+
+    The plan goes to `output`, if there is one. Without `training` nothing is tried that changes what is
+    learned.
+    """
+    file = read_model_file(model)
+    requested = read_options(chosen(fields, file, choices))
+    batch = requested.options.batch
+    if file.importer is not None:  # an open dimension needs a size to begin with
+        if name == "batch" and "dim" not in choices:
+            batch = batch or 1
+        elif not any(str(text).startswith(f"{name}=") for text in choices.get("dim", ())):
+            choices = {**choices, "dim": [*choices.get("dim", ()), f"{name}=1"]}
+    graph = _graph(file.read(batch, choices))
+    with _progress(f"looking for the largest {name} of {graph.name}") as show:
+        result = verdict.largest(
+            graph, requested, name, training=training, observe=show, follow=lambda *_: heed()
+        )
+    if output is not None and result.plan is not None:
+        write_document(output, documents.dump_plan(result.plan, indent=2) + b"\n")
+    if as_json:
+        print_json(_largest_facts(result))
+    else:
+        _print_largest(Console(highlight=False), result, model, fields, choices)
+    return Exit.OK if result.plan is not None else Exit.TOO_LARGE
+
+
+def _largest_facts(result: Largest) -> dict[str, Any]:
+    more = None if result.more is None else documents.parse_json(documents.dump_verdict(result.more))
+    return {
+        "graph": result.graph,
+        "dimension": result.name,
+        "capacity": result.capacity,
+        "largest": result.size,
+        "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
+        "exact": result.exact,
+        "open": result.open,
+        "impossible_from": result.impossible_from,
+        "next_floor": result.next_floor,
+        "complete": result.complete,
+        "more": more,
+    }
+
+
+def _print_largest(
+    console: Console, result: Largest, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any]
+) -> None:
+    name, title = result.name, f"{result.graph} in {result.capacity:,} bytes"
+    if result.plan is None:
+        console.print(escape(f"{title}: not even a {name} of 1 fits."))
+    else:
+        size = f"{result.size:,}, in {result.plan.arena_bytes:,}"
+        console.print(escape(f"{title}: the largest {name} is {size}."))
+        print_recomputation(console, result.plan)
+    if result.exact:
+        console.print(
+            escape(
+                f"No larger one fits, whatever the order and whatever runs again: {name} {result.size + 1:,}"
+                f" takes {result.next_floor:,} bytes at least."
+            )
+        )
+    else:
+        some = ", ".join(f"{size:,}" for size in result.open[:_MOST_NAMED])
+        more = f" and {len(result.open) - _MOST_NAMED} more" if len(result.open) > _MOST_NAMED else ""
+        console.print(escape(f"Open: {name} {some}{more}. No plan was found, and nothing is proved."))
+        console.print(escape(f"From {name} {result.impossible_from:,} on it is proved that none fits."))
+    if result.more is not None and result.more.remedies:
+        console.print(f"\nWhat makes {name} {result.size + 1:,} fit, planned and proved, the best first:")
+        asked = {key: value for key, value in fields.items() if key != "batch"}
+        for number, remedy in enumerate(result.more.remedies, 1):
+            console.print(escape(f"{number}. {_remedy_line(result.more, remedy)}"))
+            print_line(f"   {_command(remedy, model, asked, choices, None)}")
+    if not result.complete:
+        console.print("Time ran out: a larger one may fit.")
 
 
 def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:

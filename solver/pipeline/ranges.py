@@ -17,7 +17,7 @@ from solver.graph import TrainableGraph, graph_digest
 from solver.layout import Certificate, Status
 from solver.pipeline.paths import reference_of
 from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, check_ranges, with_digest
-from solver.program import Program
+from solver.program import EntryKind, Program
 from solver.targets import TARGETS
 from solver.verify import prove_at
 
@@ -108,6 +108,25 @@ def with_planned_sizes(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeR
             remedy="Plan one batch, or target 'reference'.",
             path=("target",),
         )
+    served = _serving(plan, graph, ranges)
+    if served.sizes == plan.sizes or plan.options.constraints:
+        return served
+    # With what stays at the bottom, the bytes above it can be shared otherwise at each size.
+    lower = _serving(_settled(plan), graph, ranges)
+    refused = len(lower.planned_sizes.refused) if lower.planned_sizes else 0
+    better = served.planned_sizes is not None and refused <= len(served.planned_sizes.refused)
+    return lower if better and lower.arena_bytes < served.arena_bytes else served
+
+
+def _settled(plan: Plan) -> Plan:
+    from solver.pipeline.deployment import settled  # which plans deployments by what imports this
+
+    staying = {entry.value for entry in plan.program.entry if entry.kind is not EntryKind.FED}
+    alone = {r.members[0] for r in plan.regions if len(r.members) == 1 and not r.lent and not r.space}
+    return settled(plan, sorted(staying & alone))
+
+
+def _serving(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange]) -> Plan:
     planned = reference_at(graph, plan)
     asked = PlannedSizes(tuple(ranges), ())
     sizes, proved, refused = plan.sizes, [], []

@@ -31,6 +31,7 @@ from solver.program import (
     Binding,
     EntryKind,
     Phase,
+    PlaceRules,
     Program,
     Region,
     Step,
@@ -68,10 +69,13 @@ def resized(
         if first is None or apart or first + region.size > walk.planned_end(region):
             misfits.append(k)
     if misfits:
+        room = _Room(program, placed, plan.options.constraints.rules(program))
         staying = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
         free = [k for k, region in enumerate(placed) if staying.isdisjoint(region.members)]
-        limits = [plan.sizes, _most_bytes(plan)] if grows else [plan.sizes]
-        if not any(_place_again(placed, places, some, most) for most in limits for some in (misfits, free)):
+        if not (
+            room.place_again(places, misfits, plan.sizes)
+            or room.place_again(places, free, _most_bytes(plan) if grows else plan.sizes)
+        ):
             label = program.values[placed[misfits[0]].members[0]].label
             raise _otherwise(f"{label!r} takes more bytes than there is room for")
     for region, place in zip(placed, places, strict=True):
@@ -106,53 +110,64 @@ def _most_bytes(plan: Plan) -> tuple[int, ...]:
     return (MAX_BYTES if options.capacity is None else options.capacity,) * count
 
 
-def _place_again(
-    placed: Sequence[Region], places: list[int], chosen: Sequence[int], sizes: Sequence[int]
-) -> bool:
-    """Place the chosen regions anew among the others, by first fit; whether they fit the sizes of their
-    spaces.
-
-    Orders: by size, by size and life, by time from either end; the one that ends lowest is taken. Places stay
-    as they are where no order fits.
+class _Room:
+    """Places for regions of a program among others, by first fit. Pins, alignments and reserved bytes are
+    kept.
     """
-    moving = set(chosen)
-    best: tuple[int, list[int]] | None = None
-    orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
-        lambda k: (-placed[k].size, placed[k].lifespan.start),
-        lambda k: (-placed[k].size * (placed[k].lifespan.end - placed[k].lifespan.start), k),
-        lambda k: (placed[k].lifespan.start, -placed[k].size),
-        lambda k: (-placed[k].lifespan.end, -placed[k].size),
-    )
-    for order in orders:
-        fixed = [k for k in range(len(placed)) if k not in moving]
-        attempt = list(places)
-        for k in sorted(moving, key=order):
-            attempt[k] = _room(placed[k], [(placed[j], attempt[j]) for j in fixed])
-            if attempt[k] + placed[k].size > sizes[placed[k].space]:
+
+    def __init__(self, program: Program, placed: Sequence[Region], rules: PlaceRules) -> None:
+        self._placed, self._blocks = placed, rules.blocks
+        self._rules = [rules.place(program, region) for region in placed]
+
+    def place_again(self, places: list[int], chosen: Sequence[int], sizes: Sequence[int]) -> bool:
+        """Place the chosen regions anew among the others; whether they fit the sizes of their spaces.
+
+        Orders: by size, by size and life, by time from either end; the one that ends lowest is taken. Places
+        stay as they are where no order fits.
+        """
+        placed = self._placed
+        moving = {k for k in chosen if self._rules[k][0] is None}
+        best: tuple[int, list[int]] | None = None
+        orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
+            lambda k: (-placed[k].size, placed[k].lifespan.start),
+            lambda k: (-placed[k].size * (placed[k].lifespan.end - placed[k].lifespan.start), k),
+            lambda k: (placed[k].lifespan.start, -placed[k].size),
+            lambda k: (-placed[k].lifespan.end, -placed[k].size),
+        )
+        for order in orders:
+            fixed = [k for k in range(len(placed)) if k not in moving]
+            attempt = list(places)
+            for k in sorted(moving, key=order):
+                attempt[k] = self._lowest(k, fixed, attempt)
+                if attempt[k] + placed[k].size > sizes[placed[k].space]:
+                    break
+                fixed.append(k)
+            else:
+                top = max((attempt[k] + placed[k].size for k in moving), default=0)
+                best = min(best, (top, attempt), key=itemgetter(0)) if best else (top, attempt)
+        if best is not None:
+            places[:] = best[1]
+        return best is not None
+
+    def _lowest(self, k: int, others: Sequence[int], places: Sequence[int]) -> int:
+        """The lowest offset at which region k shares no bytes with the others that live at its steps."""
+        region, alignment = self._placed[k], self._rules[k][1]
+        meeting = [
+            (places[j], places[j] + self._placed[j].size)
+            for j in others
+            if self._placed[j].space == region.space and _meet(region, self._placed[j])
+        ]
+        meeting += [(block.low, block.high) for block in self._blocks[region.space]]
+        place = 0
+        for start, end in sorted(meeting):
+            if place + region.size <= start:
                 break
-            fixed.append(k)
-        else:
-            top = max((attempt[k] + placed[k].size for k in moving), default=0)
-            best = min(best, (top, attempt), key=itemgetter(0)) if best else (top, attempt)
-    if best is not None:
-        places[:] = best[1]
-    return best is not None
+            place = max(place, -(-end // alignment) * alignment)
+        return place
 
 
-def _room(region: Region, others: Sequence[tuple[Region, int]]) -> int:
-    """The lowest offset at which a region shares no bytes with the others that live at its steps."""
-    meeting = sorted(
-        (offset, offset + other.size)
-        for other, offset in others
-        if other.space == region.space
-        and any(a.start < b.end and b.start < a.end for a in other.spans for b in region.spans)
-    )
-    place = 0
-    for start, end in meeting:
-        if place + region.size <= start:
-            break
-        place = max(place, end)
-    return place
+def _meet(one: Region, other: Region) -> bool:
+    return any(a.start < b.end and b.start < a.end for a in one.spans for b in other.spans)
 
 
 class _Walk:

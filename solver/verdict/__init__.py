@@ -4,6 +4,7 @@
     curve        peak against modelled time: `tradeoff`
     measures     what could make a network fit, one row each
     explain      impossible, open or a plan, and the measures that help: `explain`, `brief`
+    largest      the largest batch, or size of another dimension, within a capacity: `largest`
 
 Stands above the pipeline: what a verdict recommends has been planned and proved.
 """
@@ -11,6 +12,7 @@ Stands above the pipeline: what a verdict recommends has been planned and proved
 from solver.plan import Attempt, Changes, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
 from solver.verdict.curve import MOST_POINTS, tradeoff
 from solver.verdict.explain import Brief, brief, explain
+from solver.verdict.largest import Largest, largest
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, batches_of, batches_of_model
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "Batches",
     "Brief",
     "Changes",
+    "Largest",
     "Measure",
     "Remedy",
     "Request",
@@ -32,5 +35,6 @@ __all__ = [
     "batches_of_model",
     "brief",
     "explain",
+    "largest",
     "tradeoff",
 ]

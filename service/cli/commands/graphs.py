@@ -219,6 +219,7 @@ def tradeoff(
         "arenaplan explain graph.json --capacity 8MB --keep-training",
         "arenaplan explain model.onnx --loss cross-entropy --batch 8 --capacity 512KiB",
         "arenaplan explain graph.json --batch 32 --capacity 16MB --json",
+        "arenaplan explain graph.json --capacity 16MB --largest batch -o plan.json",
     )
 )
 @grouped
@@ -234,13 +235,24 @@ def explain(
             "--keep-training", help="Try nothing that changes what is learned, such as smaller batches."
         ),
     ] = False,
+    largest: Annotated[
+        str | None,
+        typer.Option(
+            "--largest",
+            metavar="NAME",
+            help="Find the largest batch that fits, or size of another dimension.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where the plan of the largest size goes.")
+    ] = None,
     search: SearchOptions,
     steps: StepOptions,
     choices: ModelChoices,
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a network fits, and what would make it fit.
+    """Say whether a network fits, and what would make it fit; or how large a batch fits.
 
     Each way to make it fit is a whole command, those that change no bit first. Where there is none, says why,
     and how near each measure came. Exit code 0: it fits; 5: it fits after a change; 3: nothing makes it fit.
@@ -251,9 +263,16 @@ def explain(
         from service.cli import verdicts
 
         options = {**steps, **search, "capacity": capacity}
-        code = verdicts.explain(
-            model, options, choices, training=not keep_training, as_json=as_json, server=server
-        )
+        training = not keep_training
+        verdicts.check_largest(largest, output, server)
+        if largest is not None:
+            code = verdicts.largest(
+                model, options, largest, output, choices, training=training, as_json=as_json
+            )
+        else:
+            code = verdicts.explain(
+                model, options, choices, training=training, as_json=as_json, server=server
+            )
     raise typer.Exit(code)
 
 
