@@ -229,6 +229,9 @@ def _print_largest(
     if result.more is not None and result.more.remedies:
         console.print(f"\nWhat makes {name} {result.size + 1:,} fit, planned and proved, the best first:")
         asked = {key: value for key, value in fields.items() if key != "batch"}
+        if name != "batch":
+            dims = [text for text in choices.get("dim", ()) if not str(text).startswith(f"{name}=")]
+            choices = {**choices, "dim": [*dims, f"{name}={result.size + 1}"]}
         for number, remedy in enumerate(result.more.remedies, 1):
             console.print(escape(f"{number}. {_remedy_line(result.more, remedy)}"))
             print_line(f"   {_command(remedy, model, asked, choices, None)}")

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, create_model
 from pydantic_core import PydanticCustomError
 
 from solver.canonical import to_bytes
@@ -223,11 +223,18 @@ def _bytes_of(type_: Any) -> Any:
     return Annotated[dict[Name, type_], BeforeValidator(_bytes_by_name, json_schema_input_type=schema)]
 
 
-class SizesFields(DocumentModel):
-    """A range of sizes, both ends included."""
+if TYPE_CHECKING:
 
-    least: Natural = Field(alias="from")
-    most: Natural = Field(alias="to")
+    class SizesFields(DocumentModel): ...
+
+else:  # its first field has the name of a keyword
+    SizesFields = create_model(
+        "SizesFields",
+        __base__=DocumentModel,
+        __module__=__name__,
+        __doc__="A range of sizes, both ends included.",
+        **{"from": (Natural, ...), "to": (Natural, ...)},
+    )
 
 
 def read_sizes(text: str) -> dict[str, int]:
@@ -240,7 +247,9 @@ def read_sizes(text: str) -> dict[str, int]:
 
 #: A size, or a range of sizes as an object or as text.
 _Sizes = Annotated[
-    Positive | SizesFields,
+    Annotated[Positive, Tag("size")] | Annotated[SizesFields, Tag("range")],
+    # So that what is wrong with an object is said of its fields.
+    Discriminator(lambda value: "range" if isinstance(value, Mapping | SizesFields) else "size"),
     BeforeValidator(read_with(read_sizes), json_schema_input_type=Positive | SizesFields | str),
 ]
 
@@ -335,7 +344,7 @@ def load_options(data: bytes | Mapping[str, Any]) -> RequestedOptions:
     ranges = tuple(_ranges({"batch": content["batch"], **(content.pop("dims") or {})}))
     check_ranges(ranges)
     if isinstance(content["batch"], SizesFields):
-        content["batch"] = content["batch"].most
+        content["batch"] = content["batch"].model_dump()["to"]
     if as_written and only:
         raise OptionsError(
             "Both as_written, which takes no measure, and only, which chooses some, are asked for.",
@@ -353,7 +362,8 @@ def _ranges(sizes: Mapping[str, int | SizesFields | None]) -> Iterator[SizeRange
     """A range for each name; a batch of one size is an option of the plan, and none."""
     for name, size in sizes.items():
         if isinstance(size, SizesFields):
-            yield SizeRange(name, size.least, size.most)
+            ends = size.model_dump()
+            yield SizeRange(name, ends["from"], ends["to"])
         elif size is not None and name != "batch":
             yield SizeRange(name, size, size)
 

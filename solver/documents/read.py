@@ -113,10 +113,10 @@ def _translate(
 def _real_path(value: Any, detail: ErrorDetails) -> _Path:
     """The location without the names of branches of unions, which the document does not have."""
     path: list[str | int] = []
-    for part in detail["loc"]:
+    for k, part in enumerate(detail["loc"]):
         if _holds(value, part):
             value = value[part]
-        elif not (isinstance(value, Mapping | list) and detail["type"] == "missing"):
+        elif detail["type"] != "missing" or k + 1 < len(detail["loc"]):
             continue
         path.append(part)
     return tuple(path)

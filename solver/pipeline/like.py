@@ -70,7 +70,7 @@ def plan_like(
     the capacity.
     """
     if requested.ranges:
-        graph = at_largest(subject, requested.ranges)
+        graph = at_largest(subject, requested)
         alone = replace(requested, ranges=())
         plan = plan_like(graph, alone, old, observe=observe, follow=follow, advise=advise)
         return with_planned_sizes(plan, graph, requested.ranges)

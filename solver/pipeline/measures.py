@@ -60,7 +60,7 @@ def plan_requested(
     requested = requested or RequestedOptions()
     options = requested.options
     if requested.ranges:
-        graph = at_largest(subject, requested.ranges)
+        graph = at_largest(subject, requested)
         alone = replace(requested, ranges=())
         plan = plan_requested(graph, alone, observe=observe, follow=follow, advise=advise)
         return with_planned_sizes(plan, graph, requested.ranges)

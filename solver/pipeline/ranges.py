@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Final
 from solver.errors import ArenaplanError, OptionsError, PlanError
 from solver.graph import TrainableGraph, graph_digest
 from solver.layout import Certificate, Status
+from solver.pipeline.options import checked
 from solver.pipeline.paths import reference_of
-from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, check_ranges, with_digest
+from solver.plan import (
+    Plan,
+    PlannedSizes,
+    RefusedSize,
+    RequestedOptions,
+    SizeRange,
+    check_ranges,
+    with_digest,
+)
 from solver.program import EntryKind, Program
-from solver.targets import TARGETS
 from solver.verify import prove_at
 
 if TYPE_CHECKING:
@@ -31,16 +39,25 @@ __all__ = ["at_largest", "plan_at", "reference_at", "with_planned_sizes"]
 _MOST_STEPS: Final = 50_000
 
 
-def at_largest(graph: TrainableGraph | BlockProgram, ranges: Sequence[SizeRange]) -> TrainableGraph:
+def at_largest(graph: TrainableGraph | BlockProgram, requested: RequestedOptions) -> TrainableGraph:
     """The graph at the largest size of each range.
 
-    Raises OptionsError for a range that is empty, named twice, or of a dimension that is not symbolic.
+    Raises OptionsError for a range that is empty, named twice, or of a dimension that is not symbolic, and
+    for a target that is planned for one size.
     """
+    ranges = requested.ranges
     if not isinstance(graph, TrainableGraph):
         raise OptionsError(
             f"{graph.name!r:.80} is a program of explicit operations, whose blocks have one size.",
             remedy="Give a graph, or plan without ranges.",
             path=(ranges[0].name,),
+        )
+    target = checked(requested.options)
+    if not target.capabilities.trains:
+        raise OptionsError(
+            f"Target {target.name!r} has the memory of a runtime that is set up for one size.",
+            remedy="Plan one batch, or target 'reference'.",
+            path=("target",),
         )
     check_ranges(ranges)
     for each in ranges:
@@ -100,14 +117,8 @@ def with_planned_sizes(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeR
 
     Few sizes are all proved; of many, the ends and the powers of two. A range begins with the smallest size
     that is proved; sizes inside that are refused are named with the reason. Where a smaller size needs more
-    bytes than the largest, the plan has these. Raises OptionsError for a target that is planned for one size.
+    bytes than the largest, the plan has these.
     """
-    if not TARGETS[plan.options.target].capabilities.trains:
-        raise OptionsError(
-            f"Target {plan.options.target!r} has the memory of a runtime that is set up for one size.",
-            remedy="Plan one batch, or target 'reference'.",
-            path=("target",),
-        )
     served = _serving(plan, graph, ranges)
     if served.sizes == plan.sizes or plan.options.constraints:
         return served

@@ -81,7 +81,7 @@ def plan_table(
         raise OptionsError(
             f"A table of {count} plans is asked for.", remedy="Give 1 or more.", path=("plans",)
         )
-    graph = at_largest(graph, requested.ranges)
+    graph = at_largest(graph, requested)
     (whole,) = requested.ranges
     sizes = list(_sizes(whole))
     best: dict[int, Plan] = {}

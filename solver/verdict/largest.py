@@ -79,8 +79,8 @@ def largest(
 
     Every size that is said to fit has a proved plan. Verdicts on the next size, in `more`, try measures that
     change what is learned unless `training` is false. `observe` is called with the size that is tried.
-    Raises OptionsError without a capacity, for a dimension that is not symbolic or on which memory does not
-    depend, and as `explain` does. Cost: a plan for each halving of the range, and a verdict.
+    Raises OptionsError without a capacity, for one that billions of elements fit, for a dimension that is not
+    symbolic, and as `explain` does. Cost: a plan for each halving of the range, and a verdict.
     """
     if requested.options.capacity is None:
         raise OptionsError(
@@ -194,7 +194,7 @@ class _Search:
             try:
                 graph = self.graph.at(**{self.name: size})
                 options = pipeline.free_measures(graph, self.requested)
-                problem = Subject(graph, options, Deadline()).problem
+                problem = Subject(graph, options, Deadline()).first_runs
             except GraphError:
                 self._floors[size] = (self.capacity + 1, self.capacity + 1)
             else:
@@ -217,9 +217,9 @@ class _Search:
             low, high = high, 2 * high
         if high >= _MOST:
             raise OptionsError(
-                f"The bytes that {self.graph.name!r:.80} takes do not depend on {self.name!r:.60}.",
-                remedy="Name a dimension that they depend on.",
-                path=("largest",),
+                f"In {self.capacity:,} bytes there may be room for every {self.name} up to {_MOST:,}.",
+                remedy="Give a smaller capacity.",
+                path=("capacity",),
             )
         while high - low > 1:
             middle = (low + high) // 2

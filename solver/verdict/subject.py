@@ -100,6 +100,7 @@ class Subject:
         self._repeatable = self.program.at_same_residues()
         cost = step_costs(self.program, options.costs)
         first_runs = schedule_problem(self.program, cost, in_place=options.in_place)
+        self.first_runs = first_runs
         self.floor: PeakBound = floor(first_runs)
         self.problem = first_runs
         if self._repeatable is not self.program:
