@@ -17,6 +17,7 @@ from solver.graph import TrainableGraph, graph_digest
 from solver.layout import Certificate, Status
 from solver.pipeline.options import checked
 from solver.pipeline.paths import reference_of
+from solver.pipeline.settled import settled
 from solver.plan import (
     Plan,
     PlannedSizes,
@@ -130,8 +131,6 @@ def with_planned_sizes(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeR
 
 
 def _settled(plan: Plan) -> Plan:
-    from solver.pipeline.deployment import settled  # which plans deployments by what imports this
-
     staying = {entry.value for entry in plan.program.entry if entry.kind is not EntryKind.FED}
     alone = {r.members[0] for r in plan.regions if len(r.members) == 1 and not r.lent and not r.space}
     return settled(plan, sorted(staying & alone))
