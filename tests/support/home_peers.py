@@ -1,8 +1,8 @@
 """Greedy planners for several memory pools, written from their published descriptions.
 
 * TVM's Unified Static Memory Planner (RFC 0009 of Apache TVM): buffers by size, or by the number of buffers
-  that they meet, largest first; each in the first pool, in the order of preference, in which it fits above all
-  buffers that are placed there and that it meets.
+  that they meet, largest first; each in the first pool, in the order of preference, in which it fits above
+  all buffers that are placed there and that it meets.
 * ExecuTorch's planner for banks: tensors by size, largest first; each in the first bank with a free gap, at
   the lowest offset.
 
