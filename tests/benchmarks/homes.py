@@ -1,7 +1,7 @@
-"""Memories that kernels reach: modelled time of one iteration, how near the accesses are to the least, and peers.
+"""Memories that kernels reach: modelled time of an iteration, how near accesses are to the least, and peers.
 
-The greedy rules of other systems get the program and the measures of our plan, so only homes and places differ.
-The last columns page to the large memory, in front of which kernels work in the small ones alone.
+The greedy rules of other systems get the program of our plan, so only homes and places differ.
+The column `paged` has plans whose kernels work in the small memories alone, with the large one behind them.
 """
 
 from __future__ import annotations

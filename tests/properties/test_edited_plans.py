@@ -38,7 +38,7 @@ from solver.exporters import EXPORTERS
 from solver.graph import TrainableGraph, TrainingRules
 from solver.layout import Lifespan
 from solver.pipeline import TARGETS, BlockProgram, plan, plan_program, reference_of
-from solver.plan import Costs, Plan, PlanOptions, level_report, paging, recomputation, recycling
+from solver.plan import Costs, Plan, PlanOptions, homes, level_report, paging, recomputation, recycling
 from solver.plan.report import order_note, storage_note
 from solver.preparations import Prepared
 from solver.program import Program, Tier
@@ -112,6 +112,14 @@ def _tiers(*slow: Tier, share: float = 0.8) -> tuple[Tier, ...]:
     return (Tier("sram", int(plan(_tower()).arena_bytes * share) // 64 * 64), *slow)
 
 
+def _memories(fast: float, slow: float) -> tuple[Tier, ...]:
+    whole = plan(_tower()).arena_bytes
+    return (
+        Tier("tcm", int(whole * fast) // 64 * 64, 4 * 10**9, 4 * 10**9),
+        Tier("psram", int(whole * slow) // 64 * 64, 80 * 10**6, 60 * 10**6, 100),
+    )
+
+
 def _tower() -> TrainableGraph:
     return tower(4, rows=4, width=8, outputs=("h1",))
 
@@ -145,6 +153,14 @@ SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
     "paged and recomputed": lambda: (
         _tower(),
         PlanOptions(tiers=_tiers(_DISK, share=0.75), recompute=True, in_place=True),
+    ),
+    "in memories": lambda: (
+        _tower(),
+        PlanOptions(memories=_memories(0.3, 1.0), place=("*@grad=psram",), in_place=True),
+    ),
+    "in memories, paged": lambda: (
+        _tower(),
+        PlanOptions(memories=_memories(0.3, 0.5), tiers=(_FLASH,)),
     ),
     "kept in 16 bits": lambda: (_tower(), PlanOptions(storage="bfloat16")),
     "scratch fitted": lambda: (convolutional(2), PlanOptions(fit_scratch=True)),
@@ -331,7 +347,7 @@ def sample(name: str, count: int, seed: int) -> tuple[Counter[str], list[str]]:
 
 def read_by_people(found: Plan) -> None:
     """Everything that shows or exports a plan, whether or not it was proved."""
-    for report in (paging, recomputation, level_report, recycling, order_note, storage_note):
+    for report in (homes, paging, recomputation, level_report, recycling, order_note, storage_note):
         report(found)
     for exporter in EXPORTERS.values():
         with contextlib.suppress(ArenaplanError):
@@ -343,7 +359,7 @@ def read_by_people(found: Plan) -> None:
 #: Plans that are made in a fifth of a second or so, one for each kind of claim.
 QUICK = (
     "views of parts", "levels in place", "rewritten", "paged and recomputed", "micro-batches", "clipped",
-    "nntrainer", "explicit, in place and ordered",
+    "nntrainer", "explicit, in place and ordered", "in memories",
 )  # fmt: skip
 
 
@@ -362,7 +378,7 @@ def test_the_plans_have_every_claim() -> None:
     programs = [found.program for found in plans]
     assert {record.name for found in plans for record in found.records} == {
         "rewrite", "fit_scratch", "storage", "order", "search_order", "recompute", "levels", "paging",
-        "aliases",
+        "aliases", "homes",
     }  # fmt: skip
     assert {found.options.target for found in plans} == {*TARGETS, "program"}
     assert any(found.cost_bound for found in plans)
