@@ -128,7 +128,9 @@ def _check_names(deployment: Deployment, references: Sequence[Program]) -> Itera
     for row in deployment.persistent if references else ():
         labels: dict[str, str] = {}
         contents = set()
-        changes = False
+        changes = any(
+            of[number].kind is EntryKind.CARRIED for of, number in zip(entries, row.values, strict=True)
+        )
         for k, (entry_point, number) in enumerate(zip(deployment.entry_points, row.values, strict=True)):
             entry, model = entries[k][number], entry_point.model
             value = references[k].values[entry.reference]
@@ -137,13 +139,13 @@ def _check_names(deployment: Deployment, references: Sequence[Program]) -> Itera
                     detail = f"Entry point {entry_point.name!r} holds {value.label!r} for {row.name!r}."
                     yield Violation("persistent", (row.name,), detail)
                 continue
-            first = contents_at_first(references[k], entry.reference)
-            if first is not None:
-                contents.add(first)
-            changes |= entry.kind is EntryKind.CARRIED
             key: Hashable = (model, value.label)
-            if value.kind is Kind.CONSTANT:
-                key = (model, value.label, value.type, first)
+            if value.kind is Kind.CONSTANT or not changes:
+                first = contents_at_first(references[k], entry.reference)
+                if first is not None:
+                    contents.add(first)
+                if value.kind is Kind.CONSTANT:
+                    key = (model, value.label, value.type, first)
             known = labels.setdefault(model, value.label), rows.setdefault(key, row.name)
             if known != (value.label, row.name):
                 detail = (
