@@ -256,7 +256,7 @@ def entry_graphs(models: Plannable | Mapping[str, Plannable], plan: Deployment) 
     ArenaplanError: an OptionsError for a model that is not there, or that is none of the plan.
     """
     networks = {name: partial(_subject, model) for name, model in _by_name(models).items()}
-    return graphs_of_entries(networks, plan)
+    return graphs_of_entries(networks, plan, skips_programs=True)
 
 
 def _by_name(models: Plannable | Mapping[str, Plannable]) -> Mapping[str, Plannable]:

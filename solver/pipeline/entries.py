@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from solver.errors import BatchError, LossError, OptionsError
+from solver.errors import BatchError, LossError, OptionsError, PlanError
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline.deployment import EntryRequest
 from solver.plan import MAX_ENTRIES, EntrySpec, RequestedOptions, refuse_ranges
@@ -114,11 +114,13 @@ def entry_subject(network: TrainableGraph | BlockProgram, purpose: Purpose) -> T
     return inference(network) if purpose == "infer" else network
 
 
-def entry_graphs(networks: Networks, deployment: Deployment) -> dict[str, TrainableGraph]:
+def entry_graphs(
+    networks: Networks, deployment: Deployment, *, skips_programs: bool = False
+) -> dict[str, TrainableGraph]:
     """The graph that each entry point runs, by name, from the networks of the deployment by theirs.
 
-    One network alone may have any name. Entry points of explicit operations have no graph, and are left out.
-    Raises OptionsError for a network that is not there, or that cannot do what the entry point is for.
+    One network alone may have any name. Raises OptionsError for one that is not there, or that cannot do what
+    the entry point is for; PlanError for an entry point of explicit operations, if it is not to be left out.
     """
     names = dict.fromkeys(entry_point.model for entry_point in deployment.entry_points)
     if len(names) == len(networks) == 1:
@@ -140,6 +142,11 @@ def entry_graphs(networks: Networks, deployment: Deployment) -> dict[str, Traina
             raise OptionsError(message, remedy="Give the model that the plan was made from.") from error
         if isinstance(subject, TrainableGraph):
             graphs[entry_point.name] = subject
+        elif not skips_programs:
+            raise PlanError(
+                f"Entry point {entry_point.name!r} runs explicit operations, whose kernels are not here.",
+                remedy="Run it from Python, with a function for each operation.",
+            )
     return graphs
 
 

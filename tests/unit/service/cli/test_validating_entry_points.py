@@ -96,6 +96,15 @@ def test_what_is_refused(models: tuple[Path, ...], more: tuple[str, ...], words:
     assert result.stdout == ""
 
 
+def test_explicit_operations_have_no_kernels_here(tmp_path: Path) -> None:
+    program = EXAMPLES / "programs" / "momentum.json"
+    entries = ("--entry", "mnist.infer:batch=1", "--entry", "momentum.run")
+    assert run("plan", MNIST, program, "--share", *entries, "-o", tmp_path / "plan.json").exit_code == Exit.OK
+    result = run("validate", MNIST, program, tmp_path / "plan.json")
+    assert result.exit_code == Exit.USAGE
+    assert "Entry point 'momentum.run' runs explicit operations" in result.stderr
+
+
 def test_a_plan_of_one_graph_takes_one_model(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     assert run("plan", MNIST, "--batch", "2", "-o", plan).exit_code == Exit.OK
