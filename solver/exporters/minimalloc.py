@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from solver.errors import ProblemError
+from solver.errors import OptionsError, ProblemError
 from solver.layout import Buffer, Hole, Layout, LayoutProblem
 from solver.names import first_hidden
 
-__all__ = ["dump_minimalloc"]
+if TYPE_CHECKING:  # whoever writes a layout knows no plans, and waits for every import
+    from solver.plan import PlanView
+
+__all__ = ["dump_minimalloc", "dump_plan_problem"]
+
+
+def dump_plan_problem(plan: PlanView) -> bytes:
+    """The buffers of a plan as a problem, without offsets, for other planners.
+
+    Of a deployment, joined, it has one run of each entry point, and each persistent value once. Raises
+    OptionsError for a plan of several memories, ProblemError as `dump_minimalloc`. Linear.
+    """
+    filled = [arena for arena in plan.arenas if arena.buffers]
+    if len(filled) > 1:
+        raise OptionsError(
+            f"MiniMalloc's CSV has one memory, and the plan has {', '.join(arena.name for arena in filled)}.",
+            remedy="Write the rows of all memories: --to offsets-csv.",
+            path=("to",),
+        )
+    buffers = (
+        Buffer(b.id, b.size, b.lifespan, b.alignment, holes=tuple(map(Hole, b.lent)))
+        for arena in filled
+        for b in arena.buffers
+        if b.size
+    )
+    return dump_minimalloc(LayoutProblem(tuple(buffers)))
 
 
 def dump_minimalloc(

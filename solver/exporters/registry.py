@@ -90,6 +90,15 @@ _ALL: Final = (
         module="solver.exporters.offsets",
         function="dump_offsets_json",
     ),
+    Exporter(
+        "minimalloc",
+        "its buffers as a problem for other planners, in MiniMalloc's CSV",
+        ".minimalloc.csv",
+        "application/vnd.arenaplan.minimalloc+csv",
+        module="solver.exporters.minimalloc",
+        function="dump_plan_problem",
+        is_joined=True,
+    ),
 )
 
 #: Exporters by name.

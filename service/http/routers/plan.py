@@ -186,10 +186,9 @@ async def export_plan(
 ) -> Response:
     """A plan that is kept here, written for a runtime, a viewer or a table.
 
-    `format` is one of c-header, report, perfetto, memory-viz, offsets-csv and offsets-json. The report takes
-    `against`, the digest of another plan that is kept: it then shows what changed. `difference` needs it, and
-    has the same as JSON, as `arenaplan diff --json` prints it. Of a plan with entry points `entry_point` asks
-    for one of them.
+    `format` is one of those that the parameter lists. The report takes `against`, the digest of another plan
+    that is kept: it then shows what changed. `difference` needs it, and has the same as JSON, as `arenaplan
+    diff --json` prints it. Of a plan with entry points `entry_point` asks for one of them.
     """
     return await _export(request, digest, format, entry_point, against)
 

@@ -18,6 +18,7 @@ import arenaplan
 from arenaplan.neighbours import NEIGHBOURS, hidden
 from solver.documents import dump_graph, dump_plan
 from solver.errors import ArenaplanError, CapacityError, DocumentError, OptionsError
+from solver.exporters import EXPORTERS
 from solver.graph import FileRange, Initializer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -235,6 +236,21 @@ class TestLoad:
         assert arenaplan.load_plan(tmp_path / "plan.json") == made
         with pytest.raises(DocumentError, match="a plan already"):
             arenaplan.plan(tmp_path / "plan.json")
+
+    def test_a_plan_with_entry_points(self, tmp_path: Path) -> None:
+        made = arenaplan.deploy(MNIST, ["train:batch=2", "infer:batch=1"])
+        arenaplan.save(made, tmp_path / "device.json")
+        loaded = arenaplan.load_plan(tmp_path / "device.json")
+        assert loaded == made
+        assert isinstance(loaded, arenaplan.Deployment)
+        assert loaded["infer"].plan.arena_bytes < loaded["train"].plan.arena_bytes == loaded.arena_bytes
+        arenaplan.save(made, tmp_path / "device.h")
+        assert (tmp_path / "device.h").read_bytes() == EXPORTERS["c-header"].dump(made)
+        with pytest.raises(DocumentError, match="is a plan") as caught:
+            arenaplan.load_graph(tmp_path / "device.json")
+        assert "load_plan" in caught.value.remedy
+        with pytest.raises(DocumentError, match="a plan already"):
+            arenaplan.plan(tmp_path / "device.json")
 
     def test_a_graph_with_another_batch(self, tmp_path: Path) -> None:
         graph = arenaplan.load_graph(MNIST, batch=3)

@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.errors import ProblemError
+from solver import pipeline
+from solver.errors import OptionsError, ProblemError
 from solver.exporters import dump_minimalloc
+from solver.exporters.minimalloc import dump_plan_problem
+from solver.graph import TrainableGraph
 from solver.importers import load_minimalloc
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, find_violations, solve
+from solver.plan import JoinedPlan
 from tests.support.buffers import layout, problem
+from tests.support.entry_points import trained_and_used
+from tests.support.graphs import chain
+from tests.support.random_graphs import random_graphs
+from tests.unit.plan.test_report import A, arena, buffer, plan
 
 
 def test_plain() -> None:
@@ -87,3 +95,40 @@ def test_a_solution_pins_everything() -> None:
     assert tuple(buffer.offset for buffer in again.buffers) == outcome.layout.offsets
     assert find_violations(again, outcome.layout) == ()
     assert solve(again, solver="greedy").layout == outcome.layout
+
+
+# ------------------------------------------------------------------------------------------ plans
+
+
+@given(random_graphs(most_operations=4))
+def test_another_planner_gets_the_problem_of_all_entry_points(graph: TrainableGraph) -> None:
+    """What is solved anew takes no less than the bound of the plan, and the places of the plan solve it."""
+    deployment = trained_and_used(graph, "train", "infer")
+    written = load_minimalloc(dump_plan_problem(JoinedPlan(deployment))).problem
+    found = solve(written).layout
+    assert found is not None
+    assert found.peak >= deployment.lower_bound
+    places = {buffer.id: buffer.offset for _, buffer in JoinedPlan(deployment).buffers()}
+    planned = Layout(tuple(places[buffer.id] for buffer in written.buffers), deployment.arena_bytes)
+    assert find_violations(written, planned) == ()
+
+
+def test_a_plan_of_one_program() -> None:
+    made = pipeline.plan(chain((3, 2), 1))
+    written = load_minimalloc(dump_plan_problem(made)).problem
+    assert [(b.id, b.size, b.lifespan) for b in written.buffers] == [
+        (b.id, b.size, b.lifespan) for _, b in made.buffers()
+    ]
+    found = solve(written).layout
+    assert found is not None
+    assert found.peak == made.arena_bytes
+
+
+def test_a_plan_of_several_memories_is_refused() -> None:
+    both = plan(
+        4,
+        arena(8, buffer("a", A, 0, 8, 0, 4), name="sram"),
+        arena(4, buffer("f", A, 0, 4, 1, 2), name="flash"),
+    )
+    with pytest.raises(OptionsError, match=r"has sram, flash\. Write .* --to offsets-csv"):
+        dump_plan_problem(both)

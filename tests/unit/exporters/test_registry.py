@@ -15,14 +15,20 @@ from tests.support.graphs import chain
 
 def test_names() -> None:
     assert [*EXPORTERS] == [
-        "c-header", "report", "perfetto", "memory-viz", "offsets-csv", "offsets-json",
+        "c-header", "report", "perfetto", "memory-viz", "offsets-csv", "offsets-json", "minimalloc",
     ]  # fmt: skip
     assert all(exporter_named(name).name == name for name in EXPORTERS)
 
 
 @pytest.mark.parametrize(
     ("file", "name"),
-    [("a.h", "c-header"), ("A.HTML", "report"), ("a.trace.json", "perfetto"), ("a.json", "offsets-json")],
+    [
+        ("a.h", "c-header"),
+        ("A.HTML", "report"),
+        ("a.trace.json", "perfetto"),
+        ("a.json", "offsets-json"),
+        ("a.minimalloc.csv", "minimalloc"),
+    ],
 )
 def test_by_the_name_of_a_file(file: str, name: str) -> None:
     assert exporter_of_file(file).name == name
