@@ -165,9 +165,7 @@ def check_inference(options: ImportOptions, reason: str) -> None:
         if getattr(options, name) != getattr(untouched, name):
             raise LossError(
                 f"{reason}, and --{option} is for models that are trained.",
-                remedy=f"Name a loss with --loss: {', '.join(LOSSES)}. Or leave --{option} out, for an"
-                " inference.",
-                path=("loss",),
+                remedy=f"Name one with --loss: {', '.join(LOSSES)}. Or leave --{option} out, to infer.",
             )
 
 
