@@ -624,6 +624,27 @@ def requests(task: str) -> list[Any]:
     return every if task != "plan" else [*every, {"graph": graph, "options": {"batch": 2, **tiers}}]
 
 
+def deployment_requests() -> list[Any]:
+    graph, steps = requests("plan")[0]["graph"], program_documents()[0]
+    at_one = json.loads(documents.dump_graph(documents.load_graph(document_bytes(graph), batch=1)))
+    entries = [
+        "train",
+        {"purpose": "infer", "batch": 1, "name": "camera", "graph": at_one},
+        "evaluate:batch=3",
+    ]
+    models = {"a": graph, "b": graph, "steps": steps}
+    several = [
+        {"purpose": "train", "model": "a"},
+        "b.infer:batch=2,name=b",
+        {"purpose": "run", "model": "steps"},
+    ]
+    return [
+        {"graph": graph, "entries": entries, "options": {"batch": 2, "capacity": 10**6}},
+        {"models": models, "entries": several, "ties": ["a.*=b.*"], "options": {"deadline_seconds": 0.05}},
+        {"models": models, "ties": ["a.w1=b.w1", "a.b1=b.b1"]},
+    ]
+
+
 _REPORT = {
     "format": "arenaplan.report", "version": 1, "identical": True, "compared": 3, "arena_bytes": 8,
     "steps": [{"step": 1, "loss": "NaN", "reference_loss": 0.5, "identical": False, "differing": ["w"]}],
@@ -689,8 +710,12 @@ KINDS: Final[dict[str, Kind]] = {
             "plan": 1.0, "program": 1.0, "layout": 1.0, "validate": 1.0, "tradeoff": 0.2, "explain": 0.2,
         }.items()
     },
+    "request: entry points": Kind(deployment_requests, _JSON, by_task("plan"), 1.0),
     "command: solve": Kind(lambda: [buffers()], _JSON, by_command("solve", "{}", "--deadline", "1"), 0.5),
     "command: plan": Kind(graph_documents, _JSON, by_command("plan", "{}"), 0.5),
+    "command: plan, entry points": Kind(
+        graph_documents, _JSON, by_command("plan", "{}", "--entry", "train", "--entry", "infer:batch=1"), 0.5
+    ),
     "command: show": Kind(plan_documents, resealed, by_command("show", "{}"), 0.5),
     "command: validate": Kind(
         plan_documents, resealed, by_command("validate", "{graph}", "{}", "--steps", "1"), 0.5
