@@ -107,10 +107,10 @@ def run(
             plan = plan_at(server, file, options, choices, as_json=as_json)
     except CapacityError as error:
         if _can_be_explained(file, options.options):
-            tiers = options.options.tiers
-            capacity = tiers[0].bytes if tiers else error.available
+            memories = options.options.memories or options.options.tiers[:1]
+            capacity = sum(memory.bytes for memory in memories) if memories else error.available
             command = explain_command(model, asked, wished, capacity, server)
-            first = f"{error.remedy} See" if tiers else "Raise the capacity, or see"
+            first = f"{error.remedy} See" if memories else "Raise the capacity, or see"
             error.remedy = f"{first} what would make it fit: {command}"
         raise
     if output is None and not as_json and sys.stdout.isatty():

@@ -125,7 +125,7 @@ def _rate(key: str, text: str) -> int:
     rate = read_size(text.removesuffix("/s"))
     if not rate:
         what = key if key == "bandwidth" else f"{key} bandwidth"
-        raise ValueError(f"give a {what} above zero, or leave it out")
+        raise ValueError(f"give a {what} above zero, or none at all")
     return rate
 
 

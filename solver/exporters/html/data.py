@@ -19,6 +19,7 @@ from solver.plan import (
     deployment_notes,
     difference,
     entry_point_reports,
+    homes,
     layers,
     options_in_words,
     paging,
@@ -212,6 +213,12 @@ def _notes(plan: PlanView) -> Iterable[str]:
         yield (
             f"{moved.moved_out:,} bytes leave {moved.tiers[0].name} and {moved.moved_in:,} come back in an"
             f" iteration, {moved.proof}."
+        )
+    if (placed := homes(plan)) is not None:
+        used = ", ".join(f"{use.used:,} of {use.bytes:,} bytes in {use.name}" for use in placed.memories)
+        yield (
+            f"Kernels reach several memories: {used}. Accesses take {placed.accesses:,} of the modelled"
+            f" {placed.time:,} nanoseconds, {placed.proof}."
         )
     if plan.replacements:
         first, last = plan.replacements[0], plan.replacements[-1]

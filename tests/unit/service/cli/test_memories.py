@@ -1,0 +1,107 @@
+"""The command line with memories that kernels reach: what `plan`, `show`, `solve`, exports say of homes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli.commands import app
+from service.jobs.tasks import TASKS
+from solver.documents import dump_graph, dump_plan, load_layout, load_plan
+from solver.pipeline import plan
+from solver.plan import PlanOptions, homes
+from solver.program import Tier
+from tests.support.graphs import chain
+from tests.unit.service.jobs.test_tasks import Recorder, limits
+
+GRAPH = chain((16,) * 7, batch=64)
+TCM, PSRAM = "tcm=16kB,read=4GB/s,write=4GB/s", "psram=1MiB,read=80MB/s,write=60MB/s,latency=1us"
+WORDS = ["--memory", TCM, "--memory", PSRAM]
+MEMORIES = (Tier("tcm", 16_000, 4 * 10**9, 4 * 10**9), Tier("psram", 2**20, 80 * 10**6, 60 * 10**6, 1000))
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    path = tmp_path / "graph.json"
+    path.write_bytes(dump_graph(GRAPH))
+    return path
+
+
+def run(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result.exit_code, result.output
+
+
+def test_homes_are_printed_shown_reported_and_exported(graph: Path, tmp_path: Path) -> None:
+    written = tmp_path / "plan.json"
+    code, printed = run("plan", graph, *WORDS, "--as-written", "--place", "*@grad=psram", "-o", written)
+    assert code == 0
+    made = load_plan(written.read_bytes())
+    assert made == plan(GRAPH, PlanOptions(memories=MEMORIES, place=("*@grad=psram",)))
+    placed = homes(made)
+    assert placed is not None
+    assert [use.used for use in placed.memories] == list(made.sizes)
+    words = f"{placed.memories[0].used:,} of 16,000 bytes in tcm"
+    assert words in " ".join(printed.split())
+    assert placed.proof in " ".join(printed.split())
+    assert words in " ".join(run("show", written)[1].split())
+    shown = json.loads(run("show", written, "--json")[1])
+    assert shown["homes"]["accesses"] == placed.accesses
+    assert run("report", written, "-o", tmp_path / "plan.html")[0] == 0
+    assert "Kernels reach several memories" in (tmp_path / "plan.html").read_text()
+    assert run("export", written, "-o", tmp_path / "plan.h")[0] == 0
+    header = (tmp_path / "plan.h").read_text()
+    for name, size in zip(("TCM", "PSRAM"), made.sizes, strict=True):
+        assert f"_ARENA_BYTES_{name} {size}u" in header
+        assert f"_PLACEMENT_{name}" in header
+    assert run("validate", graph, written, "--steps", "1")[0] == 0
+
+
+def test_a_refusal_keeps_its_remedy(graph: Path) -> None:
+    code, printed = run("plan", graph, "--memory", "tcm=64", "--memory", PSRAM, "--place", "*=tcm", "-o", "-")
+    assert code == 3
+    assert "no memory that it may lie in, 'tcm', has more than 64" in printed
+    assert "Give one of them" in printed
+    assert "arenaplan explain" in printed
+
+
+def test_buffers_in_memories(tmp_path: Path) -> None:
+    table, layout = tmp_path / "p.csv", tmp_path / "layout.json"
+    table.write_text("id,lower,upper,size,reads,memory\na,0,3,4,9,\nb,0,3,4,1,tcm\nc,1,2,8,1,\n")
+    words = ["--memory", "tcm=8,read=1GB/s,write=1GB/s", "--memory", "sram=64,read=10MB/s,write=10MB/s"]
+    code, printed = run("solve", table, *words, "-o", layout)
+    assert code == 0
+    assert "8 bytes in tcm, 8 bytes in sram; accesses take" in printed
+    placed = load_layout(layout.read_bytes())
+    assert placed.homes is not None
+    assert placed.homes.homes == (0, 0, 1)
+    facts = json.loads(run("solve", table, *words, "-o", tmp_path / "l.csv", "--json")[1])
+    assert facts["homes"]["accesses"] == placed.homes.accesses
+    assert (tmp_path / "l.csv").read_text().splitlines()[0] == "id,lower,upper,size,reads,memory,offset"
+    code, printed = run("solve", table, *words, "--plot", tmp_path / "l.svg", "-o", layout)
+    assert (code, "A picture is of one memory" in printed) == (2, True)
+
+
+def test_the_service_plans_and_places_in_memories() -> None:
+    """Requests to `POST /v1/plan` and `POST /v1/layout` as workers read them."""
+    recorder = Recorder()
+    options = {"memories": [TCM, {"name": "psram", "bytes": 2**20}], "place": ["*@grad=psram"]}
+    request = {"graph": json.loads(dump_graph(GRAPH)), "options": {**options, "as_written": True}}
+    TASKS["plan"](limits(), json.dumps(request).encode(), recorder)  # type: ignore[arg-type]  # a Channel
+    made = load_plan(recorder.sent[-1][2])
+    expected = PlanOptions(memories=(MEMORIES[0], Tier("psram", 2**20)), place=("*@grad=psram",))
+    assert dump_plan(made) == dump_plan(plan(GRAPH, expected))
+    buffers = {
+        "format": "arenaplan.buffers",
+        "version": 1,
+        "buffers": [{"id": "a", "size": 4, "start": 0, "end": 3, "reads": 2, "memory": "psram"}],
+    }
+    body = {"problem": buffers, "options": {"memories": options["memories"]}}
+    recorder = Recorder()
+    TASKS["layout"](limits(), json.dumps(body).encode(), recorder)  # type: ignore[arg-type]  # a Channel
+    placed = load_layout(recorder.sent[-1][2])
+    assert placed.homes is not None
+    assert placed.homes.homes == (1,)
