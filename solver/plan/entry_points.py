@@ -117,18 +117,23 @@ def deployment_notes(deployment: Deployment) -> Iterator[str]:
     )
     if len(deployment.entry_points) < 2:
         return
-    deciding = [report.name for report in entry_point_reports(deployment) if report.decides]
-    *others, last = deciding or ["no single entry point"]
-    names = f"{', '.join(others)} and {last} decide" if others else f"{last} decides"
+    parts = ", ".join(_deciding(deployment))
     proof = (
         f"{deployment.gap_bytes:,} bytes above the lower bound {deployment.lower_bound:,}"
         if deployment.gap_bytes
         else "nothing smaller exists"
     )
-    yield (
-        f"{names} the size of the arena: {proof}. An entry point adds the bytes by which the arena would be"
-        " smaller without it."
-    )
+    yield (f"{parts}: {proof}. An entry point adds the bytes by which the arena would be smaller without it.")
+
+
+def _deciding(deployment: Deployment) -> Iterator[str]:
+    """For each memory that is taken the entry points that need all of it."""
+    spaces = deployment.entry_points[0].plan.program.spaces
+    for k, (space, size) in enumerate(zip(spaces, deployment.sizes, strict=False)):
+        *others, last = [one.name for one in deployment.entry_points if one.plan.sizes[k] == size]
+        names = f"{', '.join(others)} and {last} decide" if others else f"{last} decides"
+        if size or len(spaces) == 1:
+            yield f"{names} the size of {space.name if len(spaces) > 1 else 'the arena'}"
 
 
 @dataclass(frozen=True, slots=True)

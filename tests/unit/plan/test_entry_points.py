@@ -29,6 +29,7 @@ from solver.plan import (
 )
 from solver.plan.deployment import Purpose
 from solver.plan.report import live_curve, report
+from solver.program import Tier
 from tests.support.entry_points import requested, small_deployment, trained_and_used
 from tests.support.graphs import chain
 from tests.support.random_graphs import random_graphs
@@ -82,6 +83,22 @@ def test_what_decides_is_said() -> None:
     alone = trained_and_used(chain((4, 3), 2), "infer")
     assert len([*deployment_notes(alone)]) == 1
     assert entry_point_reports(alone)[0].added_bytes == alone.arena_bytes
+
+
+def test_what_decides_each_memory_is_said() -> None:
+    """A fast memory may be filled by one entry point, and the slow one by another."""
+    memories = (Tier("fast", 448, 10**9, 10**9), Tier("slow", 1 << 16, 10**8, 10**8))
+    graphs = {"train": chain((8, 6, 4), 6), "infer": chain((8, 6, 4), 2)}
+    entries = [
+        requested("train", graphs["train"], options=PlanOptions(memories=memories)),
+        requested("infer", graphs["infer"], "infer", options=PlanOptions(memories=memories)),
+    ]
+    deployment = pipeline.plan_deployment("net", entries)
+    _, decides = deployment_notes(deployment)
+    for k, name in enumerate(("fast", "slow")):
+        largest = [e.name for e in deployment.entry_points if e.plan.sizes[k] == deployment.sizes[k]]
+        verb = "decides" if len(largest) == 1 else "decide"
+        assert f"{' and '.join(largest)} {verb} the size of {name}" in decides
 
 
 def test_a_gap_is_said(small: Deployment) -> None:
