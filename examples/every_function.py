@@ -46,6 +46,8 @@ def plans(graph: arenaplan.TrainableGraph) -> arenaplan.Plan:
     print(verdict.status, [remedy.names for remedy in verdict.remedies])
     report: arenaplan.ValidationReport = arenaplan.validate(graph, plan, steps=2)
     print(report.identical)
+    ranged = arenaplan.plan(HERE / "mnist.json", batch="1..4")
+    print(arenaplan.plan_at(ranged, HERE / "mnist.json", batch=3).arena_bytes)
     return plan
 
 
@@ -56,6 +58,21 @@ def training(graph: arenaplan.TrainableGraph, plan: arenaplan.Plan, folder: Path
         trainer.save(folder / "checkpoint.safetensors")
         trainer.restore(folder / "checkpoint.safetensors")
         print(loss, trainer.iteration, trainer.read("conv1.weight").shape)
+
+
+def entry_points() -> None:
+    """Training, inference and evaluation in one arena."""
+    model = HERE / "mnist.json"
+    plan: arenaplan.Deployment = arenaplan.deploy(model, ["train:batch=8", "infer:batch=1", "evaluate"])
+    graphs = arenaplan.entry_graphs(model, plan)
+    with arenaplan.Trainer(graphs, plan) as trainer:
+        trainer.step(arenaplan.synthetic_batch(graphs["train"], seed=0, step=0))
+        outputs = trainer.infer(arenaplan.synthetic_batch(graphs["infer"], seed=0, step=0))
+        loss = trainer.evaluate(arenaplan.synthetic_batch(graphs["evaluate"], seed=0, step=0))
+        print(loss, outputs["softmax.out"].shape, trainer.iterations)
+    graph = arenaplan.load_graph(model, batch=2)
+    alone = (arenaplan.inference(graph), arenaplan.evaluation(graph))
+    print([arenaplan.plan(one).arena_bytes for one in alone])
 
 
 def networks() -> None:
@@ -143,6 +160,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         mnist = files(Path(name))
         training(mnist, plans(mnist), Path(name))
+    entry_points()
     networks()
     errors()
 

@@ -161,6 +161,7 @@ class Trainer:
         """
         return self._loss(self._run(self._entry("train", entry), batch))
 
+    @checks_arguments
     def evaluate(self, batch: Mapping[str, ArrayLike], entry: str | None = None) -> float:
         """The loss of `batch`, with the weights as they stand: nothing is trained. `read` gives the outputs.
 
@@ -168,6 +169,7 @@ class Trainer:
         """
         return self._loss(self._run(self._entry("evaluate", entry), batch))
 
+    @checks_arguments
     def infer(self, inputs: Mapping[str, ArrayLike], entry: str | None = None) -> dict[str, Array]:
         """Copies of the outputs for `inputs`, an array for each, with the weights as they stand.
 
@@ -175,6 +177,7 @@ class Trainer:
         """
         return self._outputs(self._run(self._entry("infer", entry), inputs))
 
+    @checks_arguments
     def run(self, entry: str, batch: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """One run of an entry point, whatever it is for: copies of its outputs, and of its loss.
 
@@ -188,6 +191,7 @@ class Trainer:
             return runner.results()
         return self._outputs(name) | ({} if loss is None else {loss: self._value(name, loss)})
 
+    @checks_arguments
     def blocks(self, entry: str) -> StepsRunner:
         """The blocks of an entry point that runs explicit operations, by ``blocks(entry).block(name)``.
 
@@ -199,10 +203,10 @@ class Trainer:
         assert isinstance(runner, StepsRunner)
         return runner
 
-    def _entry(self, purpose: Purpose | None, name: str | None) -> str:
+    def _entry(self, purpose: Purpose | None, name: object) -> str:
         """The entry point of this name and purpose; without a name the only one of its purpose."""
         known = ", ".join(f"{p.name!r} ({p.purpose})" for p in self._programs.values())
-        if name is not None and name not in self._programs:
+        if name is not None and (not isinstance(name, str) or name not in self._programs):
             raise PlanError(f"There is no entry point {name!r:.80}.", remedy=f"There are {known}.")
         fits = (None, "train") if isinstance(self._plan, Plan) and self.graph.loss else (None,)
         fitting = [p.name for p in self._programs.values() if purpose in (*fits, p.purpose)]

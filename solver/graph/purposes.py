@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from solver.arguments import checks_arguments
 from solver.errors import GraphError, LossError
 from solver.graph.ops import signature
 from solver.graph.order import depends_on
@@ -27,6 +28,7 @@ _OF_MASKS = frozenset({"Mul", "Div", "Reshape", "Expand", "Unsqueeze", "Squeeze"
 _WITH_STATISTICS = 5
 
 
+@checks_arguments
 def inference(graph: TrainableGraph) -> TrainableGraph:
     """The forward part that the predictions need, without a loss.
 
@@ -40,6 +42,7 @@ def inference(graph: TrainableGraph) -> TrainableGraph:
     return TrainableGraph(forward, spec, _resizable(graph, inference, forward))
 
 
+@checks_arguments
 def evaluation(graph: TrainableGraph) -> TrainableGraph:
     """The forward part that the loss and the outputs need.
 
