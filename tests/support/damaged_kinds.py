@@ -23,6 +23,7 @@ import numpy as np
 import onnx
 
 from service.cli.commands import app
+from service.cli.show import deployment_facts
 from service.jobs.limits import worker_limits
 from service.jobs.tasks import TASKS
 from service.jobs.worker import Channel
@@ -34,7 +35,7 @@ from solver.errors import ArenaplanError
 from solver.executor.accesses import logged_accesses
 from solver.exporters.circle import with_training
 from solver.exporters.tflm import load_offsets, with_offline_plan
-from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules
+from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules, inference
 from solver.importers.circle import CircleTraining, dump_training, load_training
 from solver.importers.minimalloc import load_minimalloc
 from solver.importers.nntrainer import load_nntrainer_ini
@@ -44,7 +45,18 @@ from solver.importers.weights import read_arrays
 from solver.layout import LayoutOptions, LayoutProblem, find_violations
 from solver.pipeline import modelled_costs, plan, plan_program, plan_requested
 from solver.placement import place
-from solver.plan import Plan, PlanOptions, difference, recycling
+from solver.plan import (
+    Budget,
+    Deployment,
+    Limits,
+    Plan,
+    PlanOptions,
+    checks,
+    deployment_difference,
+    deployment_notes,
+    difference,
+    recycling,
+)
 from solver.plan.report import report
 from solver.program import Tier
 from solver.training import BlockProgram
@@ -55,6 +67,7 @@ from tests.support.circle_models import dense
 from tests.support.damaged_documents import as_toml, damaged_text, damaged_value, document_bytes
 from tests.support.damaged_models import damaged_bytes, damaged_circle, damaged_model, whole_models
 from tests.support.documents import graph_document
+from tests.support.entry_points import trained_and_used
 from tests.support.micro_models import STATEFUL, branching_model
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.sequence_graphs import classifier
@@ -113,10 +126,30 @@ def resealed(value: Any, random: Random) -> bytes:
     """A plan or layout with the digest of what it says now."""
     made = damaged_value(value, random)
     if isinstance(made, dict) and random.random() < 0.95:
-        content = {name: field for name, field in made.items() if name != "digest"}
-        with contextlib.suppress(ValueError):  # NaN, half a surrogate
-            made["digest"] = hashlib.sha256(canonical_json(content)).hexdigest()
+        _reseal(made)
     return document_bytes(made)
+
+
+def resealed_with_plans(value: Any, random: Random) -> bytes:
+    """The same of a plan with entry points: its digest has that of each plan in the place of the plan."""
+    made = damaged_value(value, random)
+    rows = made.get("entry_points") if isinstance(made, dict) else None
+    if isinstance(rows, list) and all(
+        isinstance(row, dict) and isinstance(row.get("plan"), dict) for row in rows
+    ):
+        for row in rows:
+            _reseal(row["plan"])
+        short = [{**row, "plan": row["plan"].get("digest")} for row in rows]
+        made["digest"] = _reseal({**made, "entry_points": short})
+    return document_bytes(made)
+
+
+def _reseal(document: dict[str, Any]) -> Any:
+    """Make the digest of a document anew; returns it."""
+    content = {name: field for name, field in document.items() if name != "digest"}
+    with contextlib.suppress(ValueError):  # NaN, half a surrogate
+        document["digest"] = hashlib.sha256(canonical_json(content)).hexdigest()
+    return document.get("digest")
 
 
 def request_with_plan(value: Any, random: Random) -> bytes:
@@ -287,6 +320,26 @@ def of_plan(data: bytes, _folder: Path) -> None:
             _trained(graph, made)
 
 
+def of_deployment(data: bytes, _folder: Path) -> None:
+    """Shown, exported, compared, judged by a budget, and run with the graphs that it may belong to."""
+    made = documents.load_planned(data)
+    assert isinstance(made, Deployment)
+    deployment_facts(made)
+    ignored([*deployment_notes(made)])
+    deployment_difference(made, made)
+    ignored(repr(made))
+    limits = {entry_point.name: Limits(max_arena=1) for entry_point in made.entry_points}
+    ignored([*checks(Budget(name="b", plan="p", max_arena=1, entry_points=limits), made, made)])
+    for exporter in exporters.EXPORTERS.values():
+        with contextlib.suppress(ArenaplanError):
+            exporter.dump(made)
+    needed = made.arena_bytes + sum(
+        value.type.nbytes for one in made.entry_points for value in one.plan.program.values
+    )
+    if needed <= MOST_BYTES:
+        executor.validate(deployed()[0], made, steps=1)
+
+
 def of_accesses(data: bytes, _folder: Path) -> None:
     made = plan(small.residual())
     check_accesses(made, documents.load_accesses(data, made))
@@ -445,6 +498,14 @@ def planned_graphs() -> tuple[tuple[TrainableGraph, PlanOptions], ...]:
         (graphs[7], options[0]),
         (graphs[9], options[0]),
     )
+
+
+@cache
+def deployed() -> tuple[Mapping[str, TrainableGraph], bytes]:
+    """The graphs of the entry points of a small network, and the document of their plan."""
+    graph = small.chain((3, 2), 2, optimizer="Adam")
+    graphs = {"train": graph, "infer": inference(graph)}
+    return graphs, documents.dump_deployment(trained_and_used(graph, "train", "infer"))
 
 
 def plan_documents() -> list[Any]:
@@ -693,6 +754,7 @@ KINDS: Final[dict[str, Kind]] = {
     "options": Kind(options_documents, _JSON, of_options),
     "costs": Kind(lambda: [costs_document()], _JSON, of_costs, 0.2),
     "plan": Kind(plan_documents, resealed, of_plan, 2.0),
+    "deployment": Kind(lambda: [json.loads(deployed()[1])], resealed_with_plans, of_deployment, 2.0),
     "accesses": Kind(access_log, in_lines, of_accesses),
     "budgets": Kind(budget_files, in_toml, of_budgets),
     "report": Kind(lambda: [_REPORT], _JSON, of_kind(documents.load_report, documents.dump_report)),
@@ -715,6 +777,9 @@ KINDS: Final[dict[str, Kind]] = {
     "command: plan": Kind(graph_documents, _JSON, by_command("plan", "{}"), 0.5),
     "command: plan, entry points": Kind(
         graph_documents, _JSON, by_command("plan", "{}", "--entry", "train", "--entry", "infer:batch=1"), 0.5
+    ),
+    "command: show, entry points": Kind(
+        lambda: [json.loads(deployed()[1])], resealed_with_plans, by_command("show", "{}"), 0.5
     ),
     "command: show": Kind(plan_documents, resealed, by_command("show", "{}"), 0.5),
     "command: validate": Kind(
