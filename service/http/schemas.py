@@ -28,7 +28,7 @@ from solver.documents import (
 from solver.documents.options import LayoutOptionFields, OptionFields
 from solver.layout import SOLVERS
 from solver.options import DEPLOYMENT_OPTIONS
-from solver.plan import MAX_ENTRIES
+from solver.plan import MAX_ENTRIES, MAX_TIES
 
 __all__ = [
     "MODELS",
@@ -96,7 +96,7 @@ class PlanRequest(_Strict):
             max_length=MAX_ENTRIES,
         ),
     ] = []
-    ties: Annotated[list[str], Field(description=DEPLOYMENT_OPTIONS["ties"].help)] = []
+    ties: Annotated[list[str], Field(description=DEPLOYMENT_OPTIONS["ties"].help, max_length=MAX_TIES)] = []
     options: Annotated[
         PlanRequestOptions | None, Field(description="Defaults of the target if left out.")
     ] = None

@@ -16,7 +16,7 @@ from solver.documents.fields import DocumentModel, JsonList, Name, Positive, rea
 from solver.documents.read import read
 from solver.errors import OptionsError
 from solver.options import DEPLOYMENT_OPTIONS
-from solver.plan import MAX_ENTRIES, EntrySpec, Tie, read_entry, read_tie
+from solver.plan import MAX_ENTRIES, MAX_TIES, EntrySpec, Tie, read_entry, read_tie
 
 __all__ = ["EntryFields", "TieText", "load_entries"]
 
@@ -61,7 +61,9 @@ class EntriesDocument(DocumentModel):
     entries: Annotated[
         JsonList[Annotated[EntryFields, BeforeValidator(read_with(_entry))]], Field(max_length=MAX_ENTRIES)
     ] = Field((), description=DEPLOYMENT_OPTIONS["entries"].help)
-    ties: JsonList[TieText] = Field((), description=DEPLOYMENT_OPTIONS["ties"].help)
+    ties: Annotated[JsonList[TieText], Field(max_length=MAX_TIES)] = Field(
+        (), description=DEPLOYMENT_OPTIONS["ties"].help
+    )
 
 
 def load_entries(value: Mapping[str, Any]) -> tuple[list[EntrySpec], list[Tie]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
 from solver.errors import OptionsError
 from solver.plan import Tie
 
-__all__ = ["joined_names", "tie_between"]
+__all__ = ["joined_names", "texts_of_stars", "tie_between"]
 
 
 def joined_names(names: Collection[str], ties: Sequence[Tie]) -> dict[str, str]:
@@ -31,11 +30,10 @@ def joined_names(names: Collection[str], ties: Sequence[Tie]) -> dict[str, str]:
                 remedy="Write as many on the right as on the left: each stands for the same text.",
                 path=("ties", k),
             )
-        pattern = re.compile("(.*)".join(map(re.escape, tie.left.split("*"))))
         pairs = []
         for name in names:
-            match = None if "@" in name else pattern.fullmatch(name)
-            other = match and _filled(tie.right, match.groups())
+            texts = None if "@" in name else texts_of_stars(tie.left, name)
+            other = None if texts is None else _filled(tie.right, texts)
             if other and other in joined and other != name:
                 pairs.append((name, other))
         if not pairs:
@@ -58,6 +56,27 @@ def tie_between(names: Collection[str], ties: Sequence[Tie], one: str, other: st
         if joined[one] == joined[other]:
             return k
     return len(ties)
+
+
+def texts_of_stars(pattern: str, name: str) -> list[str] | None:
+    """The text that each star of the pattern stands for in the name, each as short as the ones before it
+    permit; None where the name does not match. Linear in the name for each part of the pattern.
+    """
+    first, *others = pattern.split("*")
+    if not others:
+        return [] if name == first else None
+    *middle, last = others
+    begin, end = len(first), len(name) - len(last)
+    if begin > end or not (name.startswith(first) and name.endswith(last)):
+        return None
+    texts = []
+    for part in middle:
+        at = name.find(part, begin, end)
+        if at < 0:
+            return None
+        texts.append(name[begin:at])
+        begin = at + len(part)
+    return [*texts, name[begin:end]]
 
 
 def _filled(pattern: str, texts: Sequence[str]) -> str:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.deployment import Deployment, EntryPoint, Persistent, purpose_of_plan
-from solver.plan.entries import MAX_ENTRIES, PURPOSES, EntrySpec, Tie, check_name, read_entry, read_tie
+from solver.plan.entries import (
+    MAX_ENTRIES,
+    MAX_TIES,
+    PURPOSES,
+    EntrySpec,
+    Tie,
+    check_name,
+    read_entry,
+    read_tie,
+)
 from solver.plan.homes import Homes, MemoryUse, homes
 from solver.plan.options import PlanOptions, RequestedOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
@@ -69,6 +78,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_ENTRIES",
+    "MAX_TIES",
     "PURPOSES",
     "AliasedValue",
     "Allowance",

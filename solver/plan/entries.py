@@ -9,12 +9,15 @@ from typing import Final, cast, get_args
 from solver.errors import OptionsError
 from solver.plan.deployment import Purpose
 
-__all__ = ["MAX_ENTRIES", "PURPOSES", "EntrySpec", "Tie", "check_name", "read_entry", "read_tie"]
+__all__ = ["MAX_ENTRIES", "MAX_TIES", "PURPOSES", "EntrySpec", "Tie", "check_name", "read_entry", "read_tie"]
 
 PURPOSES: Final[tuple[Purpose, ...]] = get_args(Purpose)
 
 #: Entry points of one deployment: far more than devices have, and few enough to be planned one by one.
 MAX_ENTRIES: Final = 1024
+
+#: Ties of one deployment: each looks at the names of all persistent values.
+MAX_TIES: Final = 1024
 
 #: Characters of a name.
 _MAX_NAME: Final = 1024

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.errors import OptionsError
-from solver.pipeline.ties import joined_names
+from solver.pipeline.ties import joined_names, texts_of_stars
 from solver.plan import EntrySpec, Tie, read_entry, read_tie
 
 
@@ -59,6 +61,22 @@ def test_ties_join_the_first_of_all_names() -> None:
         "a.w": "a.w", "b.w": "a.w", "c.w": "a.w", "a.v": "a.v", "c.u": "c.u", "a.w@m": "a.w@m",
         "b.w@m": "b.w@m",
     }  # fmt: skip
+
+
+@given(st.text("ab*", max_size=8), st.text("ab", max_size=8))
+def test_patterns_match_as_regular_expressions_do(pattern: str, name: str) -> None:
+    expression = "(.*)".join(map(re.escape, pattern.split("*")))
+    texts = texts_of_stars(pattern, name)
+    assert (texts is None) == (re.fullmatch(expression, name) is None)
+    if texts is not None:
+        shortest = re.fullmatch(expression.replace(".*", ".*?"), name)
+        assert shortest is not None
+        assert texts == list(shortest.groups())
+
+
+def test_many_stars_take_no_longer() -> None:
+    """A regular expression would try every way to divide the name among its stars."""
+    assert texts_of_stars("*a" * 300 + "b", "a" * 1000) is None
 
 
 def test_each_star_stands_for_the_same_text_on_both_sides() -> None:
