@@ -16,6 +16,9 @@ import pytest
 
 from solver.errors import GraphError, OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
+from solver.executor.memory import POISON
+from solver.executor.proved import entry_programs
+from solver.executor.runs import Runs
 from solver.graph import Array, Initializer, Role, TrainableGraph, TrainingRules, inference
 from solver.importers.weights import read_arrays
 from solver.pipeline import EntryRequest, plan, plan_deployment
@@ -462,3 +465,21 @@ def test_persistent_values_in_slower_memory(tenths: int, tmp_path: Path) -> None
         assert state_of(one, tmp_path / "a") == state_of(other, tmp_path / "b")
         other.restore(tmp_path / "a")
         assert one.step(batch) == other.step(batch)
+
+
+# ----------------------------------------------------------------------------------------------------- poison
+
+
+def test_between_two_runs_everything_is_poison_but_what_stays() -> None:
+    programs, violations = entry_programs(GRAPHS, PLAN)
+    assert violations == ()
+    runs = Runs(programs, PLAN)
+    infer, train = (runs.runners[name] for name in ("infer", "train"))
+    before = {name: raw.copy() for name, raw in train.carried().items()}
+    runs.poison()
+    program = PLAN["infer"].plan.program
+    kept = {row.values[1] for row in PLAN.persistent}
+    for number, value in enumerate(program.values):
+        raw = infer.value(value.label).reshape(-1).view(np.uint8)
+        assert (raw == POISON).all() == (number not in kept), value.label
+    assert all((raw == before[name]).all() for name, raw in train.carried().items())
