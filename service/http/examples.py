@@ -52,6 +52,7 @@ def named_examples() -> dict[str, dict[str, Any]]:
     named = {
         "tiny": ("A two-layer perceptron", tiny),
         "mnist": ("mnist: four convolutions, batch 32, Adam", mnist),
+        "range": ("mnist, one plan for all batches up to 32", {**mnist, "options": {"batch": "1..32"}}),
         "momentum": ("A linear layer with momentum: two blocks carry over", example("momentum")),
         "parallel": (
             "Two independent pairs of operations, two of them at the same time",

@@ -19,7 +19,7 @@ from solver.importers.options import Imported, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.options import DEPLOYMENT_OPTIONS, IMPORT_OPTIONS, MEASURES, former_option
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import PlanOptions, RequestedOptions
+from solver.plan import PlanOptions, RequestedOptions, split_ranges
 from solver.verdict import Batches, batches_of, batches_of_model
 
 __all__ = [
@@ -160,11 +160,10 @@ class _Model:
 
     def options(self) -> RequestedOptions:
         options = documents.load_options(self.fields)
-        with said_of_a_query():
-            import_options(
-                self.choices, batch=options.options.batch
-            )  # what is wrong there stands in the query as well
-        return options
+        with said_of_a_query():  # what is wrong there stands in the query as well
+            choices, ranges = split_ranges(self.choices)
+            import_options(choices, batch=options.options.batch)
+        return replace(options, ranges=(*options.ranges, *ranges))
 
     def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
         importer = find_importer(self.data)
@@ -172,7 +171,7 @@ class _Model:
             error = unknown_format("The body")
             raise Problem("invalid-document", error.message, remedy=error.remedy)
         with said_of_a_query():
-            chosen = import_options(self.choices, batch=batch)
+            chosen = import_options(split_ranges(self.choices)[0], batch=batch)
             imported = load_model(importer, self.data, options=chosen, path=None, name="model")
         if (count := len(imported.graph.operations)) > limits["max_operations"]:
             raise TooManyOperationsError(

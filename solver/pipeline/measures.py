@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from solver.collector import collector_paused
 from solver.errors import CapacityError, ConstraintError
 from solver.graph import TrainableGraph
+from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.pipeline.options import with_capacity
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
@@ -60,10 +61,11 @@ def plan_requested(
     requested = requested or RequestedOptions()
     options = requested.options
     if requested.ranges:
+        deadline = Deadline.after(options.deadline_seconds)
         graph = at_largest(subject, requested)
         alone = replace(requested, ranges=())
         plan = plan_requested(graph, alone, observe=observe, follow=follow, advise=advise)
-        return with_planned_sizes(plan, graph, requested.ranges)
+        return with_planned_sizes(plan, graph, requested.ranges, deadline)
     plans: Plans
     if isinstance(subject, TrainableGraph):
         plans = GraphPlans(subject, options, observe, follow)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from solver.errors import ArenaplanError, OptionsError, PlanError
 from solver.graph import TrainableGraph, graph_digest
-from solver.layout import Certificate, Status
+from solver.layout import Certificate, Deadline, Status
 from solver.pipeline.options import checked
 from solver.pipeline.paths import reference_of
 from solver.pipeline.settled import settled
@@ -113,18 +113,22 @@ def _plan_at(plan: Plan, planned: Program, graph: TrainableGraph, *, grows: bool
     return with_digest(replace(other, options=replace(other.options, batch=batch)))
 
 
-def with_planned_sizes(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange]) -> Plan:
+def with_planned_sizes(
+    plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange], deadline: Deadline | None = None
+) -> Plan:
     """The plan, made of `graph` at the largest sizes, with the sizes of the ranges at which it is proved.
 
     Few sizes are all proved; of many, the ends and the powers of two. A range begins with the smallest size
-    that is proved; sizes inside that are refused are named with the reason. Where a smaller size needs more
-    bytes than the largest, the plan has these.
+    that is not refused; sizes inside that are refused are named with the reason. Where a smaller size needs
+    more bytes than the largest, the plan has these. Sizes that are left behind the deadline are proved when
+    they are used.
     """
-    served = _serving(plan, graph, ranges)
-    if served.sizes == plan.sizes or plan.options.constraints:
+    deadline = deadline or Deadline()
+    served = _serving(plan, graph, ranges, deadline)
+    if served.sizes == plan.sizes or plan.options.constraints or deadline.expired:
         return served
     # With what stays at the bottom, the bytes above it can be shared otherwise at each size.
-    lower = _serving(_settled(plan), graph, ranges)
+    lower = _serving(_settled(plan), graph, ranges, deadline)
     refused = len(lower.planned_sizes.refused) if lower.planned_sizes else 0
     better = served.planned_sizes is not None and refused <= len(served.planned_sizes.refused)
     return lower if better and lower.arena_bytes < served.arena_bytes else served
@@ -136,11 +140,14 @@ def _settled(plan: Plan) -> Plan:
     return settled(plan, sorted(staying & alone))
 
 
-def _serving(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange]) -> Plan:
+def _serving(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange], deadline: Deadline) -> Plan:
     planned = reference_at(graph, plan)
     asked = PlannedSizes(tuple(ranges), ())
-    sizes, proved, refused = plan.sizes, [], []
+    sizes, proved, refused, is_whole = plan.sizes, [], [], True
     for size in _chosen(asked, len(plan.program.steps)):
+        if deadline.expired and size != asked.most:
+            is_whole = False
+            continue
         try:
             other = _plan_at(plan, planned, graph.at(**dict(zip(asked.names, size, strict=True))), grows=True)
         except ArenaplanError as error:
@@ -148,11 +155,20 @@ def _serving(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange]) -> 
         else:
             proved.append(size)
             sizes = tuple(map(max, sizes, other.sizes))
-    if len(ranges) == 1:
+    if len(ranges) == 1 and (ranges[0].least,) in [each.sizes for each in refused]:
         asked = replace(asked, ranges=(replace(ranges[0], least=proved[0][0]),))
     served = replace(asked, proved=tuple(proved), refused=tuple(refused))
     certificates = tuple(map(_certificate, plan.certificates, plan.sizes, sizes))
-    return with_digest(replace(plan, sizes=sizes, certificates=certificates, planned_sizes=served))
+    deterministic = plan.deterministic and is_whole
+    return with_digest(
+        replace(
+            plan,
+            sizes=sizes,
+            certificates=certificates,
+            deterministic=deterministic,
+            planned_sizes=served,
+        )
+    )
 
 
 def _certificate(planned: Certificate, size: int, grown: int) -> Certificate:

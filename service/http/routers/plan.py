@@ -72,7 +72,7 @@ EntryPoint = Annotated[
 
 _PLAN_ROUTE: Final = computed(
     "Plan a training graph",
-    model_body(PlanRequest, "tiny", "mnist", "entry_points", "two_models"),
+    model_body(PlanRequest, "tiny", "mnist", "range", "entry_points", "two_models"),
     answer(
         (PlanDocument, DeploymentDocument),
         "The plan, or with entry points the plans of all of them; its digest is the entity tag.",
