@@ -104,6 +104,11 @@ def training_of_plan(plan: Plan, data: bytes) -> CircleTraining:
                 remedy="Give the model that the plan was made from.",
             )
     updates = {n.operation.id: n.attributes for n in program.operations if n.operation.type == UPDATE}
+    if not updates:
+        raise PlanError(
+            f"The plan of {plan.graph!r:.80} trains nothing, and the file says how its model is trained.",
+            remedy="Give a plan that trains; of one with entry points name it, as --entry-point train.",
+        )
     losses = [node for node in program.operations if node.operation.type in _LOSSES]
     if len(losses) != 1:
         raise _unwritten("this loss", "Plan with --loss cross-entropy, soft-cross-entropy or mse.")

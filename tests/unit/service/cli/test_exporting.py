@@ -53,6 +53,21 @@ def test_the_training_of_a_plan_goes_into_its_model(model: Path) -> None:
     assert "Identical" in arenaplan("validate", out, again, "--steps", "1").output
 
 
+def test_the_entry_point_that_trains_goes_into_its_model(model: Path) -> None:
+    plan, out = model.with_name("device.json"), model.with_name("out.circle")
+    entries = ("--entry", "train", "--entry", "infer:batch=1", "--entry", "evaluate")
+    assert (
+        arenaplan("plan", model, "--batch", "6", "--loss", "mse", *entries, "-o", plan).exit_code == Exit.OK
+    )
+    done = arenaplan("export", plan, "--model", model, "--entry-point", "train", "-o", out)
+    assert "Adam on mean-squared-error, batch 6, all weights" in done.output
+    for name in ("infer", "evaluate"):
+        refused = arenaplan("export", plan, "--model", model, "--entry-point", name, "-o", out)
+        assert refused.exit_code == Exit.USAGE
+        assert "trains nothing" in refused.output
+        assert "--entry-point train" in refused.output
+
+
 def test_a_trainable_set_is_written_by_operators(model: Path) -> None:
     names = [name for name in load_circle(dense()).weights if name.startswith(("w1", "b1"))]
     plan = planned(model, "--trainable", ",".join(names))
