@@ -1,6 +1,6 @@
 """The program: values, steps, levels, aliases, entry and exit; and what follows from it."""
 
-from solver.program.build import Builder, permission_attributes, permitted
+from solver.program.build import Builder, permission_attributes, permitted, touching
 from solver.program.check import check_program
 from solver.program.constraints import (
     NO_CONSTRAINTS,
@@ -147,6 +147,7 @@ __all__ = [
     "reference_digest",
     "regions",
     "touched",
+    "touching",
     "transfer_nanoseconds",
     "use_def_chains",
     "without",

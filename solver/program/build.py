@@ -28,7 +28,7 @@ from solver.program.ir import (
     Value,
 )
 
-__all__ = ["Builder", "permission_attributes", "permitted"]
+__all__ = ["Builder", "permission_attributes", "permitted", "touching"]
 
 
 class Builder:
@@ -98,6 +98,30 @@ class Builder:
             period=period,
             initial={number[value]: initial for value, initial in self.initial.items() if value in number},
         )
+
+
+def touching(program: Program) -> Program:
+    """The program without the values that no step touches, their entries and their exits. Linear."""
+    bound = sorted({binding.value for step in program.steps for binding in step.bindings})
+    if len(bound) == len(program.values):
+        return program
+    number = {old: new for new, old in enumerate(bound)}
+    return replace(
+        program,
+        values=tuple(program.values[old] for old in bound),
+        steps=tuple(_renumbered(step, number) for step in program.steps),
+        entry=tuple(
+            replace(e, value=number[e.value], reference=number[e.reference])
+            for e in program.entry
+            if e.value in number
+        ),
+        exit=tuple(
+            replace(e, value=number[e.value], reference=number[e.reference])
+            for e in program.exit
+            if e.value in number
+        ),
+        initial={number[value]: first for value, first in program.initial.items() if value in number},
+    )
 
 
 def _joined(bindings: Iterable[Binding]) -> tuple[Binding, ...]:

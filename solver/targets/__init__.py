@@ -27,6 +27,7 @@ __all__ = [
 #: Package and class of each target, in the order in which they are named to people.
 _WHERE = {
     "reference": ("reference", "Reference"),
+    "c": ("c", "C"),
     "onert": ("onert", "Onert"),
     "nntrainer": ("nntrainer", "Nntrainer"),
     "singa": ("singa", "Singa"),

@@ -1,0 +1,62 @@
+"""Kernels in portable C: which steps they compute, and the calls that do.
+
+    base           what a kernel says of itself: its operators, its work area, its call
+    convolution, linear, pooling, elementwise, loss, movement, normalization, recurrent
+                   the kernels of one family, each beside a C file of that name in `sources`
+    training       the steps that no operator has: updates, sums, copies
+
+`sources` has C files that can be read, tested and used without this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from solver.c_kernels import (
+    convolution,
+    elementwise,
+    linear,
+    loss,
+    movement,
+    normalization,
+    pooling,
+    recurrent,
+    training,
+)
+from solver.c_kernels.base import Call, CKernel, Task
+from solver.program import Program, Step
+
+__all__ = ["KERNELS", "SOURCES", "CKernel", "Call", "Task", "refusals", "task_of"]
+
+_FAMILIES = (
+    convolution, elementwise, linear, loss, movement, normalization, pooling, recurrent, training,
+)  # fmt: skip
+
+#: The kernel of each operator that has one.
+KERNELS: Final[Mapping[str, CKernel]] = MappingProxyType(
+    {name: kernel for family in _FAMILIES for kernel in family.KERNELS for name in kernel.operators}
+)
+
+#: The directory of the C files.
+SOURCES: Final = Path(__file__).with_name("sources")
+
+
+def task_of(program: Program, step: Step) -> Task:
+    return Task(
+        program.operations[step.operation], step.phase, frozenset(binding.slot for binding in step.bindings)
+    )
+
+
+def refusals(program: Program) -> Iterator[tuple[str, str]]:
+    """Each step that no kernel here computes, by its label, with the reason as the end of a sentence."""
+    for t, step in enumerate(program.steps):
+        name = program.kernel(step)
+        kernel = KERNELS.get(name)
+        reason = (
+            f"there is no C kernel for {name}" if kernel is None else kernel.refusal(task_of(program, step))
+        )
+        if reason is not None:
+            yield program.step_labels[t], reason

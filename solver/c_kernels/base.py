@@ -1,0 +1,96 @@
+"""A kernel in C as the planner and the exporter see it: what it can compute, its work area, and its call."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from solver.graph.ops.base import Node
+from solver.graph.types import DType, TensorType
+from solver.program import Phase
+
+__all__ = ["ACTIVATION", "CKernel", "Call", "Task", "number", "spread"]
+
+#: The name in C of each activation that an operator may apply to its own output.
+ACTIVATION = {
+    "None": "AP_NONE",
+    "Relu": "AP_RELU",
+    "Relu6": "AP_RELU6",
+    "Sigmoid": "AP_SIGMOID",
+    "Tanh": "AP_TANH",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one step asks of a kernel: its operation, its direction, and the slots that it binds."""
+
+    node: Node
+    phase: Phase
+    slots: frozenset[str]
+
+    @property
+    def is_forward(self) -> bool:
+        return self.phase is Phase.FORWARD
+
+    @property
+    def activation(self) -> str:
+        """The activation that the operator applies to its output, in C."""
+        return ACTIVATION[self.node.attributes.get("activation", "None")]
+
+    @property
+    def activates(self) -> bool:
+        return self.activation != "AP_NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A task whose call is written: `place` gives the C expression of a slot's address, and `table` the name
+    of a constant struct of this type with these members.
+    """
+
+    task: Task
+    place: Callable[[str], str]
+    table: Callable[[str, Iterable[int | str]], str]
+
+    def at(self, slot: str) -> str:
+        """The address of a slot; a null pointer where the step does not bind it."""
+        return self.place(slot) if slot in self.task.slots else "0"
+
+
+class CKernel(ABC):
+    """The kernels of one operator. Stateless. `source` is the C file that has them, without its suffix."""
+
+    operators: ClassVar[tuple[str, ...]]
+    source: ClassVar[str]
+
+    def refusal(self, task: Task) -> str | None:
+        """Why no kernel here computes the task, as the end of a sentence; None if one does."""
+        return None
+
+    def work(self, task: Task) -> int:
+        """Bytes of the work area, which is undefined before and after the call."""
+        return 0
+
+    @abstractmethod
+    def write(self, call: Call) -> str:
+        """The C statement that computes the task."""
+
+
+def only_float32(types: Iterable[TensorType | None]) -> bool:
+    return all(type_ is None or type_.dtype is DType.FLOAT32 for type_ in types)
+
+
+def number(value: float) -> str:
+    """A C literal that is exactly this double."""
+    if math.isinf(value):
+        return "-AP_INFINITY" if value < 0 else "AP_INFINITY"
+    return float(value).hex() if not float(value).is_integer() or abs(value) > 1e15 else f"{value:.1f}"
+
+
+def spread(shape: Iterable[int]) -> int:
+    """The elements of a shape."""
+    return math.prod(shape)

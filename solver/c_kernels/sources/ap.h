@@ -1,0 +1,68 @@
+/* Kernels in portable C11: forward and backward steps of neural networks in float32.
+
+   No allocation, no library call, no global state. The order of every sum is fixed and stated at its function, so
+   a kernel leaves the same bits wherever float and double are IEEE 754's and nothing is contracted or reordered:
+
+       products   each element of the result is one chain over k, from 0
+       dots       16 lanes, lane l takes the terms l, l + 16, ...; then a fixed tree
+       others     in the order of the elements in memory, or as stated
+
+   Compile with -std=c11 -ffp-contract=off -fno-fast-math. */
+#ifndef AP_H
+#define AP_H
+
+#include <float.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__FAST_MATH__)
+#error "These kernels compute other numbers with -ffast-math: leave it out."
+#endif
+#if !defined(AP_ANY_EVALUATION) && FLT_EVAL_METHOD != 0
+#error "float must be evaluated as float (FLT_EVAL_METHOD 0): on x86 compile with -msse2 -mfpmath=sse."
+#endif
+
+typedef float ap_f32;
+
+/* ------------------------------------------------------------------ memory */
+void ap_copy(void *to, const void *from, size_t bytes); /* may overlap */
+void ap_fill(ap_f32 *y, ap_f32 value, size_t count);
+
+/* ------------------------------------------------------------------ scalars: errors in units in the last place */
+ap_f32 ap_exp(ap_f32 x);     /* 1 */
+ap_f32 ap_log(ap_f32 x);     /* 1 */
+ap_f32 ap_tanh(ap_f32 x);    /* 1 */
+ap_f32 ap_sigmoid(ap_f32 x); /* 1 */
+ap_f32 ap_erf(ap_f32 x);     /* 1 */
+ap_f32 ap_sqrt(ap_f32 x);    /* correctly rounded */
+double ap_sqrt64(double x);  /* within one of double's */
+double ap_power(double x, uint32_t n);
+
+/* ------------------------------------------------------------------ activations that operators apply to their output */
+enum { AP_NONE, AP_RELU, AP_RELU6, AP_SIGMOID, AP_TANH };
+void ap_activate(int activation, ap_f32 *y, size_t count);
+/* dz = dy times the derivative of the activation at y; may be in place */
+void ap_deactivate(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dz, size_t count);
+
+/* ------------------------------------------------------------------ products */
+enum { AP_SET, AP_ADD };
+/* c[m][n] (+)= sum over s < segments, k < length of a[s*a_segment + m*a_row + k*a_column] * b[(s*length + k)*b_row + n] */
+void ap_product(size_t rows, size_t columns, const ap_f32 *a, size_t a_segment, size_t a_row, size_t a_column,
+                size_t segments, size_t length, const ap_f32 *b, size_t b_row, ap_f32 *c, size_t c_row, int mode);
+/* c[m][n] (+)= dot of row m of a and row n of b, `length` elements each */
+void ap_dots(size_t rows, size_t columns, const ap_f32 *a, size_t a_row, const ap_f32 *b, size_t b_row, size_t length,
+             ap_f32 *c, size_t c_row, int mode);
+void ap_add_rows(size_t rows, size_t columns, const ap_f32 *x, ap_f32 *sums); /* sums += rows of x, in their order */
+ap_f32 ap_sum(const ap_f32 *x, size_t count);                                   /* 16 lanes and a tree */
+
+#include "convolution.h"
+#include "elementwise.h"
+#include "linear.h"
+#include "loss.h"
+#include "movement.h"
+#include "normalization.h"
+#include "optimizer.h"
+#include "pooling.h"
+#include "recurrent.h"
+
+#endif

@@ -1,0 +1,21 @@
+/* Convolutions over images [examples, height, width, channels]; weights [filters, height, width, channels / groups]. */
+#ifndef AP_CONVOLUTION_H
+#define AP_CONVOLUTION_H
+#include "ap.h"
+
+typedef struct {
+    size_t examples, high, wide, channels;  /* of x */
+    size_t out_high, out_wide, filters;     /* of y */
+    size_t kernel_high, kernel_wide, stride_high, stride_wide, dilation_high, dilation_wide;
+    size_t top, left;                       /* padding in front */
+    size_t groups;
+} ap_conv;
+
+/* Floats of work: forward and backward of x: a transposed copy of the weights, and for dx dz; of w: see there */
+void ap_conv_forward(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias,
+                     ap_f32 *y, ap_f32 *work);
+void ap_conv_backward_x(const ap_conv *s, const ap_f32 *w, const ap_f32 *dz, ap_f32 *dx);
+void ap_conv_backward_w(const ap_conv *s, const ap_f32 *x, const ap_f32 *dz, ap_f32 *dw, ap_f32 *work);
+/* The same with a transposed convolution's names: x and y change places */
+void ap_conv_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y);
+#endif

@@ -1,0 +1,112 @@
+#include "ap.h"
+
+static int is_nan(ap_f32 x) { return !(x == x); }
+
+void ap_relu_forward(const ap_f32 *x, ap_f32 *y, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = x[i] > 0.0f || is_nan(x[i]) ? x[i] : 0.0f;
+}
+
+void ap_relu_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count)
+{
+    for (size_t i = 0; i < count; i++) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+void ap_clip_forward(const ap_f32 *x, ap_f32 *y, size_t count, ap_f32 least, ap_f32 most)
+{
+    for (size_t i = 0; i < count; i++) y[i] = x[i] < least ? least : x[i] > most ? most : x[i];
+}
+
+void ap_clip_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count, ap_f32 least, ap_f32 most)
+{
+    for (size_t i = 0; i < count; i++) dx[i] = y[i] > least && y[i] < most ? dy[i] : 0.0f;
+}
+
+void ap_function_forward(int activation, const ap_f32 *x, ap_f32 *y, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = activation == AP_TANH ? ap_tanh(x[i]) : ap_sigmoid(x[i]);
+}
+
+void ap_function_backward(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count)
+{
+    ap_deactivate(activation, y, dy, dx, count);
+}
+
+/* x times the normal distribution's sum up to x; or its approximation by tanh(sqrt(2 / pi) (x + 0.044715 x^3)) */
+void ap_gelu_forward(int exact, const ap_f32 *x, ap_f32 *y, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const ap_f32 v = x[i];
+        if (exact)
+            y[i] = v * (0.5f * (1.0f + ap_erf(v * 0.70710678118654752f)));
+        else
+            y[i] = v * (0.5f * (1.0f + ap_tanh(0.79788456080286536f * (v + 0.044715f * (v * v * v)))));
+    }
+}
+
+void ap_gelu_backward(int exact, const ap_f32 *x, const ap_f32 *dy, ap_f32 *dx, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const ap_f32 v = x[i];
+        ap_f32 slope;
+        if (exact) {
+            slope = 0.5f * (1.0f + ap_erf(v * 0.70710678118654752f));
+            slope = slope + v * (0.39894228040143268f * ap_exp(-0.5f * (v * v)));
+        } else {
+            const ap_f32 t = ap_tanh(0.79788456080286536f * (v + 0.044715f * (v * v * v)));
+            const ap_f32 inner = 0.79788456080286536f * (1.0f + 0.134145f * (v * v));
+            slope = 0.5f * (1.0f + t) + 0.5f * v * ((1.0f - t * t) * inner);
+        }
+        dx[i] = dy[i] * slope;
+    }
+}
+
+void ap_accumulate(ap_f32 *total, const ap_f32 *partial, size_t count)
+{
+    for (size_t i = 0; i < count; i++) total[i] += partial[i];
+}
+
+static ap_f32 paired(int kind, ap_f32 a, ap_f32 b)
+{
+    return kind == AP_ADDITION ? a + b : kind == AP_SUBTRACTION ? a - b : a * b;
+}
+
+/* Calls EACH with the index i of the result's element and those of both operands, in the order of the result */
+#define AP_EACH(EACH)                                                                                               \
+    {                                                                                                               \
+        size_t i = 0;                                                                                               \
+        const size_t *n = p->extent, *sa = p->step_a, *sb = p->step_b;                                              \
+        for (size_t i0 = 0; i0 < n[0]; i0++)                                                                        \
+            for (size_t i1 = 0; i1 < n[1]; i1++)                                                                    \
+                for (size_t i2 = 0; i2 < n[2]; i2++)                                                                \
+                    for (size_t i3 = 0; i3 < n[3]; i3++)                                                            \
+                        for (size_t i4 = 0; i4 < n[4]; i4++) {                                                      \
+                            size_t ja = i0 * sa[0] + i1 * sa[1] + i2 * sa[2] + i3 * sa[3] + i4 * sa[4];             \
+                            size_t jb = i0 * sb[0] + i1 * sb[1] + i2 * sb[2] + i3 * sb[3] + i4 * sb[4];             \
+                            for (size_t i5 = 0; i5 < n[5]; i5++, i++, ja += sa[5], jb += sb[5]) { EACH; }           \
+                        }                                                                                           \
+    }
+
+void ap_pair_forward(int kind, int activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b, ap_f32 *y)
+{
+    AP_EACH(y[i] = paired(kind, a[ja], b[jb]); ap_activate(activation, y + i, 1))
+}
+
+void ap_pair_backward(int kind, int activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b, const ap_f32 *y,
+                      const ap_f32 *dy, ap_f32 *da, size_t count_a, ap_f32 *db, size_t count_b, ap_f32 *work)
+{
+    size_t count = 1;
+    for (size_t axis = 0; axis < 6; axis++) count *= p->extent[axis];
+    const ap_f32 *dz = dy;
+    const ap_f32 sign = kind == AP_SUBTRACTION ? -1.0f : 1.0f;
+    if (activation != AP_NONE) {
+        ap_deactivate(activation, y, dy, work, count);
+        dz = work;
+    }
+    if (da && count_a < count) ap_fill(da, 0.0f, count_a);
+    if (da) AP_EACH(const ap_f32 term = kind == AP_MULTIPLICATION ? dz[i] * b[jb] : dz[i];
+                    da[ja] = count_a < count ? da[ja] + term : term; (void)jb)
+    if (db && count_b < count) ap_fill(db, 0.0f, count_b);
+    if (db) AP_EACH(const ap_f32 term = kind == AP_MULTIPLICATION ? dz[i] * a[ja] : sign * dz[i];
+                    db[jb] = count_b < count ? db[jb] + term : term; (void)ja)
+}

@@ -1,0 +1,114 @@
+"""Steps that stem from no operation of a graph: seeds, sums, the joint norm, weight updates, copies."""
+
+from __future__ import annotations
+
+from solver.c_kernels.base import Call, CKernel, Task, number, only_float32, spread
+from solver.program import ACCUMULATE, CLIP, COPY, SEED, UPDATE
+
+__all__ = ["KERNELS"]
+
+
+class _Own(CKernel):
+    source = "elementwise"
+
+    def refusal(self, task: Task) -> str | None:
+        if not only_float32((*task.node.inputs, *task.node.outputs)):
+            return "its operands are not all float32"
+        if task.node.attributes.get("loss_scale_growth") is not None:
+            return "its loss scale changes"
+        return None
+
+
+class _Seed(_Own):
+    operators = (SEED,)
+
+    def write(self, call: Call) -> str:
+        return f"*{call.at('dx0')} = {number(call.task.node.attributes['value'])}f;"
+
+
+class _Accumulate(_Own):
+    operators = (ACCUMULATE,)
+
+    def write(self, call: Call) -> str:
+        count = spread(call.task.node.inputs[0].shape) if call.task.node.inputs[0] else 0
+        return f"ap_accumulate({call.at('x0')}, {call.at('x1')}, {count}u);"
+
+
+class _Copy(_Own):
+    operators = (COPY,)
+    source = "product"
+
+    def refusal(self, task: Task) -> str | None:
+        return None
+
+    def write(self, call: Call) -> str:
+        return f"ap_copy({call.at('y0')}, {call.at('x0')}, {call.task.node.outputs[0].nbytes}u);"
+
+
+class _Clip(_Own):
+    operators = (CLIP,)
+    source = "optimizer"
+
+    def write(self, call: Call) -> str:
+        node, at = call.task.node, call.at
+        counts = [spread(type_.shape) for type_ in node.inputs if type_ is not None]
+        rows = ", ".join(f"{{{at(f'dx{i}')}, {count}u}}" for i, count in enumerate(counts))
+        most = node.attributes["clip_global_norm"] or 0.0
+        divisor = node.attributes["loss_scale"] * node.attributes["accumulate"]
+        return (
+            f"{{ const ap_gradient gradients[] = {{{rows}}};"
+            f" ap_clip_by_norm({len(counts)}u, gradients, {number(most)}, {number(divisor)},"
+            f" {int(node.attributes['skip_non_finite'])}, {at('factor')}, {at('updates')}); }}"
+        )
+
+
+_FIELDS = {
+    "SGD": ("learning_rate", "weight_decay", "momentum", None, None, None),
+    "Adam": ("learning_rate", "weight_decay", None, "beta1", "beta2", "epsilon"),
+    "AdamW": ("learning_rate", "weight_decay", None, "beta1", "beta2", "epsilon"),
+    "RMSProp": ("learning_rate", "weight_decay", "momentum", None, "alpha", "epsilon"),
+    "Adagrad": ("learning_rate", "weight_decay", None, "learning_rate_decay", None, "epsilon"),
+}
+
+
+class _Update(_Own):
+    operators = (UPDATE,)
+    source = "optimizer"
+
+    def refusal(self, task: Task) -> str | None:
+        if task.node.attributes.get("initial_accumulator"):
+            return "its accumulator does not begin with zeros"
+        return super().refusal(task)
+
+    def write(self, call: Call) -> str:
+        node, at = call.task.node, call.at
+        attributes, kind = node.attributes, node.attributes["optimizer"]
+        count = spread(node.inputs[0].shape) if node.inputs[0] else 0
+        numbers = [number(attributes[name] if name else 0.0) for name in _FIELDS[kind]]
+        switches = [
+            int(bool(attributes.get("nesterov"))), int(kind == "AdamW"),
+            int(bool(attributes.get("epsilon_hat"))), int(bool(attributes.get("centered"))),
+        ]  # fmt: skip
+        rules = call.table("ap_rules", (count, *switches, *numbers))
+        divisor = attributes["loss_scale"] * attributes["accumulate"]
+        factor = f"*{at('factor')}" if "factor" in call.task.slots else f"1.0 / {number(divisor)}"
+        update = f"(uint32_t)*{at('updates')}" if "updates" in call.task.slots else "net_update()"
+        first = f"&{rules}, {factor}"
+        weight = f"{at('x0')}, {at('dx0')}"
+        moments = (at("first_moment"), at("second_moment"), at("momentum"), at("accumulator"))
+        one, two, momentum, accumulator = moments
+        written = {
+            "SGD": f"ap_sgd({first}, {weight}, {momentum});",
+            "Adam": f"ap_adam({first}, {update}, {weight}, {one}, {two});",
+            "AdamW": f"ap_adam({first}, {update}, {weight}, {one}, {two});",
+            "RMSProp": f"ap_rmsprop({first}, {weight}, {two}, {one}, {momentum});",
+            "Adagrad": f"ap_adagrad({first}, {update}, {weight}, {accumulator});",
+        }[kind]
+        if attributes.get("skip_non_finite") and "factor" in call.task.slots:
+            written = f"if (*{at('factor')} != 0.0) {written}"
+        if attributes["accumulate"] > 1:
+            written += f" ap_fill({at('dx0')}, 0.0f, {count}u);"
+        return written
+
+
+KERNELS = (_Seed(), _Accumulate(), _Copy(), _Clip(), _Update())

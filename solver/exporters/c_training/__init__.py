@@ -1,0 +1,383 @@
+"""Exports a plan of the target `c` as C11 that trains: one call a step, every address a constant.
+
+    net.h           what a program calls; its comments are the reference
+    net.c           the arenas, the steps in their order, weights by name, saving and loading
+    net_weights.c   first values, where they are embedded
+    kernels/        the C files of the kernels that are used, as they are in `solver.c_kernels.sources`
+
+Nothing is allocated, and no function of a library is called. The same plan gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from solver.c_kernels import KERNELS, SOURCES, Call, refusals, task_of
+from solver.errors import OptionsError
+from solver.graph.types import DType
+from solver.plan import Plan
+from solver.program import EntryKind, Kind, Program, Step
+
+__all__ = ["c_training_files"]
+
+#: The types of elements in C.
+_TYPES: Final[Mapping[DType, str]] = {
+    DType.FLOAT32: "ap_f32",
+    DType.FLOAT64: "double",
+    DType.INT64: "int64_t",
+    DType.INT32: "int32_t",
+    DType.INT8: "int8_t",
+    DType.UINT8: "uint8_t",
+    DType.BOOL: "uint8_t",
+}
+
+#: C files that others need.
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "movement": ("elementwise",),
+}
+
+_ALWAYS: Final = ("product", "scalar")
+
+
+def c_training_files(plan: Plan, first: Mapping[int, bytes] | None = None) -> dict[str, bytes]:
+    """The files by their paths. `first` has the first contents of persistent values, by number; without it,
+    the program loads them.
+
+    Raises OptionsError for a plan of another target, and for what C has no type or kernel for. Linear.
+    """
+    _check(plan)
+    writer = _Writer(plan)
+    files = {
+        "net.h": writer.header(embeds=first is not None),
+        "net.c": writer.source(),
+        "Makefile": _template("Makefile"),
+        "CMakeLists.txt": _template("CMakeLists.txt"),
+        "example.c": writer.example(embeds=first is not None),
+    }
+    if first is not None:
+        files["net_weights.c"] = writer.weights(first)
+    for name in (*sorted(writer.sources), *_ALWAYS):
+        files[f"kernels/{name}.c"] = (SOURCES / f"{name}.c").read_text(encoding="ascii")
+    for header in sorted(SOURCES.glob("*.h")):
+        files[f"kernels/{header.name}"] = header.read_text(encoding="ascii")
+    return {name: text.encode() for name, text in files.items()}
+
+
+def _check(plan: Plan) -> None:
+    if plan.options.target != "c":
+        raise OptionsError(
+            f"The plan is for target {plan.options.target!r}, whose kernels need other memory than those in C.",
+            remedy="Plan the graph for C: arenaplan plan graph.json --target c -o plan.json.",
+            path=("options", "target"),
+        )
+    for label, reason in refusals(plan.program):
+        raise OptionsError(
+            f"Step {label!r} has no kernel in C: {reason}.", remedy="Plan again with this version."
+        )
+    for value in plan.program.values:
+        if value.type.dtype not in _TYPES:
+            raise OptionsError(
+                f"{value.label!r} is {value.type.dtype.value}, which C has no type for.",
+                remedy="Plan without the option `storage`.",
+                path=("options", "storage"),
+            )
+
+
+def _identifier(name: str, taken: set[str]) -> str:
+    """An identifier in C for a name, which no other has."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+    unique, k = plain, 1
+    while unique in taken:
+        k += 1
+        unique = f"{plain}_{k}"
+    taken.add(unique)
+    return unique
+
+
+@dataclass
+class _Writer:
+    plan: Plan
+    sources: set[str] = field(default_factory=set)
+    tables: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        program = self.plan.program
+        self.program: Program = program
+        self.steps = [self._step(t, step) for t, step in enumerate(program.steps)]
+        for name in list(self.sources):
+            self.sources.update(_NEEDED.get(name, ()))
+        self.sources.difference_update(_ALWAYS)
+        taken: set[str] = set()
+        by_reference: dict[int, list[int]] = {}
+        for entry in program.entry:
+            by_reference.setdefault(entry.reference, []).append(entry.value)
+        kinds = {entry.reference: entry.kind for entry in program.entry}
+        #: What the caller feeds, and what stays: identifier and places by name.
+        self.fed: dict[str, tuple[str, list[int]]] = {}
+        self.persistent: dict[str, tuple[str, list[int]]] = {}
+        for reference, places in by_reference.items():
+            label = self._named(places)
+            row = (_identifier(label, taken), places)
+            (self.fed if kinds[reference] is EntryKind.FED else self.persistent)[label] = row
+        self.results = {
+            program.values[e.value].label: (_identifier(program.values[e.value].label, taken), e.value)
+            for e in program.exit
+            if program.values[e.value].kind is not Kind.LOSS
+            and kinds.get(e.reference) not in (EntryKind.CARRIED, EntryKind.CONSTANT)
+            and "@" not in program.values[e.value].label
+        }
+        losses = [e.value for e in program.exit if program.values[e.value].kind is Kind.LOSS]
+        self.loss = losses[0] if losses else None
+
+    def _named(self, places: Iterable[int]) -> str:
+        """The shortest label of a value's places, which is its own."""
+        return min((self.program.values[value].label for value in places), key=len)
+
+    # ----------------------------------------------------------------------------------- steps
+
+    def address(self, value: int, cast: bool = True) -> str:
+        row = self.program.values[value]
+        place = f"{_arena(row.space)} + {self.plan.offsets[value]}u"
+        return f"(({_TYPES[row.type.dtype]} *)(void *)({place}))" if cast else f"({place})"
+
+    def _step(self, t: int, step: Step) -> str:
+        kernel = KERNELS[self.program.kernel(step)]
+        self.sources.add(kernel.source)
+        value_of = {binding.slot: binding.value for binding in step.bindings}
+        spaces = self.program.spaces
+        if step.reference is None:
+            source, target = value_of["x0"], value_of["y0"]
+            nbytes = self.program.values[source].type.nbytes
+            ends = [self.program.values[v].space for v in (source, target)]
+            if not spaces[ends[0]].addressable:
+                at = self.plan.offsets[source]
+                return f"net_page_in({ends[0]}, {at}u, {self.address(target)}, {nbytes}u);"
+            if not spaces[ends[1]].addressable:
+                at = self.plan.offsets[target]
+                return f"net_page_out({ends[1]}, {at}u, {self.address(source)}, {nbytes}u);"
+
+        def table(type_: str, members: Iterable[int | str]) -> str:
+            rows = ", ".join(str(member) for member in members)
+            text = f"{type_} t%d = {{{_nested(type_, rows)}}};"
+            self.tables.append(f"static const {text % len(self.tables)}")
+            return f"t{len(self.tables) - 1}"
+
+        call = Call(task_of(self.program, step), lambda slot: self.address(value_of[slot]), table)
+        written = kernel.write(call)
+        return f"if (iteration % NET_MICRO_BATCHES == 0u) {{ {written} }}" if step.due else written
+
+    # ----------------------------------------------------------------------------------- files
+
+    def header(self, *, embeds: bool) -> str:
+        program, plan = self.program, self.plan
+        sizes = "\n".join(
+            f"#define NET_{_macro(space.name)}_BYTES {size}u"
+            for space, size in zip(program.spaces, plan.sizes, strict=True)
+        )
+        feeds = "\n".join(
+            f"void net_feed_{name}(const {self._type(places[0])} *values); /* {self._shape(places[0])} */"
+            for name, places in self.fed.values()
+        )
+        results = "\n".join(
+            f"const {self._type(value)} *net_{name}(void); /* {self._shape(value)}, until the next step */"
+            for name, value in self.results.values()
+        )
+        weights = "extern const unsigned char net_weights[NET_STATE_BYTES];\n" if embeds else ""
+        run = "float net_step(void);" if self.loss is not None else "void net_step(void);"
+        paging = _PAGING if any(not space.addressable for space in program.spaces) else ""
+        return _filled(
+            "net.h",
+            name=_comment(plan.graph),
+            digest=plan.digest,
+            sizes=sizes,
+            period=program.period,
+            state=self._state_bytes(),
+            count=len(self.persistent),
+            feeds=feeds,
+            results=results,
+            weights=weights,
+            run=run,
+            paging=paging,
+        )
+
+    def _type(self, value: int) -> str:
+        type_ = _TYPES[self.program.values[value].type.dtype]
+        return "float" if type_ == "ap_f32" else type_
+
+    def _shape(self, value: int) -> str:
+        return f"{list(self.program.values[value].type.shape)}"
+
+    def _state_bytes(self) -> int:
+        return sum(self.program.values[places[0]].type.nbytes for _, places in self.persistent.values())
+
+    def source(self) -> str:
+        program, plan = self.program, self.plan
+        arenas = "\n".join(
+            f"NET_PLACE_{_macro(space.name)} static NET_ALIGNED unsigned char {_arena(k)}[{max(1, size)}];"
+            for k, (space, size) in enumerate(zip(program.spaces, plan.sizes, strict=True))
+            if space.addressable
+        )
+        places = "\n".join(
+            f"#ifndef NET_PLACE_{_macro(space.name)}\n#define NET_PLACE_{_macro(space.name)}\n#endif"
+            for space in program.spaces
+            if space.addressable
+        )
+        rows = "\n".join(f"    {row}," for row in self._rows())
+        feeds = "\n\n".join(self._feeds())
+        results = "\n\n".join(
+            f"const {self._type(value)} *net_{name}(void) {{ return {self.address(value)}; }}"
+            for name, value in self.results.values()
+        )
+        steps = "\n".join(f"    {step}" for step in self.steps)
+        unstarted = "return 0.0f / (0.0f * (float)iteration);" if self.loss is not None else "return;"
+        leaves = f"return *{self.address(self.loss)};" if self.loss is not None else ""
+        return _filled(
+            "net.c",
+            places=places,
+            arenas=arenas,
+            tables="\n".join(self.tables),
+            rows=rows,
+            feeds=feeds,
+            results=results,
+            steps=steps,
+            kind="float" if self.loss is not None else "void",
+            leaves=leaves,
+            fills="\n".join(self._fills()),
+            unstarted=unstarted,
+            get=self._moved(reads=True),
+            put=self._moved(reads=False),
+            clear=_CLEAR,
+        )
+
+    def _moved(self, *, reads: bool) -> str:
+        """Statements that copy the bytes of place p from, or to, each memory."""
+        lines = []
+        for k, space in enumerate(self.program.spaces):
+            ends = f"to, {_arena(k)} + p->offset" if reads else f"{_arena(k)} + p->offset, from"
+            if space.addressable:
+                lines.append(f"    if (p->memory == {k}) ap_copy({ends}, p->bytes);")
+            elif reads:
+                lines.append(f"    if (p->memory == {k}) net_page_in({k}, p->offset, to, p->bytes);")
+            else:
+                lines.append(f"    if (p->memory == {k}) net_page_out({k}, p->offset, from, p->bytes);")
+        return "\n".join(lines)
+
+    def _rows(self) -> Iterator[str]:
+        at = 0
+        for name, (_, places) in self.persistent.items():
+            nbytes = self.program.values[places[0]].type.nbytes
+            for k, value in enumerate(places):
+                space = self.program.values[value].space
+                first = int(k == 0)
+                numbers = f"{space}, {self.plan.offsets[value]}u, {nbytes}u, {at}u, {first}"
+                yield f'{{"{_escaped(name)}", {numbers}}}'
+            at += nbytes
+
+    def _feeds(self) -> Iterator[str]:
+        for name, places in self.fed.values():
+            writes = []
+            for value in places:
+                row = self.program.values[value]
+                if self.program.spaces[row.space].addressable:
+                    writes.append(f"ap_copy({self.address(value)}, values, {row.type.nbytes}u);")
+                else:
+                    at = self.plan.offsets[value]
+                    writes.append(f"net_page_out({row.space}, {at}u, values, {row.type.nbytes}u);")
+            type_ = self._type(places[0])
+            yield f"void net_feed_{name}(const {type_} *values)\n{{\n    {' '.join(writes)}\n}}"
+
+    def _fills(self) -> Iterator[str]:
+        """Calls that fill what is fed with the numbers of the self-test; integers are zeros."""
+        for _, places in self.fed.values():
+            for value in places:
+                row = self.program.values[value]
+                if not self.program.spaces[row.space].addressable:
+                    continue
+                floats = row.type.dtype is DType.FLOAT32
+                nbytes = row.type.nbytes
+                yield f"    fill({self.address(value)}, {nbytes}u, {int(floats)});"
+
+    def weights(self, first: Mapping[int, bytes]) -> str:
+        data = b"".join(first[places[0]] for _, places in self.persistent.values())
+        rows = [", ".join(f"{byte}" for byte in data[i : i + 24]) for i in range(0, len(data), 24)]
+        body = ",\n    ".join(rows)
+        return f'#include "net.h"\n\nconst unsigned char net_weights[NET_STATE_BYTES] = {{\n    {body}\n}};\n'
+
+    def example(self, *, embeds: bool) -> str:
+        arrays, calls = [], []
+        for name, places in self.fed.values():
+            elements = self.program.values[places[0]].type.elements
+            arrays.append(f"static {self._type(places[0])} {name}[{max(1, elements)}];")
+            calls.append(f"        net_feed_{name}({name});")
+        step = (
+            '        printf("%.9g\\n", (double)net_step());'
+            if self.loss is not None
+            else "        net_step();"
+        )
+        return _filled(
+            "example.c",
+            arrays="\n".join(arrays),
+            weights="net_weights" if embeds else "0",
+            calls="\n".join(calls),
+            step=step,
+        )
+
+
+def _arena(space: int) -> str:
+    return f"arena{space}"
+
+
+def _macro(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+
+
+def _comment(text: str) -> str:
+    return text.replace("*/", "* /").encode("ascii", "replace").decode()
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        c if c.isascii() and c.isprintable() and c not in '\\"' else f"\\{ord(c):03o}" for c in text
+    )
+
+
+def _nested(type_: str, rows: str) -> str:
+    """Members of structs that have arrays of six numbers, with braces around each."""
+    if type_ not in ("ap_pairs", "ap_steps"):
+        return rows
+    numbers = rows.split(", ")
+    return ", ".join(f"{{{', '.join(numbers[i : i + 6])}}}" for i in range(0, len(numbers), 6))
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="ascii")
+
+
+def _filled(template: str, /, **texts: object) -> str:
+    """A template with a text in the place of each ``@name@``."""
+    return re.sub(r"@(\w+)@", lambda match: str(texts[match[1]]), _template(template))
+
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+
+_CLEAR: Final = """static void clear(const place *p)
+{
+    static const unsigned char zeros[64];
+    place part = *p;
+    for (uint32_t at = 0; at < p->bytes; at += (uint32_t)sizeof zeros) {
+        part.offset = p->offset + at;
+        part.bytes = p->bytes - at < sizeof zeros ? p->bytes - at : (uint32_t)sizeof zeros;
+        put(&part, zeros);
+    }
+}
+"""
+
+_PAGING: Final = """
+/* Slower memory, which your program provides: `memory` is its number, `at` a byte of it. */
+void net_page_in(int memory, uint32_t at, void *to, uint32_t bytes);
+void net_page_out(int memory, uint32_t at, const void *from, uint32_t bytes);
+"""

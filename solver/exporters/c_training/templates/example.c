@@ -1,0 +1,16 @@
+/* Trains on zeros: put your data in their place. */
+#include <stdio.h>
+
+#include "net.h"
+
+@arrays@
+
+int main(void)
+{
+    net_init(@weights@);
+    for (int i = 0; i < 10; i++) {
+@calls@
+@step@
+    }
+    return 0;
+}

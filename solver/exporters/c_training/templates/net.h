@@ -1,0 +1,62 @@
+/* Training of @name@ in one arena, without allocation and without a library.
+
+   Order of calls: net_init, then for each iteration every net_feed_... and net_step. */
+#ifndef NET_H
+#define NET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The plan whose offsets these are */
+#define NET_PLAN "@digest@"
+/* Bytes of each memory */
+@sizes@
+/* Iterations that make one update of the weights */
+#define NET_MICRO_BATCHES @period@u
+/* What stays from one iteration to the next: @count@ values, one behind the other */
+#define NET_STATE_BYTES @state@u
+/* A saved state: magic, version, plan, number of the iteration, then the values */
+#define NET_SAVED_BYTES (NET_STATE_BYTES + 80u)
+
+enum {
+    NET_OK = 0,
+    NET_NO_SUCH_NAME = 1,  /* net_read, net_write: no value that stays has this name */
+    NET_OTHER_SIZE = 2,    /* the value, or the saved state, has another number of bytes */
+    NET_OTHER_PLAN = 3,    /* net_load: the state is no state, or one of another plan or byte order */
+    NET_NOT_STARTED = 4,   /* net_init was not called */
+    NET_OTHER_BITS = 5     /* net_self_test: this compiler contracts or reorders arithmetic */
+};
+@paging@
+@weights@/* Begin anew. `state` has the first values, NET_STATE_BYTES of them; 0: zeros. Returns NET_OK. */
+int net_init(const void *state);
+
+@feeds@
+
+/* One iteration. Where it is the last micro-batch of an update, weights change. Without net_init the result is NaN. */
+@run@
+uint32_t net_iteration(void); /* how many there were */
+@results@
+
+/* Weights, running statistics and optimizer variables by the names that the plan has for them. */
+int net_read(const char *name, void *to, size_t bytes);
+int net_write(const char *name, const void *from, size_t bytes);
+
+/* Everything that the next iteration depends on: training goes on bit for bit where it was saved. */
+void net_save(unsigned char *to); /* NET_SAVED_BYTES */
+int net_load(const unsigned char *from, size_t bytes);
+
+/* Runs one iteration on fixed numbers from `state`, and compares the bits that it leaves with `expected`, which
+   net_self_hash gave on a machine that is trusted. Call net_init afterwards. */
+int net_self_test(const void *state, uint64_t expected);
+uint64_t net_self_hash(const void *state);
+/* FNV-1a of everything that stays */
+uint64_t net_hash(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
