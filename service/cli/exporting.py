@@ -53,6 +53,9 @@ def export(
     if name == "circle":
         _export_circle(one_plan(_planned(path, server), entry_point), output, into, as_json=as_json)
         return
+    if name == "c-training":
+        _export_c_training(one_plan(_planned(path, server), entry_point), output, into, as_json=as_json)
+        return
     if name == "tflm":
         if entry_point is not None:
             raise OptionsError(
@@ -63,7 +66,7 @@ def export(
         _export_tflm(path, output, into, as_json=as_json)
         return
     if to is not None and to not in exporters.EXPORTERS:
-        known = ", ".join((*exporters.EXPORTERS, *_INTO_MODELS))
+        known = ", ".join((*exporters.EXPORTERS, *_INTO_MODELS, "c-training"))
         raise OptionsError(f"There is no exporter {to!r:.80}.", remedy=f"Choose from {known}.", path=("to",))
     exporter = exporters.exporter_of_file(output.name) if to is None else exporters.exporter_named(to)
     if (split or prefix is not None) and exporter.name != "c-header":
@@ -100,12 +103,61 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
     if name in _INTO_MODELS and (split or prefix is not None):
         raise _not_for(name, "split" if split else "prefix", "c-header")
     for option, value, fitting in (
-        ("model", into.model, "circle"),
-        ("weights", into.weights, "circle"),
-        ("capacity", into.capacity, "tflm"),
+        ("model", into.model, ("circle", "c-training")),
+        ("weights", into.weights, ("circle", "c-training")),
+        ("capacity", into.capacity, ("tflm",)),
     ):
-        if value is not None and name != fitting:
-            raise _not_for(name, option, fitting)
+        if value is not None and name not in fitting:
+            raise _not_for(name, option, " or ".join(fitting))
+
+
+def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:
+    """A directory with C11 that trains. First values are embedded, or in a file, or left to the program."""
+    from solver.exporters.c_training import c_training_files
+
+    where = "embed" if into.weights is None else str(into.weights)
+    if where not in ("embed", "blob", "none"):
+        raise OptionsError(
+            f"First values go nowhere by {where!r:.200}.",
+            remedy="Write --weights embed (into net_weights.c), blob (net_weights.bin) or none (zeros).",
+            path=("weights",),
+        )
+    if str(output) == "-" or output.suffix:
+        raise OptionsError(
+            f"What trains are several files, and {str(output)!r:.200} names one.",
+            remedy="Name a directory: arenaplan export plan.json --to c-training -o net.",
+            path=("output",),
+        )
+    first = None if where == "none" else _first_contents(plan, into.model)
+    files = c_training_files(plan, first, embeds=where == "embed")
+    for name, data in files.items():
+        place = output / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_document(place, data)
+    facts = {"files": len(files), "bytes": sum(map(len, files.values())), "arena_bytes": plan.arena_bytes}
+    if as_json:
+        print_json(facts)
+        return
+    print_line(
+        f"{output}: {facts['files']} files, which train in {plan.arena_bytes:,} bytes;"
+        f" make -C {output} builds an example"
+    )
+
+
+def _first_contents(plan: Plan, model: Path | None) -> dict[int, bytes]:
+    """The first contents of what stays; inline values come from the graph in the file `model`."""
+    from service.cli.models import read_model_file
+    from solver.executor import first_contents, inline_data
+
+    named = sorted(i.source for i in plan.program.initial.values() if i.scheme == "values")
+    if named and model is None:
+        raise OptionsError(
+            f"The first values of {named[0]!r} stand in the graph, not in the plan.",
+            remedy="Give --model graph.json, too; or --weights none, and load them in your program.",
+            path=("model",),
+        )
+    data = {} if model is None else inline_data(read_model_file(model).graph(plan.options.batch))
+    return first_contents(plan.program, data)
 
 
 def _export_circle(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:

@@ -41,8 +41,8 @@ def _written(*statements: str) -> str:
 
 
 class _Conv(CKernel):
-    """The work area has a copy of the weights (forward) or of their derivative, and dZ where an activation
-    is undone.
+    """The work area has a copy of the weights (forward) or of their derivative, and a row of dZ where an
+    activation is undone.
     """
 
     operators = ("Conv",)
@@ -55,37 +55,23 @@ class _Conv(CKernel):
         weights = spread(task.node.input(1).shape)
         if task.is_forward:
             return 4 * weights
-        undone = spread(task.node.outputs[0].shape) if task.activates else 0
-        return 4 * (undone + (weights if "dx1" in task.slots else 0))
+        row = spread(task.node.outputs[0].shape[2:]) if task.activates else 0
+        return 4 * (row + (weights if "dx1" in task.slots else 0))
 
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
-        table = _table(call, convolution(task.node))
-        work = at("work")
+        first = f"&{_table(call, convolution(task.node))}, {task.activation}"
         if task.is_forward:
-            return (
-                f"ap_conv_forward(&{table}, {task.activation}, {at('x0')}, {at('x1')}, {at('x2')}, {at('y0')},"
-                f" {work});"
-            )
-        count = spread(task.node.outputs[0].shape)
-        dz, undo, copy = at("dy0"), "", work
-        if task.activates:
-            undo = f"ap_deactivate({task.activation}, {at('y0')}, {at('dy0')}, {work}, {count}u);"
-            dz, copy = work, f"{work} + {count}u"
-        bias = ""
-        if "dx2" in task.slots:
-            filters = task.node.outputs[0].shape[-1]
-            bias = (
-                f"ap_fill({at('dx2')}, 0.0f, {filters}u);"
-                f" ap_add_rows({count // filters}u, {filters}u, {dz}, {at('dx2')});"
-            )
-        weights = (
-            f"ap_conv_backward_w(&{table}, {at('x0')}, {dz}, {at('dx1')}, {copy});"
-            if "dx1" in task.slots
-            else ""
-        )
-        data = f"ap_conv_backward_x(&{table}, {at('x1')}, {dz}, {at('dx0')});" if "dx0" in task.slots else ""
-        return _written(undo, bias, weights, data)
+            read = ", ".join(map(at, ("x0", "x1", "x2")))
+            return f"ap_conv_forward({first}, {read}, {at('y0')}, {at('work')});"
+        weights = data = ""
+        if task.slots & {"dx1", "dx2"}:
+            slots = ", ".join(map(at, ("x0", "y0", "dy0", "dx1", "dx2", "work")))
+            weights = f"ap_conv_backward_w({first}, {slots});"
+        if "dx0" in task.slots:
+            slots = ", ".join(map(at, ("x1", "y0", "dy0", "dx0", "work")))
+            data = f"ap_conv_backward_x({first}, {slots});"
+        return _written(weights, data)
 
 
 class _ConvTranspose(CKernel):
@@ -116,11 +102,11 @@ class _ConvTranspose(CKernel):
                 f" ap_add_rows({spread(shape[:-1])}u, {shape[-1]}u, {at('dy0')}, {at('dx2')});"
             )
         if "dx1" in task.slots:
-            weights = f"ap_conv_backward_w(&{table}, {at('dy0')}, {at('x0')}, {at('dx1')}, {at('work')});"
+            slots = f"{at('dy0')}, 0, {at('x0')}, {at('dx1')}, 0, {at('work')}"
+            weights = f"ap_conv_backward_w(&{table}, AP_NONE, {slots});"
         if "dx0" in task.slots:
-            data = (
-                f"ap_conv_forward(&{table}, AP_NONE, {at('dy0')}, {at('x1')}, 0, {at('dx0')}, {at('work')});"
-            )
+            slots = f"{at('dy0')}, {at('x1')}, 0, {at('dx0')}, {at('work')}"
+            data = f"ap_conv_forward(&{table}, AP_NONE, {slots});"
         return _written(bias, weights, data)
 
 

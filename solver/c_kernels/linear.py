@@ -42,8 +42,8 @@ class _Gemm(CKernel):
                 f" {at('x2')}, {at('y0')});"
             )
         return (
-            f"ap_dense_backward(&{table}, {task.activation}, {alpha}, {beta}, {at('x0')}, {at('x1')}, {at('y0')},"
-            f" {at('dy0')}, {at('dx0')}, {at('dx1')}, {at('dx2')}, {at('work')});"
+            f"ap_dense_backward(&{table}, {task.activation}, {alpha}, {beta}, {at('x0')}, {at('x1')},"
+            f" {at('y0')}, {at('dy0')}, {at('dx0')}, {at('dx1')}, {at('dx2')}, {at('work')});"
         )
 
 
@@ -84,8 +84,8 @@ class _MatMul(CKernel):
         if task.is_forward:
             return f"ap_matmul_forward(&{table}, {task.activation}, {at('x0')}, {at('x1')}, {at('y0')});"
         return (
-            f"ap_matmul_backward(&{table}, {task.activation}, {at('x0')}, {at('x1')}, {at('y0')}, {at('dy0')},"
-            f" {at('dx0')}, {at('dx1')}, {at('work')});"
+            f"ap_matmul_backward(&{table}, {task.activation}, {at('x0')}, {at('x1')}, {at('y0')},"
+            f" {at('dy0')}, {at('dx0')}, {at('dx1')}, {at('work')});"
         )
 
 

@@ -158,7 +158,8 @@ class _Reduce(_Movement):
         count = spread(shape[axis] for axis in axes)
         scale = f"1.0f / {count}.0f" if node.operation.type == "ReduceMean" and count else "1.0f"
         if call.task.is_forward:
-            return f"ap_reduce_forward(&{table}, {scale}, {at('x0')}, {at('y0')}, {spread(node.outputs[0].shape)}u);"
+            left = spread(node.outputs[0].shape)
+            return f"ap_reduce_forward(&{table}, {scale}, {at('x0')}, {at('y0')}, {left}u);"
         return f"ap_reduce_backward(&{table}, {scale}, {at('dy0')}, {at('dx0')});"
 
 

@@ -37,13 +37,14 @@ class _BatchNormalization(CKernel):
             )
         if attributes["training_mode"]:
             return (
-                f"ap_batchnorm_backward({size}, {at('x0')}, {at('x1')}, {at('mean')}, {at('inverse_deviation')},"
-                f" {at('dy0')}, {at('dx0')}, {at('dx1')}, {at('dx2')}, {at('work')});"
+                f"ap_batchnorm_backward({size}, {at('x0')}, {at('x1')}, {at('mean')},"
+                f" {at('inverse_deviation')}, {at('dy0')}, {at('dx0')}, {at('dx1')}, {at('dx2')},"
+                f" {at('work')});"
             )
         if task.is_forward:
             return (
-                f"ap_batchnorm_frozen_forward({size}, {epsilon}, {at('x0')}, {at('x1')}, {at('x2')}, {at('x3')},"
-                f" {at('x4')}, {at('y0')});"
+                f"ap_batchnorm_frozen_forward({size}, {epsilon}, {at('x0')}, {at('x1')}, {at('x2')},"
+                f" {at('x3')}, {at('x4')}, {at('y0')});"
             )
         return (
             f"ap_batchnorm_frozen_backward({size}, {epsilon}, {at('x0')}, {at('x1')}, {at('x3')}, {at('x4')},"

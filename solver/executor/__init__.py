@@ -5,6 +5,8 @@ from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
 from solver.executor.measured import measured_costs
+from solver.executor.proved import inline_data
+from solver.executor.run import first_contents
 from solver.executor.trainer import Trainer
 from solver.executor.validate import StepReport, ValidationReport, validate
 from solver.verify import AccessFault, MemoryAccess, check_accesses
@@ -18,6 +20,8 @@ __all__ = [
     "Trainer",
     "ValidationReport",
     "check_accesses",
+    "first_contents",
+    "inline_data",
     "logged_accesses",
     "measured_costs",
     "rewritten",

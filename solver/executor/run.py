@@ -41,7 +41,7 @@ from solver.program import (
     expiring,
 )
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "first_contents"]
 
 Prepared = Callable[[], None]
 
@@ -210,13 +210,7 @@ class Runner:
                 self._write_first(entry, data)
 
     def _write_first(self, entry: Entry, data: Data) -> None:
-        value = self.program.values[entry.value]
-        initial = self.program.initial.get(entry.value)
-        if initial is None:
-            self._views[entry.value][...] = 0
-        else:
-            operand = Operand(value.label, value.type, Role.PARAMETER, _initializer(initial, data))
-            self._views[entry.value][...] = initial_value(operand)
+        self._views[entry.value][...] = _first(self.program, entry.value, data)
         self._memory.keep(entry.value)
 
     def _prepare(self, step: Step) -> Prepared:
@@ -293,6 +287,25 @@ class Runner:
                 step()
 
         return run
+
+
+def first_contents(program: Program, data: Data) -> dict[int, bytes]:
+    """The first contents of constant and carried values, by number, in C order. `data` as for `Runner`.
+
+    Raises PlanError for inline values that are missing or changed. Linear in the bytes.
+    """
+    return {
+        entry.value: np.ascontiguousarray(_first(program, entry.value, data)).tobytes()
+        for entry in program.entry
+        if entry.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)
+    }
+
+
+def _first(program: Program, number: int, data: Data) -> Array:
+    value, initial = program.values[number], program.initial.get(number)
+    if initial is None:
+        return np.zeros(value.type.shape, value.type.dtype.numpy)
+    return initial_value(Operand(value.label, value.type, Role.PARAMETER, _initializer(initial, data)))
 
 
 def _fill(views: Sequence[Array]) -> None:

@@ -127,7 +127,7 @@ def export(
         typer.Option(
             metavar="NAME",
             help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json,"
-            " minimalloc, circle or tflm.",
+            " minimalloc, circle, tflm or c-training (a directory).",
         ),
     ] = None,
     prefix: Annotated[
@@ -138,12 +138,16 @@ def export(
     ] = False,
     model: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="For circle: the model that the plan was made from."),
+        typer.Option(
+            metavar="FILE", help="For circle and c-training: the model that the plan was made from."
+        ),
     ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="For circle: trained weights by name, as .safetensors or .npz, to put in."
+            metavar="FILE",
+            help="For circle: trained weights by name, as .safetensors or .npz, to put in. For c-training"
+            " where first values go: embed, blob or none.",
         ),
     ] = None,
     capacity: Annotated[

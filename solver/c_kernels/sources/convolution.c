@@ -105,20 +105,32 @@ static int reached(const ap_conv *s, size_t oy, size_t ky, size_t kx, size_t *ro
     return 1;
 }
 
+/* The derivatives of one row of outputs before the activation; `row` has room for them where there is one */
+static const ap_f32 *before_activation(const ap_conv *s, int activation, const ap_f32 *y, const ap_f32 *dy, size_t n,
+                                       size_t oy, ap_f32 *row)
+{
+    const size_t count = s->out_wide * s->filters, at = (n * s->out_high + oy) * count;
+    if (activation == AP_NONE) return dy + at;
+    ap_deactivate(activation, y + at, dy + at, row, count);
+    return row;
+}
+
 /* dx: for each row of outputs and each tap, in order of memory, a product over the filters of the pixels it reaches */
-void ap_conv_backward_x(const ap_conv *s, const ap_f32 *w, const ap_f32 *dz, ap_f32 *dx)
+void ap_conv_backward_x(const ap_conv *s, int activation, const ap_f32 *w, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dx, ap_f32 *work)
 {
     const size_t in = s->channels / s->groups, out = s->filters / s->groups;
     const size_t size = s->kernel_high * s->kernel_wide * in, jump = s->stride_wide * s->channels;
     ap_fill(dx, 0.0f, s->examples * s->high * s->wide * s->channels);
     for (size_t n = 0; n < s->examples; n++)
-        for (size_t oy = 0; oy < s->out_high; oy++)
+        for (size_t oy = 0; oy < s->out_high; oy++) {
+            const ap_f32 *dz = before_activation(s, activation, y, dy, n, oy, work);
             for (size_t ky = 0; ky < s->kernel_high; ky++)
                 for (size_t kx = 0; kx < s->kernel_wide; kx++) {
                     size_t row, column, first, end;
                     if (!reached(s, oy, ky, kx, &row, &column, &first, &end)) continue;
                     ap_f32 *to = dx + ((n * s->high + row) * s->wide + column) * s->channels;
-                    const ap_f32 *d = dz + ((n * s->out_high + oy) * s->out_wide + first) * s->filters;
+                    const ap_f32 *d = dz + first * s->filters;
                     const ap_f32 *tap = w + (ky * s->kernel_wide + kx) * in;
                     if (s->groups == 1)
                         ap_product(end - first, in, d, 0, s->filters, 1, 1, s->filters, tap, size, to, jump, AP_ADD);
@@ -127,24 +139,31 @@ void ap_conv_backward_x(const ap_conv *s, const ap_f32 *w, const ap_f32 *dz, ap_
                             for (size_t f = 0; f < s->filters; f++)
                                 for (size_t c = 0; c < in; c++) to[f / out * in + c] += d[f] * tap[f * size + c];
                 }
+        }
 }
 
-/* dw: for each row of outputs and each tap, in order of memory, a product over the pixels that it reaches. `work` has dw
-   as [taps, channels, filters]. */
-void ap_conv_backward_w(const ap_conv *s, const ap_f32 *x, const ap_f32 *dz, ap_f32 *dw, ap_f32 *work)
+/* dw: for each row of outputs and each tap, in order of memory, a product over the pixels that it reaches; dbias: row by
+   row. */
+void ap_conv_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dw, ap_f32 *dbias, ap_f32 *work)
 {
     const size_t in = s->channels / s->groups, out = s->filters / s->groups;
     const size_t size = s->kernel_high * s->kernel_wide * in, jump = s->stride_wide * s->channels;
-    ap_fill(work, 0.0f, size * s->filters);
+    ap_f32 *row_before = work, *sums = work + (activation == AP_NONE ? 0 : s->out_wide * s->filters);
+    if (dw) ap_fill(sums, 0.0f, size * s->filters);
+    if (dbias) ap_fill(dbias, 0.0f, s->filters);
     for (size_t n = 0; n < s->examples; n++)
-        for (size_t oy = 0; oy < s->out_high; oy++)
+        for (size_t oy = 0; oy < s->out_high; oy++) {
+            const ap_f32 *dz = before_activation(s, activation, y, dy, n, oy, row_before);
+            if (dbias) ap_add_rows(s->out_wide, s->filters, dz, dbias);
+            if (!dw) continue;
             for (size_t ky = 0; ky < s->kernel_high; ky++)
                 for (size_t kx = 0; kx < s->kernel_wide; kx++) {
                     size_t row, column, first, end;
                     if (!reached(s, oy, ky, kx, &row, &column, &first, &end)) continue;
-                    ap_f32 *tap = work + (ky * s->kernel_wide + kx) * in * s->filters;
+                    ap_f32 *tap = sums + (ky * s->kernel_wide + kx) * in * s->filters;
                     const ap_f32 *from = x + ((n * s->high + row) * s->wide + column) * s->channels;
-                    const ap_f32 *d = dz + ((n * s->out_high + oy) * s->out_wide + first) * s->filters;
+                    const ap_f32 *d = dz + first * s->filters;
                     if (s->groups == 1)
                         ap_product(in, s->filters, from, 0, 1, jump, 1, end - first, d, s->filters, tap, s->filters,
                                    AP_ADD);
@@ -154,14 +173,16 @@ void ap_conv_backward_w(const ap_conv *s, const ap_f32 *x, const ap_f32 *dz, ap_
                                 for (size_t f = 0; f < s->filters; f++)
                                     tap[c * s->filters + f] += from[f / out * in + c] * d[f];
                 }
+        }
+    if (!dw) return;
     for (size_t f = 0; f < s->filters; f++)
-        for (size_t i = 0; i < size; i++) dw[f * size + i] = work[i * s->filters + f];
+        for (size_t i = 0; i < size; i++) dw[f * size + i] = sums[i * s->filters + f];
 }
 
 /* y is what backward_x makes of x: `s` is the convolution from y to x. Then the bias. */
 void ap_conv_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y)
 {
-    ap_conv_backward_x(s, w, x, y);
+    ap_conv_backward_x(s, AP_NONE, w, 0, x, y, 0);
     if (bias)
         for (size_t i = 0; i < s->examples * s->high * s->wide; i++)
             for (size_t c = 0; c < s->channels; c++) y[i * s->channels + c] += bias[c];

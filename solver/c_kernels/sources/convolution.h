@@ -11,11 +11,15 @@ typedef struct {
     size_t groups;
 } ap_conv;
 
-/* Floats of work: forward and backward of x: a transposed copy of the weights, and for dx dz; of w: see there */
+/* `work` has a copy of the weights as [taps, channels, filters] */
 void ap_conv_forward(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias,
                      ap_f32 *y, ap_f32 *work);
-void ap_conv_backward_x(const ap_conv *s, const ap_f32 *w, const ap_f32 *dz, ap_f32 *dx);
-void ap_conv_backward_w(const ap_conv *s, const ap_f32 *x, const ap_f32 *dz, ap_f32 *dw, ap_f32 *work);
+/* `work` has a row of y where an activation is undone; else it may be 0 */
+void ap_conv_backward_x(const ap_conv *s, int activation, const ap_f32 *w, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dx, ap_f32 *work);
+/* dw or dbias may be 0. `work` has the same row, and behind it dw as [taps, channels, filters]. */
+void ap_conv_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dw, ap_f32 *dbias, ap_f32 *work);
 /* The same with a transposed convolution's names: x and y change places */
 void ap_conv_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y);
 #endif

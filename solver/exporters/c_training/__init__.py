@@ -43,34 +43,40 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 _ALWAYS: Final = ("product", "scalar")
 
 
-def c_training_files(plan: Plan, first: Mapping[int, bytes] | None = None) -> dict[str, bytes]:
-    """The files by their paths. `first` has the first contents of persistent values, by number; without it,
-    the program loads them.
+def c_training_files(
+    plan: Plan, first: Mapping[int, bytes] | None = None, *, embeds: bool = True
+) -> dict[str, bytes]:
+    """The files by their paths. `first` has the first contents of persistent values, by number: as an array
+    in C if it `embeds` them, else as a file; without them the program begins with zeros.
 
     Raises OptionsError for a plan of another target, and for what C has no type or kernel for. Linear.
     """
     _check(plan)
     writer = _Writer(plan)
+    embeds = embeds and first is not None
     files = {
-        "net.h": writer.header(embeds=first is not None),
+        "net.h": writer.header(embeds=embeds),
         "net.c": writer.source(),
         "Makefile": _template("Makefile"),
         "CMakeLists.txt": _template("CMakeLists.txt"),
-        "example.c": writer.example(embeds=first is not None),
+        "example.c": writer.example(embeds=embeds),
     }
-    if first is not None:
+    if embeds and first is not None:
         files["net_weights.c"] = writer.weights(first)
     for name in (*sorted(writer.sources), *_ALWAYS):
         files[f"kernels/{name}.c"] = (SOURCES / f"{name}.c").read_text(encoding="ascii")
     for header in sorted(SOURCES.glob("*.h")):
         files[f"kernels/{header.name}"] = header.read_text(encoding="ascii")
-    return {name: text.encode() for name, text in files.items()}
+    written = {name: text.encode() for name, text in files.items()}
+    if first is not None and not embeds:
+        written["net_weights.bin"] = writer.first_values(first)
+    return written
 
 
 def _check(plan: Plan) -> None:
     if plan.options.target != "c":
         raise OptionsError(
-            f"The plan is for target {plan.options.target!r}, whose kernels need other memory than those in C.",
+            f"The plan is for target {plan.options.target!r}, whose kernels need other memory than C's.",
             remedy="Plan the graph for C: arenaplan plan graph.json --target c -o plan.json.",
             path=("options", "target"),
         )
@@ -301,8 +307,11 @@ class _Writer:
                 nbytes = row.type.nbytes
                 yield f"    fill({self.address(value)}, {nbytes}u, {int(floats)});"
 
+    def first_values(self, first: Mapping[int, bytes]) -> bytes:
+        return b"".join(first[places[0]] for _, places in self.persistent.values())
+
     def weights(self, first: Mapping[int, bytes]) -> str:
-        data = b"".join(first[places[0]] for _, places in self.persistent.values())
+        data = self.first_values(first)
         rows = [", ".join(f"{byte}" for byte in data[i : i + 24]) for i in range(0, len(data), 24)]
         body = ",\n    ".join(rows)
         return f'#include "net.h"\n\nconst unsigned char net_weights[NET_STATE_BYTES] = {{\n    {body}\n}};\n'
