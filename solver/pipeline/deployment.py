@@ -6,6 +6,9 @@
 Persistent values are live all the time. So a layout of one program stays right when they move to the bottom
 and the others move up by as much, and its peak does not grow: the deployment takes what its largest entry
 point takes, and its bound is the largest of theirs.
+
+Where places are constrained, nothing moves: one entry point is laid out, and the others get the places of its
+persistent values as pins. Their bounds are those without these pins.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from solver.collector import collector_paused
-from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
+from solver.errors import ArenaplanError, CapacityError, ConstraintError, InternalError, OptionsError
 from solver.graph import TrainableGraph
+from solver.layout import Alignment, Certificate, Pin, Proof, Status, above_reserved
+from solver.names import matching_names
 from solver.native import deadline_of
+from solver.options import CONSTRAINTS
 from solver.pipeline.agreement import Member, agreed
 from solver.pipeline.common_homes import in_common_homes
 from solver.pipeline.measures import candidate_requested
@@ -26,16 +32,18 @@ from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
 from solver.pipeline.settled import settled
 from solver.pipeline.ties import joined_names, tie_between
 from solver.pipeline.watch import Follower, Observer
-from solver.plan import RequestedOptions, Tie, check_name, with_deployment_digest
+from solver.plan import Plan, RequestedOptions, Tie, check_name, with_deployment_digest
 from solver.plan.deployment import Deployment, EntryPoint, Persistent, Purpose
 from solver.program import (
     RESIDUE,
+    Constraints,
     EntryKind,
     Kind,
     Program,
     Value,
     contents_at_first,
     first_contents,
+    loads,
     persistent,
 )
 from solver.verify import prove_deployment
@@ -81,6 +89,7 @@ def plan_deployment(
     do not go together, and whatever `plan_requested` raises. Cost: that of the separate plans.
     """
     _check_names(entries)
+    _check_constraints(entries)
     with deadline_of(entries[0].requested.deadline_seconds):
         return _planned(name, entries, ties, observe, follow)
 
@@ -104,7 +113,10 @@ def _planned(
     held = [[value for key, value in shared.items() if key not in known] for known in names]
     for each, values in zip(plans, held, strict=True):
         each.hold(values)
-    candidates = _candidates(entries, plans, names, shared)
+    if any(entry.requested.options.constraints for entry in entries):
+        candidates = _constrained_candidates(entries, plans, held, names, list(shared))
+    else:
+        candidates = _candidates(entries, plans, names, shared)
     return _deployment(name, entries, plans, candidates, names, shared)
 
 
@@ -135,6 +147,19 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
                     f"Entry points take no {option}: {why}.",
                     remedy=f"Leave out {option}, or plan entry point {entry.name!r} by itself.",
                     path=(option,),
+                )
+
+
+def _check_constraints(entries: Sequence[EntryRequest]) -> None:
+    """Raises OptionsError for pins, alignments and reserved bytes of entry points that page values."""
+    for entry in entries:
+        options = entry.requested.options
+        for name in CONSTRAINTS if options.tiers else ():
+            if getattr(options, name):
+                raise OptionsError(
+                    f"Entry points with tiers take no {name}: what stays would have to be paged alike in all.",
+                    remedy=f"Leave out the {name} or the tiers, or plan entry point {entry.name!r} by itself.",
+                    path=(name,),
                 )
 
 
@@ -341,6 +366,130 @@ def _member(
     return Member(plans, options, labels, frozenset(shared.keys() - known.keys()))
 
 
+def _constrained_candidates(
+    entries: Sequence[EntryRequest],
+    plans: Sequence[Plans],
+    held: Sequence[Sequence[Value]],
+    names: Sequence[Mapping[str, int]],
+    shared: Sequence[str],
+) -> list[Candidate]:
+    """The plan of each entry point, with persistent values where the first layout has them: that of the entry
+    point with the largest load, or of another one where the constraints collide otherwise.
+    """
+    programs = [
+        each.reference(entry.requested.options).program for each, entry in zip(plans, entries, strict=True)
+    ]
+    labels = [
+        {
+            key: program.values[value].label
+            for key, value in zip(shared, _numbers(program, known, shared), strict=True)
+        }
+        for program, known in zip(programs, names, strict=True)
+    ]
+    constraints = _constraints_of_each(entries, programs, labels)
+    order = sorted(range(len(entries)), key=lambda k: -max(loads(programs[k])[0], default=0))
+    refused: ConstraintError | None = None
+    for first in order:
+        try:
+            return _around(first, entries, plans, held, labels, constraints)
+        except ConstraintError as error:
+            refused = refused or error
+    raise refused or InternalError("No entry point was laid out.")
+
+
+def _around(
+    first: int,
+    entries: Sequence[EntryRequest],
+    plans: Sequence[Plans],
+    held: Sequence[Sequence[Value]],
+    labels: Sequence[Mapping[str, str]],
+    constraints: Sequence[Constraints],
+) -> list[Candidate]:
+    """The plan of each entry point, with persistent values where the layout of the first one has them."""
+    shared, places = plans[0].deadline, dict[str, int]()
+    candidates: dict[int, Candidate] = {}
+    for n, k in enumerate(sorted(range(len(entries)), key=lambda k: k != first)):
+        asked, own = entries[k].requested, constraints[k]
+        pinned = {pin.name for pin in own.pins}
+        others = [Pin(labels[k][key], at) for key, at in places.items() if labels[k][key] not in pinned]
+        alignment = asked.options.alignment
+        if alignment is not None and asked.options.capacity is not None:
+            alignment = max(alignment, RESIDUE)  # steps that run again need it
+        plans[k].deadline = shared.leaving(1 - 1 / (len(plans) - n))
+        with _named(entries[k], held[k]):
+            requested = asked.having(
+                alignment=alignment,
+                pins=(*own.pins, *others),
+                alignments=own.alignments,
+                reserved=own.reserved,
+            )
+            candidate = _apart(plans[k], candidate_requested(plans[k], requested))
+        plan = candidate.plan
+        if n:
+            plan = _with_own_bound(replace(plan, options=replace(plan.options, pins=own.pins)))
+        else:
+            at = {
+                value.label: offset for value, offset in zip(plan.program.values, plan.offsets, strict=True)
+            }
+            places = {key: at[label] for key, label in labels[k].items()}
+        candidates[k] = replace(candidate, plan=plan)
+    return [candidates[k] for k in range(len(entries))]
+
+
+def _constraints_of_each(
+    entries: Sequence[EntryRequest], programs: Sequence[Program], labels: Sequence[Mapping[str, str]]
+) -> list[Constraints]:
+    """The constraints on values that each program has. A persistent value has a name in the deployment, too,
+    and what is asked for of it in one program holds in all of them.
+
+    Raises OptionsError for a name that no program has.
+    """
+    every = [[value.label for value in program.values] for program in programs]
+
+    def meant(name: str, k: int) -> list[str]:
+        """The labels in program k that a name stands for."""
+        kept = [
+            labels[k][key]
+            for key in labels[k]
+            if matching_names(name, [key, *(known[key] for known in labels)])
+        ]
+        return list(dict.fromkeys([*kept, *(every[k][i] for i in matching_names(name, every[k]))]))
+
+    of_each = []
+    for k, entry in enumerate(entries):
+        asked = entry.requested.options.constraints
+        for name in [*(pin.name for pin in asked.pins), *(each.name for each in asked.alignments)]:
+            if not any(meant(name, other) for other in range(len(entries))):
+                asked.rules(programs[k])  # says which names are near
+        pins = [Pin(label, pin.offset) for pin in asked.pins for label in meant(pin.name, k)]
+        alignments = [
+            Alignment(label, each.bytes) for each in asked.alignments for label in meant(each.name, k)
+        ]
+        of_each.append(Constraints(tuple(pins), tuple(alignments), asked.reserved))
+    return of_each
+
+
+def _with_own_bound(plan: Plan) -> Plan:
+    """The plan with a certificate that holds wherever persistent values lie: of loads and the user's pins."""
+    rules = plan.options.constraints.rules(plan.program)
+    inside = [region for region in plan.regions if region.space == 0]
+    curve, size = loads(plan.program, placed=plan.regions)[0], plan.sizes[0]
+    load = above_reserved(max(curve, default=0), rules.blocks[0])
+    tops = [plan.offsets[r.members[0]] + r.size for r in inside if r.size and rules.pins(r)]
+    bound = max(load, *tops, 0)
+    status = Status.OPTIMAL if bound == size else Status.FEASIBLE
+    proof = None if bound < size else Proof.MAX_LOAD if load == size else Proof.SOLVER
+    witness = curve.index(max(curve)) if curve else None
+    certificate = Certificate(status, proof, bound, witness, plan.certificates[0].solver)
+    return replace(plan, certificates=(certificate, *plan.certificates[1:]))
+
+
+def _numbers(program: Program, known: Mapping[str, int], shared: Sequence[str]) -> list[int]:
+    """The numbers of all persistent values in a reference program: its own, and behind them those it holds."""
+    held = iter(sorted(_held(program)))
+    return [known[key] if key in known else next(held) for key in shared]
+
+
 def _alignment(candidate: Candidate) -> int:
     return max(space.alignment for space in candidate.plan.program.spaces)
 
@@ -380,14 +529,16 @@ def _deployment(
 ) -> Deployment:
     entry_points, numbers = [], []
     for candidate, known in zip(candidates, names, strict=True):
-        held = iter(sorted(_held(candidate.reference.program)))
-        of_reference = [known[key] if key in known else next(held) for key in shared]
+        of_reference = _numbers(candidate.reference.program, known, list(shared))
         place = {e.reference: e.value for e in candidate.plan.program.entry}
         numbers.append([place[number] for number in of_reference])
     if candidates[0].plan.options.memories:
         candidates = in_common_homes(candidates, numbers, plans[0].deadline)
     for entry, each, candidate, values in zip(entries, plans, candidates, numbers, strict=True):
-        plan = each.proved(replace(candidate, plan=settled(candidate.plan, values)))
+        plan = candidate.plan
+        if not entry.requested.options.constraints:
+            plan = settled(plan, values)
+        plan = each.proved(replace(candidate, plan=plan))
         entry_points.append(EntryPoint(entry.name, entry.model, entry.purpose, plan))
     rows = tuple(Persistent(key, row) for key, row in zip(shared, zip(*numbers, strict=True), strict=True))
     deployment = Deployment(name, tuple(entry_points), rows, producer())

@@ -193,7 +193,9 @@ class Plans(ABC):
 
     def _planned(self, name: str, reference: Lowered, passes: Passes, options: PlanOptions) -> Plan:
         """The plan without digests, neither proved nor saying how the reference program was prepared."""
-        if not (options.tiers or options.recompute):  # which make further values, with names of their own
+        if not (
+            options.tiers or options.recompute or options.memories
+        ):  # which make further values, with names of their own
             options.constraints.rules(reference.program)
         placement = placed(reference, passes, options, self.deadline, self.watch, self.results)
         program, outcomes = placement.applied.program, placement.outcomes
@@ -224,6 +226,8 @@ class Plans(ABC):
         )
 
     def _behind(self, reference: Lowered, passes: Passes, options: PlanOptions) -> Lowered:
+        if options.tiers:  # whose names the program does not know without them
+            options = replace(options, pins=(), alignments=(), reserved=())
         options = replace(options, capacity=None, tiers=(), memories=(), place=(), recompute=False)
         chosen = in_listed_order(passes)(options)
         program = run_passes(reference.program, chosen, self.deadline, self.watch, self.results).program
