@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from solver.layout.bounds.max_load import max_load, pinned_top
+from solver.layout.bounds.max_load import aligned_load, max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.exact.capacity_search import CapacitySearch, negligible
 from solver.layout.exact.coarse import LONG_QUESTIONS, SHORT_QUESTIONS, Question, search_coarsely
@@ -279,7 +279,7 @@ class Portfolio:
         bound, watch = max_load(problem), Watch(deadline, self.options)
         goal = problem.capacity or 0 if self.options.fit else 0
         capacity = MAX_BYTES if problem.capacity is None else problem.capacity
-        instance, top = Instance.of_whole(problem), pinned_top(problem)
+        instance, top = Instance.of_whole(problem), max(pinned_top(problem), aligned_load(problem))
         run = _Run(instance, bound.bytes, watch, began, goal, capacity, top, has_holes(problem))
         run.tidy()
         _first(run)

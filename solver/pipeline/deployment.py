@@ -485,7 +485,7 @@ def _with_own_bound(plan: Plan) -> Plan:
 
 
 def _numbers(program: Program, known: Mapping[str, int], shared: Sequence[str]) -> list[int]:
-    """The numbers of all persistent values in a reference program: its own, and behind them those it holds."""
+    """The numbers of all persistent values in a reference program: its own, and those that it holds."""
     held = iter(sorted(_held(program)))
     return [known[key] if key in known else next(held) for key in shared]
 

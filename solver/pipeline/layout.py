@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from solver.errors import CapacityError, OptionsError
-from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveOptions, Status, max_load
+from solver.layout import (
+    Buffer,
+    Deadline,
+    Hole,
+    LayoutProblem,
+    Outcome,
+    Proof,
+    Reserved,
+    SolveOptions,
+    Status,
+    above_reserved,
+    max_load,
+)
 from solver.layout.api import solve
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
-from solver.program import PlaceRules, Program, Region, conflicts
+from solver.program import PlaceRules, Program, Region, conflicts, loads
 from solver.targets import TARGETS
 
 __all__ = ["layout_problem", "no_layout", "place", "too_large"]
@@ -58,9 +71,21 @@ def place(
             if not options.tiers:
                 certain += sum(o.lower_bound for o in outcomes) + sum(bounds[k + 1 :])
             raise too_large(problem, outcome, room or 0, certain, options, k)
-        outcomes.append(outcome)
         left = None if left is None else left - outcome.layout.peak
+        if rules is not None and rules.alignments:
+            outcome = _as_added_up(outcome, loads(program, placed=tuple(placed))[k], rules.blocks[k])
+        outcomes.append(outcome)
     return outcomes
+
+
+def _as_added_up(outcome: Outcome, curve: Sequence[int], reserved: Sequence[Reserved]) -> Outcome:
+    """The outcome with what adding up sizes proves; padding between aligned values is for a search."""
+    load = max(curve, default=0)
+    witness = curve.index(load) if load else None
+    peak = outcome.layout.peak if outcome.layout else 0
+    if outcome.proof is Proof.MAX_LOAD and above_reserved(load, reserved) != peak:
+        return replace(outcome, proof=Proof.SOLVER, witness_step=witness)
+    return replace(outcome, witness_step=witness)
 
 
 def _capacities(program: Program, options: PlanOptions) -> list[int | None]:

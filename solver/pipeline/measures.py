@@ -196,7 +196,12 @@ def _free_choices(plans: Plans, options: PlanOptions) -> list[_Choice]:
     add(_in_place(plans, options))
     if plans.capabilities.order and options.parallelism == 1:
         add(replace(_in_place(plans, options), order=True))
-    return choices[::-1]
+    choices.reverse()
+    shared = _in_place(plans, options)
+    if options.pins and all(choice.options != shared for choice in choices):
+        # Values that share bytes may have pins that collide otherwise.
+        choices.append(_Choice(shared, _peak(plans.behind(shared).program)))
+    return choices
 
 
 def _peak(program: Program) -> int:

@@ -14,7 +14,15 @@ from solver.layout.model.pieces import in_pieces
 from solver.layout.model.problem import Buffer, LayoutProblem, Reserved
 from solver.layout.model.sorting import in_order
 
-__all__ = ["LowerBound", "above_reserved", "exact_max_load", "live_at", "max_load", "pinned_top"]
+__all__ = [
+    "LowerBound",
+    "above_reserved",
+    "aligned_load",
+    "exact_max_load",
+    "live_at",
+    "max_load",
+    "pinned_top",
+]
 
 
 #: Buffers from which arrays take less time.
@@ -53,6 +61,17 @@ def above_reserved(load: int, reserved: Iterable[Reserved]) -> int:
             break
         top += range_.high - range_.low
     return top
+
+
+def aligned_load(problem: LayoutProblem) -> int:
+    """A lower bound from buffers of larger alignments: for every alignment A of the problem the load of those
+    that lie at multiples of A, each with its size rounded up to A, but for the topmost one.
+
+    0 where all have the smallest alignment. O(n log n) for each further alignment.
+    """
+    alignments = sorted({buffer.alignment for buffer in problem.buffers})
+    subsets = (tuple(b for b in problem.buffers if b.alignment >= least) for least in alignments[1:])
+    return max((exact_max_load(in_pieces(LayoutProblem(some))).bytes for some in subsets), default=0)
 
 
 def max_load(problem: LayoutProblem) -> LowerBound:
