@@ -139,6 +139,14 @@ class _Run:
         return self.layout.peak - self.bound <= self.bound * GOOD_GAP
 
     @property
+    def is_for_cp_sat(self) -> bool:
+        """Whether CP-SAT is asked in the place of the capacity search: gaps between pins that nothing fills take
+        that search all of its work, and CP-SAT a fraction of a second.
+        """
+        loads = self.watch.deadline.remaining >= CP_SAT_START
+        return self.instance.pinned and self.buffers <= CP_SAT_BUFFERS and loads
+
+    @property
     def can_be_coarse(self) -> bool:
         """Whether there are many buffers, none has a pin or holes, and sums of sizes keep all alignments."""
         loose = not (self.has_holes or self.instance.pinned or self.instance.misaligning)
@@ -253,7 +261,9 @@ STAGES: Final = (
     Stage("all orders", lambda run: not run.gap_is_negligible, _all_orders),
     Stage("long coarse questions", lambda run: run.can_be_coarse, lambda run: _coarsely(run, LONG_QUESTIONS)),
     Stage(
-        "capacity search", lambda run: not run.has_holes and run.buffers <= SEARCH_BUFFERS, _capacity_search
+        "capacity search",
+        lambda run: not (run.has_holes or run.is_for_cp_sat) and run.buffers <= SEARCH_BUFFERS,
+        _capacity_search,
     ),
     Stage("local search", lambda run: run.has_holes, _local_search),
     Stage("CP-SAT", lambda run: run.buffers <= CP_SAT_BUFFERS, _cp_sat),
