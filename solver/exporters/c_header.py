@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from solver.errors import OptionsError
-from solver.program import EntryKind, held_lives
+from solver.program import EntryKind, ReservedRange, held_lives
 
 if TYPE_CHECKING:  # the other exporters know no plans, and their callers wait for every import
     from solver.plan import Deployment, Plan
@@ -228,6 +228,21 @@ class _Header:
         names = ", ".join(_comment(entry_point.name) for entry_point in self.planned.entry_points)
         return f"its entry points ({names}), which share it"
 
+    def alignment(self, number: int) -> int:
+        """The alignment of a space: the largest that a value in it is asked to have."""
+        alignments = [self.planned_spaces[number].alignment]
+        for one in self.programs:
+            program, options = one.plan.program, one.plan.options
+            asked = options.constraints.rules(program).alignments.items()
+            alignments += [size for value, size in asked if program.values[value].space == number]
+        return max(alignments)
+
+    def reserved(self, number: int) -> Sequence[ReservedRange]:
+        """The reserved ranges of a space below its end."""
+        plan = self.programs[0].plan
+        ranges = plan.options.constraints.rules(plan.program).reserved[number]
+        return [range_ for range_ in ranges if range_.low < self.planned.sizes[number]]
+
     def space(self, number: int) -> Iterator[str]:
         p, name = self.prefix, self.spaces[number]
         space, size = self.planned_spaces[number], self.planned.sizes[number]
@@ -235,7 +250,10 @@ class _Header:
         yield ""
         yield f"#define {p}_SPACE_{name} {number}u"
         yield f"#define {p}_ARENA_BYTES_{name} {self.size(size)}"
-        yield f"#define {p}_ARENA_ALIGNMENT_{name} {space.alignment}u"
+        alignment = self.alignment(number)
+        yield f"#define {p}_ARENA_ALIGNMENT_{name} {alignment}u"
+        for range_ in self.reserved(number):
+            yield f"/* Bytes [{range_.low}, {range_.high}) of it are reserved: no value lies there. */"
         if not space.addressable:
             yield "/* Kernels do not reach it: steps copy to and from it. Offsets count from the beginning of"
             yield " * the storage that it stands for, so there is no array. */"
@@ -246,9 +264,9 @@ class _Header:
             yield f"#define {p}_PLACEMENT_{name}"
             yield "#endif"
             array = f"{self.lower}_space_{name.lower()}[{p}_ARENA_BYTES_{name}]"
-            yield f"{p}_ALIGNAS({space.alignment}) extern uint8_t {array};"
+            yield f"{p}_ALIGNAS({alignment}) extern uint8_t {array};"
             yield f"#ifdef {p}_IMPLEMENTATION"
-            yield f"{p}_ALIGNAS({space.alignment}) {p}_PLACEMENT_{name} uint8_t {array};"
+            yield f"{p}_ALIGNAS({alignment}) {p}_PLACEMENT_{name} uint8_t {array};"
             yield "#endif"
         yield ""
         if self.deployment is not None:
@@ -346,9 +364,10 @@ class _Header:
     def _tables(self) -> Iterator[tuple[str, str, str, list[str]]]:
         """Prefix, name, type and rows of each table."""
         spaces = []
-        for space, size, name in zip(self.planned_spaces, self.planned.sizes, self.spaces, strict=True):
+        numbered = zip(self.planned_spaces, self.planned.sizes, self.spaces, strict=True)
+        for number, (space, size, name) in enumerate(numbered):
             base = f"{self.lower}_space_{name.lower()}" if space.addressable and size else "NULL"
-            spaces.append(f"{{{base}, {self.size(size)}, {space.alignment}u}}")
+            spaces.append(f"{{{base}, {self.size(size)}, {self.alignment(number)}u}}")
         yield self.prefix, "spaces", f"{self.lower}_planned_space", spaces
         for one in self.programs:
             for name, type_, rows in one.tables():

@@ -140,8 +140,8 @@ class _Run:
 
     @property
     def is_for_cp_sat(self) -> bool:
-        """Whether CP-SAT is asked in the place of the capacity search: gaps between pins that nothing fills take
-        that search all of its work, and CP-SAT a fraction of a second.
+        """Whether CP-SAT is asked in the place of the capacity search, which spends all of its work on gaps
+        between pins that nothing fills; CP-SAT takes a fraction of a second.
         """
         loads = self.watch.deadline.remaining >= CP_SAT_START
         return self.instance.pinned and self.buffers <= CP_SAT_BUFFERS and loads
