@@ -157,8 +157,8 @@ def _check_constraints(entries: Sequence[EntryRequest]) -> None:
         for name in CONSTRAINTS if options.tiers else ():
             if getattr(options, name):
                 raise OptionsError(
-                    f"Entry points with tiers take no {name}: what stays would have to be paged alike in all.",
-                    remedy=f"Leave out the {name} or the tiers, or plan entry point {entry.name!r} by itself.",
+                    f"Entry points with tiers take no {name}: what stays would be paged alike in all.",
+                    remedy=f"Leave out the {name} or the tiers, or plan {entry.name!r} by itself.",
                     path=(name,),
                 )
 
