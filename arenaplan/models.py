@@ -14,7 +14,7 @@ from arenaplan.choices import ImportChoices, PlanChoices, has_a_batch, requested
 from service.cli.models import read_model_file
 from solver import documents, verdict
 from solver.arguments import checks_arguments
-from solver.errors import DocumentError, OptionsError
+from solver.errors import ArenaplanError, DocumentError, OptionsError
 from solver.exporters import exporter_of_file
 from solver.pipeline import (
     BlockProgram,
@@ -79,6 +79,9 @@ Plannable = Annotated[
 
 
 _PLAN = "arenaplan.plan"
+
+#: The types of `Plannable`.
+_MODELS = (str, os.PathLike, bytes, Mapping, TrainableGraph, BlockProgram, HasGraph, HasProgram)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +244,10 @@ def deploy(
     together.
     """
     asked = requested(options, choices)
-    several = _by_name(models)
+    specs = [read_entry(text) for text in entries]
+    several = _by_name(models, next((spec.batch for spec in specs if spec.batch), asked.options.batch))
     networks = {name: partial(_subject, model) for name, model in several.items()}
-    requests = entry_requests(networks, [read_entry(text) for text in entries], asked)
+    requests = entry_requests(networks, specs, asked)
     return plan_deployment("+".join(several), requests, [read_tie(text) for text in ties])
 
 
@@ -255,16 +259,35 @@ def entry_graphs(models: Plannable | Mapping[str, Plannable], plan: Deployment) 
     have no graph: give `Trainer` the traced step itself, ``{**graphs, "step": traced}``. Raises
     ArenaplanError: an OptionsError for a model that is not there, or that is none of the plan.
     """
-    networks = {name: partial(_subject, model) for name, model in _by_name(models).items()}
+    batch = next((e.plan.options.batch for e in plan.entry_points if e.plan.options.batch), None)
+    networks = {name: partial(_subject, model) for name, model in _by_name(models, batch).items()}
     return graphs_of_entries(networks, plan, skips_programs=True)
 
 
-def _by_name(models: Plannable | Mapping[str, Plannable]) -> Mapping[str, Plannable]:
-    """The models by name; one alone has that of its graph. A mapping that is a document has a format."""
-    if isinstance(models, Mapping) and "format" not in models:
-        return cast("Mapping[str, Plannable]", models)
-    model = cast("Plannable", models)
-    return {_subject(model, None).name: model}
+def _by_name(models: Plannable | Mapping[str, Plannable], batch: int | None) -> Mapping[str, Plannable]:
+    """The models by name; one alone has that of its graph, which is read for `batch` where it leaves its own
+    open. A mapping that is a document has a format.
+    """
+    if not isinstance(models, Mapping) or "format" in models:
+        model = cast("Plannable", models)
+        try:
+            return {_subject(model, None).name: model}
+        except ArenaplanError:
+            if batch is None:
+                raise
+            return {_subject(model, batch).name: model}
+    for name, value in models.items():
+        if not isinstance(value, _MODELS):
+            raise OptionsError(
+                f"Model {name!r:.80} is {value!r:.80}.",
+                remedy="Give a path, a document, a graph, a program, or an object that has one.",
+                path=("models",),
+            )
+    if not models:
+        raise OptionsError(
+            "There is no model.", remedy="Give one, or several by name: {'encoder': model}.", path=("models",)
+        )
+    return cast("Mapping[str, Plannable]", models)
 
 
 def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgram:
