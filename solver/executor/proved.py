@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
@@ -237,37 +237,24 @@ def _programs_of_deployment(
         return (), violations
     for entry_point in plan.entry_points:
         _check_runnable(entry_point, runnables)
-    unknown = [
-        name for name in runnables if all(name != entry_point.name for entry_point in plan.entry_points)
-    ]
+    names = {entry_point.name for entry_point in plan.entry_points}
+    unknown = [name for name in runnables if name not in names]
     if unknown:
         raise PlanError(f"The plan has no entry point {unknown[0]!r:.80}.", remedy=_entry_points(plan))
-    graphs, subjects, bare, digests = [], [], [], []
+    read = []
     for entry_point in plan.entry_points:
-        runs, its_plan = runnables[entry_point.name], entry_point.plan
         with _of_entry_point(entry_point):
-            if isinstance(runs, TrainableGraph):
-                graphs.append(runs)
-                subjects.append(rewritten(runs, its_plan))
-                bare.append(reference_program(subjects[-1], its_plan))
-                digests.append(graph_digest(runs))
-            else:
-                graphs.append(_nothing(runs.program.name))
-                subjects.append(graphs[-1])
-                bare.append(reference_of_steps(runs, its_plan))
-                digests.append(program_digest(runs.program))
-    references = held_references(plan, bare)
+            read.append(_read(runnables[entry_point.name], entry_point.plan))
+    references = held_references(plan, [each.reference for each in read])
     broken = list[Violation]()
-    for entry_point, reference, digest in zip(plan.entry_points, references, digests, strict=True):
+    for entry_point, each, reference in zip(plan.entry_points, read, references, strict=True):
         with _of_entry_point(entry_point):
-            for violation in check_plan(reference, entry_point.plan, digest):
+            for violation in check_plan(reference, entry_point.plan, each.digest):
                 detail = f"Entry point {entry_point.name!r}: {violation.detail}"
                 broken.append(replace(violation, detail=detail))
     violations = tuple(broken) or prove_deployment(plan, references)
     programs, begun = list[EntryProgram](), set[str]()
-    rows = zip(plan.entry_points, graphs, subjects, references, strict=True)
-    for k, (entry_point, graph, subject, reference) in enumerate(rows):
-        runs = runnables[entry_point.name]
+    for k, (entry_point, each, reference) in enumerate(zip(plan.entry_points, read, references, strict=True)):
         entries = {entry.value: entry for entry in entry_point.plan.program.entry}
         there = {row.name: entries[row.values[k]] for row in plan.persistent if row.values[k] in entries}
         own = frozenset(name for name, entry in there.items() if entry.kind is not EntryKind.HELD)
@@ -276,18 +263,36 @@ def _programs_of_deployment(
                 entry_point.name,
                 entry_point.model,
                 entry_point.purpose,
-                graph,
-                subject,
+                each.graph,
+                each.subject,
                 entry_point.plan,
                 reference,
                 {name: entry.reference for name, entry in there.items()},
                 own,
                 own.difference(begun),
-                None if isinstance(runs, TrainableGraph) else runs,
+                each.steps,
             )
         )
         begun |= own
     return tuple(programs), violations
+
+
+class _Read(NamedTuple):
+    """What an entry point runs, its reference program without what it holds for others, and its digest."""
+
+    graph: TrainableGraph
+    subject: TrainableGraph
+    reference: Program
+    digest: str
+    steps: BlockSteps | None = None
+
+
+def _read(runs: Runnable, plan: Plan) -> _Read:
+    if isinstance(runs, TrainableGraph):
+        subject = rewritten(runs, plan)
+        return _Read(runs, subject, reference_program(subject, plan), graph_digest(runs))
+    graph = TrainableGraph(Graph(runs.program.name, {}, (), ()), TrainingSpec(None, None, ()))
+    return _Read(graph, graph, reference_of_steps(runs, plan), program_digest(runs.program), runs)
 
 
 def reference_of_steps(steps: BlockSteps, plan: Plan) -> Program:
@@ -299,10 +304,6 @@ def reference_of_steps(steps: BlockSteps, plan: Plan) -> Program:
     if missing:
         raise PlanError(f"Operation {missing[0]!r} has no function.", remedy="Give one for each operation.")
     return aligned(explicit_program(steps.program), plan.options.alignment or ALIGNMENT).program
-
-
-def _nothing(name: str) -> TrainableGraph:
-    return TrainableGraph(Graph(name, {}, (), ()), TrainingSpec(None, None, ()))
 
 
 def _check_runnable(entry_point: EntryPoint, runnables: Mapping[str, Runnable]) -> None:
