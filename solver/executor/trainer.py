@@ -278,7 +278,7 @@ class Trainer:
                 # No step reads it, so it has no memory and never changes.
                 return initial_value(operand).copy()
         raise PlanError(
-            f"{name!r} does not outlive the training step.",
+            f"{name!r} does not outlive the step that computes it.",
             remedy="Name it in the graph's `outputs` before planning.",
         )
 

@@ -257,12 +257,16 @@ def _storage(request: Request) -> tuple[Setting, ...]:
     def apply(r: Request) -> Request:
         return replace(r.choosing(storage="bfloat16"), note=note)
 
-    return () if request.options.storage else (Setting("activations in bfloat16", apply),)
+    if request.options.storage or not request.graph.trainable:  # nothing waits for a backward pass
+        return ()
+    return (Setting("activations in bfloat16", apply),)
 
 
 def _micro_batches(request: Request) -> tuple[Setting, ...]:
     batches = request.batches
     if batches is None or request.options.costs is not None:  # costs are those of one batch
+        return ()
+    if not request.graph.trainable:
         return ()
     most = min(batches.size, _MOST_MICRO_BATCHES)
     return tuple(
@@ -296,6 +300,8 @@ def _smaller_batch(request: Request) -> tuple[Setting, ...]:
     if batches is None or request.options.costs is not None:  # costs are those of one batch
         return ()
     note = "each update sees fewer examples, so it is another one, and an epoch takes more of them"
+    if not request.graph.trainable:
+        note = ""
 
     def at(batch: int) -> Setting:
         def apply(request: Request) -> Request:
@@ -337,7 +343,7 @@ def _training(names: Set[str], words: str) -> Callable[[Request], Request]:
 
 def _less_state(request: Request) -> tuple[Setting, ...]:
     optimizer = request.graph.optimizer
-    if optimizer is None:
+    if optimizer is None or not request.graph.trainable:
         return ()
     rate = optimizer_rules(optimizer)["learning_rate"]
     momentum = OptimizerSpec("SGD", {"learning_rate": rate, "momentum": 0.9})

@@ -291,6 +291,20 @@ def test_micro_batches_say_that_normalisation_sees_less_only_where_there_is_some
         assert {setting.apply(request).note for setting in measure.settings(request)} == {words}
 
 
+def test_an_inference_is_offered_nothing_of_training() -> None:
+    """A smaller batch makes it fit; nothing is updated, or waits for derivatives."""
+    document = json.loads(DOCUMENT)
+    del document["loss"], document["optimizer"]
+    requested = asked(9_000_000)
+    batches = batches_of(document, requested.options)
+    found = explain(load_graph(document), requested, training=True, batches=batches)
+    assert {name for remedy in found.remedies for name in remedy.choices} == set()
+    assert any("batch" in remedy.options for remedy in found.remedies)
+    tried = {name for attempt in found.attempts for name in attempt.names}
+    assert tried.isdisjoint({"activations in bfloat16", "SGD without momentum"})
+    assert not any("micro" in name or "train" in name for name in tried)
+
+
 def test_micro_batches_of_micro_batches_multiply() -> None:
     document = json.loads(DOCUMENT) | {"training": {"accumulate": 2}}
     requested = asked(16_500_000)
