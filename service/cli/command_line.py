@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from service.cli.console import print_line
 from solver.options import CONSTRAINTS, REQUEST_OPTIONS, flag_of
 
-__all__ = ["command_line", "explain_command", "print_commands"]
+__all__ = ["command_line", "explain_command", "print_commands", "reading_commands"]
 
 #: Options of `plan` that `explain` does not take, and the capacity, for which it has another one.
 _SCHEDULED: Final = frozenset({"solver", "tiers", "memories", "place", "capacity", *CONSTRAINTS})
@@ -59,6 +59,15 @@ def explain_command(
     kept = {name: value for name, value in fields.items() if name not in _SCHEDULED}
     options = {**kept, "capacity": capacity, **choices, "server": server}
     return command_line("explain", model, options=options)
+
+
+def reading_commands(plan_file: str) -> Iterator[tuple[str, str]]:
+    """What can be done with a plan of any kind: the purpose of each command, and the command."""
+    yield "to see what is live at the peak, and where", command_line("show", plan_file, options={})
+    page = Path(plan_file).with_suffix(".html")
+    yield "to see the same as a page", command_line("report", plan_file, options={}, output=str(page))
+    header = Path(plan_file).with_suffix(".h")
+    yield "to use it on a device", command_line("export", plan_file, options={}, output=str(header))
 
 
 def print_commands(commands: Iterable[tuple[str, str]]) -> None:

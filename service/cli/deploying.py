@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from service.cli.command_line import explain_command
+from service.cli.command_line import command_line, explain_command, print_commands, reading_commands
 from service.cli.console import heed, print_json, read_options, reporting, write_document
 from service.cli.entry_points import overview_facts, print_overview
 from service.cli.models import ModelFile, read_model_file
@@ -59,6 +59,12 @@ def run(
         raise
     if output is None and not as_json and sys.stdout.isatty():
         print_overview(deployment)
+        again = {**fields, **choices, "entry": list(entries), "tie": list(ties), "server": server}
+        again["share"] = True if len(models) > 1 else None
+        write = command_line("plan", *models, options=again, output="plan.json")
+        print_commands(
+            [("to write the plan", write), *_next_commands(models, "plan.json", deployment, choices)]
+        )
         return
     write_document(output or Path("-"), documents.dump_deployment(deployment, indent=2) + b"\n")
     beside = output is None or str(output) == "-"
@@ -66,6 +72,20 @@ def run(
         print_json(overview_facts(deployment))
     elif not as_json and not beside:
         print_overview(deployment)
+        if sys.stdout.isatty():
+            print_commands(_next_commands(models, str(output), deployment, choices))
+
+
+def _next_commands(
+    models: Sequence[Path], plan_file: str, deployment: Deployment, choices: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """The next steps with a plan: the purpose of each, and its command."""
+    yield from reading_commands(plan_file)
+    name = deployment.entry_points[0].name
+    yield f"to see {name} alone", command_line("show", plan_file, options={"entry_point": name})
+    if all(one.purpose != "run" for one in deployment.entry_points) and Path("-") not in models:
+        validate = command_line("validate", *models, plan_file, options=choices)
+        yield "to run all of them in it, and compare bit for bit", validate
 
 
 def make_deployment(

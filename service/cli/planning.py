@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from service.cli.command_line import command_line, explain_command, print_commands
+from service.cli.command_line import command_line, explain_command, print_commands, reading_commands
 from service.cli.console import (
     heed,
     print_json,
@@ -136,11 +136,7 @@ def _next_commands(
     model: Path, plan_file: str, plan: Plan, choices: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """The next steps with a plan: the purpose of each, and its command."""
-    yield "to see what is live at the peak, and where", command_line("show", plan_file, options={})
-    page = Path(plan_file).with_suffix(".html")
-    yield "to see the same as a page", command_line("report", plan_file, options={}, output=str(page))
-    header = Path(plan_file).with_suffix(".h")
-    yield "to use it on a device", command_line("export", plan_file, options={}, output=str(header))
+    yield from reading_commands(plan_file)
     target = pipeline.TARGETS.get(plan.options.target)
     if target is not None and target.capabilities.trains and str(model) != "-":
         validate = command_line("validate", model, plan_file, options=choices)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
-from solver.documents import load_plan
+from solver.documents import load_deployment, load_plan
 from tests.support.terminal import ROOT, Seen, on_terminal
 
 GRAPHS = {
@@ -56,6 +56,26 @@ def test_a_plan_is_summed_up_and_every_command_works(folder: Path, name: str, ti
     assert load_plan((folder / "plan.json").read_bytes()).options.alignment == 128
     assert (folder / "plan.html").read_bytes().startswith(b"<!doctype html>")
     assert "arenaplan" in (folder / "plan.h").read_text(encoding="utf-8")
+
+
+def test_entry_points_are_summed_up_and_every_command_works(folder: Path) -> None:
+    shutil.copy(folder / "mnist.json", folder / "other.json")
+    entries = ("--entry", "mnist.train:batch=2", "--entry", "other.infer:batch=1,name=my camera")
+    tie = ("--tie", "mnist.*=other.*")
+    seen = on_terminal("plan", "mnist.json", "other.json", "--share", *entries, *tie, folder=folder)
+    assert seen.exit_code == 0
+    assert '"format"' not in seen.text
+    commands = commands_of(seen)
+    assert [words[0] for words in commands] == ["plan", "show", "report", "export", "show", "validate"]
+    for words in commands:
+        done = run(*words)
+        assert done.exit_code == 0, done.stderr
+    deployment = load_deployment((folder / "plan.json").read_bytes())
+    assert [entry_point.name for entry_point in deployment.entry_points] == ["mnist.train", "my camera"]
+    assert b"MNIST_OTHER" in (folder / "plan.h").read_bytes()
+    seen = on_terminal("plan", "mnist.json", "--entry", "train", "-o", "one.json", folder=folder)
+    assert ["show", "one.json", "--entry-point", "train"] in commands_of(seen)
+    assert ["validate", "mnist.json", "one.json"] in commands_of(seen)
 
 
 def test_a_plan_in_a_file_says_what_comes_next(folder: Path) -> None:
