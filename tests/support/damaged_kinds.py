@@ -71,6 +71,7 @@ from tests.support.entry_points import trained_and_used
 from tests.support.micro_models import STATEFUL, branching_model
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.sequence_graphs import classifier
+from tests.support.sizes import SEQUENCES, planned_over, with_symbolic_batch
 
 __all__ = ["KINDS", "Kind"]
 
@@ -318,6 +319,8 @@ def of_plan(data: bytes, _folder: Path) -> None:
     for graph, options in planned_graphs():
         if made.graph == graph.name and made.options.tiers == options.tiers:
             _trained(graph, made)
+    if made.planned_sizes is not None:
+        _trained(of_sizes(), made)
 
 
 def of_deployment(data: bytes, _folder: Path) -> None:
@@ -484,7 +487,13 @@ def some_graphs() -> tuple[TrainableGraph, ...]:
 
 
 def graph_documents() -> list[Any]:
-    return [graph_document(), *(json.loads(documents.dump_graph(graph)) for graph in some_graphs())]
+    made = [json.loads(documents.dump_graph(graph)) for graph in some_graphs()]
+    return [graph_document(), SEQUENCES, *made]
+
+
+def of_sizes() -> TrainableGraph:
+    """A graph of several batches, for which there is one plan."""
+    return with_symbolic_batch(small.chain((4, 3)), 4)
 
 
 @cache
@@ -512,6 +521,7 @@ def plan_documents() -> list[Any]:
     made = [plan(graph, options) for graph, options in planned_graphs()]
     programs = [documents.load_program(document_bytes(program)) for program in program_documents()]
     made += [plan_program(program, PlanOptions(in_place=True)) for program in programs]
+    made.append(planned_over(of_sizes(), 1, 4))
     return [json.loads(documents.dump_plan(each)) for each in made]
 
 
@@ -620,7 +630,8 @@ def options_documents() -> list[Any]:
     given = [json.loads(documents.dump_options(options)) for options in options_for(3000)]
     full = {"solver": "greedy", "batch": None, "alignment": 16, "capacity": "1MiB", "deadline_seconds": 0.5}
     tiers = ["sram=1200", "flash=1MiB,read=45MB/s,write=20MB/s,latency=100us"]
-    return [*given, full, {"tiers": tiers, "costs": costs_document()}]
+    ranges = [{"batch": "1..3"}, {"batch": {"from": 1, "to": 4}, "dims": {"seq": "2..3", "width": 5}}]
+    return [*given, full, {"tiers": tiers, "costs": costs_document()}, *ranges]
 
 
 def costs_document() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from solver.documents import dump_graph, load_graph
 from solver.executor import Trainer
@@ -13,7 +13,28 @@ from solver.importers.weights import read_arrays
 from solver.pipeline import plan_requested
 from solver.plan import Plan, RequestedOptions, SizeRange
 
-__all__ = ["hand_over", "planned_over", "state_of", "with_symbolic_batch"]
+__all__ = ["SEQUENCES", "hand_over", "planned_over", "state_of", "with_symbolic_batch"]
+
+
+#: A document with a batch and a length that are open.
+SEQUENCES: Final[dict[str, Any]] = {
+    "format": "arenaplan.graph",
+    "version": 1,
+    "name": "sequences",
+    "batch": 2,
+    "dims": {"seq": 6},
+    "operands": [
+        {"name": "x", "role": "input", "shape": ["batch", "seq", 4], "dtype": "float32"},
+        {"name": "t", "role": "label", "shape": ["batch", "seq", 3], "dtype": "float32"},
+        {"name": "w", "role": "parameter", "shape": [4, 3], "dtype": "float32"},
+    ],
+    "operations": [
+        {"name": "m", "type": "MatMul", "inputs": ["x", "w"], "outputs": ["y"]},
+        {"name": "l", "type": "MeanSquaredError", "inputs": ["y", "t"], "outputs": ["loss"]},
+    ],
+    "loss": "loss",
+    "optimizer": {"type": "SGD", "learning_rate": 0.1},
+}
 
 
 def with_symbolic_batch(graph: TrainableGraph, batch: int) -> TrainableGraph:

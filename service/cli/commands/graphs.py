@@ -269,10 +269,11 @@ def explain(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a network fits, and what would make it fit; or how large a batch fits.
+    """Say whether a network fits, and what would make it fit.
 
     Each way to make it fit is a whole command, those that change no bit first. Where there is none, says why,
-    and how near each measure came. Exit code 0: it fits; 5: it fits after a change; 3: nothing makes it fit.
+    and how near each measure came. With --largest, says how large a batch fits. Exit code 0: it fits; 5: it
+    fits after a change; 3: nothing makes it fit.
     """
     if search.get("costs") == "measured":
         on_one_thread()

@@ -124,12 +124,19 @@ _FIT: Final = (
 _SEARCH: Final = (
     *("solver", "deadline_seconds", "costs", "work", "seed", "threads", "race", "target_gap", "without"),
     "keep_training",
+    "largest",
 )
 
 #: Sections of help, by the flags that belong there; all others stand under Options.
 _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
     "Model": frozenset(
-        ("--entry", "--share", "--tie", *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)))
+        (
+            "--entry",
+            "--share",
+            "--tie",
+            "--plans",
+            *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)),
+        )
     ),
     "Fit": frozenset((*map(flag_of, _FIT), "--like")),
     "Search": frozenset(map(flag_of, _SEARCH)),

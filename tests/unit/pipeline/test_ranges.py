@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -17,32 +18,10 @@ from solver.plan import Plan, PlannedSizes, PlanOptions, RequestedOptions, SizeR
 from solver.verify import prove, prove_at
 from tests.support.graphs import chain
 from tests.support.programs import AUTO_RECYCLE, program
-from tests.support.sizes import planned_over, with_symbolic_batch
+from tests.support.sizes import SEQUENCES, planned_over, with_symbolic_batch
 
 #: A network of which every size has the same steps; and one with two open dimensions.
 GRAPH = with_symbolic_batch(chain((6, 9, 4)), 8)
-
-
-def sequences(**more: Any) -> dict[str, Any]:
-    """A document with a batch and a length that are open."""
-    return {
-        "format": "arenaplan.graph",
-        "version": 1,
-        "name": "sequences",
-        "batch": 2,
-        "dims": {"seq": 6},
-        "operands": [
-            {"name": "x", "role": "input", "shape": ["batch", "seq", 4], "dtype": "float32"},
-            {"name": "t", "role": "label", "shape": ["batch", "seq", 3], "dtype": "float32"},
-            {"name": "w", "role": "parameter", "shape": [4, 3], "dtype": "float32"},
-        ],
-        "operations": [
-            {"name": "m", "type": "MatMul", "inputs": ["x", "w"], "outputs": ["y"]},
-            {"name": "l", "type": "MeanSquaredError", "inputs": ["y", "t"], "outputs": ["loss"]},
-        ],
-        "loss": "loss",
-        "optimizer": {"type": "SGD", "learning_rate": 0.1},
-    } | more
 
 
 def ranged(graph: TrainableGraph, *ranges: tuple[str, int, int]) -> Plan:
@@ -93,7 +72,7 @@ def test_at_each_size_it_is_an_ordinary_plan_with_the_same_places() -> None:
 
 
 def test_two_ranges_are_proved_at_every_pair() -> None:
-    graph = load_graph(sequences())
+    graph = load_graph(SEQUENCES)
     plan = ranged(graph, ("batch", 1, 3), ("seq", 5, 7))
     assert set(sizes_of(plan).proved) == {*itertools.product((1, 2, 3), (5, 6, 7))}
     there = plan_at(plan, graph.at(batch=2, seq=5))
@@ -102,13 +81,13 @@ def test_two_ranges_are_proved_at_every_pair() -> None:
 
 def test_one_size_of_a_dimension_is_a_range_that_says_where_the_plan_was_made() -> None:
     requested = load_options({"dims": {"seq": 9}})
-    plan = plan_requested(load_graph(sequences()), requested)
+    plan = plan_requested(load_graph(SEQUENCES), requested)
     assert sizes_of(plan).proved == ((9,),)
     assert plan.program.values[plan.program.by_label["y"]].type.shape == (2, 9, 3)
 
 
 def test_of_many_sizes_the_ends_and_the_powers_of_two_are_proved() -> None:
-    plan = ranged(load_graph(sequences()), ("seq", 3, 100_000))
+    plan = ranged(load_graph(SEQUENCES), ("seq", 3, 100_000))
     assert [size for (size,) in sizes_of(plan).proved] == [3, *(2**k for k in range(2, 17)), 100_000]
     assert sizes_of(plan).refused == ()
 
@@ -129,7 +108,7 @@ def test_a_smaller_size_that_needs_more_bytes_than_the_largest_makes_the_plan_la
 
 
 def test_sizes_on_which_weights_depend_are_refused() -> None:
-    document = sequences()
+    document = copy.deepcopy(SEQUENCES)
     for operand, shape in zip(
         document["operands"], (["batch", "seq"], ["batch", 3], ["seq", 3]), strict=True
     ):
@@ -285,7 +264,7 @@ def test_a_table_has_the_best_parts(count: int) -> None:
 
 def test_a_long_range_is_planned_at_some_sizes() -> None:
     requested = RequestedOptions(ranges=(SizeRange("seq", 1, 400),))
-    table = plan_table(load_graph(sequences()), requested, 3)
+    table = plan_table(load_graph(SEQUENCES), requested, 3)
     assert 20 <= len(table.own) <= 33
     assert {1, 400} <= table.own.keys()
     assert sizes_of(table.plans[0]).ranges[0].least == 1

@@ -13,7 +13,7 @@ from solver.plan import PlanOptions, RequestedOptions
 from solver.verdict import largest
 from solver.verify import prove
 from tests.support.graphs import chain
-from tests.support.sizes import with_symbolic_batch
+from tests.support.sizes import SEQUENCES, with_symbolic_batch
 
 GRAPH = with_symbolic_batch(chain((6, 9, 4)), 8)
 
@@ -58,25 +58,7 @@ def test_scratch_that_falls_behind_a_size_does_not_hide_a_larger_one() -> None:
 
 
 def test_another_dimension() -> None:
-    document = {
-        "format": "arenaplan.graph",
-        "version": 1,
-        "name": "sequences",
-        "batch": 2,
-        "dims": {"seq": 6},
-        "operands": [
-            {"name": "x", "role": "input", "shape": ["batch", "seq", 4], "dtype": "float32"},
-            {"name": "t", "role": "label", "shape": ["batch", "seq", 3], "dtype": "float32"},
-            {"name": "w", "role": "parameter", "shape": [4, 3], "dtype": "float32"},
-        ],
-        "operations": [
-            {"name": "m", "type": "MatMul", "inputs": ["x", "w"], "outputs": ["y"]},
-            {"name": "l", "type": "MeanSquaredError", "inputs": ["y", "t"], "outputs": ["loss"]},
-        ],
-        "loss": "loss",
-        "optimizer": {"type": "SGD", "learning_rate": 0.1},
-    }
-    graph = load_graph(document)
+    graph = load_graph(SEQUENCES)
     result = largest(graph, within(20_000), "seq", training=False)
     assert result.exact
     assert fits(graph.at(seq=result.size), 20_000)

@@ -15,25 +15,7 @@ from solver.documents import dump_graph, load_plan
 from solver.plan import SizeRange
 from tests.support.graphs import chain
 from tests.support.onnx_models import perceptron
-
-SEQUENCES = {
-    "format": "arenaplan.graph",
-    "version": 1,
-    "name": "sequences",
-    "batch": 2,
-    "dims": {"seq": 6},
-    "operands": [
-        {"name": "x", "role": "input", "shape": ["batch", "seq", 4], "dtype": "float32"},
-        {"name": "t", "role": "label", "shape": ["batch", "seq", 3], "dtype": "float32"},
-        {"name": "w", "role": "parameter", "shape": [4, 3], "dtype": "float32"},
-    ],
-    "operations": [
-        {"name": "m", "type": "MatMul", "inputs": ["x", "w"], "outputs": ["y"]},
-        {"name": "l", "type": "MeanSquaredError", "inputs": ["y", "t"], "outputs": ["loss"]},
-    ],
-    "loss": "loss",
-    "optimizer": {"type": "SGD", "learning_rate": 0.1},
-}
+from tests.support.sizes import SEQUENCES
 
 
 def run(*arguments: str | Path) -> Result:
