@@ -456,7 +456,7 @@ export interface PlanRequest {
 export interface PlanRequestOptions {
   as_written?: boolean;
   only?: Array<"in_place" | "sub_ranges" | "order" | "fit_scratch" | "recompute"> | string | null;
-  target?: "nntrainer" | "onert" | "program" | "reference" | "singa" | "singa-relu";
+  target?: "c" | "nntrainer" | "onert" | "program" | "reference" | "singa" | "singa-relu";
   solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
   batch?: number | SizesFields | string | null;
   alignment?: 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 131072 | 262144 | 524288 | 1048576 | null;
