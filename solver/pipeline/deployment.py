@@ -199,16 +199,24 @@ def _own_names(entries: Sequence[EntryRequest], references: Sequence[Program]) -
     several.
 
     A constant that depends on the batch, in its shape or contents, is another value in each entry point: the
-    name of the entry point is behind that of the later ones.
+    name of the entry point is behind that of the later ones. Raises OptionsError where values of two models
+    have one name: `b.w` of model `a`, and `w` of model `a.b`.
     """
     several = len({entry.model for entry in entries}) > 1
     own_names = []
     constants: dict[str, dict[Hashable, str]] = {}
+    model_of: dict[str, str] = {}
     for entry, program in zip(entries, references, strict=True):
         own_names.append(known := dict[str, int]())
         for number in persistent(program):
             value = program.values[number]
             name = f"{entry.model}.{value.label}" if several else value.label
+            if (model := model_of.setdefault(name, entry.model)) != entry.model:
+                raise OptionsError(
+                    f"{name!r} is a value of model {model!r}, and of model {entry.model!r}.",
+                    remedy="Give one of the two models another name.",
+                    path=("models",),
+                )
             if value.kind is Kind.CONSTANT:
                 alike = constants.setdefault(name, {})
                 other = f"{name}@{entry.name}" if alike else name

@@ -146,6 +146,16 @@ def test_two_models_share_nothing_but_the_memory_of_the_rest() -> None:
     assert deployment.arena_bytes == alone.arena_bytes + deployment.persistent_bytes // 2
 
 
+def test_models_whose_values_would_have_one_name() -> None:
+    """They are two values, and nobody has tied them."""
+    dotted = Sketch("a")
+    w = dotted.parameter("b.w", 4, 4)
+    h = dotted.op("Gemm", [dotted.input("x", 3, 4), w], "h")
+    dotted.op("MeanSquaredError", [h, dotted.label("t", 3, 4)], "loss")
+    with pytest.raises(OptionsError, match=r"'a.b.w' is a value of model 'a', and of model 'a.b'"):
+        two(dotted.graph(trainable=["b.w"]), model("a.b"))
+
+
 def test_tied_values_are_one() -> None:
     deployment = two(model("a"), model("b"), ties=(Tie("a.*", "b.*"),))
     assert {row.name for row in deployment.persistent} == {"a.w", "a.v"}

@@ -258,6 +258,36 @@ REFUSED: dict[str, tuple[Request, str, str, str]] = {
         {"models": {"a": TINY, "b": TINY}, "ties": ["a.w1=b.w1", "b.w1=a.w1", "a.b1=a.b2"]},
         "invalid-options", "/ties/2", "",
     ),
+    "a range of batches": (
+        {"graph": TINY, "entries": ["train"], "options": {"batch": "1..4"}},
+        "invalid-options", "/options/batch", "of one size",
+    ),
+    "a range of batches of one": (
+        {"graph": TINY, "entries": ["infer:batch=1..4"]}, "invalid-document", "/entries/0", "infer:batch=1..4",
+    ),
+    "too many": ({"graph": TINY, "entries": ["train"] * 1025}, "invalid-document", "/entries", "a list"),
+    "too many ties": ({"graph": TINY, "ties": ["a=b"] * 1025}, "invalid-document", "/ties", "a list"),
+    "a model with a long name": (
+        {"models": {"m" * 2000: TINY}}, "invalid-options", "/models", "no name of a model",
+    ),
+    "entries among the options": (
+        {"graph": TINY, "entries": ["train"], "options": {"entries": ["infer"]}},
+        "invalid-document", "/options/entries", "unknown field",
+    ),
+    "another plan to keep to": (
+        {"graph": TINY, "entries": ["train"], "like": 3}, "invalid-request", "/like", "like another plan",
+    ),
+    "a pin of nothing": (
+        {"graph": TINY, "entries": ["train"], "options": {"pins": ["nothing=4096"]}},
+        "invalid-options", "/options/pins/nothing", "No value is called",
+    ),
+    "a model without an entry point": (
+        {"models": {"a": TINY, "b": TINY}, "entries": ["a.train"]},
+        "invalid-options", "/entries", "Model 'b' has no entry point",
+    ),
+    "another member": (
+        {"graph": TINY, "entries": ["train"], "shares": True}, "invalid-request", "/shares", "unknown here",
+    ),
     "a runtime of one program": (
         {"graph": TINY, "entries": ["train"], "options": {"target": "onert"}},
         "invalid-options", "/options/target", "runs one program alone",
