@@ -263,7 +263,7 @@ REFUSED: dict[str, tuple[Request, str, str, str]] = {
         "invalid-options", "/options/batch", "of one size",
     ),
     "a range of batches of one": (
-        {"graph": TINY, "entries": ["infer:batch=1..4"]}, "invalid-document", "/entries/0", "infer:batch=1..4",
+        {"graph": TINY, "entries": ["infer:batch=1..4"]}, "invalid-document", "/entries/0", "batch=1..4",
     ),
     "too many": ({"graph": TINY, "entries": ["train"] * 1025}, "invalid-document", "/entries", "a list"),
     "too many ties": ({"graph": TINY, "ties": ["a=b"] * 1025}, "invalid-document", "/ties", "a list"),
