@@ -19,7 +19,7 @@ from solver.errors import CapacityError
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
 from solver.plan import Plan, PlanOptions, RequestedOptions, homes, paging
-from solver.program import Tier, joined_memory, regions
+from solver.program import Tier, regions
 from tests.support.home_peers import PEERS
 
 __all__ = ["run"]
@@ -76,9 +76,8 @@ def _peers(made: Plan, others: int) -> list[str]:
 
 
 def _paged(graph: TrainableGraph) -> str:
-    """Seconds of an iteration with transfers, and accesses at the speed of the fastest memory."""
-    fast = joined_memory((TCM, SRAM))
-    options = PlanOptions(memories=(fast,), tiers=(PSRAM,))
+    """Seconds of an iteration with transfers and accesses."""
+    options = PlanOptions(memories=(TCM, SRAM), tiers=(PSRAM,))
     try:
         made = plan_requested(graph, RequestedOptions(options))
     except CapacityError:
