@@ -222,6 +222,12 @@ def plan_at(
     """As `make_plan`, by the service at `server`."""
     from service.cli.remote import Service
 
+    if options.ranges and file.importer is not None:
+        raise OptionsError(
+            "The command plans a model of another tool for several sizes here, not at a service.",
+            remedy="Leave out --server, or send the model itself to POST /v1/plan.",
+            path=("server",),
+        )
     service = Service(server, as_json=as_json)
     return service.plan(
         file.read_for(service, options.options.batch, choices), file.document_with(choices), options

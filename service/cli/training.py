@@ -93,8 +93,10 @@ def read_networks(
 
 
 def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
-    """The graph, with the batch that the plan was made for."""
-    return read_model_file(path).graph(plan.options.batch, split_ranges(choices)[0])
+    """The graph, with the sizes that the plan was made for."""
+    graph = read_model_file(path).graph(plan.options.batch, split_ranges(choices)[0])
+    sizes = {} if plan.planned_sizes is None else plan.planned_sizes.largest
+    return graph.at(**sizes) if sizes.keys() <= graph.sizes.keys() else graph
 
 
 def _to_send(path: Path, plan: Plan, choices: Mapping[str, Any]) -> TrainableGraph | SentModel:
@@ -223,7 +225,8 @@ def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
             f"{unknown[0]!r:.80} is not an input of the graph.",
             remedy=f"Its inputs are {', '.join(fed)}.",
         )
-    labels = [operand for operand in fed.values() if operand.role is Role.LABEL]
+    sized = executor.graph_of_batch(graph, arrays)
+    labels = [operand for operand in sized.operands.values() if operand.role is Role.LABEL]
     return {o.id: np.zeros(o.shape, o.dtype.numpy) for o in labels} | arrays
 
 

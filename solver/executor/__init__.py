@@ -7,6 +7,7 @@ from solver.executor.blocks import BlockRunner, BlockViews
 from solver.executor.measured import measured_costs
 from solver.executor.proved import inline_data
 from solver.executor.run import first_contents
+from solver.executor.runs import graph_of_batch
 from solver.executor.trainer import Trainer
 from solver.executor.validate import StepReport, ValidationReport, validate
 from solver.verify import AccessFault, MemoryAccess, check_accesses
@@ -21,6 +22,7 @@ __all__ = [
     "ValidationReport",
     "check_accesses",
     "first_contents",
+    "graph_of_batch",
     "inline_data",
     "logged_accesses",
     "measured_costs",

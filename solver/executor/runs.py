@@ -20,7 +20,7 @@ from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
 from solver.program import Program
 
-__all__ = ["AtSize", "Runs", "feed", "open_paging_file", "prepared", "write_batch"]
+__all__ = ["AtSize", "Runs", "feed", "graph_of_batch", "open_paging_file", "prepared", "write_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +214,14 @@ def sizes_of(
                     else f"Give all arrays of a step the same {name}.",
                 )
     return {name: size for name, (size, _) in sizes.items()}
+
+
+def graph_of_batch(graph: TrainableGraph, batch: Mapping[str, ArrayLike]) -> TrainableGraph:
+    """The graph at the size that the arrays of a batch have. Raises PlanError for arrays of several sizes."""
+    fits = all(np.shape(batch[o.id]) == o.shape for o in _fed(graph).values() if o.id in batch)
+    if fits or graph.resizable is None:
+        return graph
+    return graph.at(**sizes_of(graph.resizable.axes, graph.sizes, batch))
 
 
 def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:

@@ -6,6 +6,7 @@ import json
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -167,3 +168,25 @@ def test_what_is_refused(graph: Path, tmp_path: Path, words: str, message: str) 
     assert result.exit_code == Exit.USAGE, result.output
     assert message in result.output
     assert not (tmp_path / "plans").exists()
+
+
+def test_outputs_of_a_short_batch(graph: Path, tmp_path: Path) -> None:
+    """Labels that the file lacks are zeros, of as many examples as it has."""
+    graph.write_text(json.dumps(SEQUENCES | {"outputs": ["y"]}), encoding="utf-8")
+    assert run("plan", graph, "--batch", "1..4", "--dim", "seq=2..9", "-o", "plan.json").exit_code == Exit.OK
+    np.savez(tmp_path / "batch.npz", x=np.ones((3, 5, 4), np.float32))
+    result = run("run", "plan.json", "--graph", graph, "--input", "batch.npz", "-o", "outputs.npz")
+    assert result.exit_code == Exit.OK, result.output
+    assert np.load(tmp_path / "outputs.npz")["y"].shape == (3, 5, 3)
+    np.savez(tmp_path / "batch.npz", x=np.ones((5, 5, 4), np.float32))
+    result = run("run", "plan.json", "--graph", graph, "--input", "batch.npz", "-o", "outputs.npz")
+    assert result.exit_code == Exit.USAGE
+    assert "The batch is 5; the plan serves batch 1..4, seq 2..9." in result.output
+
+
+def test_a_model_goes_to_no_service_with_a_range(model: Path) -> None:
+    result = run(
+        "plan", model, "--loss", "mse", "--batch", "1..4", "--server", "http://127.0.0.1:1", "-o", "p"
+    )
+    assert result.exit_code == Exit.USAGE
+    assert "Leave out --server" in result.output
