@@ -5,21 +5,37 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.gallery import GALLERY
-from solver.errors import PlanError
+from solver.documents import dump_deployment, load_deployment
+from solver.documents.deployment import DeploymentDocument
+from solver.documents.plan import to_plan
+from solver.documents.read import read
+from solver.errors import ArenaplanError, PlanError
 from solver.executor import validate
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline import EntryRequest
-from solver.plan import Deployment, Persistent, PlanOptions, RequestedOptions, Tie
+from solver.plan import (
+    Deployment,
+    EntryPoint,
+    Persistent,
+    PlanOptions,
+    RequestedOptions,
+    Tie,
+    with_deployment_digest,
+    with_digest,
+)
 from solver.program import Entry, EntryKind, persistent
 from solver.verify import prove, prove_deployment
 from tests.support.deployments import MODELS, deployed, entries, held_reference, with_plan
@@ -267,6 +283,57 @@ def test_oracle_and_proof_agree_on_edited_plans(k: int) -> None:
         assert bool(broken) == bool(violations), (kind, broken, violations)
         rejected += bool(broken)
     assert EDITS // 2 < rejected < EDITS
+
+
+#: Places of the document that no proof can know: titles, who made the plan, and what was asked for.
+UNKNOWN = {"name", "producer", "options"}
+
+
+def test_edited_documents_are_refused_or_are_the_same_plans() -> None:
+    """A number or a word anywhere in the document is another one, and its digests are made anew."""
+    document = json.loads(dump_deployment(PLAN))
+    assert not is_refused(_sealed(document))
+    places = [place for place in _leaves(document) if place[-1] != "digest"]
+    around = [place for place in places if place[2:3] != ("plan",)]
+    rng, accepted = random.Random(5), 0
+    for _ in range(EDITS):
+        place = rng.choice(around if rng.random() < 0.4 else places)
+        edited_document = copy.deepcopy(document)
+        holder = edited_document
+        for key in place[:-1]:
+            holder = holder[key]
+        old = holder[place[-1]]
+        words = ["", "train", "infer", "run", "m", "w1"]
+        holder[place[-1]] = rng.choice([old + 1, old - 1, 10**9] if type(old) is int else words)
+        try:
+            refused = is_refused(_sealed(edited_document))
+        except ArenaplanError:
+            continue
+        known = place[3:] if place[2:3] == ("plan",) else place
+        unknown = known[0] in UNKNOWN or place[-1] == "solver"
+        assert refused or edited_document == document or unknown, (place, old)
+        accepted += not refused
+    assert 0 < accepted < EDITS // 4
+
+
+def _leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(item, (*place, key))
+    else:
+        yield place
+
+
+def _sealed(document: Mapping[str, Any]) -> Deployment:
+    """The deployment of a document, with the digests that belong to it."""
+    rows = read(DeploymentDocument, document, range_error=PlanError)
+    entry_points = tuple(
+        EntryPoint(row.name, row.model, row.purpose, with_digest(to_plan(row.plan)))
+        for row in rows.entry_points
+    )
+    staying = tuple(Persistent(row.name, tuple(row.values)) for row in rows.persistent)
+    made = Deployment(rows.name, entry_points, staying, rows.producer)
+    return load_deployment(dump_deployment(with_deployment_digest(made)))
 
 
 def test_what_stays_is_what_the_programs_say() -> None:
