@@ -187,7 +187,7 @@ def test_plans_of_other_runtimes_say_what_is_proved(capsys: pytest.CaptureFixtur
     render(made, 132)
     text = " ".join(capsys.readouterr().out.split())
     said = f"proved under {target}'s own model of steps and lifespans; its kernels are not run here."
-    foreign = target != "reference"
+    foreign = not pipeline.TARGETS[target].capabilities.trains
     assert (said in text) == foreign
     assert (facts(made)["target_note"] is not None) == foreign
 
