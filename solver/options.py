@@ -108,6 +108,15 @@ _MEMORIES: Final = Option(
     metavar="MEMORY",
 )
 
+_PLACE: Final = Option(
+    "place",
+    "words",
+    "The memory that a value or a buffer must lie in, as conv1.weight=tcm or *@grad=psram; repeatable; the"
+    " last one that names a value counts.",
+    (),
+    metavar="NAME=MEMORY",
+)
+
 #: In the order of `PlanOptions`.
 PLAN_OPTIONS: Final = _by_name(
     (
@@ -164,14 +173,7 @@ PLAN_OPTIONS: Final = _by_name(
             metavar="TIER",
         ),
         _MEMORIES,
-        Option(
-            "place",
-            "words",
-            "The memory that a value must lie in, as conv1.weight=tcm or *@grad=psram; repeatable; the last"
-            " one that names a value counts.",
-            (),
-            metavar="NAME=MEMORY",
-        ),
+        _PLACE,
         Option(
             "costs",
             "costs",
@@ -303,6 +305,7 @@ LAYOUT_OPTIONS: Final = _by_name(
         _ALIGNMENTS,
         _RESERVED,
         _MEMORIES,
+        _PLACE,
     )
 )
 

@@ -181,7 +181,7 @@ def run(
 
 def options_of(choices: Mapping[str, Any], without: Sequence[str]) -> LayoutOptions:
     """The options of a layout. Raises OptionsError, whose path is an option."""
-    texts = {name: choices[name] for name in (*CONSTRAINTS, "memories") if name in choices}
+    texts = {name: choices[name] for name in (*CONSTRAINTS, "memories", "place") if name in choices}
     options = LayoutOptions(
         **{name: value for name, value in choices.items() if name not in texts}, rules=rules_without(without)
     )

@@ -450,11 +450,15 @@ def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) ->
 def layout_options_content(options: LayoutOptions) -> dict[str, Any]:
     """Every option, of constraints those that there are. Seconds are floating: 5 and 5.0 are alike."""
     content: dict[str, Any] = {
-        name: getattr(options, name) for name in LAYOUT_OPTIONS if name not in (*CONSTRAINTS, "memories")
+        name: getattr(options, name)
+        for name in LAYOUT_OPTIONS
+        if name not in (*CONSTRAINTS, "memories", "place")
     }
     if options.deadline_seconds is not None:
         content["deadline_seconds"] = float(options.deadline_seconds)
     content["target_gap"] = float(options.target_gap)
     if options.memories:
         content["memories"] = memories_content(options.memories)
+    if options.place:
+        content["place"] = list(options.place)
     return content | {"rules": asdict(options.rules)} | constraints_content(options)

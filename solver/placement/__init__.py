@@ -62,7 +62,7 @@ def place(
     problem = prepare(problem, options)
     deadline = Deadline.after(options.deadline_seconds)
     search = replace(_search(problem, options), progress=progress, cancel=cancel)
-    if options.memories:
+    if options.memories or options.place or any(buffer.memory for buffer in problem.buffers):
         from solver.placement.memories import (
             in_memories,  # programs and OR-Tools, which one memory does without
         )

@@ -27,6 +27,7 @@ from solver.layout import (
     solve,
 )
 from solver.memories import Tier, access_nanoseconds
+from solver.names import matching_names, nearest_names
 from solver.placement.refusals import MOST_NAMED, no_layout
 from solver.program import check_memories, without
 from solver.schedules.homes.refine import Unhoused, housed
@@ -39,7 +40,14 @@ def in_memories(
 ) -> PlacedBuffers:
     """A home for each buffer at least time of accesses, and a layout of each memory."""
     memories, buffers = options.memories, problem.buffers
-    check_memories(memories, (), ())
+    check_memories(memories, (), options.place)
+    for i, buffer in enumerate(() if memories else buffers):
+        if buffer.memory:
+            raise ProblemError(
+                f"Buffer {buffer.id!r} must lie in memory {buffer.memory!r}, and no memories are given.",
+                remedy=f"Give it: --memory {buffer.memory}=64KiB,read=4GB/s,write=4GB/s.",
+                path=("buffers", i, "memory"),
+            )
     for name, is_there in (("capacity", problem.capacity is not None), ("reserved", bool(problem.reserved))):
         if is_there:
             raise OptionsError(
@@ -48,6 +56,8 @@ def in_memories(
                 path=(name,),
             )
     check_problem(problem)
+    buffers = _placed(buffers, options.place)
+    problem = replace(problem, buffers=buffers)
     homes_problem = HomeProblem(
         tuple(_item(i, buffer, memories) for i, buffer in enumerate(buffers)),
         tuple(memory.bytes for memory in memories),
@@ -96,6 +106,21 @@ def in_memories(
     layout = Layout(tuple(offsets), peak)
     deterministic = result.complete and all(outcome.deterministic for outcome in result.outcomes)
     return PlacedBuffers(problem, options, layout, whole, deterministic, homes=homes)
+
+
+def _placed(buffers: tuple[Buffer, ...], place: Sequence[str]) -> tuple[Buffer, ...]:
+    """The buffers with the memories that they must lie in. Raises OptionsError for a name without buffers."""
+    ids, changed = [buffer.id for buffer in buffers], list(buffers)
+    for i, text in enumerate(place):
+        name, _, memory = text.rpartition("=")
+        matching = matching_names(name, ids)
+        if not matching:
+            raise OptionsError(
+                f"The place {text!r} names no buffer.", remedy=nearest_names(name, ids), path=("place", i)
+            )
+        for k in matching:
+            changed[k] = replace(changed[k], memory=memory)
+    return tuple(changed)
 
 
 def _item(i: int, buffer: Buffer, memories: Sequence[Tier]) -> HomeItem:

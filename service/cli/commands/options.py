@@ -252,7 +252,7 @@ LayoutChoices = Annotated[
     _group(
         LAYOUT_OPTIONS,
         "capacity alignment solver deadline_seconds work seed threads race target_gap"
-        " memories pins alignments reserved",
+        " memories place pins alignments reserved",
     ),
 ]
 ModelChoices = Annotated[Mapping[str, Any], _group(IMPORT_OPTIONS)]

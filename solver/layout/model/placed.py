@@ -73,6 +73,7 @@ class LayoutOptions:
     alignments: tuple[Alignment, ...] = LAYOUT_OPTIONS["alignments"].default
     reserved: tuple[Reserved, ...] = LAYOUT_OPTIONS["reserved"].default
     memories: tuple[Tier, ...] = LAYOUT_OPTIONS["memories"].default
+    place: tuple[str, ...] = LAYOUT_OPTIONS["place"].default
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def test_documents_and_tables_keep_counts_memories_and_homes() -> None:
     placed = layout_with_digest(place(problem, LayoutOptions(memories=(FAST, SLOW))))
     check(placed, (FAST, SLOW))
     assert load_layout(dump_layout(placed)) == placed
-    assert b'"homes"' not in dump_layout(place(problem))
+    assert b'"homes"' not in dump_layout(place(LayoutProblem(buffers[1:])))
     assert placed.homes is not None
     wrong = layout_with_digest(replace(placed, options=replace(placed.options, memories=(SLOW, FAST))))
     with pytest.raises(PlanError, match="homes of the layout"):
@@ -122,6 +122,10 @@ def test_documents_and_tables_keep_counts_memories_and_homes() -> None:
         ({"memory": "dram"}, {}, "Choose one of tcm, sram", ("buffers", 0, "memory")),
         ({"offset": 0}, {}, "is pinned", ("buffers", 0, "offset")),
         ({}, {"capacity": 64}, "capacity as well", ("capacity",)),
+        ({"memory": "dram"}, {"memories": ()}, "--memory dram=", ("buffers", 0, "memory")),
+        ({}, {"place": ("a=dram",)}, "Choose one of tcm, sram", ("place", 0)),
+        ({}, {"place": ("a1=tcm",)}, "The nearest names are a", ("place", 0)),
+        ({}, {"place": ("a=tcm",), "memories": ()}, "--memory tcm=", ("place", 0)),
         ({}, {"memories": (FAST, FAST)}, "as another one is", ("memories", 1, "name")),
     ],
 )
@@ -134,6 +138,16 @@ def test_what_does_not_go_together_is_refused(
     assert isinstance(caught.value, OptionsError | ProblemError)
     assert message in str(caught.value)
     assert caught.value.path == path
+
+
+def test_places_by_name_and_by_pattern() -> None:
+    problem = LayoutProblem(tuple(Buffer(name, 2, Lifespan(0, 3)) for name in ("a1", "a2", "b")))
+    options = LayoutOptions(memories=(FAST, SLOW), place=("a*=sram", "a2=tcm"))
+    placed = layout_with_digest(place(problem, options))
+    check(placed, (FAST, SLOW))
+    assert placed.homes is not None
+    assert placed.homes.homes == (1, 0, 0)
+    assert load_layout(dump_layout(placed)) == placed
 
 
 def test_refusals_name_what_is_too_small() -> None:

@@ -310,6 +310,7 @@ export interface LayoutOptionFields {
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string> | string;
   memories?: Array<MemoryFields | string>;
+  place?: Array<string>;
 }
 
 /** The buffers to place, and options. */
@@ -334,6 +335,7 @@ export interface LayoutRequestOptions {
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string> | string;
   memories?: Array<MemoryFields | string>;
+  place?: Array<string>;
   format?: "arenaplan.layout_options";
   version?: 1;
 }
