@@ -113,7 +113,7 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
 
 def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:
     """A directory with C11 that trains. First values are embedded, or in a file, or left to the program."""
-    from solver.exporters.c_training import c_training_files
+    from solver.c_training import c_training_files
 
     where = "embed" if into.weights is None else str(into.weights)
     if where not in ("embed", "blob", "none"):

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from solver.c_training import c_training_files
 from solver.executor import first_contents, inline_data
-from solver.exporters.c_training import c_training_files
 from solver.graph import TrainableGraph
 from solver.graph.types import Array
 from solver.plan import Plan

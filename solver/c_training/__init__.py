@@ -1,4 +1,4 @@
-"""Exports a plan of the target `c` as C11 that trains: one call a step, every address a constant.
+"""A plan of the target `c` as C11 that trains: one call a step, every address a constant.
 
     net.h           what a program calls; its comments are the reference
     net.c           the arenas, the steps in their order, weights by name, saving and loading

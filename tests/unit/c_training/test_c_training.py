@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from examples.gallery import GALLERY
+from solver.c_training import c_training_files
 from solver.errors import OptionsError
 from solver.executor import Trainer, synthetic_batch
-from solver.exporters.c_training import c_training_files
 from solver.graph import TrainableGraph
 from solver.pipeline import plan, plan_requested
 from solver.plan import Plan, PlanOptions, RequestedOptions
