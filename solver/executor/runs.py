@@ -18,6 +18,7 @@ from solver.executor.proved import EntryProgram, inline_data, program_at
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
+from solver.program import EntryKind
 from solver.program import Program
 
 __all__ = ["AtSize", "Runs", "feed", "graph_of_batch", "open_paging_file", "prepared", "write_batch"]
@@ -38,7 +39,10 @@ class AtSize:
     @property
     def constants(self) -> Mapping[str, bytes]:
         """The inline values of constants. Raises PlanError for lost files."""
-        return inline_data(self.program.subject, self.runner.constant_sources())
+        program = self.runner.program
+        constants = [e.value for e in program.entry if e.kind is EntryKind.CONSTANT]
+        first = [program.initial[value] for value in constants if value in program.initial]
+        return inline_data(self.program.subject, {one.source for one in first if one.scheme == "values"})
 
 
 class Runs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,13 +15,13 @@ from examples.gallery import GALLERY
 from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import Array, TrainableGraph
+from solver.graph import Array, TrainableGraph, inference
 from solver.pipeline import plan_at, plan_requested
-from solver.plan import Plan, PlanOptions
+from solver.plan import Plan, PlanOptions, RequestedOptions, SizeRange
 from solver.program import Tier
 from tests.support.every import grid
 from tests.support.graphs import convolutional
-from tests.support.sizes import hand_over, planned_over, state_of, with_symbolic_batch
+from tests.support.sizes import SEQUENCES, hand_over, planned_over, state_of, with_symbolic_batch
 
 #: The largest batch that a network of the gallery is trained with here; others have 4.
 _LARGEST = {"resnet18": 2, "resnet50": 2, "mobilenet_v2_bn": 2, "transformer": 3}
@@ -215,3 +216,44 @@ def test_the_exact_options_of_a_range_plan_are_those_of_its_largest_size() -> No
     assert plan.options == own.options
     assert isinstance(plan.options, PlanOptions)
     assert (plan.program, plan.offsets, plan.sizes) == (own.program, own.offsets, own.sizes)
+
+
+def test_an_inference_takes_any_batch_of_its_range() -> None:
+    graph = inference(network("lenet5", 6))
+    plan = planned_over(graph, 1, 6)
+    assert plan.planned_sizes is not None
+    assert plan.planned_sizes.refused == ()
+    with Trainer(graph, plan) as trainer:
+        for size in (6, 1, 4):
+            alone = graph.at(batch=size)
+            inputs = synthetic_batch(alone, seed=2, step=size)
+            outputs = trainer.infer(inputs)
+            with Trainer(alone, plan_requested(alone)) as own:
+                expected = own.infer(inputs)
+            assert outputs.keys() == expected.keys()
+            assert all(np.array_equal(outputs[name], expected[name]) for name in expected)
+
+
+def test_constants_that_depend_on_the_size_are_written_when_it_changes() -> None:
+    """A causal mask, whose rows are as long as the sequence: its bytes are others at every size."""
+    document = copy.deepcopy(SEQUENCES)
+    document["operands"].append(
+        {
+            "name": "mask",
+            "role": "constant",
+            "shape": ["seq", "seq"],
+            "dtype": "float32",
+            "initializer": {"kind": "band", "value": 1, "other": 0, "upper": 0},
+        }
+    )
+    document["operations"] = [
+        {"name": "s", "type": "MatMul", "inputs": ["mask", "x"], "outputs": ["sums"]},
+        {"name": "m", "type": "MatMul", "inputs": ["sums", "w"], "outputs": ["y"]},
+        {"name": "l", "type": "MeanSquaredError", "inputs": ["y", "t"], "outputs": ["loss"]},
+    ]
+    graph = load_graph(document)
+    ranges = (SizeRange("seq", 2, 6),)
+    plan = plan_requested(graph, RequestedOptions(ranges=ranges))
+    assert plan.planned_sizes is not None
+    assert plan.planned_sizes.refused == ()
+    assert validate(graph, plan, steps=5).identical
