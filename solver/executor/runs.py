@@ -18,8 +18,7 @@ from solver.executor.proved import EntryProgram, inline_data, program_at
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
-from solver.program import EntryKind
-from solver.program import Program
+from solver.program import EntryKind, Program
 
 __all__ = ["AtSize", "Runs", "feed", "graph_of_batch", "open_paging_file", "prepared", "write_batch"]
 
