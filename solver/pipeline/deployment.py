@@ -287,9 +287,11 @@ def _shared(
                     remedy=f"Make it a {kind} of {constant!r} as well, or tie it to nothing.",
                     path=culprit(k, others_own, own),
                 )
+            if name in changing or where == k:
+                continue
             contents = contents_at_first(references[where], names[where][name])
             ours = contents_at_first(program, number)
-            if name not in changing and ours != contents and None not in (ours, contents):
+            if ours != contents and None not in (ours, contents):
                 raise OptionsError(
                     f"{name!r} begins with other values in entry point {other!r} than in {entry.name!r} (as"
                     f" {value.label!r}), and nothing trains it.",
