@@ -19,8 +19,9 @@ def settled(plan: Plan, persistent: Sequence[int]) -> Plan:
     """The plan with these values at the bottom of their spaces, in this order; the others move up by as much
     as was below them. They are live all the time, so nothing meets that did not before. O(n log n).
     """
+    values = plan.program.values
     for space in range(len(plan.sizes)):
-        inside = [value for value in persistent if plan.program.values[value].space == space]
+        inside = [value for value in persistent if values[value].space == space]
         plan = _settled(plan, space, inside)
     return plan
 
@@ -40,8 +41,10 @@ def _settled(plan: Plan, space: int, persistent: Sequence[int]) -> Plan:
         if new is None:
             old = plan.offsets[first]
             new = old - sums[bisect_left(starts, old)] + sums[-1]
-        for member, shift in zip(region.members, region.offsets, strict=True):
-            offsets[member] = new + shift
+        offsets[first] = new
+        if len(region.members) > 1:
+            for member, shift in zip(region.members, region.offsets, strict=True):
+                offsets[member] = new + shift
         if region.size and new + region.size > top:
             top = new + region.size
     certificate = _certificate(plan.certificates[space], plan, space, top)

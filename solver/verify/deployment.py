@@ -76,8 +76,8 @@ def _check_form(deployment: Deployment) -> Iterator[Violation]:
     rows = Counter(row.name for row in deployment.persistent)
     if rows and max(rows.values()) > 1:
         yield Violation("form", (), "A persistent value is listed twice.")
+    counts = [len(entry_point.plan.program.values) for entry_point in deployment.entry_points]
     for row in deployment.persistent:
-        counts = [len(entry_point.plan.program.values) for entry_point in deployment.entry_points]
         if len(row.values) != len(counts) or not all(
             0 <= value < count for value, count in zip(row.values, counts, strict=True)
         ):
