@@ -36,12 +36,12 @@ from solver.executor import rewritten
 from solver.executor.proved import check_plan, reference_program
 from solver.exporters import EXPORTERS
 from solver.graph import TrainableGraph, TrainingRules
-from solver.layout import Lifespan
+from solver.layout import Alignment, Lifespan, Pin
 from solver.pipeline import TARGETS, BlockProgram, plan, plan_program, reference_of
 from solver.plan import Costs, Plan, PlanOptions, homes, level_report, paging, recomputation, recycling
 from solver.plan.report import order_note, storage_note
 from solver.preparations import Prepared
-from solver.program import Program, Tier
+from solver.program import Program, ReservedRange, Tier
 from solver.training import BlockOperation, build_program
 from solver.verify import UNCHECKED, is_unchecked
 from tests.support.document_edits import Edit, edits
@@ -176,6 +176,14 @@ SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
     "batch normalised": lambda: (batch_normalised(), PlanOptions(in_place=True)),
     "LSTM": lambda: (classifier("LSTM"), PlanOptions()),
     "clipped": lambda: (clipped(), PlanOptions(alignment=8)),
+    "constrained": lambda: (
+        chain((4, 3, 2), 2),
+        PlanOptions(
+            pins=(Pin("w1", 4096),),
+            alignments=(Alignment("b1", 128),),
+            reserved=(ReservedRange(0, 100),),
+        ),
+    ),
     "costs": lambda: (_tower(), PlanOptions(tiers=_tiers(_FLASH), costs=_costs(_tower()))),
     "onert": lambda: (chain((4, 3, 2), 2), PlanOptions(target="onert")),
     "nntrainer": lambda: (chain((4, 3, 2), 2), PlanOptions(target="nntrainer")),
@@ -358,6 +366,7 @@ def read_by_people(found: Plan) -> None:
 
 #: Plans that are made in a fifth of a second or so, one for each kind of claim.
 QUICK = (
+    "constrained",
     "views of parts", "levels in place", "rewritten", "paged and recomputed", "micro-batches", "clipped",
     "nntrainer", "explicit, in place and ordered", "in memories",
 )  # fmt: skip

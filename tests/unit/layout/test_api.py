@@ -53,6 +53,8 @@ def test_public_names() -> None:
         "Piece",
         "Pin",
         "PlacedBuffers",
+        "PlacedHomes",
+        "PlacedMemory",
         "Progress",
         "Proof",
         "Reserved",
