@@ -12,7 +12,15 @@ Nothing here is compiled, and nothing decides.
 """
 
 from solver.accounting.bounds import PeakBound, floor, order_bound, shareable
-from solver.accounting.clocks import Traffic, elapsed, is_copy, least_elapsed, level_costs, traffic
+from solver.accounting.clocks import (
+    Traffic,
+    elapsed,
+    home_figures,
+    is_copy,
+    least_elapsed,
+    level_costs,
+    traffic,
+)
 from solver.accounting.costs import flops_of, roofline, step_costs
 from solver.accounting.gaps import Gap, GapKind, PagingProblem, paging_problem
 from solver.accounting.homes import (
@@ -41,6 +49,7 @@ __all__ = [
     "elapsed",
     "floor",
     "flops_of",
+    "home_figures",
     "home_problem",
     "in_memories",
     "is_copy",

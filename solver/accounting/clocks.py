@@ -19,7 +19,16 @@ from solver.accounting.costs import step_costs
 from solver.accounting.homes import level_accesses
 from solver.program import COPY, Costs, EntryKind, Program, Step, Tier, loads, transfer_nanoseconds
 
-__all__ = ["Traffic", "channel_of", "elapsed", "is_copy", "least_elapsed", "level_costs", "traffic"]
+__all__ = [
+    "Traffic",
+    "channel_of",
+    "elapsed",
+    "home_figures",
+    "is_copy",
+    "least_elapsed",
+    "level_costs",
+    "traffic",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,19 @@ def elapsed(
             ends[step.until] = max(ends.get(step.until, 0), free[channel])
             last = max(last, free[channel])
     return max(now, last)
+
+
+def home_figures(
+    program: Program, memories: Sequence[Tier], tiers: Sequence[Tier], measured: Costs | None = None
+) -> dict[str, int]:
+    """Nanoseconds of an iteration in several memories, by the names that the record ``homes`` has for them:
+    of all accesses, of the levels without them, and of both with all copies. As `elapsed`.
+    """
+    return {
+        "access_nanoseconds": sum(level_accesses(program, memories)),
+        "compute_nanoseconds": sum(level_costs(program, measured)),
+        "nanoseconds": elapsed(program, (*memories, *tiers), measured, memories),
+    }
 
 
 def least_elapsed(

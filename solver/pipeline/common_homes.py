@@ -18,10 +18,9 @@ from solver.accounting import (
     HomeItem,
     HomeProblem,
     as_one_memory,
-    elapsed,
+    home_figures,
     home_problem,
     in_memories,
-    level_accesses,
     places_of,
 )
 from solver.errors import CapacityError
@@ -154,10 +153,7 @@ class _Entry:
             _certificate(curve, size, old.solver)
             for curve, size, old in zip(curves, sizes, plan.certificates, strict=True)
         ]
-        figures = {
-            "access_nanoseconds": sum(level_accesses(program, memories)),
-            "nanoseconds": elapsed(program, memories, plan.options.costs, memories),
-        }
+        figures = home_figures(program, memories, (), plan.options.costs)
         records = tuple(
             replace(record, facts={**record.facts, **figures}) if record.name == RECORD else record
             for record in plan.records

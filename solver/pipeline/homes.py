@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solver.accounting import elapsed, home_problem, in_memories, level_accesses, level_costs, places_of
+from solver.accounting import home_figures, home_problem, in_memories, places_of
 from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline, Layout, Outcome, SolveOptions, Status
 from solver.layout.api import solve
@@ -88,11 +88,9 @@ def place_in_memories(
             raise too_large(slow, outcome, tier.bytes, outcome.lower_bound, options, j)
         outcomes.append(outcome)
     facts = {
-        "access_nanoseconds": sum(level_accesses(settled, memories)),
         "bound_nanoseconds": result.bound,
         "checked_nanoseconds": result.certificate.nanoseconds,
-        "compute_nanoseconds": sum(level_costs(settled, options.costs)),
-        "nanoseconds": elapsed(settled, (*memories, *options.tiers), options.costs, memories),
+        **home_figures(settled, memories, options.tiers, options.costs),
     }
     return InMemories(settled, everything, outcomes, facts, result.certificate, result.complete)
 

@@ -81,6 +81,12 @@ def plan_like(
             remedy="Leave out --like, or the tiers; single values can be pinned, as flash:NAME=OFFSET.",
             path=("like",),
         )
+    if options.memories:
+        raise OptionsError(
+            "With memories, the planner chooses the home of each value, so none can stay as in another plan.",
+            remedy="Leave out --like, or the memories; values are kept in one memory by --place NAME=MEMORY.",
+            path=("like",),
+        )
     plans: Plans
     if isinstance(subject, TrainableGraph):
         plans = GraphPlans(subject, options, observe, follow)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
+from solver.accounting import home_figures
 from solver.errors import PlanError
 from solver.graph.declared import MAX_BYTES
 from solver.graph.ops import lookup
@@ -30,9 +31,11 @@ from solver.program import (
     Alias,
     Binding,
     EntryKind,
+    HomeBound,
     Phase,
     PlaceRules,
     Program,
+    Record,
     Region,
     Step,
     Value,
@@ -95,18 +98,29 @@ def resized(
         sizes=tuple(sizes),
         certificates=tuple(map(_certificate, plan.certificates, sizes, curves)),
         holds=holds,
-        records=(),
+        records=_records(plan, program),
         cost_bound=None,
+        # No multipliers prove 0.
+        home_bound=None if plan.home_bound is None else HomeBound(0, 1, ()),
         planned_sizes=None,
         digest="",
     )
 
 
+def _records(plan: Plan, program: Program) -> tuple[Record, ...]:
+    """The time of accesses at this size, where kernels reach several memories."""
+    options = plan.options
+    if not options.memories:
+        return ()
+    facts = home_figures(program, options.memories, options.tiers, options.costs)
+    return (Record("homes", {**facts, "bound_nanoseconds": 0, "checked_nanoseconds": 0}),)
+
+
 def _most_bytes(plan: Plan) -> tuple[int, ...]:
     """The most bytes that each space may have: its tier, or the capacity."""
     options, count = plan.options, len(plan.sizes)
-    if options.tiers:
-        return tuple([tier.bytes for tier in options.tiers][:count])
+    if options.tiers or options.memories:
+        return tuple([tier.bytes for tier in (*options.memories, *options.tiers)][:count])
     return (MAX_BYTES if options.capacity is None else options.capacity,) * count
 
 

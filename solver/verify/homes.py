@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solver.accounting.clocks import elapsed, level_costs
-from solver.accounting.homes import added_up_homes, home_problem, level_accesses, places_of
+from solver.accounting.clocks import home_figures
+from solver.accounting.homes import added_up_homes, home_problem, places_of
 from solver.plan import Plan
 from solver.plan.validation import Violation
 
@@ -48,13 +48,9 @@ def _homes(plan: Plan) -> Iterator[str]:
     if facts is None or plan.home_bound is None:
         yield "The plan has several memories, and does not record how long accesses take, or a bound on that."
         return
-    accesses = sum(level_accesses(program, memories))
-    figures = {
-        "access_nanoseconds": accesses,
-        "compute_nanoseconds": sum(level_costs(program, plan.options.costs)),
-        "nanoseconds": elapsed(program, (*memories, *tiers), plan.options.costs, memories),
-        "checked_nanoseconds": plan.home_bound.nanoseconds,
-    }
+    figures = home_figures(program, memories, tiers, plan.options.costs)
+    figures["checked_nanoseconds"] = plan.home_bound.nanoseconds
+    accesses = figures["access_nanoseconds"]
     for name, figure in figures.items():
         if facts.get(name, 0) != figure:
             yield f"The record 'homes' claims {name} {facts.get(name, 0)}; the plan says {figure}."

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from solver.accounting import elapsed, level_accesses, level_costs
-from solver.documents import dump_options, dump_plan, load_options, load_plan
+from solver.documents import dump_options, dump_plan, load_graph, load_options, load_plan
 from solver.errors import ArenaplanError, CapacityError, OptionsError
 from solver.executor import validate
 from solver.graph import DType, TensorType, TrainableGraph
-from solver.pipeline import plan, plan_program, plan_requested, reference_of
-from solver.plan import Plan, PlanOptions, RequestedOptions
+from solver.pipeline import plan, plan_at, plan_like, plan_program, plan_requested, reference_of
+from solver.plan import Plan, PlanOptions, RequestedOptions, SizeRange
 from solver.program import Tier
 from solver.training import Block, BlockOperation, BlockProgram
 from solver.verify import prove
 from tests.support import graphs as support
 from tests.support.operator_graphs import attention, convolved, elementwise
 from tests.support.sequence_graphs import classifier
+
+MNIST = (Path(__file__).resolve().parents[3] / "examples/mnist.json").read_bytes()
 
 tower = partial(support.tower, outputs=("h1",))
 
@@ -309,3 +312,25 @@ def test_the_proof_refuses_memories_that_kernels_do_not_reach() -> None:
     spaces = (made.program.spaces[0], replace(made.program.spaces[1], addressable=False))
     assert refused(graph, replace(made, program=replace(made.program, spaces=spaces))) <= {"place", "home"}
     assert refused(graph, replace(made, program=replace(made.program, spaces=spaces)))
+
+
+def test_one_plan_for_a_range_of_batches_keeps_its_homes() -> None:
+    graph = load_graph(MNIST)
+    ours = (Tier("tcm", 2**19, 4 * 10**9, 4 * 10**9), Tier("psram", 2**24, 80 * 10**6, 60 * 10**6))
+    ranges = (SizeRange("batch", 1, 3),)
+    made = plan_requested(graph, RequestedOptions(PlanOptions(memories=ours), ranges=ranges))
+    assert made.planned_sizes is not None
+    assert {size for (size,) in made.planned_sizes.proved} == {1, 2, 3}
+    small = plan_at(made, load_graph(MNIST, batch=1))
+    assert facts(small)["nanoseconds"] < facts(made)["nanoseconds"]
+    assert facts(small)["checked_nanoseconds"] == 0
+    where = {v.label: v.space for v in made.program.values}
+    assert all(where[v.label] == v.space for v in small.program.values if v.label in where)
+
+
+def test_no_value_stays_as_in_another_plan_where_homes_are_chosen() -> None:
+    graph = tower()
+    ours = memories(graph)
+    with pytest.raises(OptionsError) as caught:
+        plan_like(graph, RequestedOptions(PlanOptions(memories=ours)), plan(graph))
+    assert caught.value.path == ("like",)
