@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -159,11 +159,15 @@ class _Source:
     service: Service | None
     as_json: bool
     is_one_of_several: bool
+    #: Files whose notes were printed: an entry point with another batch reads the same model again.
+    known: set[Path] = field(default_factory=set)
 
     def read(self, file: ModelFile, batch: int | None) -> TrainableGraph | BlockProgram:
         """The network of a file. If it is one of several, its mistakes are reported as those of this file,
         except for a batch that one entry point asks for.
         """
+        file = replace(file, prints_notes=file.path not in self.known)
+        self.known.add(file.path)
         try:
             if self.service is None:
                 return file.read(batch, self.choices)

@@ -38,6 +38,7 @@ class ModelFile:
     path: Path
     data: bytes
     importer: Importer | None
+    prints_notes: bool = True
 
     @property
     def document(self) -> bytes | None:
@@ -134,7 +135,7 @@ class ModelFile:
         options = import_options(choices, batch=batch)
         path = None if str(self.path) == "-" else self.path
         imported = load_model(importer, self.data, options=options, path=path, name=self.name)
-        if not prints_notes:  # the caller has read the same model before
+        if not (prints_notes and self.prints_notes):  # the caller has read the same model before
             return imported.graph
         print_notes(imported.notes)
         return _with_weights(imported.graph, weights)

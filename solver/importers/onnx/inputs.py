@@ -120,7 +120,15 @@ def _known(
         )
     if batch is not None and batch < 1:
         raise BatchError(f"The batch is {batch}.", remedy="Give a positive number.", path=("batch",))
-    return {**_batch_sizes(named, batch), **dims}
+    by_batch = _batch_sizes(named, batch)
+    for key, size in dims.items():
+        if by_batch.get(key, size) != size:
+            raise BatchError(
+                f"The batch is to be {batch}, and dimension {key!r:.80}, which is the batch, {size}.",
+                remedy=f"Write --batch {size} in the place of --dim {argument(f'{key}={size}')}.",
+                path=("batch",),
+            )
+    return {**by_batch, **dims}
 
 
 def batch_sizes(inputs: Sequence[onnx.ValueInfoProto], batch: int | None) -> dict[str, int]:

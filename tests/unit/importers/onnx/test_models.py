@@ -145,6 +145,15 @@ def test_a_batch_is_that_of_all_inputs_that_have_the_first_ones() -> None:
     assert [shape_of(graph, name) for name in inputs] == [(6, 3), (6, 4), (1, 4)]
 
 
+def test_a_batch_beside_another_size_of_the_same_dimension_is_refused() -> None:
+    inputs = {"x": ("batch", 3)}
+    model = model_of(nodes_of("MatMul x w y"), inputs, {"w": floats(3, 4)})
+    assert shape_of(imported(model, batch=4, dims={"batch": 4}).graph, "x") == (4, 3)
+    with pytest.raises(BatchError, match="'batch', which is the batch, 4") as caught:
+        imported(model, batch=1, dims={"batch": 4})
+    assert caught.value.remedy == "Write --batch 4 in the place of --dim batch=4."
+
+
 def test_a_batch_that_is_no_batch() -> None:
     with pytest.raises(BatchError, match="The batch is 0"):
         imported(dense(), batch=0)
