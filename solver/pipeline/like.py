@@ -66,8 +66,8 @@ def plan_like(
 
     Its options have these places as pins. The record ``like`` says how many values and bytes stay, why each
     of the others does not, and how many bytes the plan without `old` takes. Raises as `plan_requested` does,
-    and OptionsError for tiers. Cost: that of two plans; of some more where not all values can stay within
-    the capacity.
+    and OptionsError for tiers and memories. Cost: that of two plans; of some more where not all values can
+    stay within the capacity.
     """
     if requested.ranges:
         graph = at_largest(subject, requested)
@@ -75,16 +75,11 @@ def plan_like(
         plan = plan_like(graph, alone, old, observe=observe, follow=follow, advise=advise)
         return with_planned_sizes(plan, graph, requested.ranges)
     options = requested.options
-    if options.tiers:
+    if options.tiers or options.memories:
+        several = "tiers" if options.tiers else "memories"
         raise OptionsError(
-            "With tiers, the planner chooses the memory of each value, so none can stay as in another plan.",
-            remedy="Leave out --like, or the tiers; single values can be pinned, as flash:NAME=OFFSET.",
-            path=("like",),
-        )
-    if options.memories:
-        raise OptionsError(
-            "With memories, the planner chooses the home of each value, so none can stay as in another plan.",
-            remedy="Leave out --like, or the memories; values are kept in one memory by --place NAME=MEMORY.",
+            f"With {several}, the planner chooses where values lie, so none can stay as in another plan.",
+            remedy=f"Leave out --like, or the {several}.",
             path=("like",),
         )
     plans: Plans

@@ -104,8 +104,9 @@ def test_programs_keep_their_blocks() -> None:
     assert {name: places(made)[name] for name in stay} == {name: places(old)[name] for name in stay}
 
 
-def test_tiers_are_refused_by_name() -> None:
-    fields = {"tiers": ["fast=64KiB", "slow=1MiB,bandwidth=45MB/s"]}
-    with pytest.raises(OptionsError, match="With tiers") as caught:
+@pytest.mark.parametrize("several", ["tiers", "memories"])
+def test_several_memories_are_refused_by_name(several: str) -> None:
+    fields = {several: ["fast=64KiB", "slow=1MiB,bandwidth=45MB/s"]}
+    with pytest.raises(OptionsError, match=f"With {several}") as caught:
         plan_like(OLD, load_options(fields), plan_requested(OLD))
     assert caught.value.path == ("like",)
