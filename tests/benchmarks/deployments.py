@@ -23,7 +23,7 @@ __all__ = ["CASES", "Case", "Figures", "figures", "run"]
 _EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
 
 #: Pairs of a deployment and of its plans one by one; the ratio is the median.
-_PAIRS: Final = 7
+_PAIRS: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
