@@ -339,7 +339,12 @@ def print_sizes(console: Console, plan: PlanView) -> None:
     if sizes is None:
         return
     count = prod(each.most - each.least + 1 for each in sizes.ranges)
-    known = f"{len(sizes.proved):,} of them proved, others when they are used"
+    inside = sum(each.sizes in sizes for each in sizes.refused)
+    known = f"{len(sizes.proved):,} of them proved"
+    if inside:
+        known += f", {inside:,} refused"
+    if count > len(sizes.proved) + inside:
+        known += ", others proved when they are used"
     if count == len(sizes.proved):
         known = "all of them proved"
     console.print(

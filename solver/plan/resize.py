@@ -22,7 +22,7 @@ from solver.errors import PlanError
 from solver.graph.declared import MAX_BYTES
 from solver.graph.ops import lookup
 from solver.graph.ops.base import Node
-from solver.layout import Certificate, Proof, Status
+from solver.layout import Certificate, Proof, Status, above_reserved
 from solver.plan.plan import Plan
 from solver.program import (
     COPY,
@@ -71,8 +71,9 @@ def resized(
         apart = any(walk.kept[member] in walk.apart for member in region.members)
         if first is None or apart or first + region.size > walk.planned_end(region):
             misfits.append(k)
+    rules = plan.options.constraints.rules(program)
     if misfits:
-        room = _Room(program, placed, plan.options.constraints.rules(program))
+        room = _Room(program, placed, rules)
         staying = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
         free = [k for k, region in enumerate(placed) if staying.isdisjoint(region.members)]
         if not (
@@ -84,11 +85,15 @@ def resized(
     for region, place in zip(placed, places, strict=True):
         for member, shift in zip(region.members, region.offsets, strict=True):
             offsets[member] = place + shift
-    sizes = [0] * len(program.spaces)
-    for region in placed:
+    sizes, least = [0] * len(program.spaces), [0] * len(program.spaces)
+    for region, place in zip(placed, places, strict=True):
         if region.size:
-            sizes[region.space] = max(sizes[region.space], (offsets[region.members[0]] or 0) + region.size)
+            sizes[region.space] = max(sizes[region.space], place + region.size)
+            if rules.pins(region):
+                least[region.space] = max(least[region.space], place + region.size)
     curves = loads(program, placed=placed)
+    for space, curve in enumerate(curves):
+        least[space] = max(least[space], above_reserved(max(curve, default=0), rules.blocks[space]))
     return replace(
         plan,
         graph_digest=graph_digest,
@@ -96,7 +101,7 @@ def resized(
         program=program,
         offsets=tuple(offset or 0 for offset in offsets),
         sizes=tuple(sizes),
-        certificates=tuple(map(_certificate, plan.certificates, sizes, curves)),
+        certificates=tuple(map(_certificate, plan.certificates, sizes, least, curves)),
         holds=holds,
         records=_records(plan, program),
         cost_bound=None,
@@ -117,10 +122,10 @@ def _records(plan: Plan, program: Program) -> tuple[Record, ...]:
 
 
 def _most_bytes(plan: Plan) -> tuple[int, ...]:
-    """The most bytes that each space may have: its tier, or the capacity."""
+    """The most bytes that each space may have: those of its memory, or the capacity."""
     options, count = plan.options, len(plan.sizes)
-    if options.tiers or options.memories:
-        return tuple([tier.bytes for tier in (*options.memories, *options.tiers)][:count])
+    if memories := (*options.memories, *options.tiers):
+        return tuple(memory.bytes for memory in memories)[:count]
     return (MAX_BYTES if options.capacity is None else options.capacity,) * count
 
 
@@ -337,11 +342,12 @@ def _otherwise(detail: str) -> PlanError:
     )
 
 
-def _certificate(planned: Certificate, size: int, curve: Sequence[int]) -> Certificate:
-    """The certificate of a space: its bound is the bytes that are live at once."""
-    load = max(curve, default=0)
-    if load < size:
-        return Certificate(Status.FEASIBLE, None, load, None, planned.solver)
+def _certificate(planned: Certificate, size: int, least: int, curve: Sequence[int]) -> Certificate:
+    """The certificate of a space of which `least` bytes are needed, by what is live at once or pinned."""
+    if least < size:
+        return Certificate(Status.FEASIBLE, None, least, None, planned.solver)
+    if max(curve, default=0) < size:  # with reserved bytes, or below a pin
+        return Certificate(Status.OPTIMAL, Proof.SOLVER, size, None, planned.solver)
     return Certificate(
-        Status.OPTIMAL, Proof.MAX_LOAD, load, curve.index(load) if load else None, planned.solver
+        Status.OPTIMAL, Proof.MAX_LOAD, size, curve.index(size) if size else None, planned.solver
     )

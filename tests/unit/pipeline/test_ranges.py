@@ -13,8 +13,10 @@ from examples.gallery import GALLERY
 from solver.documents import dump_options, dump_plan, load_graph, load_options, load_plan
 from solver.errors import ArenaplanError, BatchError, OptionsError, PlanError
 from solver.graph import TrainableGraph
+from solver.layout import Alignment, Pin
 from solver.pipeline import TARGETS, plan_at, plan_requested, plan_table, reference_of
 from solver.plan import Plan, PlannedSizes, PlanOptions, RequestedOptions, SizeRange, with_digest
+from solver.program import ReservedRange, Tier
 from solver.verify import prove, prove_at
 from tests.support.graphs import chain
 from tests.support.programs import AUTO_RECYCLE, program
@@ -117,6 +119,32 @@ def test_sizes_on_which_weights_depend_are_refused() -> None:
     assert sizes_of(plan).ranges == (SizeRange("seq", 6, 6),)
     assert [each.sizes for each in sizes_of(plan).refused] == [(4,), (5,)]
     assert "'w' stays from one iteration to the next" in sizes_of(plan).refused[0].reason
+
+
+def test_reserved_bytes_pins_and_alignments_hold_at_every_size() -> None:
+    graph = load_graph(GALLERY["lenet5"].model().document, batch=8)
+    options = {
+        "reserved": (ReservedRange(0, 8192),),
+        "alignments": (Alignment("conv1.weight", 4096),),
+        "pins": (Pin("conv2.weight", 65536),),
+    }
+    plan = planned_over(graph, 7, 8, **options)
+    assert [size for (size,) in sizes_of(plan).proved] == [7, 8]
+    there = plan_at(plan, graph.at(batch=7))
+    place = dict(zip([v.label for v in there.program.values], there.offsets, strict=True))
+    assert place["conv2.weight"] == 65536
+    assert place["conv1.weight"] % 4096 == 0
+    assert min(there.offsets) >= 8192
+
+
+def test_values_keep_their_memory_at_every_size() -> None:
+    fast, slow = Tier("tcm", 2_000, 4 * 10**9, 4 * 10**9), Tier("psram", 2**20, 8 * 10**7, 6 * 10**7)
+    plan = planned_over(GRAPH, 1, 8, memories=(fast, slow))
+    assert sizes_of(plan).refused == ()
+    space = {value.label: value.space for value in plan.program.values}
+    assert set(space.values()) == {0, 1}
+    there = plan_at(plan, GRAPH.at(batch=3))
+    assert all(space[value.label] == value.space for value in there.program.values if value.label in space)
 
 
 # ------------------------------------------------------------------------------------------- refusals
