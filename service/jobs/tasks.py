@@ -390,7 +390,7 @@ def _with_verdict(
         problem = _problem(error, *path)
         options = requested.options
         able = pipeline.TARGETS[options.target].capabilities.recompute
-        if able and not options.rewrite and not options.tiers:
+        if able and not (options.rewrite or options.tiers or options.memories):
             brief = verdict.brief(
                 graph, dataclasses.replace(pipeline.free_measures(graph, requested), order=False)
             )

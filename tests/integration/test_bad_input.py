@@ -315,6 +315,26 @@ SCHEDULES: tuple[Row, ...] = (
         at="/options/tiers/0/speed",
     ),
     row("invalid-document", {"options/tiers": "sram=20kB"}, "list"),
+    row("invalid-document", {"options/memories": ["tcm"]}, "NAME=SIZE", at="/options/memories/0"),
+    row(
+        "invalid-options",
+        {"options/memories": [{"name": "tcm", "bytes": 64, "read": 0}]},
+        "at least 1",
+        at="/options/memories/0/read",
+    ),
+    row("capacity-exceeded", {"options/memories": ["a=64", "b=64"]}, "a", at="/options/memories"),
+    row(
+        "capacity-exceeded",
+        {"options/memories": ["a=8kB", "b=1MiB"], "options/place": ["*=a"]},
+        "'a'",
+        at="/options/memories/0/bytes",
+    ),
+    row(
+        "invalid-options",
+        {"options/memories": ["a=1MiB"], "options/place": ["fc99*=a"]},
+        "names no value",
+        at="/options/place/0",
+    ),
     row("invalid-options", {"options/storage": "float32"}, "Unknown storage 'float32'"),
     row("invalid-document", {"options/storage": 16}, "16"),
     row("invalid-options", {"options/only": ["recompute"]}, "how many bytes", at="/options/capacity"),
@@ -489,7 +509,8 @@ def test_options_that_no_plan_takes(http: httpx.Client) -> None:
     with every() as case:
         for refused in REFUSED:
             with case(refused):
-                options = ({} if "tiers" in refused.fields else {"capacity": 30_000}) | refused.fields
+                alone = {"tiers", "memories"} & refused.fields.keys()
+                options = ({} if alone else {"capacity": 30_000}) | refused.fields
                 answer = http.post("/v1/plan", json={"graph": CHAINED, "options": options})
                 code = answer.json()["type"].removeprefix("/problems/")
                 checked(answer, code, f"/options{refused.pointer}", refused.words)

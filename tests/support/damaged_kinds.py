@@ -13,7 +13,7 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from random import Random
@@ -452,6 +452,7 @@ def options_for(arena: int) -> tuple[PlanOptions, ...]:
         PlanOptions(recompute=True, capacity=9 * arena // 10, in_place=True),
         PlanOptions(storage="float16", parallelism=3),
         PlanOptions(tiers=(Tier("sram", 9 * arena // 10), _FLASH)),
+        PlanOptions(memories=(Tier("tcm", arena // 2), replace(_FLASH, bytes=arena)), place=("*@grad=tcm",)),
         PlanOptions(target="onert"),
         PlanOptions(target="nntrainer"),
         PlanOptions(target="singa"),
@@ -631,7 +632,8 @@ def options_documents() -> list[Any]:
     full = {"solver": "greedy", "batch": None, "alignment": 16, "capacity": "1MiB", "deadline_seconds": 0.5}
     tiers = ["sram=1200", "flash=1MiB,read=45MB/s,write=20MB/s,latency=100us"]
     ranges = [{"batch": "1..3"}, {"batch": {"from": 1, "to": 4}, "dims": {"seq": "2..3", "width": 5}}]
-    return [*given, full, {"tiers": tiers, "costs": costs_document()}, *ranges]
+    memories = {"memories": [tiers[1], {"name": "b", "bytes": 64, "read": 9}], "place": ["x=b", "*=flash"]}
+    return [*given, full, {"tiers": tiers, "costs": costs_document()}, memories, *ranges]
 
 
 def costs_document() -> Any:
