@@ -185,6 +185,7 @@ SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
         ),
     ),
     "costs": lambda: (_tower(), PlanOptions(tiers=_tiers(_FLASH), costs=_costs(_tower()))),
+    "c": lambda: (chain((4, 3, 2), 2), PlanOptions(target="c")),
     "onert": lambda: (chain((4, 3, 2), 2), PlanOptions(target="onert")),
     "nntrainer": lambda: (chain((4, 3, 2), 2), PlanOptions(target="nntrainer")),
     "singa": lambda: (residual(2, 3, 2), PlanOptions(target="singa")),
