@@ -125,11 +125,16 @@ def run(
     paging_file: Path | None,
     as_json: bool,
     server: str | None = None,
+    kernels: executor.KernelSet = "numpy",
 ) -> bool:
     """Train, here or at `server`, and print the report; true when nothing differed and no rule was broken."""
     if server is not None:
         from service.cli.remote import Service
 
+        if kernels != "numpy":
+            raise OptionsError(
+                "A service compiles no C.", remedy="Leave out --kernels, or --server.", path=("kernels",)
+            )
         if paging_file is not None:
             raise OptionsError(
                 "A paging file would be one of the service's.",
@@ -144,7 +149,13 @@ def run(
         assert isinstance(graph, TrainableGraph | dict), "models are sent to services only"
         with _progress(steps * (len(graph) if isinstance(graph, dict) else 1)) as on_step:
             report = executor.validate(
-                graph, plan, steps=steps, seed=seed, on_step=on_step, paging_file=paging_file
+                graph,
+                plan,
+                steps=steps,
+                seed=seed,
+                on_step=on_step,
+                paging_file=paging_file,
+                kernels=kernels,
             )
     with showing():
         if as_json:

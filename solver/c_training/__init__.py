@@ -20,7 +20,7 @@ from solver.c_kernels import KERNELS, SOURCES, Call, refusals, task_of
 from solver.errors import OptionsError
 from solver.graph.types import DType
 from solver.plan import Plan
-from solver.program import EntryKind, Kind, Program, Step
+from solver.program import EntryKind, Kind, Program, Step, expiring
 
 __all__ = ["c_training_files"]
 
@@ -39,6 +39,12 @@ _TYPES: Final[Mapping[DType, str]] = {
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "movement": ("elementwise",),
 }
+
+#: What follows ``net_`` in the names of functions that every program has.
+_RESERVED: Final = (
+    "init", "step", "iteration", "read", "write", "save", "load", "hash", "self_hash", "self_test", "update",
+    "weights", "page_in", "page_out",
+)  # fmt: skip
 
 _ALWAYS: Final = ("product", "scalar")
 
@@ -129,6 +135,7 @@ class _Writer:
             label = self._named(places)
             row = (_identifier(label, taken), places)
             (self.fed if kinds[reference] is EntryKind.FED else self.persistent)[label] = row
+        taken.update(_RESERVED, (f"feed_{name}" for name, _ in self.fed.values()))
         self.results = {
             program.values[e.value].label: (_identifier(program.values[e.value].label, taken), e.value)
             for e in program.exit
@@ -238,13 +245,19 @@ class _Writer:
             f"const {self._type(value)} *net_{name}(void) {{ return {self.address(value)}; }}"
             for name, value in self.results.values()
         )
-        steps = "\n".join(f"    {step}" for step in self.steps)
+        ends = expiring(program)
+        steps = "\n".join(
+            f"    {line}"
+            for t, step in enumerate(self.steps)
+            for line in (step, *self._ended(ends.get(program.steps[t].level, ()), t))
+        )
         unstarted = "return 0.0f / (0.0f * (float)iteration);" if self.loss is not None else "return;"
         leaves = f"return *{self.address(self.loss)};" if self.loss is not None else ""
         return _filled(
             "net.c",
             places=places,
             arenas=arenas,
+            hosted="\n".join(self._hosted()),
             tables="\n".join(self.tables),
             rows=rows,
             feeds=feeds,
@@ -258,6 +271,30 @@ class _Writer:
             put=self._moved(reads=False),
             clear=_CLEAR,
         )
+
+    def _ended(self, values: Iterable[int], t: int) -> Iterator[str]:
+        """The end of each of these values, behind step t, if it is the last of its level."""
+        steps = self.program.steps
+        if t + 1 < len(steps) and steps[t + 1].level == steps[t].level:
+            return
+        for value in values:
+            row = self.program.values[value]
+            if self.program.spaces[row.space].addressable and row.type.nbytes:
+                yield f"NET_ENDS({self.address(value, cast=False)}, {row.type.nbytes}u);"
+
+    def _hosted(self) -> Iterator[str]:
+        """Memories that another program brings, slower ones too, and the copies to and from these."""
+        spaces = self.program.spaces
+        yield f"unsigned char {', '.join(f'*{_arena(k)}' for k in range(len(spaces)))};"
+        slow = [k for k, space in enumerate(spaces) if not space.addressable]
+        if slow:
+            moves = (("in", "void *to", "to, {} + at"), ("out", "const void *from", "{} + at, from"))
+            for way, argument, ends in moves:
+                copies = " ".join(
+                    f"if (memory == {k}) ap_copy({ends.format(_arena(k))}, bytes);" for k in slow
+                )
+                yield f"void net_page_{way}(int memory, uint32_t at, {argument}, uint32_t bytes)"
+                yield f"{{\n    {copies}\n}}"
 
     def _moved(self, *, reads: bool) -> str:
         """Statements that copy the bytes of place p from, or to, each memory."""

@@ -5,7 +5,7 @@ from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
 from solver.executor.measured import measured_costs
-from solver.executor.proved import inline_data
+from solver.executor.proved import KernelSet, inline_data
 from solver.executor.run import first_contents
 from solver.executor.runs import graph_of_batch
 from solver.executor.trainer import Trainer
@@ -16,6 +16,7 @@ __all__ = [
     "AccessFault",
     "BlockRunner",
     "BlockViews",
+    "KernelSet",
     "MemoryAccess",
     "StepReport",
     "Trainer",

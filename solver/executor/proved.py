@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
@@ -33,6 +33,7 @@ from solver.verify import (
 __all__ = [
     "BlockSteps",
     "EntryProgram",
+    "KernelSet",
     "Runnable",
     "check_plan",
     "entry_programs",
@@ -44,16 +45,28 @@ __all__ = [
 ]
 
 
-def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
+#: Which kernels run a plan: this process's in NumPy, or those in C, compiled for this machine.
+KernelSet = Literal["numpy", "c"]
+
+
+def reference_program(graph: TrainableGraph, plan: Plan, kernels: KernelSet = "numpy") -> Program:
     """The program that `plan` must agree with; `graph` is rewritten as the plan says.
 
-    Raises PlanError for a plan of a target whose kernels are not here, and for options out of range.
+    Raises PlanError for a plan of a target that other kernels run, and for options out of range.
     """
     target = TARGETS.get(plan.options.target)
     if target is None or not target.capabilities.trains:
         raise PlanError(
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",
             remedy="Plan with target 'reference' to train here.",
+        )
+    if (kernels == "c") != (target.name == "c"):
+        is_c = target.name == "c"
+        raise PlanError(
+            f"The plan is for target {target.name!r}, whose memory {'C' if is_c else 'NumPy'}'s kernels fit.",
+            remedy="Pass kernels='c', on the command line --kernels c; or plan for the target 'reference'."
+            if is_c
+            else "Plan with target 'c', on the command line --target c; or leave kernels='c' out.",
         )
     with _options_of_plan():
         chosen(plan.options)  # refuses values that no preparation takes
@@ -175,11 +188,12 @@ def purpose_of(graph: TrainableGraph) -> Purpose:
 
 
 def entry_programs(
-    graph: TrainableGraph | Mapping[str, Runnable], plan: Plan | Deployment
+    graph: TrainableGraph | Mapping[str, Runnable], plan: Plan | Deployment, kernels: KernelSet = "numpy"
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
     """The programs of a plan, one for each entry point, and the violations of the proof.
 
-    Raises PlanError for graphs and plans that do not belong together, and where a graph is missing.
+    Raises PlanError for graphs and plans that do not belong together, for kernels that do not run the plan,
+    and where a graph is missing.
     """
     if isinstance(plan, Plan):
         if not isinstance(graph, TrainableGraph):
@@ -187,7 +201,12 @@ def entry_programs(
                 f"The plan of {plan.graph!r:.80} has no entry points, and there are graphs for some.",
                 remedy="Give the graph that the plan is of.",
             )
-        return _program_alone(graph, plan)
+        return _program_alone(graph, plan, kernels)
+    if kernels == "c":
+        raise PlanError(
+            "KernelSet in C run plans of one program, and this plan has entry points.",
+            remedy="Leave kernels='c' out; or plan the training graph alone with target 'c'.",
+        )
     if isinstance(graph, TrainableGraph):
         names = ", ".join(repr(entry_point.name) for entry_point in plan.entry_points)
         raise PlanError(f"There is one graph for the entry points {names}.", remedy=_EACH)
@@ -195,13 +214,13 @@ def entry_programs(
 
 
 def _program_alone(
-    graph: TrainableGraph, plan: Plan
+    graph: TrainableGraph, plan: Plan, kernels: KernelSet
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
     sizes = plan.planned_sizes
     if sizes is not None and set(sizes.names) <= graph.sizes.keys():
         graph = graph.at(**sizes.largest)
     subject = rewritten(graph, plan)
-    reference = reference_program(subject, plan)
+    reference = reference_program(subject, plan, kernels)
     violations = check_plan(reference, plan, graph_digest(graph))
     kept = (e.reference for e in reference.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED))
     persistent = {reference.values[number].label: number for number in kept}

@@ -14,13 +14,22 @@ from solver.errors import PlanError
 from solver.executor.blocks import StepsRunner
 from solver.executor.memory import POISON, Memory, arenas, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
-from solver.executor.proved import EntryProgram, inline_data, program_at
+from solver.executor.proved import EntryProgram, KernelSet, inline_data, program_at
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
 from solver.program import EntryKind, Program
 
-__all__ = ["AtSize", "Runs", "feed", "graph_of_batch", "open_paging_file", "prepared", "write_batch"]
+__all__ = [
+    "AtSize",
+    "Runs",
+    "check_paging_file",
+    "feed",
+    "graph_of_batch",
+    "open_paging_file",
+    "prepared",
+    "write_batch",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +59,8 @@ class Runs:
     Each persistent value has got its first contents. `counts` are the iterations so far, on which dropout and
     optimizers depend; `counter` is, for each program, the one under whose name they are counted. Programs
     that train one model count together, because their optimizer variables are the same ones; every other
-    program counts its own runs. Raises PlanError where the machine cannot hold a space, and where first
-    values are lost.
+    program counts its own runs. The kernels in `c` run the only program, at the size planned. Raises
+    PlanError where the machine cannot hold a space, where first values are lost, and as `CRunner`.
     """
 
     def __init__(
@@ -61,13 +70,17 @@ class Runs:
         file: PagingFile | None = None,
         *,
         poison: bool = False,
+        kernels: KernelSet = "numpy",
     ) -> None:
         self.programs = {program.name: program for program in programs}
         self._shares = isinstance(plan, Deployment)
         self._blocks = arenas(programs[0].plan.program.spaces, plan.sizes, file)
         self._file, self._poisons, self._bytes = file, poison, plan.sizes
+        self._kernels: KernelSet = kernels
         self.runners = {
-            program.name: prepared(
+            program.name: prepared_in_c(program, self._blocks, poison=poison)
+            if kernels == "c"
+            else prepared(
                 program, program.plan.program, in_spaces(program.plan, file, self._blocks, plan.sizes), poison
             )
             for program in programs
@@ -103,6 +116,13 @@ class Runs:
         key = (name, tuple(sizes.values()))
         if key not in self._sizes:
             served.check(sizes)
+            if self._kernels == "c":
+                largest = ", ".join(f"{each} {most}" for each, most in served.largest.items())
+                raise PlanError(
+                    f"KernelSet in C run the largest size alone, {largest}.",
+                    remedy="Give a batch of this size, or train with kernels='numpy' and a plan of the target"
+                    " 'reference'.",
+                )
             there = program_at(program, sizes)
             inside = replace(there.plan, sizes=program.plan.sizes)
             memory = in_spaces(inside, self._file, self._blocks, self._bytes)
@@ -163,6 +183,13 @@ def prepared(program: EntryProgram, steps: Program, memory: Memory, poison: bool
     return Runner(steps, memory, data, poison=poison, begins=begins)
 
 
+def prepared_in_c(program: EntryProgram, blocks: Sequence[Array], *, poison: bool = False) -> Runner:
+    """The plan of a program in C, in these blocks. Raises PlanError as `CRunner`."""
+    from solver.executor.c_backend import CRunner
+
+    return CRunner(program.plan, blocks, program.data(), poison=poison, begins=program.values(program.begins))
+
+
 def write_batch(program: EntryProgram, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:
     """Write what a run is fed. Raises PlanError for what is missing or does not fit."""
     if isinstance(runner, StepsRunner):
@@ -173,6 +200,15 @@ def write_batch(program: EntryProgram, runner: Runner, batch: Mapping[str, Array
 
 def _train_together(one: EntryProgram, other: EntryProgram) -> bool:
     return one.model == other.model and one.purpose == other.purpose == "train"
+
+
+def check_paging_file(kernels: KernelSet, path: str | os.PathLike[str] | None) -> None:
+    """Raises PlanError for a paging file with kernels in C, which have all memories in this process."""
+    if kernels == "c" and path is not None:
+        raise PlanError(
+            "With kernels='c' slower memories are arrays of this process, and no file.",
+            remedy="Leave the paging file out.",
+        )
 
 
 def open_paging_file(plan: Plan | Deployment, path: str | os.PathLike[str] | None) -> PagingFile | None:

@@ -16,9 +16,9 @@ from solver.errors import PlanError
 from solver.executor.blocks import StepsRunner
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from solver.executor.initial import initial_value
-from solver.executor.proved import Runnable, entry_programs, inline_data
+from solver.executor.proved import KernelSet, Runnable, entry_programs, inline_data
 from solver.executor.run import Runner
-from solver.executor.runs import Runs, open_paging_file, write_batch
+from solver.executor.runs import Runs, check_paging_file, open_paging_file, write_batch
 from solver.graph import Array, Role, TensorType, TrainableGraph
 from solver.plan import Deployment, Plan
 from solver.plan.deployment import Purpose
@@ -61,6 +61,9 @@ class Trainer:
 
     A plan for ranges of sizes takes a graph of any of these, and batches of all: each size is proved at its
     first step.
+
+    With ``kernels="c"`` the plan is one of the target `c`, of one program: its C files are compiled with the
+    system's `cc`, and each step is one call. Raises PlanError where there is no compiler.
     """
 
     @checks_arguments
@@ -70,8 +73,9 @@ class Trainer:
         plan: Plan | Deployment,
         *,
         paging_file: str | os.PathLike[str] | None = None,
+        kernels: KernelSet = "numpy",
     ) -> None:
-        programs, violations = entry_programs(graph, plan)
+        programs, violations = entry_programs(graph, plan, kernels)
         if violations:
             raise PlanError(
                 f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
@@ -80,8 +84,9 @@ class Trainer:
         self._plan = plan
         self._process = os.getpid()
         self._is_cut_short = self._is_closed = False
+        check_paging_file(kernels, paging_file)
         self._file = open_paging_file(plan, paging_file)
-        self._runs = Runs(programs, plan, self._file)
+        self._runs = Runs(programs, plan, self._file, kernels=kernels)
         self._programs = self._runs.programs
         self._harmless = {p.name for p in programs if _leaves_alone(p.plan.program, p.plan.offsets)}
         #: The entry point that ran last, whose results are still there.

@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -29,14 +30,30 @@ from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import StepsRunner
 from solver.executor.memory import BASE_ALIGNMENT, on_their_own
 from solver.executor.paging_file import PagingFile
-from solver.executor.proved import EntryProgram, Runnable, entry_programs, program_at
+from solver.executor.proved import (
+    EntryProgram,
+    KernelSet,
+    Runnable,
+    entry_programs,
+    inline_data,
+    program_at,
+    reference_program,
+)
 from solver.executor.run import Runner
-from solver.executor.runs import Runs, open_paging_file, prepared, write_batch
+from solver.executor.runs import Runs, check_paging_file, feed, open_paging_file, prepared, write_batch
 from solver.graph import Array, TrainableGraph
 from solver.plan import Deployment, Plan, StepReport, ValidationReport, Violation
 from solver.program import EntryKind, Program
 
-__all__ = ["StepReport", "ValidationReport", "validate"]
+__all__ = ["LOSS_BOUND", "StepReport", "ValidationReport", "validate"]
+
+#: How far C's loss may be from NumPy's in the first step, as a ratio; in step k, k times that. Both add the
+#: same terms in other orders: sums of n float32 differ by about sqrt(n) * 6e-8, 1e-5 for the longest sums of
+#: the gallery, and each update adds such a difference to the weights. A wrong kernel is off by far more.
+LOSS_BOUND: Final = 1e-4
+
+#: Below it, a loss is the difference of larger numbers, and the bound is one of these.
+_LEAST_LOSS: Final = 0.01
 
 
 @checks_arguments
@@ -49,6 +66,7 @@ def validate(
     on_step: Callable[[StepReport], None] | None = None,
     run_wrong_plans: bool = False,
     paging_file: str | os.PathLike[str] | None = None,
+    kernels: KernelSet = "numpy",
 ) -> ValidationReport:
     """Prove `plan`, then train `graph` in its arena for `steps` steps on synthetic batches.
 
@@ -65,14 +83,18 @@ def validate(
     micro-batch, and they are numbered so that the last one applies them, however few there are. With a
     `paging_file`, a path that does not exist yet, all memories but the first lie in that file, and the
     report counts what is read from it and written to it.
+
+    With ``kernels="c"`` both runs are compiled C, and NumPy's kernels run beside them: the loss of step k may
+    differ from theirs by `LOSS_BOUND` times k, as a ratio.
     """
-    programs, violations = entry_programs(graph, plan)
+    check_paging_file(kernels, paging_file)
+    programs, violations = entry_programs(graph, plan, kernels)
     violations = violations or tuple(_violations_at_sizes(programs))
     if violations and not (run_wrong_plans and programs):
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
     file = open_paging_file(plan, paging_file)
     with contextlib.nullcontext() if file is None else file:
-        reports, compared = _trained(programs, plan, file, steps, seed, on_step)
+        reports, compared = _trained(programs, plan, file, steps, seed, on_step, kernels)
     identical = not violations and all(report.identical for report in reports)
     moved = (0, 0) if file is None else (file.moved_in, file.moved_out)
     return ValidationReport(tuple(reports), violations, identical, compared, plan.arena_bytes, *moved)
@@ -85,15 +107,17 @@ def _trained(
     steps: int,
     seed: int,
     on_step: Callable[[StepReport], None] | None,
+    kernels: KernelSet,
 ) -> tuple[list[StepReport], int]:
     """A report on each run, and how many tensors are compared."""
-    with closing(Runs(programs, plan, file, poison=True)) as runs:
-        alone = {program.name: _Alone(program) for program in programs}
+    with closing(Runs(programs, plan, file, poison=True, kernels=kernels)) as runs:
+        alone = {program.name: _Alone(program, kernels) for program in programs}
+        beside = _Beside(programs[0]) if kernels == "c" else None
         several, state = len(programs) > 1, dict[str, Array]()
         for program in programs if several else ():
             state |= alone[program.name].contents(program.begins)
         order = [runs.at(program.name) for program in programs for _ in range(steps)]
-        others = _other_sizes(programs[0], steps, seed)
+        others = _other_sizes(programs[0], steps, seed) if kernels == "numpy" else []
         order += [runs.at(programs[0].name, sizes) for sizes in others]
         random.Random(seed).shuffle(order)
         for counter in runs.counts:
@@ -115,6 +139,8 @@ def _trained(
             if several or others:
                 state |= reference.contents(program.persistent if several else _carried(program))
             report = _compare(step, program.graph, planned, reference.runner)
+            if beside is not None:
+                report = beside.compared(report, batch, planned.iteration)
             size = ", ".join(f"{name} {size}" for name, size in at.sizes.items()) if others else ""
             reports.append(replace(report, entry=program.name if several else "", size=size))
             if on_step:
@@ -154,9 +180,14 @@ def _carried(program: EntryProgram) -> list[str]:
 class _Alone:
     """The reference of one program, each value in memory of its own."""
 
-    def __init__(self, program: EntryProgram) -> None:
+    def __init__(self, program: EntryProgram, kernels: KernelSet = "numpy") -> None:
         self.program = program
         reference = program.reference
+        if kernels == "c":
+            from solver.executor.c_backend import in_c_apart
+
+            self.runner: Runner = in_c_apart(program.plan, reference, inline_data(program.subject))
+            return
         self._memory = on_their_own(reference, _residues(reference, program.plan))
         self.runner = prepared(program, reference, self._memory)
 
@@ -171,6 +202,32 @@ class _Alone:
         write_batch(self.program, self.runner, batch)
         self.runner.iteration = iteration - 1
         self.runner.run()
+
+
+class _Beside:
+    """The same training with NumPy's kernels, each value in memory of its own."""
+
+    def __init__(self, program: EntryProgram) -> None:
+        plan = replace(program.plan, options=replace(program.plan.options, target="reference"))
+        reference = reference_program(program.subject, plan)
+        memory = on_their_own(reference, [0] * len(reference.values))
+        self._program = program
+        self._runner = Runner(reference, memory, inline_data(program.subject))
+
+    def compared(self, report: StepReport, batch: Mapping[str, Array], iteration: int) -> StepReport:
+        """The report, in which the loss differs if it is further from NumPy's than it may be."""
+        feed(self._program.graph, self._runner, batch)
+        self._runner.iteration = iteration - 1
+        self._runner.run()
+        if report.loss is None:
+            return report
+        name = str(self._program.graph.loss)
+        loss = float(self._runner.value(name))
+        bound = LOSS_BOUND * report.step * max(abs(loss), _LEAST_LOSS)
+        if loss == report.loss or abs(loss - report.loss) <= bound or loss != loss != report.loss:
+            return report
+        differing = (*report.differing, f"{name}, which is {loss:.9g} with NumPy's kernels")
+        return replace(report, identical=False, differing=differing)
 
 
 def _residues(reference: Program, plan: Plan) -> list[int]:

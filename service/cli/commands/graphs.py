@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -341,6 +341,7 @@ def costs(
         "arenaplan validate graph.json plan.json",
         "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
         "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
+        "arenaplan validate graph.json plan.json --kernels c",
         "arenaplan validate encoder.json head.onnx plan.json",
     )
 )
@@ -362,6 +363,10 @@ def validate(
         Path | None,
         typer.Option(metavar="PATH", help="A new file in the place of all memories but the first."),
     ] = None,
+    kernels: Annotated[
+        Literal["numpy", "c"],
+        typer.Option(help="Those that run a plan of the target c are compiled here, with the system's cc."),
+    ] = "numpy",
     choices: ModelChoices,
     server: Server = None,
     as_json: AsJson = False,
@@ -380,7 +385,14 @@ def validate(
         network = training.read_networks(models, document, choices, sends=server is not None)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
-            network, document, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
+            network,
+            document,
+            steps=steps,
+            seed=seed,
+            paging_file=paging_file,
+            as_json=as_json,
+            server=server,
+            kernels=kernels,
         )
     if not right:
         raise typer.Exit(Exit.WRONG)

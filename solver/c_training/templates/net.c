@@ -9,12 +9,29 @@
 #endif
 @places@
 
+#ifdef NET_HOSTED /* another program brings the memories, all of them, and counts the iterations */
+@hosted@
+uint32_t iteration;
+#else
 @arenas@
 static uint32_t iteration;
+#endif
 static int started;
 
 /* The number of the update that the iteration belongs to, from 1 */
 static uint32_t net_update(void) { return (iteration + NET_MICRO_BATCHES - 1u) / NET_MICRO_BATCHES; }
+
+/* Marks bytes of a memory that hold nothing from here on. With NET_POISON they become NaN: a kernel that reads them
+   all the same cannot go unnoticed. */
+#ifdef NET_POISON
+static void poison(unsigned char *at, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i++) at[i] = 0xffu;
+}
+#define NET_ENDS(at, bytes) poison(at, bytes)
+#else
+#define NET_ENDS(at, bytes) ((void)0)
+#endif
 
 _Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "float and double must be IEEE 754's");
 

@@ -1,0 +1,142 @@
+"""Runs plans of the target `c` on this machine: the exported C files, compiled by the system's compiler.
+
+    plan -> net.h, net.c, kernels/*.c -> cc -shared -> net_step(), in memory that Python allocated
+
+The files are those that a device gets. Python sees the same memory, so it writes batches and reads weights
+as it does where NumPy computes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+from solver.c_training import c_training_files
+from solver.errors import PlanError
+from solver.executor.memory import BASE_ALIGNMENT, arenas, in_spaces
+from solver.executor.run import Data, Prepared, Runner
+from solver.graph.types import Array
+from solver.plan import Plan
+from solver.program import Program, Step
+
+__all__ = ["CRunner", "in_c_apart"]
+
+#: Only speed depends on the optimization: no flag here contracts or reorders arithmetic.
+_FLAGS: Final = (
+    "-std=c11",
+    "-O2",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-shared",
+    "-fPIC",
+    "-DNET_HOSTED",
+)
+#: Offsets in the C files have 32 bits.
+_MOST_BYTES: Final = 2**32
+
+
+class CRunner(Runner):
+    """The program of a plan whose steps are one call of compiled C. Poison is compiled in.
+
+    Raises PlanError where there is no compiler, or it refuses the files.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        blocks: Sequence[Array],
+        data: Data,
+        *,
+        poison: bool = False,
+        begins: Collection[int] | None = None,
+    ) -> None:
+        self._library = _compiled(plan, poison=poison)
+        self._blocks = tuple(blocks)
+        for number, block in enumerate(self._blocks):
+            place = ctypes.c_void_p.in_dll(self._library, f"arena{number}")
+            place.value = block.ctypes.data
+        self._library.net_init(None)
+        self._library.net_step.restype = None
+        self._done = ctypes.c_uint32.in_dll(self._library, "iteration")
+        super().__init__(plan.program, in_spaces(plan, None, blocks), data, begins=begins)
+
+    def run(self) -> None:
+        self._done.value = self.iteration
+        self.iteration += 1
+        self._library.net_step()
+
+    def _prepare(self, step: Step) -> Prepared:
+        return _nothing
+
+
+def _nothing() -> None:
+    """All steps are one call."""
+
+
+def _with_values_apart(plan: Plan, reference: Program) -> Plan:
+    """A plan of the reference program in which no two values share a byte.
+
+    Raises PlanError where they take more than offsets of 32 bits reach.
+    """
+    offsets, sizes = [0] * len(reference.values), list[int]()
+    for number in range(len(reference.spaces)):
+        values = [v for v, value in enumerate(reference.values) if value.space == number]
+        ends = accumulate(
+            (-(-reference.values[v].type.nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT for v in values),
+            initial=0,
+        )
+        *starts, size = ends
+        for value, start in zip(values, starts, strict=True):
+            offsets[value] = start
+        sizes.append(size)
+    if max(sizes) >= _MOST_BYTES:
+        raise PlanError(
+            f"With memory of their own the values take {max(sizes):,} bytes, and C's offsets end at 4 GiB.",
+            remedy="Plan and validate a smaller batch.",
+        )
+    return replace(plan, program=reference, offsets=tuple(offsets), sizes=tuple(sizes))
+
+
+def in_c_apart(plan: Plan, reference: Program, data: Data) -> CRunner:
+    """The reference program in C, each value in memory of its own."""
+    apart = _with_values_apart(plan, reference)
+    return CRunner(apart, arenas(reference.spaces, apart.sizes), data)
+
+
+def _compiled(plan: Plan, *, poison: bool) -> ctypes.CDLL:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise PlanError(
+            "There is no C compiler: no program `cc` is in PATH.",
+            remedy="Install one (Debian: apt-get install gcc libc6-dev), or train with kernels='numpy' and a"
+            " plan of the target 'reference'.",
+        )
+    with tempfile.TemporaryDirectory(prefix="arenaplan-") as name:
+        folder = Path(name)
+        for path, content in c_training_files(plan).items():
+            place = folder / path
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(content)
+        library = folder / "net.so"
+        sources = [folder / "net.c", *sorted(folder.glob("kernels/*.c"))]
+        flags = [*_FLAGS, *(("-DNET_POISON",) if poison else ())]
+        done = subprocess.run(
+            [compiler, *flags, f"-I{folder}", *sources, "-o", library], capture_output=True, check=False
+        )
+        if done.returncode:
+            lines = done.stderr.decode("utf-8", "replace").replace(name, "").split("\n")
+            shown = next((line for line in lines if "error" in line), lines[0]).strip()
+            raise PlanError(
+                f"{compiler} cannot compile the plan's C files: {shown:.300}",
+                remedy="Install another compiler as `cc` (gcc 9, clang 11 or later), or train with"
+                " kernels='numpy' and a plan of the target 'reference'.",
+            )
+        return ctypes.CDLL(str(library))

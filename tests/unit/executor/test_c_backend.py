@@ -1,0 +1,133 @@
+"""Plans of the target `c` that train here: compiled C in memory that Python sees."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solver.c_kernels import SOURCES
+from solver.errors import PlanError
+from solver.executor import Trainer, synthetic_batch, validate
+from solver.graph import TrainableGraph, TrainingRules
+from solver.pipeline import plan_requested
+from solver.plan import Plan, PlanOptions, RequestedOptions
+from solver.program import Tier
+from tests.support.graphs import chain, convolutional, residual
+from tests.support.proofs import moved, offset_of
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+def planned(graph: TrainableGraph, **options: object) -> Plan:
+    return plan_requested(graph, RequestedOptions(PlanOptions(target="c", **options)))  # type: ignore[arg-type]  # options by name
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [convolutional(), chain(training=TrainingRules(accumulate=3))],
+    ids=["convolutions", "micro-batches"],
+)
+def test_a_plan_leaves_the_bits_of_values_apart_and_nearly_those_of_numpy(graph: TrainableGraph) -> None:
+    report = validate(graph, planned(graph), steps=4, kernels="c")
+    assert report.identical
+    assert len(report.steps) == 4
+    assert report.compared > len(graph.trainable)
+
+
+def test_slower_memories_are_arrays() -> None:
+    graph = chain((64, 64, 64), batch=2)
+    floor = planned(graph).arena_bytes
+    made = planned(graph, tiers=(Tier("sram", floor * 3 // 4), Tier("flash", 2**24, 45_000_000, 20_000_000)))
+    assert any(not space.addressable for space in made.program.spaces)
+    assert validate(graph, made, steps=3, kernels="c").identical
+
+
+def test_bytes_that_are_reused_too_early_are_named_and_noticed() -> None:
+    graph = chain((6, 6, 6))
+    made = planned(graph)
+    wrong = moved(made, "h2", offset_of(made, "h1"))
+    assert not validate(graph, wrong, steps=1, kernels="c").steps
+    report = validate(graph, wrong, steps=1, kernels="c", run_wrong_plans=True)
+    assert "w2" in report.steps[0].differing
+
+
+def test_a_wrong_kernel_is_noticed_beside_numpy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both runs in C agree bit for bit: they have the same Relu, which halves what is negative."""
+    graph = chain((6, 6, 6))
+    shutil.copytree(SOURCES, tmp_path / "sources")
+    source = tmp_path / "sources/scalar.c"
+    right = source.read_text(encoding="ascii")
+    wrong = right.replace("? y[i] : 0.0f; break;", "? y[i] : 0.5f * y[i]; break;")
+    assert wrong != right
+    source.write_text(wrong, encoding="ascii")
+    monkeypatch.setattr("solver.c_training.SOURCES", tmp_path / "sources")
+    report = validate(graph, planned(graph), steps=1, kernels="c")
+    assert not report.identical
+    (differing,) = report.steps[0].differing
+    assert "with NumPy's kernels" in differing
+
+
+def test_training_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    graph = residual()
+    made = planned(graph)
+    with Trainer(graph, made, kernels="c") as trainer, Trainer(graph, plan_requested(graph)) as numpy:
+        assert trainer.step(synthetic_batch(graph, 0, 0)) == pytest.approx(
+            numpy.step(synthetic_batch(graph, 0, 0)), rel=1e-5
+        )
+        trainer.save(tmp_path / "saved.safetensors")
+        expected = trainer.step(synthetic_batch(graph, 0, 1))
+        trainer.step(synthetic_batch(graph, 0, 2))
+        trainer.restore(tmp_path / "saved.safetensors")
+        assert trainer.iteration == 1
+        assert trainer.step(synthetic_batch(graph, 0, 1)) == expected
+        for weight in graph.trainable:
+            numpy.step(synthetic_batch(graph, 0, 1)) if numpy.iteration == 1 else None
+            np.testing.assert_allclose(trainer.read(weight), numpy.read(weight), rtol=1e-3, atol=1e-5)
+    assert trainer.read(graph.trainable[0]).shape == graph.operands[graph.trainable[0]].shape
+    with pytest.raises(PlanError, match="is closed"):
+        trainer.step(synthetic_batch(graph, 0, 3))
+
+
+def test_a_batch_that_does_not_fit_changes_nothing() -> None:
+    graph = chain()
+    with Trainer(graph, planned(graph), kernels="c") as trainer:
+        before = trainer.read("w1")
+        with pytest.raises(PlanError, match="missing"):
+            trainer.step({})
+        assert trainer.iteration == 0
+        assert np.array_equal(trainer.read("w1"), before)
+
+
+def test_kernels_and_targets_belong_together() -> None:
+    graph = chain()
+    with pytest.raises(PlanError, match="target 'c'") as caught:
+        Trainer(graph, planned(graph))
+    assert "kernels='c'" in caught.value.remedy
+    with pytest.raises(PlanError, match="target 'reference'") as caught:
+        Trainer(graph, plan_requested(graph), kernels="c")
+    assert "target 'c'" in caught.value.remedy
+    with pytest.raises(PlanError, match="target 'c'"):
+        validate(graph, planned(graph))
+
+
+def test_a_paging_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="no file"):
+        Trainer(chain(), planned(chain()), kernels="c", paging_file=tmp_path / "paged")
+
+
+def test_a_machine_without_a_compiler_is_told_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = planned(chain())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PlanError, match="no C compiler") as caught:
+        Trainer(chain(), made, kernels="c")
+    assert "gcc" in caught.value.remedy
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho 'net.c:1: error: no such thing' >&2\nexit 1\n", encoding="ascii")
+    compiler.chmod(0o755)
+    with pytest.raises(PlanError, match=r"cannot compile .* error: no such thing"):
+        Trainer(chain(), made, kernels="c")
