@@ -30,6 +30,9 @@ _CUTS, _SHRINKS = 60, 6
 #: The least part of a memory by which it shrinks.
 _STEP = 200
 
+#: Items up to which the relaxation is solved behind a deadline, too.
+_RELAXED_ITEMS = 5_000
+
 #: Items of a cut that are left out one by one where the others have no layout either.
 _FILTERED = 24
 
@@ -74,7 +77,9 @@ class _Refinement:
         self._known: dict[tuple[int, tuple[int, ...]], Outcome] = {}
         self.best: tuple[int, tuple[int, ...], tuple[Outcome, ...]] | None = None
         self.rows = Rows(problem)
-        self.relaxation = relaxed(problem, self.rows, deadline)
+        # Without it nothing is proved, and it takes tenths of a second.
+        soon = len(problem.items) <= _RELAXED_ITEMS
+        self.relaxation = relaxed(problem, self.rows, Deadline(None, deadline.cancel) if soon else deadline)
         self.bound = self.relaxation.bound.nanoseconds
 
     def run(self) -> Housed | Unhoused:
