@@ -5,14 +5,15 @@
     sharing      which bytes may be shared: aliases, levels, residues
     sizes        the proof at another size than the plan was made at
     execution    plan and reference run on terms
+    homes        memories that kernels reach, and how long accesses take at least
     figures      sizes, bounds and records, added up again; cost has the bound on recomputation
     deployment   plans that share their memory leave each other's values alone
     accesses     a log of the addresses that a runtime touched, compared with the plan
     unchecked    the claims of a plan document that no check can work out again
 
 Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.accounting`,
-`solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, `solver.options`, and the helpers
-`solver.canonical`, `solver.collector`, `solver.errors`, `solver.late` and `solver.names`, directly or
+`solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, `solver.options`, `solver.memories`, and
+the helpers `solver.arguments`, `solver.canonical`, `solver.collector`, `solver.errors`, `solver.late` and `solver.names`, directly or
 through one another: no pass, no target, no search and no compiled code. The page says what a mistake in each
 could do.
 """
