@@ -13,9 +13,9 @@
 
 Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.accounting`,
 `solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, `solver.options`, `solver.memories`, and
-the helpers `solver.arguments`, `solver.canonical`, `solver.collector`, `solver.errors`, `solver.late` and `solver.names`, directly or
-through one another: no pass, no target, no search and no compiled code. The page says what a mistake in each
-could do.
+the helpers `solver.arguments`, `solver.canonical`, `solver.collector`, `solver.errors`, `solver.late` and
+`solver.names`, directly or through one another: no pass, no target, no search and no compiled code. The page
+says what a mistake in each could do.
 """
 
 from solver.plan.validation import Violation
