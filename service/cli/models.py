@@ -232,11 +232,27 @@ def run_import(
         )
 
 
-def print_operators(*, onnx: bool, as_json: bool) -> None:
-    """Operators by family; or ONNX's that are imported, with those that ONNX itself defines by others."""
+def print_operators(*, onnx: bool, target: str | None, as_json: bool) -> None:
+    """Operators by family; or ONNX's that are imported, with those that ONNX itself defines by others.
+
+    Of the target `c` those that have a kernel.
+    """
     from solver.importers.operators import onnx_operators, own_operators
 
+    if target not in (None, "c") or (target and onnx):
+        raise OptionsError(
+            "A target and ONNX have lists of their own."
+            if onnx
+            else f"The target {target!r:.80} has no list of operators.",
+            remedy="Leave out --onnx." if onnx else "Write --target c, or leave it out for all operators.",
+            path=("target",),
+        )
     operators = onnx_operators() if onnx else own_operators()
+    if target is not None:
+        from solver.c_kernels import KERNELS
+
+        with_kernels = {family: [n for n in names if n in KERNELS] for family, names in operators.items()}
+        operators = {family: names for family, names in with_kernels.items() if names}
     if as_json:
         print_json(operators)
         return

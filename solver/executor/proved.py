@@ -204,7 +204,7 @@ def entry_programs(
         return _program_alone(graph, plan, kernels)
     if kernels == "c":
         raise PlanError(
-            "KernelSet in C run plans of one program, and this plan has entry points.",
+            "Kernels in C run plans of one program, and this plan has entry points.",
             remedy="Leave kernels='c' out; or plan the training graph alone with target 'c'.",
         )
     if isinstance(graph, TrainableGraph):

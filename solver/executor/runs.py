@@ -119,7 +119,7 @@ class Runs:
             if self._kernels == "c":
                 largest = ", ".join(f"{each} {most}" for each, most in served.largest.items())
                 raise PlanError(
-                    f"KernelSet in C run the largest size alone, {largest}.",
+                    f"Kernels in C run the largest size alone, {largest}.",
                     remedy="Give a batch of this size, or train with kernels='numpy' and a plan of the target"
                     " 'reference'.",
                 )

@@ -181,19 +181,27 @@ def import_(
 
 
 @app.command(
-    epilog=examples("arenaplan operators", "arenaplan operators --onnx", "arenaplan operators --json")
+    epilog=examples(
+        "arenaplan operators",
+        "arenaplan operators --onnx",
+        "arenaplan operators --target c",
+        "arenaplan operators --json",
+    )
 )
 def operators(
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Those of ONNX, and what becomes of each when it is imported.")
     ] = False,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the target c those that have a kernel in C.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the operators of graphs, or those of ONNX."""
     with reporting(as_json=as_json):
         from service.cli import models
 
-        models.print_operators(onnx=onnx, as_json=as_json)
+        models.print_operators(onnx=onnx, target=target, as_json=as_json)
 
 
 @app.command(

@@ -206,3 +206,13 @@ def test_operators_are_listed() -> None:
     assert {"Conv", "Einsum", "If"} <= set(found["translated"])
     assert "Attention" in found["expanded"]
     assert "NonZero" in found["computed"]
+
+
+def test_operators_with_a_kernel_in_c_are_listed() -> None:
+    listed = json.loads(arenaplan("operators", "--target", "c", "--json").stdout)
+    assert listed["linear"] == ["Gemm", "MatMul"]
+    everything = json.loads(arenaplan("operators", "--json").stdout)
+    assert all(set(names) <= set(everything[family]) for family, names in listed.items())
+    assert "Det" not in str(listed)
+    assert "no list of operators" in arenaplan("operators", "--target", "onert").output
+    assert "Leave out --onnx" in arenaplan("operators", "--target", "c", "--onnx").output
