@@ -13,7 +13,10 @@ FAST, SLOW = "fast=20kB", "slow=1MiB,bandwidth=45MB/s"
 
 #: What every target takes.
 ANY_TARGET = frozenset(
-    {"target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget"}
+    {
+        *("target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget"),
+        *("pins", "alignments", "reserved"),
+    }
 )
 
 
