@@ -15,9 +15,9 @@ from arenaplan.builder import Document, Tape, Tensor, adam, layers, ops
 __all__ = ["MODELS", "STAGES", "Document", "classifier", "mnist", "mobilenet_v2", "render"]
 
 
-def mnist() -> Document:
-    """Four convolutions, two poolings, two dense layers: 484,714 parameters, batch 32."""
-    tape = Tape("mnist", batch=32)
+def mnist(batch: int = 32) -> Document:
+    """Four convolutions, two poolings, two dense layers: 484,714 parameters."""
+    tape = Tape("mnist", batch=batch)
     x, label = tape.input("image", 28, 28, 1), tape.label("label", 10)
     x = layers.conv(x, 32, 5, activation="Relu", name="conv1")
     x = layers.conv(x, 32, 5, activation="Relu", name="conv2")

@@ -19,6 +19,7 @@ COMMANDS = (
     "lint",
     "bench",
     "chaos",
+    "device",
     "fuzz",
     "report",
     "mutate",

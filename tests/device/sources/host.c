@@ -1,0 +1,5 @@
+#include <stdio.h>
+
+#include "tell.h"
+
+void tell(const char *text) { fputs(text, stdout); }
