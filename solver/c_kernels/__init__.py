@@ -1,7 +1,7 @@
 """Kernels in portable C: which steps they compute, and the calls that do.
 
     base           what a kernel says of itself: its operators, its work area, its call
-    convolution, linear, pooling, elementwise, loss, movement, normalization, recurrent
+    convolution, dropout, linear, pooling, elementwise, unary, loss, movement, normalization, recurrent
                    the kernels of one family, each beside a C file of that name in `sources`
     training       the steps that no operator has: updates, sums, copies
 
@@ -17,6 +17,7 @@ from typing import Final
 
 from solver.c_kernels import (
     convolution,
+    dropout,
     elementwise,
     linear,
     loss,
@@ -25,6 +26,7 @@ from solver.c_kernels import (
     pooling,
     recurrent,
     training,
+    unary,
 )
 from solver.c_kernels.base import Call, CKernel, Task
 from solver.program import Program, Step
@@ -32,7 +34,8 @@ from solver.program import Program, Step
 __all__ = ["KERNELS", "SOURCES", "CKernel", "Call", "Task", "refusals", "task_of"]
 
 _FAMILIES = (
-    convolution, elementwise, linear, loss, movement, normalization, pooling, recurrent, training,
+    convolution, dropout, elementwise, linear, loss, movement, normalization, pooling, recurrent, training,
+    unary,
 )  # fmt: skip
 
 #: The kernel of each operator that has one.

@@ -11,7 +11,7 @@ __all__ = ["AXES", "KERNELS", "steps"]
 #: Axes of arrays that kernels walk over element by element.
 AXES = 6
 
-_KINDS = {"Add": "AP_ADDITION", "Sub": "AP_SUBTRACTION", "Mul": "AP_MULTIPLICATION"}
+_KINDS = {"Add": "AP_ADDITION", "Sub": "AP_SUBTRACTION", "Mul": "AP_MULTIPLICATION", "Div": "AP_DIVISION"}
 
 
 def steps(shape: Sequence[int], out: Sequence[int]) -> list[int]:
@@ -105,6 +105,8 @@ class _Clip(_Float32):
     def refusal(self, task: Task) -> str | None:
         if task.node.has_input(1) or task.node.has_input(2):
             return "its bounds are operands"
+        if task.node.attributes.get("inclusive"):
+            return "its slope at the bounds is 1"
         return super().refusal(task)
 
     def write(self, call: Call) -> str:

@@ -34,6 +34,8 @@ ap_f32 ap_log(ap_f32 x);     /* 1 */
 ap_f32 ap_tanh(ap_f32 x);    /* 1 */
 ap_f32 ap_sigmoid(ap_f32 x); /* 1 */
 ap_f32 ap_erf(ap_f32 x);     /* 1 */
+ap_f32 ap_expm1(ap_f32 x);   /* 1: e^x - 1 */
+ap_f32 ap_softplus(ap_f32 x); /* 1: ln(1 + e^x) */
 ap_f32 ap_sqrt(ap_f32 x);    /* correctly rounded */
 double ap_sqrt64(double x);  /* within one of double's */
 double ap_power(double x, uint32_t n);
@@ -56,6 +58,7 @@ void ap_add_rows(size_t rows, size_t columns, const ap_f32 *x, ap_f32 *sums); /*
 ap_f32 ap_sum(const ap_f32 *x, size_t count);                                   /* 16 lanes and a tree */
 
 #include "convolution.h"
+#include "dropout.h"
 #include "elementwise.h"
 #include "linear.h"
 #include "loss.h"
@@ -64,5 +67,6 @@ ap_f32 ap_sum(const ap_f32 *x, size_t count);                                   
 #include "optimizer.h"
 #include "pooling.h"
 #include "recurrent.h"
+#include "unary.h"
 
 #endif

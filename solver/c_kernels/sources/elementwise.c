@@ -68,7 +68,24 @@ void ap_accumulate(ap_f32 *total, const ap_f32 *partial, size_t count)
 
 static ap_f32 paired(int kind, ap_f32 a, ap_f32 b)
 {
-    return kind == AP_ADDITION ? a + b : kind == AP_SUBTRACTION ? a - b : a * b;
+    switch (kind) {
+    case AP_ADDITION: return a + b;
+    case AP_SUBTRACTION: return a - b;
+    case AP_DIVISION: return a / b;
+    default: return a * b;
+    }
+}
+
+/* The terms of element i in the derivatives of a and b; a quotient divides twice, as b^2 may underflow */
+static ap_f32 term_a(int kind, ap_f32 dz, const ap_f32 *b, size_t j)
+{
+    return kind == AP_MULTIPLICATION ? dz * b[j] : kind == AP_DIVISION ? dz / b[j] : dz;
+}
+
+static ap_f32 term_b(int kind, ap_f32 dz, const ap_f32 *a, size_t ja, const ap_f32 *b, size_t jb)
+{
+    if (kind == AP_DIVISION) return -(dz / b[jb] / b[jb] * a[ja]);
+    return kind == AP_MULTIPLICATION ? dz * a[ja] : kind == AP_SUBTRACTION ? -1.0f * dz : dz;
 }
 
 /* Calls EACH with the index i of the result's element and those of both operands, in the order of the result */
@@ -98,15 +115,14 @@ void ap_pair_backward(int kind, int activation, const ap_pairs *p, const ap_f32 
     size_t count = 1;
     for (size_t axis = 0; axis < 6; axis++) count *= p->extent[axis];
     const ap_f32 *dz = dy;
-    const ap_f32 sign = kind == AP_SUBTRACTION ? -1.0f : 1.0f;
     if (activation != AP_NONE) {
         ap_deactivate(activation, y, dy, work, count);
         dz = work;
     }
     if (da && count_a < count) ap_fill(da, 0.0f, count_a);
-    if (da) AP_EACH(const ap_f32 term = kind == AP_MULTIPLICATION ? dz[i] * b[jb] : dz[i];
+    if (da) AP_EACH(const ap_f32 term = term_a(kind, dz[i], b, jb);
                     da[ja] = count_a < count ? da[ja] + term : term; (void)jb)
     if (db && count_b < count) ap_fill(db, 0.0f, count_b);
-    if (db) AP_EACH(const ap_f32 term = kind == AP_MULTIPLICATION ? dz[i] * a[ja] : sign * dz[i];
+    if (db) AP_EACH(const ap_f32 term = term_b(kind, dz[i], a, ja, b, jb);
                     db[jb] = count_b < count ? db[jb] + term : term; (void)ja)
 }

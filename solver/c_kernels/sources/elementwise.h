@@ -13,7 +13,7 @@ void ap_gelu_forward(int exact, const ap_f32 *x, ap_f32 *y, size_t count);
 void ap_gelu_backward(int exact, const ap_f32 *x, const ap_f32 *dy, ap_f32 *dx, size_t count);
 void ap_accumulate(ap_f32 *total, const ap_f32 *partial, size_t count);
 
-enum { AP_ADDITION, AP_SUBTRACTION, AP_MULTIPLICATION };
+enum { AP_ADDITION, AP_SUBTRACTION, AP_MULTIPLICATION, AP_DIVISION };
 typedef struct {
     size_t extent[6]; /* of the result, axes of extent 1 in front */
     size_t step_a[6]; /* elements from one index to the next; 0 where the operand repeats */

@@ -59,6 +59,26 @@ ap_f32 ap_log(ap_f32 x)
     return (ap_f32)log64((double)x);
 }
 
+ap_f32 ap_expm1(ap_f32 x)
+{
+    if (!(x == x)) return x;
+    if (x > 89.0f) return (ap_f32)from_bits(UINT64_C(0x7ff) << 52);
+    if (x < -104.0f) return -1.0f;
+    if (x == 0.0f) return x;
+    const double d = (double)x;
+    if (d < 1e-4 && d > -1e-4) return (ap_f32)(d + d * d * (0.5 + d * (1.0 / 6.0)));
+    return (ap_f32)(exp64(d) - 1.0);
+}
+
+ap_f32 ap_softplus(ap_f32 x)
+{
+    if (!(x == x) || x > 40.0f) return x;
+    if (x < -104.0f) return 0.0f;
+    const double power = exp64((double)x);
+    if (power < 1e-4) return (ap_f32)(power * (1.0 - power * (0.5 - power * (1.0 / 3.0))));
+    return (ap_f32)log64(1.0 + power);
+}
+
 ap_f32 ap_tanh(ap_f32 x)
 {
     if (!(x == x)) return x;

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.executor.kernels.helpers.random import fill_counters, fill_words, key_of, stream_of
+from solver.executor.kernels.helpers.random import fill_counters, fill_words
 from solver.graph import DType, TrainableGraph
 from solver.graph.ops.dropout import BLOCK
+from solver.graph.ops.helpers.streams import key_of, stream_of
 from solver.graph.types import Array
 from solver.pipeline import plan
 from solver.plan import PlanOptions
