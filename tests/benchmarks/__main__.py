@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.benchmarks import (
+    c_steps,
     deployments,
     gallery,
     generators,
@@ -49,6 +50,7 @@ SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
     "public-files": lambda console, asked: public_files.run(console, asked.wheels, asked.part),
     "real-time": lambda console, _: real_time.run(console),
     "onert": lambda console, asked: onert_losses.run(console, asked.python),
+    "c": lambda console, asked: c_steps.run(console, asked.part),
     "micro": lambda console, asked: micro.run(console, asked.micro),
     "same_step": lambda console, asked: same_step.run(console, asked.torch, asked.jax),
     "memory": lambda console, asked: memory.run(console, asked.python, asked.torch),
@@ -76,7 +78,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="service: requests a second of --soak; default: no limit")
     parser.add_argument(
         "--part",
-        help="service, schedules: only this table; or a network: resnet50@0.4; public-files: only packages"
+        help="service, schedules, c: only this table; or a network: resnet50@0.4; public-files: only packages"
         " and paths with this in them; stages: only problems with this in their names",
     )
     parser.add_argument("--buffers", type=int, nargs="+", default=[], help="generators: only these sizes")
