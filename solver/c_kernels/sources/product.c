@@ -4,7 +4,9 @@
 enum { ROWS = 4, LANES = 16 };
 
 #if defined(__GNUC__) && !defined(AP_PLAIN) && (defined(__SSE__) || defined(__aarch64__))
-#if defined(__AVX__)
+#if defined(__AVX512F__)
+enum { WIDE = 16 };
+#elif defined(__AVX__)
 enum { WIDE = 8 };
 #else
 enum { WIDE = 4 };
@@ -55,19 +57,49 @@ static void tile(const ap_f32 *a, size_t a_segment, size_t a_row, size_t a_colum
 }
 #endif
 
+/* What tiles leave over: up to ROWS rows of one element, or of one short vector. Rows that are not there repeat the
+   first, and their sums are left out. */
+#define EDGE(NAME, TYPE)                                                                                            \
+    static void NAME(size_t rows, const ap_f32 *a, size_t a_segment, size_t a_row, size_t a_column, size_t segments, \
+                     size_t length, const ap_f32 *b, size_t b_row, ap_f32 *c, size_t c_row, int mode)               \
+    {                                                                                                               \
+        const size_t r1 = rows > 1 ? a_row : 0, r2 = rows > 2 ? 2 * a_row : 0, r3 = rows > 3 ? 3 * a_row : 0;       \
+        TYPE c0 = {0}, c1 = {0}, c2 = {0}, c3 = {0};                                                                \
+        for (size_t s = 0; s < segments; s++, a += a_segment) {                                                     \
+            const ap_f32 *p = a;                                                                                    \
+            for (size_t k = 0; k < length; k++, p += a_column, b += b_row) {                                        \
+                const TYPE values = *(const TYPE *)b;                                                               \
+                c0 += p[0] * values, c1 += p[r1] * values, c2 += p[r2] * values, c3 += p[r3] * values;              \
+            }                                                                                                       \
+        }                                                                                                           \
+        const TYPE sums[ROWS] = {c0, c1, c2, c3};                                                                   \
+        for (size_t m = 0; m < rows; m++, c += c_row) {                                                             \
+            TYPE *to = (TYPE *)c;                                                                                   \
+            if (mode == AP_ADD)                                                                                     \
+                *to += sums[m];                                                                                     \
+            else                                                                                                    \
+                *to = sums[m];                                                                                      \
+        }                                                                                                           \
+    }
+
+EDGE(column_at_the_edge, ap_f32)
+#if defined(__GNUC__) && !defined(AP_PLAIN) && (defined(__SSE__) || defined(__aarch64__))
+enum { SHORT = 4 };
+typedef ap_f32 short_vector __attribute__((vector_size(4 * SHORT), aligned(4), may_alias));
+EDGE(columns_at_the_edge, short_vector)
+#endif
+
 static void tile_at_the_edge(size_t rows, size_t columns, const ap_f32 *a, size_t a_segment, size_t a_row,
                              size_t a_column, size_t segments, size_t length, const ap_f32 *b, size_t b_row,
                              ap_f32 *c, size_t c_row, int mode)
 {
-    for (size_t m = 0; m < rows; m++, a += a_row, c += c_row)
-        for (size_t n = 0; n < columns; n++) {
-            ap_f32 sum = 0.0f;
-            for (size_t s = 0; s < segments; s++) {
-                const ap_f32 *p = a + s * a_segment, *q = b + s * length * b_row + n;
-                for (size_t k = 0; k < length; k++, p += a_column, q += b_row) sum += *p * *q;
-            }
-            c[n] = mode == AP_ADD ? c[n] + sum : sum;
-        }
+    size_t n = 0;
+#if defined(__GNUC__) && !defined(AP_PLAIN) && (defined(__SSE__) || defined(__aarch64__))
+    for (; n + SHORT <= columns; n += SHORT)
+        columns_at_the_edge(rows, a, a_segment, a_row, a_column, segments, length, b + n, b_row, c + n, c_row, mode);
+#endif
+    for (; n < columns; n++)
+        column_at_the_edge(rows, a, a_segment, a_row, a_column, segments, length, b + n, b_row, c + n, c_row, mode);
 }
 
 void ap_product(size_t rows, size_t columns, const ap_f32 *a, size_t a_segment, size_t a_row, size_t a_column,
