@@ -114,8 +114,8 @@ class _Clip(_Float32):
         count = spread(node.outputs[0].shape)
         least, most = node.attributes["min"], node.attributes["max"]
         bounds = (
-            f"{'-FLT_MAX' if least is None else number(least) + 'f'},"
-            f" {'FLT_MAX' if most is None else number(most) + 'f'}"
+            f"{'-AP_INFINITY' if least is None else number(least) + 'f'},"
+            f" {'AP_INFINITY' if most is None else number(most) + 'f'}"
         )
         if call.task.is_forward:
             return f"ap_clip_forward({at('x0')}, {at('y0')}, {count}u, {bounds});"

@@ -23,6 +23,7 @@
 #endif
 
 typedef float ap_f32;
+#define AP_INFINITY ((ap_f32)(1e300 * 1e300))
 
 /* ------------------------------------------------------------------ memory */
 void ap_copy(void *to, const void *from, size_t bytes); /* may overlap */

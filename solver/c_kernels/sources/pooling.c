@@ -31,6 +31,10 @@ void ap_maxpool_forward(const ap_pool *s, const ap_f32 *x, ap_f32 *y, uint8_t *t
                 }
             }
             none = 0)
+        if (none) { /* padding alone */
+            ap_fill(y + o, -AP_INFINITY, s->channels);
+            for (size_t c = 0; taken && c < s->channels; c++) taken[o + c] = 0;
+        }
     }
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.executor import Trainer
+from solver.executor import KernelSet, Trainer
 from solver.graph import TrainableGraph
 from solver.graph.types import Array
 from solver.pipeline import plan_requested
@@ -25,11 +25,13 @@ ANYWHERE: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 POSITIVE = ("Log", "Sqrt")
 
+BOTH: tuple[KernelSet, ...] = ("c", "numpy")
+
 ROWS, WIDTH = 7, 5
 
 
 def trained(
-    graph: TrainableGraph, batches: list[dict[str, Array]], names: list[str], kernels: Any
+    graph: TrainableGraph, batches: list[dict[str, Array]], names: list[str], kernels: KernelSet
 ) -> list[Array]:
     target = "c" if kernels == "c" else "reference"
     made = plan_requested(graph, RequestedOptions(PlanOptions(target=target)))
@@ -77,7 +79,7 @@ def functions() -> tuple[TrainableGraph, list[str], list[str]]:
 def test_results_and_derivatives_are_those_of_numpy() -> None:
     graph, results, weights = functions()
     fed = batches(1, x=(ROWS, WIDTH), t=(ROWS, WIDTH))
-    ours, theirs = (trained(graph, fed, [*results, *weights], kernels) for kernels in ("c", "numpy"))
+    ours, theirs = (trained(graph, fed, [*results, *weights], kernels) for kernels in BOTH)
     for name, mine, expected in zip(["loss", *results, *weights], ours, theirs, strict=True):
         np.testing.assert_allclose(mine, expected, rtol=2e-5, atol=2e-6, err_msg=name)
     first = trained(graph, fed, weights, "c")
@@ -88,7 +90,7 @@ def test_what_is_no_number_stays_none() -> None:
     graph, results, weights = functions()
     (batch,) = batches(1, x=(ROWS, WIDTH), t=(ROWS, WIDTH))
     batch["x"][2] = np.nan
-    ours, theirs = (trained(graph, [batch], [*results, *weights], kernels) for kernels in ("c", "numpy"))
+    ours, theirs = (trained(graph, [batch], [*results, *weights], kernels) for kernels in BOTH)
     for name, mine, expected in zip(["loss", *results, *weights], ours, theirs, strict=True):
         assert np.array_equal(np.isnan(mine), np.isnan(expected)), name
     assert np.isnan(ours[1][2]).all()
@@ -110,7 +112,7 @@ def dropping(ratio: float, shape: tuple[int, ...]) -> TrainableGraph:
 def test_dropout_drops_the_same_elements(ratio: float, shape: tuple[int, ...]) -> None:
     graph = dropping(ratio, shape)
     fed = batches(3, x=shape, t=shape)
-    ours, theirs = (trained(graph, fed, ["dropped", "w"], kernels) for kernels in ("c", "numpy"))
+    ours, theirs = (trained(graph, fed, ["dropped", "w"], kernels) for kernels in BOTH)
     for mine, expected in zip(ours[1::3], theirs[1::3], strict=True):
         assert np.array_equal(mine, expected)
     for mine, expected in zip(ours[2::3], theirs[2::3], strict=True):
@@ -118,3 +120,15 @@ def test_dropout_drops_the_same_elements(ratio: float, shape: tuple[int, ...]) -
     dropped = np.mean(ours[1] == 0)
     assert abs(dropped - ratio) <= 4 * np.sqrt(ratio * (1 - ratio) / ours[1].size)
     assert not ratio or not np.array_equal(ours[1] == 0, ours[4] == 0)
+
+
+def test_clip_leaves_infinity_where_it_has_no_bound() -> None:
+    s = Sketch("clipped")
+    x = s.input("x", 2, 3)
+    y = s.op("Clip", [s.op("Mul", [x, s.parameter("w", 2, 3)], "h")], "y", min=-1.0)
+    s.op("MeanSquaredError", [y, s.label("t", 2, 3)], "loss")
+    graph = s.graph(outputs=["y"])
+    (batch,) = batches(1, x=(2, 3), t=(2, 3))
+    batch["x"][0] = [np.inf, -np.inf, np.nan]
+    ours, theirs = (trained(graph, [batch], ["y"], kernels)[1] for kernels in BOTH)
+    np.testing.assert_array_equal(ours, theirs)
