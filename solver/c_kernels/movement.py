@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from solver.c_kernels.base import Call, CKernel, Task, only_float32, spread
@@ -141,7 +142,7 @@ class _Gather(CKernel):
 
 
 class _Reduce(_Movement):
-    operators = ("ReduceMean", "ReduceSum")
+    operators = ("ReduceMean", "ReduceSum", "GlobalAveragePool")
 
     def refusal(self, task: Task) -> str | None:
         rank = len(task.node.input(0).shape)
@@ -149,14 +150,21 @@ class _Reduce(_Movement):
 
     def write(self, call: Call) -> str:
         node, at = call.task.node, call.at
-        shape, axes = node.input(0).shape, reduced_axes(node)
+        shape, kind = node.input(0).shape, node.operation.type
+        axes: Collection[int]
+        if kind == "GlobalAveragePool":
+            axes = (
+                range(1, len(shape) - 1) if node.attributes["data_layout"] == "NHWC" else range(2, len(shape))
+            )
+        else:
+            axes = reduced_axes(node)
         step, row = 1, [0] * len(shape)
         for axis in reversed(range(len(shape))):
             if axis not in axes:
                 row[axis], step = step, step * shape[axis]
         table = call.table("ap_steps", (*extents(shape), *[0] * (AXES - len(row)), *row))
         count = spread(shape[axis] for axis in axes)
-        scale = f"1.0f / {count}.0f" if node.operation.type == "ReduceMean" and count else "1.0f"
+        scale = f"1.0f / {count}.0f" if kind != "ReduceSum" and count else "1.0f"
         if call.task.is_forward:
             left = spread(node.outputs[0].shape)
             return f"ap_reduce_forward(&{table}, {scale}, {at('x0')}, {at('y0')}, {left}u);"

@@ -132,3 +132,17 @@ def test_clip_leaves_infinity_where_it_has_no_bound() -> None:
     batch["x"][0] = [np.inf, -np.inf, np.nan]
     ours, theirs = (trained(graph, [batch], ["y"], kernels)[1] for kernels in BOTH)
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("layout", "shape"), [("NHWC", (2, 3, 5, 4)), ("NCHW", (2, 4, 3, 5))])
+def test_means_over_images_are_those_of_numpy(layout: str, shape: tuple[int, ...]) -> None:
+    s = Sketch("means")
+    x = s.input("x", *shape)
+    h = s.op("Mul", [x, s.parameter("w", *shape)], "h")
+    y = s.op("Flatten", [s.op("GlobalAveragePool", [h], "mean", data_layout=layout)], "y")
+    s.op("MeanSquaredError", [y, s.label("t", 2, 4)], "loss")
+    graph = s.graph(outputs=["y"])
+    fed = batches(2, x=shape, t=(2, 4))
+    ours, theirs = (trained(graph, fed, ["y", "w"], kernels) for kernels in BOTH)
+    for mine, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
