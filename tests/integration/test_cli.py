@@ -444,7 +444,7 @@ def test_what_is_not_foreseen_is_a_bug_and_no_verdict(as_json: bool, tmp_path: P
     script = (
         "from service.cli import show\nfrom service.cli.main import main\n"
         "from solver import documents\n"
-        "documents.load_plan = lambda _data: 1 / 0\nmain()"
+        "documents.load_planned = lambda _data: 1 / 0\nmain()"
     )
     (tmp_path / "plan.json").write_text("{}", encoding="utf-8")
     result = subprocess.run(

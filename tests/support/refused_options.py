@@ -7,15 +7,18 @@ from typing import Any
 
 from solver.options import MEASURES
 
-__all__ = ["ANY_TARGET", "REFUSED", "Refused"]
+__all__ = ["ANY_TARGET", "PLACES", "REFUSED", "Refused"]
 
 FAST, SLOW = "fast=20kB", "slow=1MiB,bandwidth=45MB/s"
+
+#: Options whose mistakes are about values of a program: `test_constraints.py` has these.
+PLACES = frozenset({"pins", "alignments", "reserved"})
 
 #: What every target takes.
 ANY_TARGET = frozenset(
     {
         *("target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget"),
-        *("pins", "alignments", "reserved"),
+        *PLACES,
     }
 )
 

@@ -120,7 +120,7 @@ def test_a_target_that_cannot_recompute(target: str) -> None:
     with pytest.raises(OptionsError, match="runs each step once") as caught:
         tradeoff(tower(), PlanOptions(target=target))
     assert caught.value.path == ("target",)
-    assert "(reference)" in caught.value.remedy
+    assert "(reference, c)" in caught.value.remedy
 
 
 def test_an_unknown_target() -> None:
