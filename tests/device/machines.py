@@ -154,6 +154,9 @@ def _host(compiler: str) -> Iterator[Machine]:
     name = f"{platform.machine()} {compiler}"
     for flags in ("-O0", "-O2", "-O3", "-Os", "-O3 -march=native", "-O2 -DAP_PLAIN"):
         yield Machine(name, (compiler,), tuple(flags.split()))
+    if compiler == "gcc":
+        checked = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+        yield Machine(name, (compiler,), checked)
 
 
 def machines() -> Iterator[Machine]:
