@@ -26,7 +26,7 @@ ACTIVATION = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one step asks of a kernel: its operation, its direction, and the slots that it binds."""
+    """One step as a kernel sees it: its operation, its direction, and the slots that it binds."""
 
     node: Node
     phase: Phase

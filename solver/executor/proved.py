@@ -297,7 +297,7 @@ def _programs_of_deployment(
 
 
 class _Read(NamedTuple):
-    """What an entry point runs, its reference program without what it holds for others, and its digest."""
+    """The graph of an entry point, its reference program without what it holds for others, and its digest."""
 
     graph: TrainableGraph
     subject: TrainableGraph

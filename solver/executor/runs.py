@@ -96,7 +96,7 @@ class Runs:
         self.resumed()
 
     def of_batch(self, name: str, batch: Mapping[str, ArrayLike]) -> AtSize:
-        """What runs a batch: the program at the size of its arrays, proved when it is asked for first.
+        """The runner of a batch: of the program at the size of its arrays, proved when it is asked for first.
 
         Raises PlanError for a size that the plan does not serve, and for arrays of several sizes.
         """
@@ -108,7 +108,7 @@ class Runs:
         return self.at(name, {each: sizes.get(each, most) for each, most in served.largest.items()})
 
     def at(self, name: str, sizes: Mapping[str, int] | None = None) -> AtSize:
-        """What runs a program at these sizes, by default those planned. Raises PlanError as `of_batch`."""
+        """The runner of a program at these sizes, by default those planned. Raises PlanError as `of_batch`."""
         program = self.programs[name]
         served = program.plan.planned_sizes
         if served is None or sizes is None or served.largest == sizes:

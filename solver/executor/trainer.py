@@ -354,7 +354,7 @@ class Trainer:
 
 
 def _staying(program: Program) -> set[int]:
-    """What a program has from one run to the next, but for what it holds for others."""
+    """The values that a program leaves to its next run, but for those that it holds for others."""
     return {e.value for e in program.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)}
 
 

@@ -170,7 +170,7 @@ class _Entry:
 
 
 def _joined(parts: Sequence[HomeItem], end: int) -> HomeItem:
-    """What stays between runs: live all the time, with the accesses of all entry points."""
+    """A value that stays between runs: live all the time, with the accesses of all entry points."""
     times = zip(*(part.nanoseconds for part in parts), strict=True)
     return HomeItem(
         max(part.size for part in parts),

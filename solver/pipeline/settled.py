@@ -1,4 +1,4 @@
-"""What stays from one iteration to the next, at the bottom of its space."""
+"""Plans whose persistent values lie at the bottom of their spaces."""
 
 from __future__ import annotations
 

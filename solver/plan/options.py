@@ -50,7 +50,7 @@ class PlanOptions:
 
     @property
     def constraints(self) -> Constraints:
-        """What is asked for about the places of single values."""
+        """The constraints on the places of single values."""
         return Constraints(self.pins, self.alignments, self.reserved)
 
 
