@@ -108,7 +108,7 @@ class Runs:
         return self.at(name, {each: sizes.get(each, most) for each, most in served.largest.items()})
 
     def at(self, name: str, sizes: Mapping[str, int] | None = None) -> AtSize:
-        """The runner of a program at these sizes, by default those planned. Raises PlanError as `of_batch`."""
+        """The runner of a program at these sizes, else at those planned. Raises PlanError as `of_batch`."""
         program = self.programs[name]
         served = program.plan.planned_sizes
         if served is None or sizes is None or served.largest == sizes:
