@@ -34,7 +34,7 @@ class PlanChoices(TypedDict, total=False):
 
     as_written: bool
     only: Sequence[Measure]
-    target: Literal["reference", "onert", "nntrainer", "singa", "singa-relu"]
+    target: Literal["reference", "c", "onert", "nntrainer", "singa", "singa-relu"]
     solver: str
     batch: int | str | Mapping[str, int] | None
     dims: Mapping[str, int | str | Mapping[str, int]] | None

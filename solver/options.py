@@ -123,7 +123,7 @@ PLAN_OPTIONS: Final = _by_name(
         Option(
             "target",
             "word",
-            "Runtime whose memory is planned: reference, onert, nntrainer, singa or singa-relu.",
+            "Runtime whose memory is planned: reference, c, onert, nntrainer, singa or singa-relu.",
             "reference",
         ),
         Option("solver", "word", _SOLVER, "portfolio"),

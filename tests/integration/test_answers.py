@@ -195,7 +195,8 @@ def test_inferences_are_planned_and_run(http: httpx.Client, mnist: Document) -> 
     assert made.arena_bytes < plan(graph).arena_bytes
     report = validated(http, sent, as_json(made), 2)
     assert (report["identical"], [step["loss"] for step in report["steps"]]) == (True, [None, None])
-    result = Client(str(http.base_url)).validate(sent, as_json(made), steps=1)
+    with Client(str(http.base_url)) as client:
+        result = client.validate(sent, as_json(made), steps=1)
     assert (result.identical, result.steps[0].loss) == (True, None)
     problem = post(http, "plan", graph={**sent, "trainable": [graph.trainable[0]]}).json()
     assert (problem["status"], problem["pointer"]) == (422, "/graph/loss")

@@ -225,7 +225,7 @@ def _reference(subject: Subject, found: Plan) -> tuple[Program, Mapping[int, Lif
         return reference_of(subject, found.options), {}
     target = TARGETS.get(found.options.target)
     graph = rewritten(subject, found)
-    if target is None or target.capabilities.trains:
+    if target is None or (target.capabilities.trains and target.name != "c"):
         return reference_program(graph, found), {}
     prepared = Prepared(graph, found.options.scratch_budget, storage=found.options.storage)
     lowered = target.reference(prepared, found.options)

@@ -44,6 +44,7 @@ def test_everything_that_can_be_said() -> None:
 
 def test_choices_replace_what_a_document_says() -> None:
     document = {
+        "loss": "loss",
         "optimizer": {"type": "Adam", "beta1": 0.8},
         "training": {"clip_global_norm": 1.0, "accumulate": 2},
         "trainable": "all",
