@@ -57,6 +57,8 @@ def explain_command(
 ) -> str:
     """The command that says what would make the network fit, with the options of a plan that does not."""
     kept = {name: value for name, value in fields.items() if name not in _SCHEDULED}
+    if isinstance(kept.get("batch"), str):  # a range: its largest size is what does not fit
+        kept["batch"] = kept["batch"].rpartition("..")[2]
     options = {**kept, "capacity": capacity, **choices, "server": server}
     return command_line("explain", model, options=options)
 

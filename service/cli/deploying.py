@@ -52,6 +52,12 @@ def run(
         )
     options = read_options(fields) if fields else RequestedOptions()
     files = model_files(models)
+    if choices.get("dim") and any(file.importer is None for file in files.values()):
+        raise OptionsError(
+            "Entry points of a graph document have the dimensions that it states.",
+            remedy="Write the sizes into the document's `dims`, and leave out --dim.",
+            path=("dim",),
+        )
     try:
         deployment = make_deployment(files, entries, ties, options, choices, server=server, as_json=as_json)
     except CapacityError as error:

@@ -126,7 +126,9 @@ def run(
 
 
 def _can_be_explained(file: ModelFile, options: PlanOptions) -> bool:
-    """Whether `explain` takes this network and its target."""
+    """Whether `explain` takes this network and its target, and can say more of what a value is denied."""
+    if options.place:
+        return False
     if file.importer is None and file.parsed().get("format") == documents.PROGRAM_FORMAT:
         return False
     return pipeline.TARGETS[options.target].capabilities.recompute

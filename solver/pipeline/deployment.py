@@ -130,7 +130,7 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
         if first.setdefault(entry.name, k) != k:
             raise OptionsError(
                 f"Two entry points are called {entry.name!r}.",
-                remedy=f"Give one another name, as {entry.purpose}:name={entry.name}2.",
+                remedy=f"Give one another name, as {entry.purpose}:{_batch(entry)}name={entry.name}2.",
                 path=("entries", k, "name"),
             )
         check_name(entry.model, "a model", ("models",))
@@ -161,6 +161,12 @@ def _check_constraints(entries: Sequence[EntryRequest]) -> None:
                     remedy=f"Leave out the {name} or the tiers, or plan {entry.name!r} by itself.",
                     path=(name,),
                 )
+
+
+def _batch(entry: EntryRequest) -> str:
+    """The batch as the text of an entry point has it."""
+    batch = entry.requested.options.batch
+    return "" if batch is None else f"batch={batch},"
 
 
 def _check_periods(entries: Sequence[EntryRequest], references: Sequence[Program]) -> None:
@@ -282,9 +288,9 @@ def _shared(
                 kind = there.kind if value.kind is Kind.CONSTANT else value.kind
                 constant, trains = (entry.name, other) if value.kind is Kind.CONSTANT else (other, entry.name)
                 raise OptionsError(
-                    f"{name!r} is a constant of entry point {constant!r}, and a {kind} of {trains!r},"
+                    f"{name!r} is a constant of entry point {constant!r}, and a {kind.word} of {trains!r},"
                     " which may change it.",
-                    remedy=f"Make it a {kind} of {constant!r} as well, or tie it to nothing.",
+                    remedy=f"Make it a {kind.word} of {constant!r} as well, or tie it to nothing.",
                     path=culprit(k, others_own, own),
                 )
             if name in changing or where == k:

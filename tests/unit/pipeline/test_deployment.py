@@ -166,7 +166,11 @@ def test_tied_values_are_one() -> None:
     ("graphs", "tie", "message"),
     [
         ((model("a"), model("b", width=5)), Tie("a.w", "b.w"), r"float32\[4, 4\].*float32\[4, 5\]"),
-        ((model("a"), model("b", weight="constant")), Tie("a.w", "b.w"), "constant of entry point 'b'"),
+        (
+            (model("a"), model("b", weight="constant")),
+            Tie("a.w", "b.w"),
+            "'b', and a parameter of 'a'",
+        ),
         ((model("a"), model("b")), Tie("a.q*", "b.q*"), "joins nothing"),
         ((model("a"), model("b")), Tie("a.*", "b.w"), "number of stars"),
         ((model("a"), model("b")), Tie("a.w", "a.v"), "are tied to 'a.w'|float32"),

@@ -62,6 +62,8 @@ def test_several_models_share_an_arena(tmp_path: Path) -> None:
         ((MNIST, "--entry", "fit"), "is no entry point"),
         ((MNIST, "--entry", "infer", "--entry", "infer:batch=1"), "Two entry points are called 'infer'"),
         ((MNIST, "--entry", "other.infer"), "which is not there"),
+        ((MNIST, "--entry", "infer:batch=1", "--entry", "infer:batch=2"), "infer:batch=2,name=infer2"),
+        ((MNIST, "--entry", "train", "--dim", "seq=5"), "Write the sizes into the document's `dims`"),
         ((MNIST, "--tie", "a"), "ties nothing"),
         ((MNIST, MNIST, "--share"), "Two models are called 'mnist'"),
         ((MNIST, "--entry", "train", "--rewrite"), "take no rewrite"),
