@@ -78,7 +78,7 @@ def test_a_loss_of_none_for_a_module_that_returns_a_number() -> None:
     with captured.trainer() as trainer:
         (y,) = trainer.infer(captured.batch(images())).values()
         assert y.shape == ()
-        with pytest.raises(PlanError, match="nothing is trained"):
+        with pytest.raises(PlanError, match="has no program to train"):
             trainer.step(captured.batch(images()))
     np.testing.assert_allclose(y, images().mean().numpy(), rtol=1e-5)
     with pytest.raises(LossError, match="The loss is none, and 'optimizer' is for training"):
