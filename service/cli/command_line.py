@@ -64,7 +64,7 @@ def explain_command(
 
 
 def reading_commands(plan_file: str) -> Iterator[tuple[str, str]]:
-    """What can be done with a plan of any kind: the purpose of each command, and the command."""
+    """The commands that read a plan of any kind: the purpose of each, and the command."""
     yield "to see what is live at the peak, and where", command_line("show", plan_file, options={})
     page = Path(plan_file).with_suffix(".html")
     yield "to see the same as a page", command_line("report", plan_file, options={}, output=str(page))

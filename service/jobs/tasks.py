@@ -668,7 +668,7 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 
 
 def _difference(old: PlanView | Deployment, new: PlanView | Deployment) -> bytes:
-    """What changed, as JSON; both are deployments, or none is."""
+    """The changes, as JSON; both are deployments, or none is."""
     if isinstance(old, Deployment) and isinstance(new, Deployment):
         return json.dumps(deployment_difference(old, new).facts()).encode()
     assert not isinstance(old, Deployment)
