@@ -230,15 +230,19 @@ class Client:
         *,
         against: str | None = None,
         entry_point: str | None = None,
+        weights: str | None = None,
         timeout: Timeout = None,
     ) -> bytes:
         """A plan that the service still keeps, as a file: c-header, report, perfetto, offsets-csv and others.
 
         A report shows the changes `against` the plan with that digest. Of a plan with entry points all of
-        them are written, or the one named `entry_point`. Raises `ProblemError` if the plan is not kept, or
+        them are written, or the one named `entry_point`. `c-training` is a zip archive, in which `weights`
+        (embed, blob or none) says where first values are. Raises `ProblemError` if the plan is not kept, or
         the format is unknown.
         """
-        request = tasks.export_request(digest, format_, against, entry_point, timeout)
+        request = tasks.export_request(
+            digest, format_, timeout, against=against, entry_point=entry_point, weights=weights
+        )
         response = self._connection.ask(request)
         return tasks.read_file(response)
 
@@ -406,10 +410,13 @@ class AsyncClient:
         *,
         against: str | None = None,
         entry_point: str | None = None,
+        weights: str | None = None,
         timeout: Timeout = None,
     ) -> bytes:
         """See `Client.export`."""
-        request = tasks.export_request(digest, format_, against, entry_point, timeout)
+        request = tasks.export_request(
+            digest, format_, timeout, against=against, entry_point=entry_point, weights=weights
+        )
         response = await self._connection.ask(request)
         return tasks.read_file(response)
 

@@ -291,12 +291,10 @@ def plan_request(digest: str, entry_point: str | None, timeout: Timeout) -> Requ
     )
 
 
-def export_request(
-    digest: str, format_: str, against: str | None, entry_point: str | None, timeout: Timeout
-) -> Request:
-    """A GET of a kept plan as another file."""
+def export_request(digest: str, format_: str, timeout: Timeout, **parameters: str | None) -> Request:
+    """A GET of a kept plan as another file, with those of the parameters that have a value."""
     path = f"/v1/plans/{quote(digest, safe='')}/{quote(format_, safe='')}"
-    return Request("GET", path + _query(against=against, entry_point=entry_point), timeout=timeout)
+    return Request("GET", path + _query(**parameters), timeout=timeout)
 
 
 def _query(**parameters: str | None) -> str:

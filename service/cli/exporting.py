@@ -112,52 +112,36 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
 
 
 def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:
-    """A directory with C11 that trains. First values are embedded, or in a file, or left to the program."""
-    from solver.c_training import c_training_files
+    """A directory with C11 that trains, or a zip archive of it, by the suffix of `output`."""
+    from service.cli.models import read_model_file
+    from solver.executor import c_files, inline_data, zip_archive
 
-    where = "embed" if into.weights is None else str(into.weights)
-    if where not in ("embed", "blob", "none"):
-        raise OptionsError(
-            f"First values go nowhere by {where!r:.200}.",
-            remedy="Write --weights embed (into net_weights.c), blob (net_weights.bin) or none (zeros).",
-            path=("weights",),
-        )
-    if str(output) == "-" or output.suffix:
+    zipped = output.suffix.lower() == ".zip"
+    if str(output) == "-" or (output.suffix and not zipped):
         raise OptionsError(
             f"What trains are several files, and {str(output)!r:.200} names one.",
-            remedy="Name a directory: arenaplan export plan.json --to c-training -o net.",
+            remedy="Name a directory or an archive: `arenaplan export plan.json --to c-training -o net`, or"
+            " -o net.zip.",
             path=("output",),
         )
-    first = None if where == "none" else _first_contents(plan, into.model)
-    files = c_training_files(plan, first, embeds=where == "embed")
-    for name, data in files.items():
-        place = output / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_document(place, data)
+    weights = "embed" if into.weights is None else str(into.weights)
+    data = None
+    if into.model is not None:
+        data = inline_data(read_model_file(into.model).graph(plan.options.batch))
+    files = c_files(plan, weights, data)
+    if zipped:
+        write_document(output, zip_archive(files))
+    else:
+        for name, content in files.items():
+            place = output / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_document(place, content)
     facts = {"files": len(files), "bytes": sum(map(len, files.values())), "arena_bytes": plan.arena_bytes}
     if as_json:
         print_json(facts)
         return
-    print_line(
-        f"{output}: {facts['files']} files, which train in {plan.arena_bytes:,} bytes;"
-        f" make -C {output} builds an example"
-    )
-
-
-def _first_contents(plan: Plan, model: Path | None) -> dict[int, bytes]:
-    """The first contents of what stays; inline values come from the graph in the file `model`."""
-    from service.cli.models import read_model_file
-    from solver.executor import first_contents, inline_data
-
-    named = sorted(i.source for i in plan.program.initial.values() if i.scheme == "values")
-    if named and model is None:
-        raise OptionsError(
-            f"The first values of {named[0]!r} stand in the graph, not in the plan.",
-            remedy="Give --model graph.json, too; or --weights none, and load them in your program.",
-            path=("model",),
-        )
-    data = {} if model is None else inline_data(read_model_file(model).graph(plan.options.batch))
-    return first_contents(plan.program, data)
+    end = "" if zipped else f"; make -C {output} builds an example"
+    print_line(f"{output}: {facts['files']} files, which train in {plan.arena_bytes:,} bytes{end}")
 
 
 def _export_circle(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:

@@ -662,6 +662,9 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             file = _difference(old, new) if name == "difference" else dump_report(new, old)
         elif name == "document":
             file = documents.dump_plan(one_plan(plan, entry_point))
+        elif name == "c-training":
+            one = one_plan(plan, entry_point)
+            file = executor.zip_archive(executor.c_files(one, head["weights"] or "embed"))
         else:
             file = exporters.exporter_named(name).dump(plan_of(plan, entry_point))
         channel.send("result", {}, file)

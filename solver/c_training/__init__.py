@@ -83,8 +83,7 @@ def _check(plan: Plan) -> None:
     if plan.options.target != "c":
         raise OptionsError(
             f"The plan is for target {plan.options.target!r}, whose kernels need other memory than C's.",
-            remedy="Plan the graph for C: arenaplan plan graph.json --target c -o plan.json.",
-            path=("options", "target"),
+            remedy="Plan the graph for C: `arenaplan plan graph.json --target c -o plan.json`.",
         )
     for label, reason in refusals(plan.program):
         raise OptionsError(
@@ -95,7 +94,6 @@ def _check(plan: Plan) -> None:
             raise OptionsError(
                 f"{value.label!r} is {value.type.dtype.value}, which C has no type for.",
                 remedy="Plan without the option `storage`.",
-                path=("options", "storage"),
             )
 
 

@@ -4,6 +4,7 @@ from solver.executor.accesses import logged_accesses
 from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
+from solver.executor.c_files import C_WEIGHTS, c_files, zip_archive
 from solver.executor.measured import measured_costs
 from solver.executor.proved import KernelSet, inline_data
 from solver.executor.run import first_contents
@@ -13,6 +14,7 @@ from solver.executor.validate import StepReport, ValidationReport, validate
 from solver.verify import AccessFault, MemoryAccess, check_accesses
 
 __all__ = [
+    "C_WEIGHTS",
     "AccessFault",
     "BlockRunner",
     "BlockViews",
@@ -21,6 +23,7 @@ __all__ = [
     "StepReport",
     "Trainer",
     "ValidationReport",
+    "c_files",
     "check_accesses",
     "first_contents",
     "graph_of_batch",
@@ -30,4 +33,5 @@ __all__ = [
     "rewritten",
     "synthetic_batch",
     "validate",
+    "zip_archive",
 ]

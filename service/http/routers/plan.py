@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -32,6 +33,7 @@ from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
 from solver.documents import DeploymentDocument, PlanDocument
+from solver.executor import C_WEIGHTS
 from solver.exporters import EXPORTERS
 
 __all__ = ["router"]
@@ -47,6 +49,14 @@ _PROGRAMS: Final = ContentAddressed("program", "plans")
 _DIFFERENCE: Final = "difference"
 #: The plan of one entry point, as a document.
 _DOCUMENT: Final = "document"
+#: Files in C that train, as an archive.
+_C_TRAINING: Final = "c-training"
+
+#: Media types and suffixes of files, by the name of the format.
+_FILES: Final[Mapping[str, tuple[str, str]]] = {
+    **{one.name: (one.media_type, one.suffix) for one in EXPORTERS.values()},
+    _C_TRAINING: ("application/zip", ".zip"),
+}
 
 #: Pages of this service contain their script and style and send no requests; the browser enforces this.
 _POLICY: Final = (
@@ -63,11 +73,18 @@ Digest = Annotated[
     ),
 ]
 Format = Annotated[
-    str, Path(description=f"One of {', '.join(EXPORTERS)}, {_DIFFERENCE}, or {_DOCUMENT}: the plan itself.")
+    str, Path(description=f"One of {', '.join(_FILES)}, {_DIFFERENCE}, or {_DOCUMENT}: the plan itself.")
 ]
 Against = Annotated[str | None, Query(description="Digest of an older plan, for what has changed since.")]
 EntryPoint = Annotated[
     str | None, Query(description="Name of one entry point, where the plan has several; else all of them.")
+]
+Weights = Annotated[
+    str | None,
+    Query(
+        description=f"For {_C_TRAINING}, where first values are: {', '.join(C_WEIGHTS)}. A plan does not have"
+        " the values that its graph gives: choose none for it."
+    ),
 ]
 
 _PLAN_ROUTE: Final = computed(
@@ -166,7 +183,7 @@ async def get_plan(request: Request, digest: Digest, entry_point: EntryPoint = N
             "description": "The file.",
             "content": {
                 "application/json": {},
-                **{exporter.media_type: {} for exporter in EXPORTERS.values()},
+                **{media_type: {} for media_type, _ in _FILES.values()},
                 **content("offsets", "text/csv", type="string"),
             },
         },
@@ -183,14 +200,16 @@ async def export_plan(
     format: Format,
     against: Against = None,
     entry_point: EntryPoint = None,
+    weights: Weights = None,
 ) -> Response:
     """A plan that is kept here, written for a runtime, a viewer or a table.
 
     `format` is one of those that the parameter lists. The report takes `against`, the digest of another plan
     that is kept: it then shows what changed. `difference` needs it, and has the same as JSON, as `arenaplan
-    diff --json` prints it. Of a plan with entry points `entry_point` asks for one of them.
+    diff --json` prints it. Of a plan with entry points `entry_point` asks for one of them. `c-training` is
+    an archive of C11 that trains, of a plan for the target `c`.
     """
-    return await _export(request, digest, format, entry_point, against)
+    return await _export(request, digest, format, entry_point, against, weights)
 
 
 @router.get("/plans/{digest}", include_in_schema=False)
@@ -206,7 +225,7 @@ def _accepted(header: str) -> str | None:
 
     Ranges are weighed by their q (RFC 9110, 12.5.1), the first of equals wins; ``*/*`` stands for JSON.
     """
-    known = {one.media_type: one.name for one in EXPORTERS.values()}
+    known = {media_type: name for name, (media_type, _) in _FILES.items()}
     best, chosen = 0.0, None
     for part in header.split(","):
         media, *parameters = (text.strip().lower() for text in part.split(";"))
@@ -221,16 +240,20 @@ def _accepted(header: str) -> str | None:
 
 
 async def _export(
-    request: Request, digest: str, name: str, entry_point: str | None, against: str | None = None
+    request: Request,
+    digest: str,
+    name: str,
+    entry_point: str | None,
+    against: str | None = None,
+    weights: str | None = None,
 ) -> Response:
-    """The plan with this digest as a file of exporter `name`; a report says what changed `against` another.
+    """The plan with this digest in the format `name`; a report says what changed `against` another.
 
     Of a plan with entry points all of them, or the one of this name. 200, or 304 when the caller names its
     entity tag in If-None-Match. Raises `Problem` for what is not here.
     """
-    exporter = EXPORTERS.get(name)
-    if exporter is None and name not in (_DIFFERENCE, _DOCUMENT):
-        remedy = f"Choose one of {', '.join(EXPORTERS)}, {_DIFFERENCE}, {_DOCUMENT}."
+    if name not in (*_FILES, _DIFFERENCE, _DOCUMENT):
+        remedy = f"Choose one of {', '.join(_FILES)}, {_DIFFERENCE}, {_DOCUMENT}."
         raise Problem("not-found", f"Plans are not written as {name!r:.80}.", remedy=remedy)
     if against is not None and name not in ("report", _DIFFERENCE):
         remedy = f"Leave `against` out, or ask for the report or the {_DIFFERENCE}."
@@ -238,25 +261,31 @@ async def _export(
     if against is None and name == _DIFFERENCE:
         remedy = "Add ?against= and the digest of the older plan."
         raise Problem("invalid-request", f"A {_DIFFERENCE} is made of two plans.", remedy=remedy)
+    if weights is not None and name != _C_TRAINING:
+        remedy = f"Leave `weights` out, or ask for {_C_TRAINING}."
+        raise Problem("invalid-request", f"{name} has no weights.", remedy=remedy)
     state, tenant = state_of(request), principal_of(request).tenant
     old, new = [await _kept_body(request, one) if one is not None else b"" for one in (against, digest)]
     tag = f"{digest}:{name}" + (f":{against}" if against else "")
     if entry_point is not None:
         tag += f":{quote(entry_point, safe='')}"
+    tag += f":{quote(weights, safe='')}" if weights is not None else ""
     headers = {"ETag": f'"{tag}"', "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
     if matches_tag(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    frame = await unless_disconnected(request, _write(state, tenant, name, old, new, entry_point))
+    asked = {"format": name, "entry_point": entry_point, "weights": weights}
+    frame = await unless_disconnected(request, _write(state, tenant, asked, old, new))
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, digest=digest, format=name)
-    if exporter is None:
+    if name not in _FILES:
         return Response(frame.body, media_type="application/json", headers=headers)
-    if exporter.media_type == "text/html":
+    media_type, suffix = _FILES[name]
+    if media_type == "text/html":
         headers["Content-Security-Policy"] = _POLICY
     else:
-        headers["Content-Disposition"] = f'attachment; filename="{digest[:12]}{exporter.suffix}"'
-    return Response(frame.body, media_type=exporter.media_type, headers=headers)
+        headers["Content-Disposition"] = f'attachment; filename="{digest[:12]}{suffix}"'
+    return Response(frame.body, media_type=media_type, headers=headers)
 
 
 async def _kept_body(request: Request, digest: str) -> bytes:
@@ -266,10 +295,8 @@ async def _kept_body(request: Request, digest: str) -> bytes:
     return kept.body
 
 
-async def _write(
-    state: State, tenant: str, name: str, old: bytes, new: bytes, entry_point: str | None
-) -> Frame:
+async def _write(state: State, tenant: str, asked: Mapping[str, str | None], old: bytes, new: bytes) -> Frame:
     settings = state.settings
     limits = Limits(settings.deadline_max_seconds + settings.deadline_grace_seconds)
-    head = {**state.limits, "format": name, "against": len(old), "entry_point": entry_point}
+    head = {**state.limits, **asked, "against": len(old)}
     return await run_task(state.pool, "export", head, old + new, limits, tenant=tenant)

@@ -366,6 +366,9 @@ async def test_export(call: Call) -> None:
     service = Service(httpx.Response(200, content=b"<!doctype html>"))
     assert await call(service, "export", "a/b", "report", against="x&y") == b"<!doctype html>"
     assert str(service.requests[0].url) == "http://test/base/v1/plans/a%2Fb/report?against=x%26y"
+    service = Service(httpx.Response(200, content=b"PK"))
+    assert await call(service, "export", "abc", "c-training", weights="none") == b"PK"
+    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc/c-training?weights=none"
 
 
 async def test_fits(call: Call) -> None:

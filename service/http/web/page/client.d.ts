@@ -5,7 +5,7 @@ export class Client extends Service {
   plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | DeploymentDocument | JobDocument>;
   planProgram(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
   getPlan(digest: string, options?: Options<{ entry_point?: string | null }>): Promise<PlanDocument | DeploymentDocument>;
-  exportPlan(digest: string, format: string, options?: Options<{ against?: string | null; entry_point?: string | null }>): Promise<any>;
+  exportPlan(digest: string, format: string, options?: Options<{ against?: string | null; entry_point?: string | null; weights?: string | null }>): Promise<any>;
   tradeoff(body: TradeOffRequest | Blob | ArrayBuffer, options?: Options): Promise<TradeOffDocument | JobDocument>;
   explain(body: ExplainRequest | Blob | ArrayBuffer, options?: Options): Promise<VerdictDocument | JobDocument>;
   validate(body: ValidateRequest | Blob | ArrayBuffer, options?: Options): Promise<ReportDocument | JobDocument>;

@@ -280,7 +280,10 @@ function failed(error) {
 
 at("save").addEventListener("click", async () => {
   const format = at("format").value;
-  const suffix = { "": ".json", report: ".html", "c-header": ".h", "offsets-csv": ".csv", perfetto: ".trace.json", "memory-viz": ".pickle" };
+  const suffix = {
+    "": ".json", report: ".html", "c-header": ".h", "c-training": ".zip", "offsets-csv": ".csv",
+    perfetto: ".trace.json", "memory-viz": ".pickle",
+  };
   try {
     let blob = new Blob([JSON.stringify(plan)], { type: "application/json" });
     if (format) {

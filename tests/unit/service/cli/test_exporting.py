@@ -12,11 +12,16 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.console import Exit
+from solver.documents import dump_plan, load_plan
+from solver.executor import c_files, zip_archive
 from solver.exporters.circle import with_training
 from solver.exporters.tflm import load_offsets
 from solver.graph import OptimizerSpec
 from solver.importers.circle import CircleTraining, load_circle, weights_of
+from solver.pipeline import plan_requested
+from solver.plan import PlanOptions, RequestedOptions
 from tests.support.circle_models import dense
+from tests.support.graphs import chain
 from tests.support.micro_models import STATEFUL, branching_model
 
 
@@ -197,3 +202,38 @@ def test_what_is_for_something_else_is_refused(model: Path) -> None:
     ):
         done = arenaplan("export", plan, *arguments)
         assert (done.exit_code, said in done.output) == (Exit.USAGE, True), done.output
+
+
+@pytest.fixture
+def for_c(tmp_path: Path) -> Path:
+    path = tmp_path / "for_c.json"
+    path.write_bytes(
+        dump_plan(plan_requested(chain((8, 6, 4), 9), RequestedOptions(PlanOptions(target="c"))))
+    )
+    return path
+
+
+def test_c_that_trains_is_a_directory_or_an_archive_of_the_same_files(for_c: Path, tmp_path: Path) -> None:
+    folder, archive = tmp_path / "net", tmp_path / "net.zip"
+    facts = json.loads(arenaplan("export", for_c, "--to", "c-training", "-o", folder, "--json").stdout)
+    files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert files == c_files(load_plan(for_c.read_bytes()))
+    assert facts["files"] == len(files)
+    assert arenaplan("export", for_c, "--to", "c-training", "-o", archive).exit_code == Exit.OK
+    assert archive.read_bytes() == zip_archive(c_files(load_plan(for_c.read_bytes())))
+    blob = arenaplan("export", for_c, "--to", "c-training", "--weights", "blob", "-o", tmp_path / "blob")
+    assert blob.exit_code == Exit.OK
+    assert (tmp_path / "blob" / "net_weights.bin").stat().st_size == 4 * (8 * 6 + 6 + 6 * 4 + 4)
+
+
+def test_c_that_trains_is_refused_by_name(for_c: Path, model: Path, tmp_path: Path) -> None:
+    for plan, arguments, refusal in (
+        (for_c, ("-o", tmp_path / "net.c"), "names one"),
+        (for_c, (), "several files"),
+        (for_c, ("--weights", "all", "-o", tmp_path / "net"), "Choose --weights embed"),
+        (for_c, ("--prefix", "x", "-o", tmp_path / "net"), "--prefix: This is for c-header"),
+        (planned(model), ("-o", tmp_path / "net"), "is for target 'reference'"),
+    ):
+        done = arenaplan("export", plan, "--to", "c-training", *arguments)
+        assert (done.exit_code, refusal in " ".join(done.output.split())) == (Exit.USAGE, True), done.output
+    assert not (tmp_path / "net").exists()
