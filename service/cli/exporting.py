@@ -100,7 +100,7 @@ def _not_for(name: str | None, option: str, fitting: str) -> OptionsError:
 
 def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, split: bool) -> None:
     """Raises OptionsError for an option that is for another kind of file."""
-    if name in _INTO_MODELS and (split or prefix is not None):
+    if (name in _INTO_MODELS or name == "c-training") and (split or prefix is not None):
         raise _not_for(name, "split" if split else "prefix", "c-header")
     for option, value, fitting in (
         ("model", into.model, ("circle", "c-training")),
