@@ -19,6 +19,7 @@ from typing import Final
 from solver.c_kernels import KERNELS, SOURCES, Call, refusals, task_of
 from solver.errors import OptionsError
 from solver.graph.types import DType
+from solver.names import c_comment, c_identifiers, c_string
 from solver.plan import Plan
 from solver.program import EntryKind, Kind, Program, Step, expiring
 
@@ -40,6 +41,13 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "movement": ("elementwise",),
 }
 
+#: Offsets in the C files have 32 bits.
+_MAX_BYTES: Final = 2**32
+
+#: A saved state begins with these, the version in the order of the machine's bytes, and the plan's digest.
+_MAGIC: Final = b"NETSTATE"
+_VERSION: Final = 1
+
 #: What follows ``net_`` in the names of functions that every program has.
 _RESERVED: Final = (
     "init", "step", "iteration", "read", "write", "save", "load", "hash", "self_hash", "self_test", "update",
@@ -53,7 +61,8 @@ def c_training_files(
     plan: Plan, first: Mapping[int, bytes] | None = None, *, embeds: bool = True
 ) -> dict[str, bytes]:
     """The files by their paths. `first` has the first contents of persistent values, by number: as an array
-    in C if it `embeds` them, else as a file; without them the program begins with zeros.
+    in C if it `embeds` them, else as a file that `net_load` reads on little-endian machines; without them the
+    program begins with zeros.
 
     Raises OptionsError for a plan of another target, and for what C has no type or kernel for. Linear.
     """
@@ -65,7 +74,8 @@ def c_training_files(
         "net.c": writer.source(),
         "Makefile": _template("Makefile"),
         "CMakeLists.txt": _template("CMakeLists.txt"),
-        "example.c": writer.example(embeds=embeds),
+        "README.md": writer.readme(),
+        "example.c": writer.example(embeds=embeds, loads=first is not None and not embeds),
     }
     if embeds and first is not None:
         files["net_weights.c"] = writer.weights(first)
@@ -75,7 +85,7 @@ def c_training_files(
         files[f"kernels/{header.name}"] = header.read_text(encoding="ascii")
     written = {name: text.encode() for name, text in files.items()}
     if first is not None and not embeds:
-        written["net_weights.bin"] = writer.first_values(first)
+        written["net_weights.bin"] = writer.saved_state(first)
     return written
 
 
@@ -95,17 +105,12 @@ def _check(plan: Plan) -> None:
                 f"{value.label!r} is {value.type.dtype.value}, which C has no type for.",
                 remedy="Plan without the option `storage`.",
             )
-
-
-def _identifier(name: str, taken: set[str]) -> str:
-    """An identifier in C for a name, which no other has."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
-    unique, k = plain, 1
-    while unique in taken:
-        k += 1
-        unique = f"{plain}_{k}"
-    taken.add(unique)
-    return unique
+    for space, size in zip(plan.program.spaces, plan.sizes, strict=True):
+        if size >= _MAX_BYTES:
+            raise OptionsError(
+                f"Memory {space.name!r} has {size:,} bytes, and offsets in the C files end at 4 GiB.",
+                remedy="Plan a smaller batch.",
+            )
 
 
 @dataclass
@@ -121,26 +126,36 @@ class _Writer:
         for name in list(self.sources):
             self.sources.update(_NEEDED.get(name, ()))
         self.sources.difference_update(_ALWAYS)
-        taken: set[str] = set()
         by_reference: dict[int, list[int]] = {}
         for entry in program.entry:
             by_reference.setdefault(entry.reference, []).append(entry.value)
         kinds = {entry.reference: entry.kind for entry in program.entry}
-        #: What the caller feeds, and what stays: identifier and places by name.
-        self.fed: dict[str, tuple[str, list[int]]] = {}
-        self.persistent: dict[str, tuple[str, list[int]]] = {}
-        for reference, places in by_reference.items():
-            label = self._named(places)
-            row = (_identifier(label, taken), places)
-            (self.fed if kinds[reference] is EntryKind.FED else self.persistent)[label] = row
-        taken.update(_RESERVED, (f"feed_{name}" for name, _ in self.fed.values()))
-        self.results = {
-            program.values[e.value].label: (_identifier(program.values[e.value].label, taken), e.value)
+        fed = {
+            self._named(p): p for reference, p in by_reference.items() if kinds[reference] is EntryKind.FED
+        }
+        #: What the caller feeds: its places by identifier.
+        self.fed = dict(zip(c_identifiers(fed), fed.items(), strict=True))
+        #: The places of what stays, by its name.
+        self.persistent = {
+            self._named(p): p
+            for reference, p in by_reference.items()
+            if kinds[reference] is not EntryKind.FED
+        }
+        results = [
+            e.value
             for e in program.exit
             if program.values[e.value].kind is not Kind.LOSS
             and kinds.get(e.reference) not in (EntryKind.CARRIED, EntryKind.CONSTANT)
             and "@" not in program.values[e.value].label
-        }
+        ]
+        names = c_identifiers(
+            (program.values[value].label for value in results), (*_RESERVED, *(f"feed_{n}" for n in self.fed))
+        )
+        self.results = dict(zip(names, results, strict=True))
+        #: Names of the memories in macros.
+        self.memories = c_identifiers(
+            (space.name for space in program.spaces), ("STATE", "SAVED"), capitals=True
+        )
         losses = [e.value for e in program.exit if program.values[e.value].kind is Kind.LOSS]
         self.loss = losses[0] if losses else None
 
@@ -186,28 +201,29 @@ class _Writer:
     def header(self, *, embeds: bool) -> str:
         program, plan = self.program, self.plan
         sizes = "\n".join(
-            f"#define NET_{_macro(space.name)}_BYTES {size}u"
-            for space, size in zip(program.spaces, plan.sizes, strict=True)
+            f"#define NET_{name}_BYTES {size}u" for name, size in zip(self.memories, plan.sizes, strict=True)
         )
         feeds = "\n".join(
-            f"void net_feed_{name}(const {self._type(places[0])} *values); /* {self._shape(places[0])} */"
-            for name, places in self.fed.values()
+            f"void net_feed_{name}(const {self._type(places[0])} *values);"
+            f" /* {c_comment(label)}: {self._shape(places[0])} */"
+            for name, (label, places) in self.fed.items()
         )
         results = "\n".join(
             f"const {self._type(value)} *net_{name}(void); /* {self._shape(value)}, until the next step */"
-            for name, value in self.results.values()
+            for name, value in self.results.items()
         )
         weights = "extern const unsigned char net_weights[NET_STATE_BYTES];\n" if embeds else ""
         run = "float net_step(void);" if self.loss is not None else "void net_step(void);"
         paging = _PAGING if any(not space.addressable for space in program.spaces) else ""
         return _filled(
             "net.h",
-            name=_comment(plan.graph),
+            name=c_comment(plan.graph),
             digest=plan.digest,
             sizes=sizes,
             period=program.period,
             state=self._state_bytes(),
             count=len(self.persistent),
+            names="\n".join(self._names()),
             feeds=feeds,
             results=results,
             weights=weights,
@@ -223,25 +239,43 @@ class _Writer:
         return f"{list(self.program.values[value].type.shape)}"
 
     def _state_bytes(self) -> int:
-        return sum(self.program.values[places[0]].type.nbytes for _, places in self.persistent.values())
+        return sum(self.program.values[places[0]].type.nbytes for places in self.persistent.values())
+
+    def _names(self) -> Iterator[str]:
+        """A line for each value that stays: its name as a string in C, type and shape."""
+        for name, places in self.persistent.items():
+            written = f'"{c_string(name)}"'.replace("*/", "*\\057").replace("/*", "\\057*")
+            yield f"   {written} {self._type(places[0])} {self._shape(places[0])}"
+
+    def readme(self) -> str:
+        """The README of the folder."""
+        addressable = [
+            name for name, space in zip(self.memories, self.program.spaces, strict=True) if space.addressable
+        ]
+        return _filled(
+            "README.md",
+            name=c_comment(self.plan.graph),
+            bytes=f"{self.plan.arena_bytes:,}",
+            memory=addressable[0],
+        )
 
     def source(self) -> str:
         program, plan = self.program, self.plan
         arenas = "\n".join(
-            f"NET_PLACE_{_macro(space.name)} static NET_ALIGNED unsigned char {_arena(k)}[{max(1, size)}];"
+            f"NET_PLACE_{self.memories[k]} static NET_ALIGNED unsigned char {_arena(k)}[{max(1, size)}];"
             for k, (space, size) in enumerate(zip(program.spaces, plan.sizes, strict=True))
             if space.addressable
         )
         places = "\n".join(
-            f"#ifndef NET_PLACE_{_macro(space.name)}\n#define NET_PLACE_{_macro(space.name)}\n#endif"
-            for space in program.spaces
+            f"#ifndef NET_PLACE_{name}\n#define NET_PLACE_{name}\n#endif"
+            for name, space in zip(self.memories, program.spaces, strict=True)
             if space.addressable
         )
         rows = "\n".join(f"    {row}," for row in self._rows())
         feeds = "\n\n".join(self._feeds())
         results = "\n\n".join(
             f"const {self._type(value)} *net_{name}(void) {{ return {self.address(value)}; }}"
-            for name, value in self.results.values()
+            for name, value in self.results.items()
         )
         ends = expiring(program)
         steps = "\n".join(
@@ -249,7 +283,7 @@ class _Writer:
             for t, step in enumerate(self.steps)
             for line in (step, *self._ended(ends.get(program.steps[t].level, ()), t))
         )
-        unstarted = "return 0.0f / (0.0f * (float)iteration);" if self.loss is not None else "return;"
+        unstarted = "return AP_INFINITY - AP_INFINITY;" if self.loss is not None else "return;"
         leaves = f"return *{self.address(self.loss)};" if self.loss is not None else ""
         return _filled(
             "net.c",
@@ -309,17 +343,17 @@ class _Writer:
 
     def _rows(self) -> Iterator[str]:
         at = 0
-        for name, (_, places) in self.persistent.items():
+        for name, places in self.persistent.items():
             nbytes = self.program.values[places[0]].type.nbytes
             for k, value in enumerate(places):
                 space = self.program.values[value].space
                 first = int(k == 0)
                 numbers = f"{space}, {self.plan.offsets[value]}u, {nbytes}u, {at}u, {first}"
-                yield f'{{"{_escaped(name)}", {numbers}}}'
+                yield f'{{"{c_string(name)}", {numbers}}}'
             at += nbytes
 
     def _feeds(self) -> Iterator[str]:
-        for name, places in self.fed.values():
+        for name, (_, places) in self.fed.items():
             writes = []
             for value in places:
                 row = self.program.values[value]
@@ -343,50 +377,38 @@ class _Writer:
                 yield f"    fill({self.address(value)}, {nbytes}u, {int(floats)});"
 
     def first_values(self, first: Mapping[int, bytes]) -> bytes:
-        return b"".join(first[places[0]] for _, places in self.persistent.values())
+        return b"".join(first[places[0]] for places in self.persistent.values())
+
+    def saved_state(self, first: Mapping[int, bytes]) -> bytes:
+        """The first values as `net_save` writes them on a little-endian machine, before any iteration."""
+        version, iteration = _VERSION.to_bytes(4, "little"), bytes(4)
+        return b"".join((_MAGIC, version, self.plan.digest.encode(), iteration, self.first_values(first)))
 
     def weights(self, first: Mapping[int, bytes]) -> str:
         data = self.first_values(first)
         rows = [", ".join(f"{byte}" for byte in data[i : i + 24]) for i in range(0, len(data), 24)]
         body = ",\n    ".join(rows)
-        return f'#include "net.h"\n\nconst unsigned char net_weights[NET_STATE_BYTES] = {{\n    {body}\n}};\n'
+        return _filled("net_weights.c", values=body)
 
-    def example(self, *, embeds: bool) -> str:
+    def example(self, *, embeds: bool, loads: bool) -> str:
         arrays, calls = [], []
-        for name, places in self.fed.values():
+        for name, (_, places) in self.fed.items():
             elements = self.program.values[places[0]].type.elements
-            arrays.append(f"static {self._type(places[0])} {name}[{max(1, elements)}];")
-            calls.append(f"        net_feed_{name}({name});")
+            arrays.append(f"static {self._type(places[0])} input_{name}[{max(1, elements)}];")
+            calls.append(f"        net_feed_{name}(input_{name});")
         step = (
             '        printf("%.9g\\n", (double)net_step());'
             if self.loss is not None
             else "        net_step();"
         )
-        return _filled(
-            "example.c",
-            arrays="\n".join(arrays),
-            weights="net_weights" if embeds else "0",
-            calls="\n".join(calls),
-            step=step,
-        )
+        if loads:
+            arrays.append("static unsigned char state[NET_SAVED_BYTES];")
+        begin = _LOAD if loads else f"    net_init({'net_weights' if embeds else '0'});"
+        return _filled("example.c", arrays="\n".join(arrays), begin=begin, calls="\n".join(calls), step=step)
 
 
 def _arena(space: int) -> str:
     return f"arena{space}"
-
-
-def _macro(name: str) -> str:
-    return re.sub(r"\W", "_", name, flags=re.ASCII).upper()
-
-
-def _comment(text: str) -> str:
-    return text.replace("*/", "* /").encode("ascii", "replace").decode()
-
-
-def _escaped(text: str) -> str:
-    return "".join(
-        c if c.isascii() and c.isprintable() and c not in '\\"' else f"\\{ord(c):03o}" for c in text
-    )
 
 
 def _nested(type_: str, rows: str) -> str:
@@ -410,7 +432,7 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 
 _CLEAR: Final = """static void clear(const place *p)
 {
-    static const unsigned char zeros[64];
+    static const unsigned char zeros[64] = {0};
     place part = *p;
     for (uint32_t at = 0; at < p->bytes; at += (uint32_t)sizeof zeros) {
         part.offset = p->offset + at;
@@ -419,6 +441,13 @@ _CLEAR: Final = """static void clear(const place *p)
     }
 }
 """
+
+_LOAD: Final = """    FILE *file = fopen("net_weights.bin", "rb");
+    if (!file || fread(state, 1, sizeof state, file) != sizeof state || net_load(state, sizeof state)) {
+        fputs("net_weights.bin is not the saved state of this plan\\n", stderr);
+        return 1;
+    }
+    fclose(file);"""
 
 _PAGING: Final = """
 /* Slower memory, which your program provides: `memory` is its number, `at` a byte of it. */

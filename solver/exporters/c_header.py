@@ -24,12 +24,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from solver.errors import OptionsError
+from solver.names import c_comment, c_identifiers, c_string
 from solver.program import EntryKind, ReservedRange, held_lives
 
 if TYPE_CHECKING:  # the other exporters know no plans, and their callers wait for every import
     from solver.plan import Deployment, Plan
 
-__all__ = ["c_header_files", "c_identifiers", "dump_c_header"]
+__all__ = ["c_header_files", "dump_c_header"]
 
 #: The C type of an element, and its bytes. C has no float of two bytes, and no type of one byte that is true
 #: or false everywhere: these are unsigned integers.
@@ -53,8 +54,6 @@ _RUNS: Final = {
     "run": "training step",
 }
 
-#: Compilers take more, people do not.
-_MAX_NAME_CHARACTERS: Final = 120
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
 _PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
@@ -98,26 +97,8 @@ def c_header_files(plan: Plan | Deployment, stem: str, prefix: str | None = None
     return files
 
 
-def c_identifiers(names: Iterable[str]) -> list[str]:
-    """For each name one in capitals that C can spell, all of them different; the first comer keeps its own.
-
-    The same names in the same order give the same identifiers. Linear.
-    """
-    taken: set[str] = set()
-    identifiers = []
-    plain = [_UNSAFE.sub("_", name).upper()[:_MAX_NAME_CHARACTERS] or "_" for name in names]
-    reserved = set(plain)
-    counts: dict[str, int] = {}
-    for name in plain:
-        chosen = name
-        while chosen in taken:
-            # A name that another value has by itself is left to that one.
-            counts[name] = counts.get(name, 1) + 1
-            numbered = f"{name}_{counts[name]}"
-            chosen = name if numbered in reserved else numbered
-        taken.add(chosen)
-        identifiers.append(chosen)
-    return identifiers
+def _macros(names: Iterable[str]) -> list[str]:
+    return c_identifiers(names, capitals=True)
 
 
 class _Header:
@@ -140,7 +121,7 @@ class _Header:
         self.wide = any(size > 0xFFFFFFFF for size in planned.sizes)
         self.persistent: list[str] = []
         if isinstance(planned, Deployment):
-            self.persistent = c_identifiers(row.name for row in planned.persistent)
+            self.persistent = _macros(row.name for row in planned.persistent)
             names = _entry_point_names([entry_point.name for entry_point in planned.entry_points])
             self.programs = [
                 _Program(
@@ -157,7 +138,7 @@ class _Header:
         self.entry_points = names
         programs = [one.plan.program for one in self.programs]
         self.planned_spaces = programs[0].spaces
-        self.spaces = c_identifiers(space.name for space in self.planned_spaces)
+        self.spaces = _macros(space.name for space in self.planned_spaces)
         steps = [(program, step) for program in programs for step in program.steps]
         self.kernels = list(dict.fromkeys(program.kernel(step) for program, step in steps))
         self.slots = list(dict.fromkeys(b.slot for _, step in steps for b in step.bindings))
@@ -167,8 +148,8 @@ class _Header:
 
     def head(self) -> Iterator[str]:
         planned, p = self.planned, self.prefix
-        producer = _comment(planned.producer or "arenaplan")
-        yield f"/* {_comment(self.name)}: the memory of {self._purpose()}."
+        producer = c_comment(planned.producer or "arenaplan")
+        yield f"/* {c_comment(self.name)}: the memory of {self._purpose()}."
         yield f" * Made by {producer} from plan {planned.digest}; do not edit."
         yield " *"
         yield " * Include this file wherever an address is needed. Exactly one source file defines"
@@ -225,7 +206,7 @@ class _Header:
 
         if isinstance(self.planned, Plan):
             return f"one {_RUNS[purpose_of_plan(self.planned)]}"
-        names = ", ".join(_comment(entry_point.name) for entry_point in self.planned.entry_points)
+        names = ", ".join(c_comment(entry_point.name) for entry_point in self.planned.entry_points)
         return f"its entry points ({names}), which share it"
 
     def alignment(self, number: int) -> int:
@@ -246,7 +227,7 @@ class _Header:
     def space(self, number: int) -> Iterator[str]:
         p, name = self.prefix, self.spaces[number]
         space, size = self.planned_spaces[number], self.planned.sizes[number]
-        yield f"/* ---- space {_comment(space.name)} ---- */"
+        yield f"/* ---- space {c_comment(space.name)} ---- */"
         yield ""
         yield f"#define {p}_SPACE_{name} {number}u"
         yield f"#define {p}_ARENA_BYTES_{name} {self.size(size)}"
@@ -258,7 +239,7 @@ class _Header:
             yield "/* Kernels do not reach it: steps copy to and from it. Offsets count from the beginning of"
             yield " * the storage that it stands for, so there is no array. */"
         elif size:
-            text = f"{_c_text(space.name)} has addresses here"
+            text = f"{c_string(space.name)} has addresses here"
             yield f'{p}_CHECK(SIZE_MAX >= {p}_ARENA_BYTES_{name}, "{text}");'
             yield f"#ifndef {p}_PLACEMENT_{name}"
             yield f"#define {p}_PLACEMENT_{name}"
@@ -282,7 +263,7 @@ class _Header:
     def _persistent(self, plan: Plan, value: int, name: str, identifier: str, space: str) -> Iterator[str]:
         info = plan.program.values[value]
         shape = "x".join(map(str, info.type.shape)) or "scalar"
-        yield f"/* {_comment(name)}: {info.kind.word}, {info.type.dtype.value} {shape}, persistent */"
+        yield f"/* {c_comment(name)}: {info.kind.word}, {info.type.dtype.value} {shape}, persistent */"
         yield from self.place(self.prefix, identifier, plan, value, space)
 
     def place(self, prefix: str, name: str, plan: Plan, value: int, space: str) -> Iterator[str]:
@@ -302,7 +283,7 @@ class _Header:
         yield "/* ---- tables ---- */"
         yield ""
         for what, words in (("KERNEL", self.kernels), ("SLOT", self.slots), ("PHASE", self.phases)):
-            for k, name in enumerate(c_identifiers(words)):
+            for k, name in enumerate(_macros(words)):
                 yield f"#define {p}_{what}_{name} {k}u"
         for k, word in enumerate(_ACCESSES):
             yield f"#define {p}_ACCESS_{word.upper()} {k}u"
@@ -351,7 +332,7 @@ class _Header:
         for prefix, name, texts in named:
             if texts:
                 yield f"const char *const {prefix.lower()}_{name}_names[{len(texts)}] = {{"
-                yield from (f'    "{_c_text(text)}",' for text in texts)
+                yield from (f'    "{c_string(text)}",' for text in texts)
                 yield "};"
         yield "#endif"
         yield f"#endif /* {p}_NAMES */"
@@ -411,7 +392,7 @@ class _Program:
         self.number = {value: k for k, value in enumerate(self.values)}
         own = [value for value in self.values if value not in persistent]
         labels = (program.values[value].label for value in own)
-        names = c_identifiers([*persistent.values(), *labels])[len(persistent) :]
+        names = _macros([*persistent.values(), *labels])[len(persistent) :]
         self.identifiers = {**persistent, **dict(zip(own, names, strict=True))}
 
     def of_space(self, number: int, space: str) -> Iterator[str]:
@@ -425,7 +406,7 @@ class _Program:
                 shape = "x".join(map(str, info.type.shape)) or "scalar"
                 life = f"levels {span.start} to {span.end - 1}"
                 type_ = f"{info.type.dtype.value} {shape}"
-                yield f"/* {_comment(info.label)}: {info.kind.word}, {type_}, {life} */"
+                yield f"/* {c_comment(info.label)}: {info.kind.word}, {type_}, {life} */"
             yield f"#define {p}_VALUE_{name} {self.number[value]}u"
             if value not in self.persistent:
                 yield from self.header.place(p, name, self.plan, value, space)
@@ -504,7 +485,7 @@ def _entry_point_names(names: Sequence[str]) -> list[str]:
         f"ENTRY_POINT_{k}" if _WORDS & {*identifier.split("_")} else identifier
         for k, identifier in enumerate(_UNSAFE.sub("_", name).upper() for name in names)
     )
-    return c_identifiers(plain)
+    return _macros(plain)
 
 
 _ACCESSES: Final = ("read", "write", "update", "scratch")
@@ -588,21 +569,6 @@ _ENTRY_POINT: Final[tuple[str, Sequence[tuple[str, str, str]]]] = (
 def _named_after(graph: str) -> str:
     name = _UNSAFE.sub("_", graph)[:40].strip("_")
     return name if name[:1].isalpha() else f"PLAN_{name}".rstrip("_")
-
-
-def _comment(text: str) -> str:
-    """Text inside a comment: it can neither end it nor seem to begin another one."""
-    return _printable(text).replace("*/", "* /").replace("/*", "/ *")
-
-
-def _printable(text: str) -> str:
-    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in text)
-
-
-def _c_text(text: str) -> str:
-    """The inside of a string literal: three octal digits for each byte that is not plain."""
-    plain = {ord(c): c for c in map(chr, range(32, 127)) if c not in '"\\?'}
-    return "".join(plain.get(byte, f"\\{byte:03o}") for byte in text.encode())
 
 
 def _joined(parts: Iterable[Iterable[str]]) -> Iterator[str]:

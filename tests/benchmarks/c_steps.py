@@ -133,7 +133,7 @@ def _compiled(
     subprocess.run(["gcc", *_STRICT, *flags, f"-I{folder}", *sources, "-o", library], check=True)
     net = ctypes.CDLL(str(library))
     net.net_step.restype = ctypes.c_float
-    net.net_init(state)
+    assert net.net_load(state, ctypes.c_size_t(len(state))) == 0
 
     def step() -> float:
         for function, array in fed.items():

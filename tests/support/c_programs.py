@@ -80,7 +80,7 @@ class CProgram:
 
     def saved(self) -> bytes:
         state = (ctypes.c_ubyte * self._saved_bytes)()
-        self._library.net_save(state)
+        assert self._library.net_save(state, ctypes.c_size_t(len(state))) == 0
         return bytes(state)
 
     def load(self, state: bytes) -> int:

@@ -15,10 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__FAST_MATH__)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "These kernels compute other numbers with -ffast-math: leave it out."
 #endif
-#if !defined(AP_ANY_EVALUATION) && FLT_EVAL_METHOD != 0
+#if FLT_EVAL_METHOD != 0
 #error "float must be evaluated as float (FLT_EVAL_METHOD 0): on x86 compile with -msse2 -mfpmath=sse."
 #endif
 

@@ -164,10 +164,10 @@ ap_f32 ap_sum(const ap_f32 *x, size_t count)
 
 void ap_copy(void *to, const void *from, size_t bytes)
 {
-    unsigned char *t = to;
-    const unsigned char *f = from;
+    unsigned char *t = (unsigned char *)to;
+    const unsigned char *f = (const unsigned char *)from;
     if (t == f) return;
-    if (t < f)
+    if ((uintptr_t)t < (uintptr_t)f)
         for (size_t i = 0; i < bytes; i++) t[i] = f[i];
     else
         for (size_t i = bytes; i-- > 0;) t[i] = f[i];

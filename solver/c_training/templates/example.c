@@ -7,7 +7,7 @@
 
 int main(void)
 {
-    net_init(@weights@);
+@begin@
     for (int i = 0; i < 10; i++) {
 @calls@
 @step@

@@ -33,8 +33,18 @@ static void poison(unsigned char *at, uint32_t bytes)
 #define NET_ENDS(at, bytes) ((void)0)
 #endif
 
-_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "float and double must be IEEE 754's");
-
+#ifdef __cplusplus
+#define NET_ASSERT static_assert
+#else
+#define NET_ASSERT _Static_assert
+#endif
+NET_ASSERT(FLT_RADIX == 2 && FLT_MANT_DIG == 24 && FLT_MAX_EXP == 128 && sizeof(float) == 4,
+           "float must be IEEE 754's of 32 bits");
+NET_ASSERT(DBL_MANT_DIG == 53 && DBL_MAX_EXP == 1024 && sizeof(double) == 8,
+           "double must be IEEE 754's of 64 bits: leave out -fshort-double and the like");
+NET_ASSERT(SIZE_MAX >= 0xffffffffu, "a size must have 32 bits");
+NET_ASSERT(FLT_EVAL_METHOD == 0, "float must be evaluated as float: on x86 compile with -msse2 -mfpmath=sse");
+NET_ASSERT(64 % sizeof(double) == 0 && 64 % sizeof(int64_t) == 0, "arenas must be aligned for every element");
 @tables@
 
 /* What stays: its places in the memories, and where it is in a saved state. */
@@ -62,7 +72,7 @@ static void put(const place *p, const unsigned char *from)
 
 static int same(const char *a, const char *b)
 {
-    while (*a && *a == *b) a++, b++;
+    for (; *a && *a == *b; a++) b++;
     return *a == *b;
 }
 
@@ -119,39 +129,49 @@ int net_write(const char *name, const void *from, size_t bytes)
     return answer;
 }
 
-/* "NETSTATE" with the number 1 in the order of this machine's bytes, the plan, and the iteration */
-static const char magic[8] = {'N', 'E', 'T', 'S', 'T', 'A', 'T', 'E'};
+static const unsigned char magic[8] = {'N', 'E', 'T', 'S', 'T', 'A', 'T', 'E'};
 static const uint32_t version = 1u;
 
-void net_save(unsigned char *to)
+int net_save(void *to, size_t bytes)
 {
-    ap_copy(to, magic, 8u);
-    ap_copy(to + 8, &version, 4u);
-    ap_copy(to + 12, NET_PLAN, 64u);
-    ap_copy(to + 76, &iteration, 4u);
-    for (size_t k = 0; k < PLACES; k++)
-        if (places[k].is_first) get(&places[k], to + 80 + places[k].saved);
-}
-
-int net_load(const unsigned char *from, size_t bytes)
-{
-    static const char plan[] = NET_PLAN;
+    unsigned char *state = (unsigned char *)to;
+    if (!started) return NET_NOT_STARTED;
     if (bytes != NET_SAVED_BYTES) return NET_OTHER_SIZE;
-    for (size_t k = 0; k < 8u; k++)
-        if (from[k] != (unsigned char)magic[k]) return NET_OTHER_PLAN;
-    for (size_t k = 0; k < 4u; k++)
-        if (from[8 + k] != ((const unsigned char *)&version)[k]) return NET_OTHER_PLAN;
-    for (size_t k = 0; k < 64u; k++)
-        if (from[12 + k] != (unsigned char)plan[k]) return NET_OTHER_PLAN;
-    net_init(from + 80);
-    ap_copy(&iteration, from + 76, 4u);
+    ap_copy(state, magic, 8u);
+    ap_copy(state + 8, &version, 4u);
+    ap_copy(state + 12, NET_PLAN, 64u);
+    ap_copy(state + 76, &iteration, 4u);
+    for (size_t k = 0; k < PLACES; k++)
+        if (places[k].is_first) get(&places[k], state + NET_STATE_AT + places[k].saved);
     return NET_OK;
 }
 
-static unsigned char piece[256];
+static int equal(const unsigned char *state, const void *expected, size_t bytes)
+{
+    const unsigned char *e = (const unsigned char *)expected;
+    for (size_t k = 0; k < bytes; k++)
+        if (state[k] != e[k]) return 0;
+    return 1;
+}
+
+int net_load(const void *from, size_t bytes)
+{
+    const unsigned char *state = (const unsigned char *)from;
+    uint32_t swapped = version << 24;
+    if (bytes < NET_STATE_AT) return NET_OTHER_SIZE;
+    if (!equal(state, magic, 8u)) return NET_NO_STATE;
+    if (equal(state + 8, &swapped, 4u)) return NET_OTHER_BYTE_ORDER;
+    if (!equal(state + 8, &version, 4u)) return NET_NO_STATE;
+    if (!equal(state + 12, NET_PLAN, 64u)) return NET_OTHER_PLAN;
+    if (bytes != NET_SAVED_BYTES) return NET_OTHER_SIZE;
+    net_init(state + NET_STATE_AT);
+    ap_copy(&iteration, state + 76, 4u);
+    return NET_OK;
+}
 
 uint64_t net_hash(void)
 {
+    unsigned char piece[64];
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t k = 0; k < PLACES; k++) {
         if (!places[k].is_first) continue;
@@ -169,8 +189,7 @@ uint64_t net_hash(void)
 /* Numbers in [0, 1), the same everywhere; zeros for what is no float */
 static void fill(void *to, uint32_t bytes, int floats)
 {
-    static uint32_t seed;
-    seed = bytes;
+    uint32_t seed = bytes;
     if (!floats) {
         for (uint32_t i = 0; i < bytes; i++) ((unsigned char *)to)[i] = 0u;
         return;

@@ -19,19 +19,23 @@ extern "C" {
 #define NET_MICRO_BATCHES @period@u
 /* What stays from one iteration to the next: @count@ values, one behind the other */
 #define NET_STATE_BYTES @state@u
-/* A saved state: magic, version, plan, number of the iteration, then the values */
-#define NET_SAVED_BYTES (NET_STATE_BYTES + 80u)
+/* A saved state: "NETSTATE", the version of this layout in the order of the machine's bytes, the plan, the number of
+   the iteration; from NET_STATE_AT on the values. The file net_weights.bin is one, of little-endian machines. */
+#define NET_STATE_AT 80u
+#define NET_SAVED_BYTES (NET_STATE_AT + NET_STATE_BYTES)
 
 enum {
     NET_OK = 0,
-    NET_NO_SUCH_NAME = 1,  /* net_read, net_write: no value that stays has this name */
-    NET_OTHER_SIZE = 2,    /* the value, or the saved state, has another number of bytes */
-    NET_OTHER_PLAN = 3,    /* net_load: the state is no state, or one of another plan or byte order */
-    NET_NOT_STARTED = 4,   /* net_init was not called */
-    NET_OTHER_BITS = 5     /* net_self_test: this compiler contracts or reorders arithmetic */
+    NET_NO_SUCH_NAME = 1,      /* net_read, net_write: no value that stays has this name */
+    NET_OTHER_SIZE = 2,        /* the value, or the saved state, has another number of bytes */
+    NET_OTHER_PLAN = 3,        /* net_load: the state is of another plan */
+    NET_NOT_STARTED = 4,       /* neither net_init nor net_load was called */
+    NET_OTHER_BITS = 5,        /* net_self_test: this compiler contracts or reorders arithmetic */
+    NET_NO_STATE = 6,          /* net_load: the bytes are not a saved state of this version */
+    NET_OTHER_BYTE_ORDER = 7   /* net_load: the state is of a machine with another order of bytes */
 };
 @paging@
-@weights@/* Begin anew. `state` has the first values, NET_STATE_BYTES of them; 0: zeros. Returns NET_OK. */
+@weights@/* Begin anew. `state` has NET_STATE_BYTES of first values; 0: zeros. Returns NET_OK. */
 int net_init(const void *state);
 
 @feeds@
@@ -41,16 +45,19 @@ int net_init(const void *state);
 uint32_t net_iteration(void); /* how many there were */
 @results@
 
-/* Weights, running statistics and optimizer variables by the names that the plan has for them. */
+/* Weights, running statistics and optimizer variables by the names that the plan has for them:
+
+@names@ */
 int net_read(const char *name, void *to, size_t bytes);
 int net_write(const char *name, const void *from, size_t bytes);
 
-/* Everything that the next iteration depends on: training goes on bit for bit where it was saved. */
-void net_save(unsigned char *to); /* NET_SAVED_BYTES */
-int net_load(const unsigned char *from, size_t bytes);
+/* Everything that the next iteration depends on, in NET_SAVED_BYTES: training goes on bit for bit where it was saved.
+   What net_load refuses changes nothing. */
+int net_save(void *to, size_t bytes);
+int net_load(const void *from, size_t bytes);
 
-/* Runs one iteration on fixed numbers from `state`, and compares the bits that it leaves with `expected`, which
-   net_self_hash gave on a machine that is trusted. Call net_init afterwards. */
+/* Runs one iteration on fixed numbers from `state`, as net_init takes it, and compares the bits that it leaves with
+   `expected`, which net_self_hash gave on a machine that is trusted. Call net_init afterwards. */
 int net_self_test(const void *state, uint64_t expected);
 uint64_t net_self_hash(const void *state);
 /* FNV-1a of everything that stays */

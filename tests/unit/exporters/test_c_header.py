@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from solver import pipeline
 from solver.documents import load_accesses
 from solver.errors import OptionsError
-from solver.exporters.c_header import c_header_files, c_identifiers, dump_c_header
+from solver.exporters.c_header import c_header_files, dump_c_header
 from solver.graph import DType, TensorType
+from solver.names import c_identifiers
 from solver.plan import Deployment, Plan, PlanOptions, persistent_rows
 from solver.program import Tier
 from solver.training import Block, BlockOperation, build_program
@@ -236,12 +237,18 @@ def test_a_prefix_that_c_cannot_spell_is_refused(simple: Plan, prefix: str) -> N
 
 
 def test_identifiers() -> None:
-    assert c_identifiers(["a.b", "a_b", "a_b_2", "A-B", ""]) == ["A_B", "A_B_3", "A_B_2", "A_B_4", "_"]
+    assert c_identifiers(["a.b", "a_b", "a_b_2", "A-B", ""], capitals=True) == [
+        "A_B",
+        "A_B_3",
+        "A_B_2",
+        "A_B_4",
+        "_",
+    ]
 
 
 @given(st.lists(st.text(st.sampled_from("aAbB.-_12"), max_size=4), max_size=40))
 def test_identifiers_are_unique(names: list[str]) -> None:
-    found = c_identifiers(names)
+    found = c_identifiers(names, capitals=True)
     assert len(set(found)) == len(names)
     assert all(re.fullmatch(r"[A-Z0-9_]+", name) for name in found)
 
@@ -278,7 +285,7 @@ def test_one_entry_point_by_itself(tmp_path: Path, several: Deployment, standard
 def test_persistent_values_stand_once(several: Deployment) -> None:
     text = dump_c_header(several, "net").decode()
     for row in persistent_rows(several):
-        name = c_identifiers([row.name])[0]
+        name = c_identifiers([row.name], capitals=True)[0]
         assert re.findall(rf"^#define NET_\w*OFFSET_{name} (\d+)u$", text, re.MULTILINE) == [str(row.offset)]
         assert f"#define NET_TRAIN_VALUE_{name} " in text
     assert "NET_INFER_VALUE_W1 " in text
