@@ -28,10 +28,10 @@ from solver.c_kernels import (
     training,
     unary,
 )
-from solver.c_kernels.base import Call, CKernel, Task
+from solver.c_kernels.base import C_TYPES, Call, CKernel, Task, table
 from solver.program import Program, Step
 
-__all__ = ["KERNELS", "SOURCES", "CKernel", "Call", "Task", "refusals", "task_of"]
+__all__ = ["C_TYPES", "KERNELS", "SOURCES", "CKernel", "Call", "Task", "refusals", "table", "task_of"]
 
 _FAMILIES = (
     convolution, dropout, elementwise, linear, loss, movement, normalization, pooling, recurrent, training,

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from solver.graph.ops.base import Node
 from solver.graph.types import DType, TensorType
 from solver.program import Phase
 
-__all__ = ["ACTIVATION", "CKernel", "Call", "Task", "number", "spread"]
+__all__ = ["ACTIVATION", "C_TYPES", "CKernel", "Call", "Task", "number", "spread", "table"]
+
+#: The types of elements in C.
+C_TYPES: Final[Mapping[DType, str]] = {
+    DType.FLOAT32: "ap_f32",
+    DType.FLOAT64: "double",
+    DType.INT64: "int64_t",
+    DType.INT32: "int32_t",
+    DType.INT8: "int8_t",
+    DType.UINT8: "uint8_t",
+    DType.BOOL: "uint8_t",
+}
+
+#: Structs whose members are arrays of six numbers.
+_OF_ROWS: Final = ("ap_pairs", "ap_steps")
 
 #: The name in C of each activation that an operator may apply to its own output.
 ACTIVATION = {
@@ -71,6 +85,10 @@ class CKernel(ABC):
         """Why no kernel here computes the task, as the end of a sentence; None if one does."""
         return None
 
+    def file_of(self, task: Task) -> str:
+        """The C file that has the kernel of the task."""
+        return self.source
+
     def work(self, task: Task) -> int:
         """Bytes of the work area, which is undefined before and after the call."""
         return 0
@@ -82,6 +100,14 @@ class CKernel(ABC):
 
 def only_float32(types: Iterable[TensorType | None]) -> bool:
     return all(type_ is None or type_.dtype is DType.FLOAT32 for type_ in types)
+
+
+def table(name: str, type_: str, members: Iterable[int | str]) -> str:
+    """The definition of a constant struct with these members."""
+    numbers = [str(member) for member in members]
+    if type_ in _OF_ROWS:
+        numbers = [f"{{{', '.join(numbers[i : i + 6])}}}" for i in range(0, len(numbers), 6)]
+    return f"static const {type_} {name} = {{{', '.join(numbers)}}};"
 
 
 def number(value: float) -> str:

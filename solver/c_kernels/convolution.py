@@ -1,20 +1,26 @@
-"""Convolutions and transposed ones, over images with channels last."""
+"""Convolutions and transposed ones, over images of one or two axes, with channels last or in front."""
 
 from __future__ import annotations
 
 from solver.c_kernels.base import Call, CKernel, Task, only_float32, spread
 from solver.graph.ops.convolution import Convolution, convolution
+from solver.graph.ops.helpers.spatial import Axis
 from solver.graph.ops.upsampling import transposed
 
 __all__ = ["KERNELS"]
 
 
+#: Positions of the output that are computed together where channels are in front: AP_CONV_BLOCK.
+_BLOCK = 32
+
+#: The axis that images of one axis lack.
+_FLAT = Axis(size=1, kernel=1, stride=1, dilation=1, before=0, after=0, out=1)
+
+
 def _refusal(task: Task, sizes: Convolution) -> str | None:
     window = sizes.window
-    if task.node.attributes["data_layout"] != "NHWC":
-        return "its images have their channels in front (NCHW)"
-    if len(window.axes) != 2:
-        return f"it has {len(window.axes)} spatial axes, not 2"
+    if len(window.axes) > 2:
+        return f"it has {len(window.axes)} spatial axes, more than 2"
     if not only_float32((*task.node.inputs, *task.node.outputs)):
         return "its operands are not all float32"
     if any(axis.before < 0 or axis.after < 0 for axis in window.axes):
@@ -22,9 +28,14 @@ def _refusal(task: Task, sizes: Convolution) -> str | None:
     return None
 
 
+def _axes(sizes: Convolution) -> tuple[Axis, Axis]:
+    axes = sizes.window.axes
+    return (axes[0], axes[1]) if len(axes) == 2 else (_FLAT, axes[0])
+
+
 def _table(call: Call, sizes: Convolution) -> str:
     window = sizes.window
-    high, wide = window.axes
+    high, wide = _axes(sizes)
     return call.table(
         "ap_conv",
         (
@@ -36,49 +47,80 @@ def _table(call: Call, sizes: Convolution) -> str:
     )  # fmt: skip
 
 
-def _written(*statements: str) -> str:
-    return " ".join(statement for statement in statements if statement)
+def _has_channels_in_front(task: Task) -> bool:
+    return bool(task.node.attributes["data_layout"] == "NCHW")
 
 
-class _Conv(CKernel):
+def _prefix(task: Task) -> str:
+    return "ap_conv_nchw" if _has_channels_in_front(task) else "ap_conv"
+
+
+def _block_of_taps(sizes: Convolution) -> int:
+    """Elements that the taps of a block of outputs read of one group's channels."""
+    return sizes.window.taps * sizes.group_channels * min(_BLOCK, spread(sizes.window.outputs))
+
+
+def _is_pointwise(sizes: Convolution) -> bool:
+    return sizes.window.is_pointwise and not sizes.window.is_padded
+
+
+class _Convolution(CKernel):
+    source = "convolution"
+
+    def file_of(self, task: Task) -> str:
+        return "convolution_nchw" if _has_channels_in_front(task) else self.source
+
+
+class _Conv(_Convolution):
     """The work area has a copy of the weights (forward) or of their derivative, and a row of dZ where an
-    activation is undone.
+    activation is undone. With channels in front it has what a block of outputs reads, and a block of dZ.
     """
 
     operators = ("Conv",)
-    source = "convolution"
 
     def refusal(self, task: Task) -> str | None:
         return _refusal(task, convolution(task.node))
 
     def work(self, task: Task) -> int:
+        sizes = convolution(task.node)
+        if _has_channels_in_front(task):
+            return 4 * self._blocks(task, sizes)
         weights = spread(task.node.input(1).shape)
         if task.is_forward:
             return 4 * weights
-        row = spread(task.node.outputs[0].shape[2:]) if task.activates else 0
+        row = spread(task.node.outputs[0].shape[-2:]) if task.activates else 0
         return 4 * (row + (weights if "dx1" in task.slots else 0))
+
+    @staticmethod
+    def _blocks(task: Task, sizes: Convolution) -> int:
+        reads = "dx1" in task.slots or ((task.is_forward or "dx0" in task.slots) and not _is_pointwise(sizes))
+        derivatives = sizes.group_filters * min(_BLOCK, spread(sizes.window.outputs))
+        undone = 0 if task.is_forward or not task.activates else derivatives
+        return undone + (_block_of_taps(sizes) if reads else 0)
 
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
         first = f"&{_table(call, convolution(task.node))}, {task.activation}"
+        prefix = _prefix(task)
         if task.is_forward:
             read = ", ".join(map(at, ("x0", "x1", "x2")))
-            return f"ap_conv_forward({first}, {read}, {at('y0')}, {at('work')});"
-        weights = data = ""
+            return f"{prefix}_forward({first}, {read}, {at('y0')}, {at('work')});"
+        statements = []
         if task.slots & {"dx1", "dx2"}:
             slots = ", ".join(map(at, ("x0", "y0", "dy0", "dx1", "dx2", "work")))
-            weights = f"ap_conv_backward_w({first}, {slots});"
+            statements.append(f"{prefix}_backward_w({first}, {slots});")
         if "dx0" in task.slots:
             slots = ", ".join(map(at, ("x1", "y0", "dy0", "dx0", "work")))
-            data = f"ap_conv_backward_x({first}, {slots});"
-        return _written(weights, data)
+            statements.append(f"{prefix}_backward_x({first}, {slots});")
+        return " ".join(statements)
 
 
-class _ConvTranspose(CKernel):
-    """A convolution from Y to X, run backward. The work area has a copy of the weights."""
+class _ConvTranspose(_Convolution):
+    """A convolution from Y to X, run backward. The work area has a copy of the weights, or, with channels
+    in front, a block of taps.
+    """
 
     operators = ("ConvTranspose",)
-    source = "convolution"
 
     def refusal(self, task: Task) -> str | None:
         if task.activates:
@@ -87,27 +129,43 @@ class _ConvTranspose(CKernel):
 
     def work(self, task: Task) -> int:
         needs = {"dx0", "dx1"} & task.slots
+        if _has_channels_in_front(task):
+            sizes = transposed(task.node)
+            reads = "dx1" in needs or ((task.is_forward or needs) and not _is_pointwise(sizes))
+            return 4 * _block_of_taps(sizes) if reads else 0
         return 4 * spread(task.node.input(1).shape) if needs else 0
 
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
-        table = _table(call, transposed(task.node))
+        prefix = _prefix(task)
+        statements = []
         if task.is_forward:
-            return f"ap_conv_transpose_forward(&{table}, {at('x0')}, {at('x1')}, {at('x2')}, {at('y0')});"
-        shape = task.node.outputs[0].shape
-        bias = weights = data = ""
+            work = f", {at('work')}" if _has_channels_in_front(task) else ""
+            slots = ", ".join(map(at, ("x0", "x1", "x2", "y0")))
+            table = _table(call, transposed(task.node))
+            return f"{prefix}_transpose_forward(&{table}, {slots}{work});"
         if "dx2" in task.slots:
-            bias = (
-                f"ap_fill({at('dx2')}, 0.0f, {shape[-1]}u);"
-                f" ap_add_rows({spread(shape[:-1])}u, {shape[-1]}u, {at('dy0')}, {at('dx2')});"
-            )
+            statements.append(self._bias(call))
         if "dx1" in task.slots:
             slots = f"{at('dy0')}, 0, {at('x0')}, {at('dx1')}, 0, {at('work')}"
-            weights = f"ap_conv_backward_w(&{table}, AP_NONE, {slots});"
+            table = _table(call, transposed(task.node))
+            statements.append(f"{prefix}_backward_w(&{table}, AP_NONE, {slots});")
         if "dx0" in task.slots:
             slots = f"{at('dy0')}, {at('x1')}, 0, {at('dx0')}, {at('work')}"
-            data = f"ap_conv_forward(&{table}, AP_NONE, {slots});"
-        return _written(bias, weights, data)
+            table = _table(call, transposed(task.node))
+            statements.append(f"{prefix}_forward(&{table}, AP_NONE, {slots});")
+        return " ".join(statements)
+
+    @staticmethod
+    def _bias(call: Call) -> str:
+        at, shape = call.at, call.task.node.outputs[0].shape
+        if _has_channels_in_front(call.task):
+            sizes = f"{shape[0]}u, {shape[1]}u, {spread(shape[2:])}u"
+            return f"ap_sum_channels({sizes}, {at('dy0')}, {at('dx2')});"
+        return (
+            f"ap_fill({at('dx2')}, 0.0f, {shape[-1]}u);"
+            f" ap_add_rows({spread(shape[:-1])}u, {shape[-1]}u, {at('dy0')}, {at('dx2')});"
+        )
 
 
 KERNELS = (_Conv(), _ConvTranspose())

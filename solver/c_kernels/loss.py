@@ -32,6 +32,8 @@ class _Loss(CKernel):
         attributes = task.node.attributes
         if attributes["reduction"] == "none":
             return "it does not reduce its losses"
+        if attributes.get("clamp", "probability") != "probability" and not attributes["from_logits"]:
+            return "it bounds logarithms and not probabilities"
         if attributes.get("ignore_index") is not None:
             return "it ignores some labels"
         if not only_float32((task.node.input(0), *task.node.outputs)):
@@ -87,7 +89,11 @@ class _MeanSquaredError(_Loss):
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
         count = spread(task.node.input(0).shape)
-        numbers = f"{count}u, {self.scale(task, count)}, {at('x0')}, {at('x1')}"
+        examples = task.node.input(0).shape[:1]
+        parts = count // spread(examples) if spread(examples) else 0
+        is_summed = task.node.attributes["reduction"] == "sum_of_means"
+        scale = f"1.0f / {parts}.0f" if is_summed and parts else self.scale(task, count)
+        numbers = f"{count}u, {scale}, {at('x0')}, {at('x1')}"
         if task.is_forward:
             return f"ap_squared_error_forward({numbers}, {at('y0')});"
         return f"ap_squared_error_backward({numbers}, {at('dy0')}, {at('dx0')}, {at('dx1')});"

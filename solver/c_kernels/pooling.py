@@ -1,8 +1,9 @@
-"""Pooling over images with channels last."""
+"""Pooling over images of one or two axes. Channels in front are as many images of one channel each."""
 
 from __future__ import annotations
 
 from solver.c_kernels.base import Call, CKernel, Task, only_float32
+from solver.graph.ops.helpers.spatial import Axis
 from solver.graph.ops.pooling import ARG_MAX, pool_window
 
 __all__ = ["KERNELS"]
@@ -11,13 +12,20 @@ __all__ = ["KERNELS"]
 _MOST_TAPS = 255
 
 
+#: The axis that images of one axis lack.
+_FLAT = Axis(size=1, kernel=1, stride=1, dilation=1, before=0, after=0, out=1)
+
+
 def _table(call: Call, *, counts_padding: bool) -> str:
     window = pool_window(call.task.node)
-    high, wide = window.axes
+    high, wide = window.axes if len(window.axes) == 2 else (_FLAT, window.axes[0])
+    images, channels = window.batch, window.channels
+    if window.layout == "NCHW":
+        images, channels = images * channels, 1
     return call.table(
         "ap_pool",
         (
-            window.batch, high.size, wide.size, window.channels, high.out, wide.out,
+            images, high.size, wide.size, channels, high.out, wide.out,
             high.kernel, wide.kernel, high.stride, wide.stride, high.dilation, wide.dilation,
             high.before, wide.before, int(counts_padding), high.after, wide.after,
         ),
@@ -29,10 +37,8 @@ class _Pool(CKernel):
 
     def refusal(self, task: Task) -> str | None:
         window = pool_window(task.node)
-        if task.node.attributes["data_layout"] != "NHWC":
-            return "its images have their channels in front (NCHW)"
-        if len(window.axes) != 2:
-            return f"it has {len(window.axes)} spatial axes, not 2"
+        if len(window.axes) > 2:
+            return f"it has {len(window.axes)} spatial axes, more than 2"
         if not only_float32((task.node.input(0), task.node.outputs[0])):
             return "its operands are not float32"
         if any(axis.before < 0 for axis in window.axes):

@@ -29,7 +29,8 @@ class _LSTMCell(CKernel):
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
         x, hidden = task.node.input(0).shape, task.node.input(4).shape[-1]
-        table = call.table("ap_lstm", (x[-2], x[-1], hidden))
+        biases = task.node.input(5).shape[-1] // (4 * hidden) if task.node.has_input(5) else 0
+        table = call.table("ap_lstm", (x[-2], x[-1], hidden, biases))
         if task.is_forward:
             read = ("x0", "x1", "x2", "x3", "x4", "x5", "y0", "y1", "gates")
             return f"ap_lstm_forward(&{table}, {', '.join(map(at, read))});"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from solver.c_kernels import KERNELS, SOURCES, Call, refusals, task_of
+from solver.c_kernels import C_TYPES, KERNELS, SOURCES, Call, refusals, table, task_of
 from solver.errors import OptionsError
 from solver.graph.types import DType
 from solver.names import c_comment, c_identifiers, c_string
@@ -24,17 +24,6 @@ from solver.plan import Plan
 from solver.program import EntryKind, Kind, Program, Step, expiring
 
 __all__ = ["c_training_files"]
-
-#: The types of elements in C.
-_TYPES: Final[Mapping[DType, str]] = {
-    DType.FLOAT32: "ap_f32",
-    DType.FLOAT64: "double",
-    DType.INT64: "int64_t",
-    DType.INT32: "int32_t",
-    DType.INT8: "int8_t",
-    DType.UINT8: "uint8_t",
-    DType.BOOL: "uint8_t",
-}
 
 #: C files that others need.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -100,7 +89,7 @@ def _check(plan: Plan) -> None:
             f"Step {label!r} has no kernel in C: {reason}.", remedy="Plan again with this version."
         )
     for value in plan.program.values:
-        if value.type.dtype not in _TYPES:
+        if value.type.dtype not in C_TYPES:
             raise OptionsError(
                 f"{value.label!r} is {value.type.dtype.value}, which C has no type for.",
                 remedy="Plan without the option `storage`.",
@@ -168,11 +157,10 @@ class _Writer:
     def address(self, value: int, cast: bool = True) -> str:
         row = self.program.values[value]
         place = f"{_arena(row.space)} + {self.plan.offsets[value]}u"
-        return f"(({_TYPES[row.type.dtype]} *)(void *)({place}))" if cast else f"({place})"
+        return f"(({C_TYPES[row.type.dtype]} *)(void *)({place}))" if cast else f"({place})"
 
     def _step(self, t: int, step: Step) -> str:
         kernel = KERNELS[self.program.kernel(step)]
-        self.sources.add(kernel.source)
         value_of = {binding.slot: binding.value for binding in step.bindings}
         spaces = self.program.spaces
         if step.reference is None:
@@ -186,13 +174,14 @@ class _Writer:
                 at = self.plan.offsets[target]
                 return f"net_page_out({ends[1]}, {at}u, {self.address(source)}, {nbytes}u);"
 
-        def table(type_: str, members: Iterable[int | str]) -> str:
-            rows = ", ".join(str(member) for member in members)
-            text = f"{type_} t%d = {{{_nested(type_, rows)}}};"
-            self.tables.append(f"static const {text % len(self.tables)}")
-            return f"t{len(self.tables) - 1}"
+        def constant(type_: str, members: Iterable[int | str]) -> str:
+            name = f"t{len(self.tables)}"
+            self.tables.append(table(name, type_, members))
+            return name
 
-        call = Call(task_of(self.program, step), lambda slot: self.address(value_of[slot]), table)
+        task = task_of(self.program, step)
+        self.sources.add(kernel.file_of(task))
+        call = Call(task, lambda slot: self.address(value_of[slot]), constant)
         written = kernel.write(call)
         return f"if (iteration % NET_MICRO_BATCHES == 0u) {{ {written} }}" if step.due else written
 
@@ -232,7 +221,7 @@ class _Writer:
         )
 
     def _type(self, value: int) -> str:
-        type_ = _TYPES[self.program.values[value].type.dtype]
+        type_ = C_TYPES[self.program.values[value].type.dtype]
         return "float" if type_ == "ap_f32" else type_
 
     def _shape(self, value: int) -> str:
@@ -409,14 +398,6 @@ class _Writer:
 
 def _arena(space: int) -> str:
     return f"arena{space}"
-
-
-def _nested(type_: str, rows: str) -> str:
-    """Members of structs that have arrays of six numbers, with braces around each."""
-    if type_ not in ("ap_pairs", "ap_steps"):
-        return rows
-    numbers = rows.split(", ")
-    return ", ".join(f"{{{', '.join(numbers[i : i + 6])}}}" for i in range(0, len(numbers), 6))
 
 
 def _template(name: str) -> str:

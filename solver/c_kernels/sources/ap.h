@@ -57,14 +57,18 @@ void ap_dots(size_t rows, size_t columns, const ap_f32 *a, size_t a_row, const a
              ap_f32 *c, size_t c_row, int mode);
 void ap_add_rows(size_t rows, size_t columns, const ap_f32 *x, ap_f32 *sums); /* sums += rows of x, in their order */
 ap_f32 ap_sum(const ap_f32 *x, size_t count);                                   /* 16 lanes and a tree */
+ap_f32 ap_tree(const ap_f32 *lanes);                                            /* the sum of 16 */
 
 #include "convolution.h"
+#include "convolution_nchw.h"
 #include "dropout.h"
 #include "elementwise.h"
+#include "group_normalization.h"
 #include "linear.h"
 #include "loss.h"
 #include "movement.h"
 #include "normalization.h"
+#include "normalization_nchw.h"
 #include "optimizer.h"
 #include "pooling.h"
 #include "recurrent.h"

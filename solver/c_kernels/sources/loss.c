@@ -38,6 +38,12 @@ static ap_f32 clamped(ap_f32 p, ap_f32 epsilon)
     return p < epsilon ? epsilon : p;
 }
 
+/* p, raised to epsilon and lowered to 1 - epsilon */
+static ap_f32 within(ap_f32 p, ap_f32 epsilon)
+{
+    return p < epsilon ? epsilon : p > 1.0f - epsilon ? 1.0f - epsilon : p;
+}
+
 /* The class of row r; `classes` if it is none */
 static size_t label(const void *sparse, size_t bytes, size_t r, size_t classes)
 {
@@ -135,7 +141,7 @@ void ap_binary_cross_entropy_forward(int from, size_t count, ap_f32 scale, ap_f3
             const ap_f32 size = x[i] < 0.0f ? -x[i] : x[i];
             total += (x[i] > 0.0f ? x[i] : 0.0f) - x[i] * target_[i] + ap_log(1.0f + ap_exp(-size));
         } else {
-            const ap_f32 p = clamped(x[i], epsilon), q = clamped(1.0f - x[i], epsilon);
+            const ap_f32 p = within(x[i], epsilon), q = 1.0f - p;
             total += -(target_[i] * ap_log(p) + (1.0f - target_[i]) * ap_log(q));
         }
     }
@@ -150,7 +156,7 @@ void ap_binary_cross_entropy_backward(int from, size_t count, ap_f32 scale, ap_f
         if (from == AP_LOGITS)
             dx[i] = (ap_sigmoid(x[i]) - target_[i]) * factor;
         else {
-            const ap_f32 p = clamped(x[i], epsilon), q = clamped(1.0f - x[i], epsilon);
+            const ap_f32 p = within(x[i], epsilon), q = 1.0f - p;
             dx[i] = ((1.0f - target_[i]) / q - target_[i] / p) * factor;
         }
     }

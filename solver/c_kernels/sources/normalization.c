@@ -2,8 +2,8 @@
 
 /* Sums over rows go row by row, those over the columns of a row in 16 lanes and a tree (ap_sum). */
 
-void ap_batchnorm_forward(size_t rows, size_t channels, ap_f32 epsilon, ap_f32 momentum, const ap_f32 *x,
-                          const ap_f32 *scale, const ap_f32 *shift, ap_f32 *running_mean, ap_f32 *running_variance,
+void ap_batchnorm_forward(size_t rows, size_t channels, ap_f32 epsilon, ap_f32 momentum, ap_f32 share,
+                          const ap_f32 *x, const ap_f32 *scale, const ap_f32 *shift, ap_f32 *running_mean, ap_f32 *running_variance,
                           ap_f32 *y, ap_f32 *mean, ap_f32 *inverse_deviation)
 {
     const ap_f32 part = 1.0f / (ap_f32)rows;
@@ -18,8 +18,10 @@ void ap_batchnorm_forward(size_t rows, size_t channels, ap_f32 epsilon, ap_f32 m
         }
     for (size_t c = 0; c < channels; c++) {
         const ap_f32 variance = inverse_deviation[c] * part;
-        running_mean[c] = momentum * running_mean[c] + (1.0f - momentum) * mean[c];
-        running_variance[c] = momentum * running_variance[c] + (1.0f - momentum) * variance;
+        if (running_mean) {
+            running_mean[c] = momentum * running_mean[c] + (1.0f - momentum) * mean[c];
+            running_variance[c] = momentum * running_variance[c] + share * variance;
+        }
         inverse_deviation[c] = 1.0f / ap_sqrt(variance + epsilon);
     }
     for (size_t r = 0; r < rows; r++)
@@ -42,6 +44,10 @@ void ap_batchnorm_backward(size_t rows, size_t channels, const ap_f32 *x, const 
 {
     ap_f32 *first = dshift ? dshift : work, *second = dscale ? dscale : work + channels;
     ap_fill(first, 0.0f, channels);
+    if (!dx && !dscale) { /* the shift alone: there is no x */
+        ap_add_rows(rows, channels, dy, first);
+        return;
+    }
     ap_fill(second, 0.0f, channels);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < channels; c++) {
@@ -65,7 +71,7 @@ void ap_batchnorm_frozen_backward(size_t rows, size_t channels, ap_f32 epsilon, 
                                   ap_f32 *dscale, ap_f32 *dshift)
 {
     for (size_t c = 0; c < channels; c++) {
-        const ap_f32 inverse = 1.0f / ap_sqrt(variance[c] + epsilon);
+        const ap_f32 inverse = dx || dscale ? 1.0f / ap_sqrt(variance[c] + epsilon) : 0.0f;
         ap_f32 first = 0.0f, second = 0.0f;
         for (size_t r = 0; r < rows; r++) {
             const size_t i = r * channels + c;

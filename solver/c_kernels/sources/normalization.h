@@ -3,9 +3,10 @@
 #define AP_NORMALIZATION_H
 #include "ap.h"
 
-/* y may be x, dx may be dy. `running_mean` and `running_variance` are updated; the variance is the biased one. */
-void ap_batchnorm_forward(size_t rows, size_t channels, ap_f32 epsilon, ap_f32 momentum, const ap_f32 *x,
-                          const ap_f32 *scale, const ap_f32 *shift, ap_f32 *running_mean, ap_f32 *running_variance,
+/* y may be x, dx may be dy. `running_mean` and `running_variance` are updated, unless they are 0: the latter gets `share`
+   of the biased variance. */
+void ap_batchnorm_forward(size_t rows, size_t channels, ap_f32 epsilon, ap_f32 momentum, ap_f32 share,
+                          const ap_f32 *x, const ap_f32 *scale, const ap_f32 *shift, ap_f32 *running_mean, ap_f32 *running_variance,
                           ap_f32 *y, ap_f32 *mean, ap_f32 *inverse_deviation);
 void ap_batchnorm_frozen_forward(size_t rows, size_t channels, ap_f32 epsilon, const ap_f32 *x, const ap_f32 *scale,
                                  const ap_f32 *shift, const ap_f32 *mean, const ap_f32 *variance, ap_f32 *y);

@@ -22,7 +22,7 @@ void ap_maxpool_forward(const ap_pool *s, const ap_f32 *x, ap_f32 *y, uint8_t *t
     {
         int none = 1;
         AP_TAPS(
-            const uint8_t tap = (uint8_t)(1 + ky * s->kernel_wide + kx);
+            const uint8_t tap = (uint8_t)((s->kernel_high - ky) * s->kernel_wide - kx);
             for (size_t c = 0; c < s->channels; c++) {
                 const ap_f32 v = x[pixel + c];
                 if (none || v > y[o + c] || (!(v == v) && y[o + c] == y[o + c])) {
@@ -42,7 +42,7 @@ void ap_maxpool_backward(const ap_pool *s, const uint8_t *taken, const ap_f32 *d
 {
     ap_fill(dx, 0.0f, s->examples * s->high * s->wide * s->channels);
     AP_PIXELS AP_TAPS(
-        const uint8_t tap = (uint8_t)(1 + ky * s->kernel_wide + kx);
+        const uint8_t tap = (uint8_t)((s->kernel_high - ky) * s->kernel_wide - kx);
         for (size_t c = 0; c < s->channels; c++)
             if (taken[o + c] == tap) dx[pixel + c] += dy[o + c])
 }

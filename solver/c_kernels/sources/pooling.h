@@ -10,7 +10,8 @@ typedef struct {
     size_t bottom, right;
 } ap_pool;
 
-/* `taken` may be 0. It gets 1 + the tap of the first largest element; NaN is larger than all. */
+/* `taken` may be 0. It gets the distance of the first largest element's tap from the last one, plus 1; 0 where there is
+   padding alone. NaN is larger than all. */
 void ap_maxpool_forward(const ap_pool *s, const ap_f32 *x, ap_f32 *y, uint8_t *taken);
 void ap_maxpool_backward(const ap_pool *s, const uint8_t *taken, const ap_f32 *dy, ap_f32 *dx);
 void ap_meanpool_forward(const ap_pool *s, const ap_f32 *x, ap_f32 *y);

@@ -119,7 +119,7 @@ void ap_product(size_t rows, size_t columns, const ap_f32 *a, size_t a_segment, 
     }
 }
 
-static ap_f32 tree(const ap_f32 *lane)
+ap_f32 ap_tree(const ap_f32 *lane)
 {
     ap_f32 sum[8];
     for (size_t l = 0; l < 8; l++) sum[l] = lane[l] + lane[l + 8];
@@ -133,7 +133,7 @@ static ap_f32 dot(const ap_f32 *a, const ap_f32 *b, size_t length)
     for (; k + LANES <= length; k += LANES)
         for (size_t l = 0; l < LANES; l++) lane[l] += a[k + l] * b[k + l];
     for (size_t l = 0; k + l < length; l++) lane[l] += a[k + l] * b[k + l];
-    return tree(lane);
+    return ap_tree(lane);
 }
 
 void ap_dots(size_t rows, size_t columns, const ap_f32 *a, size_t a_row, const ap_f32 *b, size_t b_row, size_t length,
@@ -159,7 +159,7 @@ ap_f32 ap_sum(const ap_f32 *x, size_t count)
     for (; k + LANES <= count; k += LANES)
         for (size_t l = 0; l < LANES; l++) lane[l] += x[k + l];
     for (size_t l = 0; k + l < count; l++) lane[l] += x[k + l];
-    return tree(lane);
+    return ap_tree(lane);
 }
 
 void ap_copy(void *to, const void *from, size_t bytes)

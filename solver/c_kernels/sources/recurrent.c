@@ -9,7 +9,7 @@ void ap_lstm_forward(const ap_lstm *s, const ap_f32 *x, const ap_f32 *h, const a
     for (size_t b = 0; b < s->batch; b++) {
         ap_f32 *g = gates + b * all;
         for (size_t k = 0; k < all; k++) {
-            if (bias) g[k] += bias[k] + bias[all + k];
+            if (bias) g[k] += s->biases > 1 ? bias[k] + bias[all + k] : bias[k];
             g[k] = k < 3 * n ? ap_sigmoid(g[k]) : ap_tanh(g[k]);
         }
         for (size_t k = 0; k < n; k++) {
@@ -52,8 +52,8 @@ void ap_lstm_backward(const ap_lstm *s, const ap_f32 *x, const ap_f32 *h, const 
             ap_fill(dr, 0.0f, all * n);
     }
     if (dbias) {
-        ap_fill(dbias, 0.0f, 2 * all);
+        ap_fill(dbias, 0.0f, all);
         ap_add_rows(s->batch, all, work, dbias);
-        ap_copy(dbias + all, dbias, all * sizeof(ap_f32));
+        if (s->biases > 1) ap_copy(dbias + all, dbias, all * sizeof(ap_f32));
     }
 }

@@ -5,6 +5,7 @@
 
 typedef struct {
     size_t batch, inputs, hidden;
+    size_t biases; /* 2: one for W and one for R, which are added; 1, or 0 */
 } ap_lstm;
 /* h and c, the state before, may be 0: zeros. `bias` [2, 4 hidden] may be 0. `gates` [batch, 4 hidden] is saved. */
 void ap_lstm_forward(const ap_lstm *s, const ap_f32 *x, const ap_f32 *h, const ap_f32 *c, const ap_f32 *w,

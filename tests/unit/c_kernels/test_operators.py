@@ -1,0 +1,97 @@
+"""Kernels in C beside NumPy's, in every step that the cases of all operators have."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from solver.c_kernels import KERNELS
+from solver.graph.types import Array
+from tests.support.c_steps import CSteps, task_of_step
+from tests.support.operator_cases import CASES
+from tests.support.operator_steps import Case, OperatorStep, steps_of
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+#: How the same steps are compiled: bits must not depend on it.
+COMPILERS = (("gcc", "-O2", "-march=native"), ("gcc", "-Os", "-DAP_PLAIN"), ("clang", "-O1"))
+
+
+def computed() -> Iterator[tuple[Case, OperatorStep]]:
+    """Each step that a C kernel computes; cases that differ in NumPy's scratch alone are one."""
+    seen = set[str]()
+    for case in CASES:
+        if str(case) in seen or case.type not in KERNELS:
+            continue
+        seen.add(str(case))
+        for step in steps_of(case):
+            if KERNELS[case.type].refusal(task_of_step(step)) is None:
+                yield case, step
+
+
+STEPS = [*computed()]
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> CSteps:
+    return CSteps((step for _, step in STEPS), tmp_path_factory.mktemp("steps"))
+
+
+@pytest.fixture(scope="module")
+def library(steps: CSteps) -> ctypes.CDLL:
+    return steps.compiled(*COMPILERS[0])
+
+
+def close(ours: Array, theirs: Array, label: str) -> None:
+    """Within what another order of sums moves: ratios to the largest element."""
+    if ours.dtype.kind != "f":
+        np.testing.assert_array_equal(ours, theirs, err_msg=label)
+        return
+    finite = np.abs(theirs[np.isfinite(theirs)])
+    largest = float(finite.max()) if finite.size else 0.0
+    np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6 * largest + 1e-30, err_msg=label)
+
+
+def test_results_are_those_of_numpy(steps: CSteps, library: ctypes.CDLL) -> None:
+    for case, step in STEPS:
+        expected = step.run()
+        for slot, ours in steps.run(library, step).items():
+            type_ = step.writes[slot]
+            theirs = np.frombuffer(expected[slot], type_.dtype.numpy).reshape(type_.shape)
+            close(ours, theirs, f"{case} {step}: {slot}")
+
+
+def test_one_memory_or_two_make_no_difference(steps: CSteps, library: ctypes.CDLL) -> None:
+    """Where the operator promises that a result may lie in the place of an operand."""
+    for case, step in STEPS:
+        for promise in step.kind.in_place(step.node):
+            source, target = promise.source, promise.target
+            if source not in step.reads or target not in step.writes:
+                continue
+            if step.reads[source].nbytes != step.writes[target].nbytes:
+                continue
+            if step.reads[source].dtype != step.writes[target].dtype.numpy:
+                continue
+            if promise.alone and len(step.writes) > 1:
+                continue
+            apart = steps.run(library, step)
+            together = steps.run(library, step, {target: source})
+            for slot, array in apart.items():
+                assert array.tobytes() == together[slot].tobytes(), f"{case} {step}: {promise}, {slot}"
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[1:], ids=" ".join)
+def test_bits_are_those_of_every_compiler(
+    steps: CSteps, library: ctypes.CDLL, compiler: tuple[str, ...]
+) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"needs {compiler[0]}")
+    other = steps.compiled(*compiler)
+    for case, step in STEPS:
+        theirs = steps.run(other, step)
+        for slot, array in steps.run(library, step).items():
+            assert array.tobytes() == theirs[slot].tobytes(), f"{case} {step}: {slot}"
