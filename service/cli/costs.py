@@ -99,7 +99,15 @@ def _measured(graph: TrainableGraph, options: PlanOptions, repeats: int) -> Cost
     """Time the steps that a plan under these options has, in a plan without a schedule.
 
     What is rewritten depends on options that schedule as well, so it is decided with all of them first.
+    Raises OptionsError for the target `c`, whose steps are one call.
     """
+    if options.target == "c":
+        raise OptionsError(
+            "Steps of a plan for target 'c' cannot be timed one by one: compiled C runs them in one call.",
+            remedy="Leave out --costs; or write modelled times with `arenaplan costs graph.json --target c"
+            " --roofline -o costs.json`, edit them, and give --costs costs.json.",
+            path=("costs",),
+        )
     prepared = pipeline.start_of(graph, options).prepared
     plain = PlanOptions(
         target=options.target,

@@ -190,7 +190,8 @@ class _Writer:
     def header(self, *, embeds: bool) -> str:
         program, plan = self.program, self.plan
         sizes = "\n".join(
-            f"#define NET_{name}_BYTES {size}u" for name, size in zip(self.memories, plan.sizes, strict=True)
+            f"#define NET_{name}_BYTES {size}u /* {c_comment(space.name)} */"
+            for name, space, size in zip(self.memories, program.spaces, plan.sizes, strict=True)
         )
         feeds = "\n".join(
             f"void net_feed_{name}(const {self._type(places[0])} *values);"

@@ -111,7 +111,7 @@ int net_read(const char *name, void *to, size_t bytes)
     for (size_t k = 0; k < PLACES; k++)
         if (places[k].is_first && same(places[k].name, name)) {
             if (bytes != places[k].bytes) return NET_OTHER_SIZE;
-            get(&places[k], to);
+            get(&places[k], (unsigned char *)to);
             return NET_OK;
         }
     return NET_NO_SUCH_NAME;
@@ -123,7 +123,7 @@ int net_write(const char *name, const void *from, size_t bytes)
     for (size_t k = 0; started && k < PLACES; k++)
         if (same(places[k].name, name)) {
             if (bytes != places[k].bytes) return NET_OTHER_SIZE;
-            put(&places[k], from);
+            put(&places[k], (const unsigned char *)from);
             answer = NET_OK;
         }
     return answer;

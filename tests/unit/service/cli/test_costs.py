@@ -175,3 +175,12 @@ def test_what_has_no_costs(graph: Path, tmp_path: Path) -> None:
         assert (code, "--target: Target 'onert' runs each step once" in printed) == (2, True)
     code, printed = run("costs", "examples/programs/momentum.json", *out)
     assert (code, "a program of explicit operations" in printed) == (2, True)
+
+
+def test_steps_of_compiled_c_are_not_timed_one_by_one(graph: Path, tmp_path: Path) -> None:
+    plan, costs = ("plan", graph, "--target", "c", "-o", tmp_path / "plan.json"), tmp_path / "costs.json"
+    for words in (plan, ("costs", graph, "--target", "c")):
+        code, printed = run(*words, *(("--costs", "measured") if words is plan else ()))
+        assert (code, "cannot be timed one by one" in " ".join(printed.split())) == (2, True)
+    assert run("costs", graph, "--target", "c", "--roofline", "-o", costs)[0] == 0
+    assert run(*plan, "--costs", costs)[0] == 0
