@@ -340,9 +340,10 @@ def tradeoff(
 def _graph(subject: TrainableGraph | BlockProgram | Plan | Deployment) -> TrainableGraph:
     if not isinstance(subject, TrainableGraph):
         raise OptionsError(
-            f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and nothing says"
-            " which may run again.",
-            remedy="Give a graph, or plan the program with a capacity.",
+            f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and curves and"
+            " verdicts are about graphs.",
+            remedy="Plan the program with a capacity: its pure operations may run again, and the plan says at"
+            " what cost.",
         )
     return subject
 

@@ -242,8 +242,9 @@ def _print_largest(
 def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
     if not isinstance(network, TrainableGraph):
         raise OptionsError(
-            f"{network.name!r} is a program of explicit operations, and nothing says which may run again.",
-            remedy="Give a graph, or plan the program with a capacity.",
+            f"{network.name!r} is a program of explicit operations; curves and verdicts are about graphs.",
+            remedy="Plan the program with a capacity: its pure operations may run again, and the plan says at"
+            " what cost.",
         )
     return network
 

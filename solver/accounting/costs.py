@@ -26,11 +26,11 @@ _PRODUCTS = frozenset({"dx0", "dx1"})
 def flops_of(program: Program, step: Step) -> int:
     """Floating-point operations of the products in a step; 0 where it has none. Cost: linear in its slots.
 
-    Of explicit steps, whose kernels are words, nothing is known: 0 as well.
+    Explicit steps, whose kernels are words, say it themselves, or it is 0 as well.
     """
-    if step.phase is Phase.EXPLICIT:
-        return 0
     node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT:
+        return int(node.attributes.get("flops", 0))
     forward = _forward_flops(node)
     if not forward or step.phase is Phase.FORWARD or node.operation.type in GATES:
         return forward
@@ -58,11 +58,23 @@ def _forward_flops(node: Node) -> int:
 
 
 def roofline(program: Program) -> tuple[int, ...]:
-    """Nanoseconds of each step; what it updates is read and written. Linear in the bindings."""
+    """Nanoseconds of each step; what it updates is read and written. Linear in the bindings.
+
+    Explicit steps may say how many bytes they move, and what they take.
+    """
     nanoseconds = []
     for step in program.steps:
-        touched = sum(
-            (b.access.reads + b.access.defines) * program.values[b.value].type.nbytes for b in step.bindings
+        stated = program.operations[step.operation].attributes if step.phase is Phase.EXPLICIT else {}
+        if "nanoseconds" in stated:
+            nanoseconds.append(int(stated["nanoseconds"]))
+            continue
+        touched = (
+            int(stated["bytes"])
+            if "bytes" in stated
+            else sum(
+                (b.access.reads + b.access.defines) * program.values[b.value].type.nbytes
+                for b in step.bindings
+            )
         )
         products = -(-flops_of(program, step) // _FLOPS_A_NANOSECOND)
         nanoseconds.append(products - (-touched // _BYTES_A_NANOSECOND) + _NANOSECONDS_A_STEP)

@@ -3,7 +3,7 @@
     fixed      weights, optimizer variables, constants: there throughout, not decided about
     fed        written by the caller: there from the start, until its last reader
     kept       an exit: there until the end
-    made       by a forward step that may run again: kept, or dropped and made again
+    made       by a step that may run again, a forward or a pure one: kept, or dropped and made again
     the rest   derivatives, gradients, partials: made once, kept until their last reader
 
 Steps and values are numbers, positions in the tuples. Nothing here knows a graph or a layout.
@@ -24,6 +24,8 @@ from solver.program import (
     Phase,
     Program,
     Step,
+    is_pure,
+    permitted,
 )
 
 __all__ = ["ScheduleProblem", "joined", "may_share", "schedule_problem"]
@@ -169,12 +171,18 @@ def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = 
 
 
 def _repeatable(program: Program, step: Step, persistent: set[int]) -> bool:
-    """Whether a second run writes the same bits: a forward step whose results ignore what it updates.
+    """Whether a second run writes the same bits: a forward step whose results ignore what it updates, or an
+    explicit one that is pure and updates nothing.
 
     What it updates, the running statistics of a normalisation, goes to scratch the second time. What it
     updates beside these, or writes for the next iteration, a second run must not write again.
     """
     node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT:
+        return is_pure(program, step) and all(
+            b.access is not Access.UPDATE and not (b.access is Access.WRITE and b.value in persistent)
+            for b in step.bindings
+        )
     if step.phase is not Phase.FORWARD or step.due:
         return False
     if node.operation.type in OWN_KERNELS:
@@ -204,9 +212,12 @@ def may_share(program: Program, step: Step, *, views: bool = False) -> Iterator[
     With `views` only those that then show the same contents.
     """
     node = program.operations[step.operation]
-    if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
+    if node.operation.type in OWN_KERNELS and step.phase is not Phase.EXPLICIT:
         return
     bound = {b.slot: b.value for b in step.bindings}
+    if step.phase is Phase.EXPLICIT:
+        yield from ((bound[each.source], bound[each.target]) for each in permitted(node) if not views)
+        return
     kind = lookup(node.operation.type)
     shared = [(each.source, each.target) for each in kind.in_place(node) if each.view or not views]
     shared += [(part.source, part.target) for part in kind.parts(node, step.phase is Phase.FORWARD)]

@@ -18,6 +18,7 @@ from solver.training.explicit import (
     BlockOperation,
     BlockProgram,
     BlockView,
+    OperationCost,
     build_program,
     program_content,
     program_digest,
@@ -54,11 +55,19 @@ class BlockDocument(DocumentModel):
     view: ViewDocument | None = Field(None, description="Of version 2: it lies in another block.")
 
 
+class CostOfOperation(DocumentModel):
+    """How long an operation takes: nanoseconds, or what a roofline makes of its flops and bytes."""
+
+    nanoseconds: Natural | None = Field(None, description="Alone, without flops and bytes.")
+    flops: Natural = Field(0, description="Floating-point operations.")
+    bytes: Natural | None = Field(None, description="Bytes moved; left out, all that it reads and writes.")
+
+
 class OperationOfProgram(DocumentModel):
     """A block in `writes` alone is written whole; a block in both lists is updated in place.
 
     Version 2 has `overwrites` (a block that is written may take the place of one that is read) and a
-    `workspace`, in bytes.
+    `workspace`, in bytes. Version 3 has `pure` and `cost`.
     """
 
     name: Name
@@ -67,6 +76,11 @@ class OperationOfProgram(DocumentModel):
     writes: JsonList[Name] = ()
     overwrites: dict[Name, Name] = Field({}, description="Of version 2: written block, read block.")
     workspace: Natural = Field(0, description="Of version 2: bytes, undefined before and after.")
+    pure: bool = Field(
+        False,
+        description="Of version 3: what it reads decides what it writes, and it changes nothing else.",
+    )
+    cost: CostOfOperation | None = Field(None, description="Of version 3: how long it takes.")
 
 
 class ProgramDocument(DocumentModel):
@@ -76,7 +90,7 @@ class ProgramDocument(DocumentModel):
     """
 
     format: Literal["arenaplan.program"]
-    version: Literal[1, 2]
+    version: Literal[1, 2, 3]
     name: Name
     any_order: bool = Field(
         False, description="Of version 2: any order in which operations find the same is permitted."
@@ -88,8 +102,7 @@ class ProgramDocument(DocumentModel):
 def load_program(data: bytes | Mapping[str, Any], *, max_operations: int = MAX_OPERATIONS) -> BlockProgram:
     """The verified program of a document. Raises DocumentError, or the GraphError that names the culprit."""
     document = read(ProgramDocument, data, range_error=DimensionError)
-    if document.version == 1:
-        _check_first_version(document)
+    _check_version(document)
     blocks = [
         Block(
             block.name,
@@ -101,7 +114,18 @@ def load_program(data: bytes | Mapping[str, Any], *, max_operations: int = MAX_O
         for i, block in enumerate(document.blocks)
     ]
     operations = [
-        BlockOperation(o.name, o.reads, o.writes, o.type, tuple(o.overwrites.items()), o.workspace)
+        BlockOperation(
+            o.name,
+            o.reads,
+            o.writes,
+            o.type,
+            tuple(o.overwrites.items()),
+            o.workspace,
+            o.pure,
+            OperationCost()
+            if o.cost is None
+            else OperationCost(o.cost.nanoseconds, o.cost.flops, o.cost.bytes),
+        )
         for o in document.operations
     ]
     return build_program(
@@ -109,19 +133,25 @@ def load_program(data: bytes | Mapping[str, Any], *, max_operations: int = MAX_O
     )
 
 
-def _check_first_version(document: ProgramDocument) -> None:
-    """Version 1 has none of the fields of version 2, and its readers would not see them."""
-    newer: list[tuple[str | int, ...]] = [("any_order",)] if document.any_order else []
-    newer += [("blocks", i, "view") for i, block in enumerate(document.blocks) if block.view is not None]
+def _check_version(document: ProgramDocument) -> None:
+    """A version has none of the fields of later ones, and its readers would not see them."""
+    second: list[tuple[str | int, ...]] = [("any_order",)] if document.any_order else []
+    second += [("blocks", i, "view") for i, block in enumerate(document.blocks) if block.view is not None]
+    third: list[tuple[str | int, ...]] = []
     for i, operation in enumerate(document.operations):
-        newer += [("operations", i, "overwrites")] if operation.overwrites else []
-        newer += [("operations", i, "workspace")] if operation.workspace else []
-    if newer:
-        raise DocumentError(
-            f"The field {newer[0][-1]!r} is of version 2 of programs, and the document says version 1.",
-            remedy='Write "version": 2.',
-            path=newer[0],
-        )
+        second += [
+            ("operations", i, name) for name in ("overwrites", "workspace") if getattr(operation, name)
+        ]
+        third += [("operations", i, "pure")] if operation.pure else []
+        third += [("operations", i, "cost")] if operation.cost is not None else []
+    for version, fields in ((2, second), (3, third)):
+        if fields and document.version < version:
+            raise DocumentError(
+                f"The field {fields[0][-1]!r} is of version {version} of programs, and the document says"
+                f" version {document.version}.",
+                remedy=f'Write "version": {3 if third else 2}.',
+                path=fields[0],
+            )
 
 
 def _type(i: int, block: BlockDocument) -> TensorType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +18,7 @@ from solver.executor.threads import Task, turns
 from solver.graph.types import Array
 from solver.importers.traced import TracedStep
 from solver.plan import Plan
-from solver.program import Access, Entry, EntryKind, Program, Step, lives
+from solver.program import Access, Entry, EntryKind, Program, Step, is_pure, lives
 from solver.training import BlockOperation, BlockProgram, program_digest
 
 __all__ = ["BlockRunner", "BlockViews", "Steps", "StepsRunner"]
@@ -92,18 +93,24 @@ class Steps:
     functions: Mapping[str, Callable[[BlockViews], None]]
 
 
-def block_tasks(steps: BlockSteps, reference: Program, program: Program, memory: Memory) -> list[Task]:
+def block_tasks(
+    steps: BlockSteps, reference: Program, program: Program, memory: Memory, *, twice: bool = False
+) -> list[Task]:
     """A function for each step of a plan's `program`, which calls that of the operation on its blocks.
 
-    What the operation writes without reading is poison before.
+    What the operation writes without reading is poison before. With `twice` a pure operation that updates
+    nothing runs again at once, and PlanError is raised where that leaves other bits: it was not pure.
     """
     declared = {operation.name: operation for operation in steps.program.operations}
     # In the place of another block from a step on, which reads that one: neither may be poisoned then.
     over = {(alias.step, alias.value) for alias in program.aliases}
 
     def task(t: int, step: Step) -> Task:
+        if step.reference is None:
+            source, target = (binding.value for binding in step.bindings)
+            return memory.copy(source, target)
         name = program.operations[step.operation].operation.id
-        original = reference.steps[step.reference or 0]  # explicit programs have no copies
+        original = reference.steps[step.reference]
         number = {
             reference.values[theirs.value].label: ours.value
             for ours, theirs in zip(step.bindings, original.bindings, strict=True)
@@ -118,9 +125,36 @@ def block_tasks(steps: BlockSteps, reference: Program, program: Program, memory:
                 memory.raw(value).fill(POISON)
             function(views)
 
-        return run
+        if not twice or not is_pure(program, step) or any(b.access is Access.UPDATE for b in step.bindings):
+            return run
+        written = [b.value for b in step.bindings if b.access is Access.WRITE]
+        return partial(_run_twice, name, run, memory, {program.values[v].label: v for v in written})
 
     return [task(t, step) for t, step in enumerate(program.steps)]
+
+
+def spreading_tasks(reference: Program, program: Program, memory: Memory) -> list[Task]:
+    """Functions that copy what callers have written to the block of a name to each place where it starts.
+
+    What is not touched for long enough may start in slower memory, and in the first one besides.
+    """
+    fed = [entry for entry in program.entry if entry.kind is EntryKind.FED]
+    named = {e.value: program.by_label[reference.values[e.reference].label] for e in fed}
+    written = [partial(memory.keep, value) for value in dict.fromkeys(named.values())]
+    return [*written, *(memory.copy(source, value) for value, source in named.items() if source != value)]
+
+
+def _run_twice(name: str, run: Task, memory: Memory, written: Mapping[str, int]) -> None:
+    run()
+    first = {label: memory.raw(value).copy() for label, value in written.items()}
+    run()
+    for label, value in written.items():
+        if not np.array_equal(first[label], memory.raw(value)):
+            raise PlanError(
+                f"Operation {name!r} says that it is pure, but its second run on the same bits left others in"
+                f" {label!r}.",
+                remedy="Leave pure out; or let it read, and write, the state that it depends on as a block.",
+            )
 
 
 class StepsRunner(Runner):
@@ -139,10 +173,18 @@ class StepsRunner(Runner):
         *,
         poison: bool = False,
         begins: Collection[int] | None = None,
+        twice: bool = False,
     ) -> None:
+        """`twice` as for `block_tasks`."""
         self._steps = steps
-        self._tasks = iter(block_tasks(steps, reference, program, memory))
+        self._tasks = iter(block_tasks(steps, reference, program, memory, twice=twice))
+        self._spreading = spreading_tasks(reference, program, memory)
         super().__init__(program, memory, {}, poison=poison, begins=begins)
+
+    def run(self) -> None:
+        for spread in self._spreading:
+            spread()
+        super().run()
 
     def block(self, name: str) -> Array:
         """The block in the arena. It holds what the plan says only while the block is live.
@@ -241,6 +283,7 @@ class BlockRunner:
         self._memory = in_spaces(plan)
         covered = {alias.source for alias in plan.program.aliases}
         tasks = block_tasks(steps, reference, plan.program, self._memory)
+        self._spreading = spreading_tasks(reference, plan.program, self._memory)
         self._turns, self._workers = turns(tasks, [step.level for step in plan.program.steps])
         kept = {e.value for e in plan.program.entry if e.kind is not EntryKind.FED}
         kept |= {exit_.value for exit_ in plan.program.exit}
@@ -258,6 +301,8 @@ class BlockRunner:
 
     def run(self) -> None:
         """One iteration. Write what is fed before it; read what is kept after it."""
+        for spread in self._spreading:
+            spread()
         for turn, dying in zip(self._turns, self._dying, strict=True):
             turn()
             self._poison(dying)

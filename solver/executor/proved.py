@@ -188,7 +188,7 @@ def purpose_of(graph: TrainableGraph) -> Purpose:
 
 
 def entry_programs(
-    graph: TrainableGraph | Mapping[str, Runnable], plan: Plan | Deployment, kernels: KernelSet = "numpy"
+    graph: Runnable | Mapping[str, Runnable], plan: Plan | Deployment, kernels: KernelSet = "numpy"
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
     """The programs of a plan, one for each entry point, and the violations of the proof.
 
@@ -196,6 +196,8 @@ def entry_programs(
     and where a graph is missing.
     """
     if isinstance(plan, Plan):
+        if isinstance(graph, BlockSteps):
+            return _steps_alone(graph, plan, kernels)
         if not isinstance(graph, TrainableGraph):
             raise PlanError(
                 f"The plan of {plan.graph!r:.80} has no entry points, and there are graphs for some.",
@@ -207,7 +209,7 @@ def entry_programs(
             "Kernels in C run plans of one program, and this plan has entry points.",
             remedy="Leave kernels='c' out; or plan the training graph alone with target 'c'.",
         )
-    if isinstance(graph, TrainableGraph):
+    if not isinstance(graph, Mapping):
         names = ", ".join(repr(entry_point.name) for entry_point in plan.entry_points)
         raise PlanError(f"There is one graph for the entry points {names}.", remedy=_EACH)
     return _programs_of_deployment(graph, plan)
@@ -222,13 +224,37 @@ def _program_alone(
     subject = rewritten(graph, plan)
     reference = reference_program(subject, plan, kernels)
     violations = check_plan(reference, plan, graph_digest(graph))
-    kept = (e.reference for e in reference.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED))
-    persistent = {reference.values[number].label: number for number in kept}
+    persistent = _persistent(reference)
     names, purpose = frozenset(persistent), purpose_of(graph)
     alone = EntryProgram(
         purpose, graph.name, purpose, graph, subject, plan, reference, persistent, names, names
     )
     return (alone,), violations
+
+
+def _steps_alone(
+    steps: BlockSteps, plan: Plan, kernels: KernelSet
+) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
+    if kernels == "c":
+        raise PlanError(
+            "Explicit operations run by functions of their own, and not by kernels in C.",
+            remedy="Leave kernels='c' out.",
+        )
+    read = _read(steps, plan)
+    violations = check_plan(read.reference, plan, read.digest)
+    persistent = _persistent(read.reference)
+    names = frozenset(persistent)
+    name = steps.program.name
+    alone = EntryProgram(
+        "run", name, "run", read.graph, read.graph, plan, read.reference, persistent, names, names, steps
+    )
+    return (alone,), violations
+
+
+def _persistent(reference: Program) -> dict[str, int]:
+    """The values that stay from iteration to iteration, by name."""
+    kept = (e.reference for e in reference.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED))
+    return {reference.values[number].label: number for number in kept}
 
 
 def program_at(program: EntryProgram, sizes: Mapping[str, int]) -> EntryProgram:

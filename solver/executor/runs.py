@@ -177,8 +177,12 @@ def prepared(program: EntryProgram, steps: Program, memory: Memory, poison: bool
     """
     begins = program.values(program.begins) if steps is program.plan.program else None
     if program.steps is not None:
+        # Each pure operation of a reference runs twice, which shows whether it is.
+        twice = begins is None
         explicit = program.steps
-        return StepsRunner(explicit, program.reference, steps, memory, poison=poison, begins=begins)
+        return StepsRunner(
+            explicit, program.reference, steps, memory, poison=poison, begins=begins, twice=twice
+        )
     data = program.data() if begins is not None else inline_data(program.subject)
     return Runner(steps, memory, data, poison=poison, begins=begins)
 

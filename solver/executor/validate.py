@@ -58,7 +58,7 @@ _LEAST_LOSS: Final = 0.01
 
 @checks_arguments
 def validate(
-    graph: TrainableGraph | Mapping[str, Runnable],
+    graph: Runnable | Mapping[str, Runnable],
     plan: Plan | Deployment,
     *,
     steps: int = 5,
@@ -70,8 +70,9 @@ def validate(
 ) -> ValidationReport:
     """Prove `plan`, then train `graph` in its arena for `steps` steps on synthetic batches.
 
-    A plan with entry points takes the graph of each by name; each runs `steps` times, in an order that is
-    drawn from `seed`.
+    An explicit program comes with its functions, as a traced step does. Its pure operations run twice in the
+    reference; PlanError is raised for one that then leaves other bits. A plan with entry points takes the
+    graph of each by name; each runs `steps` times, in an order that is drawn from `seed`.
 
     A plan for ranges of sizes is proved again at every size at which it says that it was; beside `steps`
     steps of the largest size there is one at each of at most `steps` others, in an order that is drawn from

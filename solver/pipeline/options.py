@@ -62,12 +62,7 @@ def checked(options: PlanOptions) -> Target:
         if asked and not getattr(target.capabilities, capability):
             raise OptionsError(f"Target {options.target!r} {why}.", remedy=remedy, path=(name,))
     _check_memories(options)
-    if options.tiers and options.capacity is not None:
-        raise OptionsError(
-            "Both a capacity and tiers are given.",
-            remedy="Give the size of the first tier, which is the capacity then.",
-            path=("capacity",),
-        )
+    _check_tiers(options)
     preparations.chosen(options)
     target.passes(with_capacity(options))
     return target
@@ -88,6 +83,15 @@ def in_one_memory(options: PlanOptions) -> PlanOptions:
     if options.tiers:
         return replace(whole, tiers=(fast, *options.tiers))
     return replace(whole, capacity=fast.bytes)
+
+
+def _check_tiers(options: PlanOptions) -> None:
+    if options.tiers and options.capacity is not None:
+        raise OptionsError(
+            "Both a capacity and tiers are given.",
+            remedy="Give the size of the first tier, which is the capacity then.",
+            path=("capacity",),
+        )
 
 
 def _check_memories(options: PlanOptions) -> None:
@@ -139,9 +143,6 @@ def check_of_program(options: PlanOptions) -> None:
         "sub_ranges",
         "rewrite",
         "storage",
-        "recompute",
-        "tiers",
-        "costs",
     ):
         if getattr(options, name) != getattr(DEFAULTS, name):
             raise OptionsError(
@@ -151,6 +152,7 @@ def check_of_program(options: PlanOptions) -> None:
             )
     _check_memories(options)
     _check_numbers(options)
+    _check_tiers(options)
 
 
 def _check_numbers(options: PlanOptions) -> None:

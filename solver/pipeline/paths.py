@@ -23,6 +23,7 @@ from solver.passes import (
     Levels,
     Paging,
     Pass,
+    Recompute,
     SearchOrder,
     in_listed_order,
     in_shared_memory,
@@ -30,7 +31,7 @@ from solver.passes import (
 )
 from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.layout import place
-from solver.pipeline.options import check_of_program, check_places, checked, of_program
+from solver.pipeline.options import check_of_program, check_places, checked, of_program, with_capacity
 from solver.pipeline.planner import Derived, Planner
 from solver.pipeline.scheduling import Passes, Results, placed, run_passes
 from solver.pipeline.watch import Follower, Observer, Stopwatch
@@ -105,9 +106,9 @@ def plan_program(
     """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
 
     The default target means `PROGRAM` here. `in_place` uses the permissions to overwrite, `order` that to
-    reorder. Raises OptionsError for what only graphs have (batch, scratch budget, update mode, rewriting) and
-    for what the program does not permit, DimensionError when the blocks, rounded up to the alignment,
-    do not fit the 64-bit offsets of any runtime.
+    reorder; `recompute` repeats operations that are pure. Raises OptionsError for what only graphs have
+    (batch, scratch budget, update mode, rewriting) and for what the program does not permit, DimensionError
+    when the blocks, rounded up to the alignment, do not fit the 64-bit offsets of any runtime.
     """
     options = options or PlanOptions()
     plans = ProgramPlans(program, options, observe, follow)
@@ -351,7 +352,9 @@ class ProgramPlans(Plans):
         follow: Follower | None = None,
     ) -> None:
         """Raises OptionsError and DimensionError as `plan_program` does."""
-        check_of_program(of_program(options))
+        options = of_program(options)
+        check_of_program(options)
+        _passes_of_program(with_capacity(options))
         super().__init__(options, observe, follow)
         self._program = program
         with self.watch("derive"):
@@ -362,7 +365,15 @@ class ProgramPlans(Plans):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(trains=True, in_place=True, order=self._program.any_order)
+        again = any(operation.pure for operation in self._program.operations)
+        return Capabilities(
+            trains=True,
+            in_place=True,
+            order=self._program.any_order,
+            recompute=again,
+            paging=True,
+            parallelism=True,
+        )
 
     def digest(self) -> str:
         from solver.training import program_digest
@@ -373,6 +384,8 @@ class ProgramPlans(Plans):
         options = of_program(options)
         check_of_program(options)
         _check_permissions(self._program, options)
+        if options.costs is not None:
+            check_costs(self._reference.program, options.costs)
         check_places(self._reference.program, options)
         passes = in_listed_order(_passes_of_program) if listed else _passes_of_program
         return Candidate(self._reference, self._planned(self._program.name, self._reference, passes, options))
@@ -419,10 +432,18 @@ def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
 
 
 def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
-    """The passes that need no operators."""
+    """The passes but `Order`, which moves the updates of graphs."""
     return (
         SearchOrder(options.order, in_place=options.in_place),
+        Recompute(
+            options.recompute,
+            options.capacity,
+            in_place=options.in_place,
+            costs=options.costs,
+            tiers=options.tiers,
+        ),
         Levels(options.parallelism),
+        Paging(options.tiers, options.recompute, in_place=options.in_place, costs=options.costs),
         Aliases(options.in_place, constraints=options.constraints),
     )
 
@@ -434,6 +455,13 @@ def _check_permissions(program: BlockProgram, options: PlanOptions) -> None:
             "The program does not permit another order of its operations.",
             remedy='Leave the option out, or write "any_order": true into the program.',
             path=("order",),
+        )
+    if options.recompute and not any(operation.pure for operation in program.operations):
+        raise OptionsError(
+            "No operation of the program may run again: none says that it is pure.",
+            remedy='Leave the option out, or write "pure": true into each operation whose reads decide what'
+            " it writes.",
+            path=("recompute",),
         )
 
 

@@ -1,6 +1,6 @@
 """The program: values, steps, levels, aliases, entry and exit; and what follows from it."""
 
-from solver.program.build import Builder, permission_attributes, permitted, touching
+from solver.program.build import PURE, Builder, is_pure, permission_attributes, permitted, touching
 from solver.program.check import check_program
 from solver.program.constraints import (
     NO_CONSTRAINTS,
@@ -82,6 +82,7 @@ __all__ = [
     "NO_CONSTRAINTS",
     "OWN_KERNELS",
     "PIECE",
+    "PURE",
     "RESIDUE",
     "SEED",
     "UPDATE",
@@ -135,6 +136,7 @@ __all__ = [
     "held_lives",
     "holding",
     "in_order",
+    "is_pure",
     "joined_memory",
     "lent",
     "list_schedule",

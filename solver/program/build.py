@@ -1,8 +1,8 @@
 """Collects the values, operations and steps of a program, and numbers them.
 
-Nothing is known of the kernels of explicit programs. An explicit step may permit results in the bytes of
-values that it reads; its permissions stand among the attributes of its operation, where the plan has them and
-the proof finds them: slots in pairs, ``w0=r1,w1=r0``.
+Of the kernels of explicit programs is known what the program says. It stands among the attributes of an
+operation, where the plan has it and the proof finds it: permissions to put results into the bytes of values
+that the step reads, as slots in pairs (``w0=r1,w1=r0``); whether it is pure, and what it costs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from solver.program.ir import (
     Value,
 )
 
-__all__ = ["Builder", "permission_attributes", "permitted", "touching"]
+__all__ = ["PURE", "Builder", "is_pure", "permission_attributes", "permitted", "touching"]
 
 
 class Builder:
@@ -149,6 +149,9 @@ def _renumbered(step: Step, number: Mapping[int, int]) -> Step:
 
 _KEY = "overwrites"
 
+#: The attribute of an explicit operation that is pure.
+PURE = "pure"
+
 
 def permission_attributes(slots: Mapping[str, str]) -> dict[str, str]:
     """The attributes of an operation that permits each slot that it writes to lie in one that it reads."""
@@ -159,3 +162,8 @@ def permitted(node: Node) -> tuple[InPlace, ...]:
     """The permissions of an explicit operation, as an operator's promises. Linear."""
     pairs = [pair.partition("=") for pair in str(node.attributes.get(_KEY, "")).split(",")]
     return tuple([InPlace(source, target) for target, _, source in pairs if source])
+
+
+def is_pure(program: Program, step: Step) -> bool:
+    """Whether an explicit step is pure: what it reads decides what it writes, and it changes nothing else."""
+    return program.operations[step.operation].attributes.get(PURE) is True

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         BlockOperation,
         BlockProgram,
         BlockView,
+        OperationCost,
         build_program,
         program_digest,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "BlockView",
     "Carry",
     "Hazard",
+    "OperationCost",
     "Ordering",
     "ValueEdge",
     "block_classes",
@@ -60,6 +62,6 @@ __getattr__ = loaded_late(
     {
         "blocks": "BlockClass Carry Hazard Ordering ValueEdge block_classes carries explicit_program"
         " orderings predecessors value_edges",
-        "explicit": "Block BlockOperation BlockProgram BlockView build_program program_digest",
+        "explicit": "Block BlockOperation BlockProgram BlockView OperationCost build_program program_digest",
     },
 )

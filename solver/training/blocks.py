@@ -19,6 +19,7 @@ from enum import Enum
 from solver.graph.ops.base import Node
 from solver.graph.types import DType, Operation, TensorType
 from solver.program import (
+    PURE,
     Access,
     Binding,
     Builder,
@@ -225,13 +226,18 @@ def explicit_program(program: BlockProgram) -> Program:
     for operation in program.operations:
         bindings = _bindings(operation, number)
         slots = {names[binding.value]: binding.slot for binding in bindings}
-        permissions = permission_attributes({slots[t]: slots[s] for t, s in operation.overwrites})
+        attributes: dict[str, object] = dict(
+            permission_attributes({slots[t]: slots[s] for t, s in operation.overwrites})
+        )
+        attributes |= operation.cost.figures
+        if operation.pure:
+            attributes[PURE] = True
         if operation.workspace:
             label = f"{operation.name}.workspace"
             type_ = TensorType((operation.workspace,), DType.UINT8)
             value = builder.value(_free(label, number), type_, Kind.SCRATCH, operation.name)
             bindings.append(Binding("workspace", value, Access.SCRATCH))
-        node = Node(Operation(operation.name, operation.kernel, (), ()), (), (), (), permissions)
+        node = Node(Operation(operation.name, operation.kernel, (), ()), (), (), (), attributes)
         builder.step(builder.operation(node), Phase.EXPLICIT, bindings)
     return builder.finish()
 

@@ -11,6 +11,8 @@ operator is known here: an operation is a name, what it reads and what it writes
   those bytes, and takes no memory and no step for it.
 * An operation may have a workspace, undefined before and after, and may permit that a block which it writes
   takes the place of one that it reads.
+* An operation may be pure: what it reads decides what it writes, and nothing else changes. Then it may run
+  again, and `OperationCost` says how long that takes.
 """
 
 from __future__ import annotations
@@ -40,12 +42,16 @@ __all__ = [
     "BlockOperation",
     "BlockProgram",
     "BlockView",
+    "OperationCost",
     "build_program",
     "program_content",
     "program_digest",
 ]
 
 _Path = tuple[str | int, ...]
+
+#: The largest figures of a cost, so that sums over all operations and their repetitions stay in 64 bits.
+_MOST = {"nanoseconds": 10**12, "flops": 10**14, "bytes": 10**13}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +90,34 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationCost:
+    """How long an operation takes: `nanoseconds`, or what a roofline makes of its `flops` and `bytes`.
+
+    `bytes` are those that it moves; None stands for all that it reads and writes.
+    """
+
+    nanoseconds: int | None = None
+    flops: int = 0
+    bytes: int | None = None
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """The figures that it has, by name."""
+        figures = {"nanoseconds": self.nanoseconds, "flops": self.flops or None, "bytes": self.bytes}
+        return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+#: The cost of an operation of which nothing is known: it moves what it reads and writes.
+_NO_COST = OperationCost()
+
+
+@dataclass(frozen=True, slots=True)
 class BlockOperation:
     """One operation; `kernel` is a word for readers of the plan.
 
     `overwrites` permits a block that is written to lie in the bytes of one that is read, by name; whether it
-    does, the plan says. `workspace` bytes are undefined before and after.
+    does, the plan says. `workspace` bytes are undefined before and after. A `pure` operation writes the same
+    bits whenever it reads the same bits, and changes nothing else, so that it may run again.
     """
 
     name: str
@@ -97,6 +126,8 @@ class BlockOperation:
     kernel: str = ""
     overwrites: tuple[tuple[str, str], ...] = ()
     workspace: int = 0
+    pure: bool = False
+    cost: OperationCost = _NO_COST
 
     @property
     def touched(self) -> tuple[str, ...]:
@@ -133,8 +164,8 @@ def build_program(
     Raises the GraphError that names the culprit, with its place as in ``("operations", 3, "reads", 0)``:
     no or too many operations, a name that is empty, used twice or has characters that cannot be seen, a
     size that no runtime can hold, a block that is touched without being declared or declared without being
-    touched, an operation that touches nothing, a fed block that is overwritten before anything reads it, a
-    view that leaves its block, a permission to overwrite that cannot be used.
+    touched, an operation that touches nothing, a cost out of range, a fed block that is overwritten before
+    anything reads it, a view that leaves its block, a permission to overwrite that cannot be used.
     """
     check_characters("program", name, ("name",))
     _check_count(operations, max_operations)
@@ -150,6 +181,7 @@ def build_program(
             _check_view(block, block.view, declared, ("blocks", i))
     for i, operation in enumerate(operations):
         _check_operation(operation, declared, ("operations", i))
+        _check_cost(operation, ("operations", i, "cost"))
         _check_permissions(operation, declared, ("operations", i))
     program = BlockProgram(name, declared, tuple(operations), any_order)
     _check_blocks(program)
@@ -281,6 +313,23 @@ def _check_operation(operation: BlockOperation, declared: Mapping[str, Block], p
             seen.add(name)
 
 
+def _check_cost(operation: BlockOperation, path: _Path) -> None:
+    cost = operation.cost
+    for name, figure in cost.figures.items():
+        if not 0 <= figure <= _MOST[name]:
+            raise DimensionError(
+                f"Operation {operation.name!r} costs {figure:,} {name}.",
+                remedy=f"Give 0 to {_MOST[name]:,}, or leave it out.",
+                path=(*path, name),
+            )
+    if cost.nanoseconds is not None and (cost.flops or cost.bytes is not None):
+        raise GraphError(
+            f"Operation {operation.name!r} costs nanoseconds, and flops or bytes besides.",
+            remedy="Give the nanoseconds alone, or flops and bytes, which a roofline turns into nanoseconds.",
+            path=path,
+        )
+
+
 def _check_blocks(program: BlockProgram) -> None:
     read_first: dict[str, bool] = {}
     based = {b.name: b.name if b.view is None else b.view.of for b in program.blocks.values()}
@@ -314,11 +363,12 @@ def program_content(program: BlockProgram) -> dict[str, Any]:
     """The fields of a program document, in version 1 where that says all of it; defaults are left out."""
     blocks = [_block_content(block) for block in program.blocks.values()]
     operations = [_operation_content(operation) for operation in program.operations]
-    newer = program.any_order or any("view" in block for block in blocks)
-    newer = newer or any({"overwrites", "workspace"} & operation.keys() for operation in operations)
+    second = program.any_order or any("view" in block for block in blocks)
+    second = second or any({"overwrites", "workspace"} & operation.keys() for operation in operations)
+    third = any({"pure", "cost"} & operation.keys() for operation in operations)
     return {
         "format": "arenaplan.program",
-        "version": 2 if newer else 1,
+        "version": 3 if third else 2 if second else 1,
         "name": program.name,
         **({"any_order": True} if program.any_order else {}),
         "blocks": blocks,
@@ -350,4 +400,10 @@ def _operation_content(operation: BlockOperation) -> dict[str, Any]:
     content |= {key: names for key, names in lists.items() if names}
     if operation.overwrites:
         content["overwrites"] = dict(operation.overwrites)
-    return content | ({"workspace": operation.workspace} if operation.workspace else {})
+    if operation.workspace:
+        content["workspace"] = operation.workspace
+    if operation.pure:
+        content["pure"] = True
+    if operation.cost.figures:
+        content["cost"] = operation.cost.figures
+    return content

@@ -25,6 +25,7 @@ from solver.program import (
     Program,
     RowKind,
     Step,
+    is_pure,
 )
 
 __all__ = ["added_up", "check_cost_bound"]
@@ -274,6 +275,8 @@ class _Facts:
     def _repeats_bits(self, step: Step) -> bool:
         """Whether what a second run writes depends on nothing that the first one has changed."""
         node = self.reference.operations[step.operation]
+        if step.phase is Phase.EXPLICIT:
+            return is_pure(self.reference, step) and not any(b.access is Access.UPDATE for b in step.bindings)
         if step.phase is not Phase.FORWARD or step.due or node.operation.type in OWN_KERNELS - {CONVERT}:
             return False
         updated = {b.slot for b in step.bindings if b.access is Access.UPDATE}

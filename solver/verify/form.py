@@ -19,11 +19,13 @@ from solver.program import (
     Access,
     EntryKind,
     Kind,
+    Phase,
     Program,
     Step,
     Value,
     exact,
     first_contents,
+    is_pure,
     touched,
 )
 from solver.verify.sharing import step_name
@@ -236,11 +238,11 @@ def _first(program: Program, value: int) -> Hashable:
 
 
 def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """Every step is a copy, or equals the reference step that it names."""
+    """Every step is a copy, or the reference step that it names; explicit ones that repeat are pure."""
     program = plan.program
     same_values = program.values is reference.values
     known: dict[tuple[int, int], str] = {}
-    for t, step in enumerate(program.steps):
+    for t, (step, run) in enumerate(zip(program.steps, program.runs, strict=True)):
         node = program.operations[step.operation]
         if step.reference is None:
             if node.operation.type != COPY or [b.access for b in step.bindings] != [
@@ -258,6 +260,10 @@ def check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
                 yield Violation("step", (source.label, target.label), detail)
             continue
         original = reference.steps[step.reference]
+        if run and original.phase is Phase.EXPLICIT and not is_pure(reference, original):
+            detail = f"{step_name(plan, t)} runs again, and the program does not say that it is pure."
+            yield Violation("step", (), detail)
+            return
         if step is original and same_values and program.operations is reference.operations:
             continue
         original_node = reference.operations[original.operation]

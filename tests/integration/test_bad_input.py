@@ -380,12 +380,27 @@ PROGRAMS: tuple[Row, ...] = (
     row("invalid-options", {"options/parallelism": 65}),
     row("invalid-document", {"options/parallelism": 1.5}),
     row("invalid-document", {"options/seed": 1}),
-    row("invalid-options", {"options/only": ["recompute"], "options/capacity": 10**6}, "is for graphs"),
+    row("invalid-options", {"options/only": ["recompute"], "options/capacity": 10**6}, '"pure": true'),
+    row("invalid-document", {"program/operations/0/pure": True}, "of version 3"),
+    row(
+        "invalid-document",
+        {"program/version": 3, "program/operations/0/cost": {"seconds": 1}},
+        at="/program/operations/0/cost/seconds",
+    ),
+    row(
+        "invalid-graph",
+        {"program/version": 3, "program/operations/0/cost": {"nanoseconds": 1, "bytes": 1}},
+        "flops or bytes besides",
+        at="/program/operations/0/cost",
+    ),
     row("invalid-options", {"options/only": ["order"], "options/capacity": 10**6}, '"any_order": true'),
-    row("invalid-options", {"options/tiers": WORDS}, "is for graphs"),
+    row("invalid-options", {"options/tiers": WORDS[:1]}, "nothing to page out to"),
     row("invalid-options", {"options/storage": "float16", "options/capacity": 10**6}, "is for graphs"),
     row(
-        "invalid-options", {"options/costs": {"nanoseconds": {}}, "options/capacity": 10**6}, "is for graphs"
+        "invalid-options",
+        {"options/costs": {"nanoseconds": {}}, "options/capacity": 10**6},
+        "name neither the step",
+        at="/options/costs/nanoseconds",
     ),
     row(
         "too-many-operations",

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from solver.graph import DType, TensorType
 from solver.program import Program
-from solver.training import Block, BlockOperation, BlockProgram, build_program, explicit_program
+from solver.training import (
+    Block,
+    BlockOperation,
+    BlockProgram,
+    OperationCost,
+    build_program,
+    explicit_program,
+)
 
 __all__ = ["AUTO_RECYCLE", "RUN_GRAPH", "block", "independent_pairs", "program", "programs", "sequential"]
 
@@ -89,7 +96,15 @@ def programs(draw: st.DrawFn, most_operations: int = 12) -> BlockProgram:
     names = [f"b{k}" for k in range(draw(st.integers(1, 8)))]
     subset = st.lists(st.sampled_from(names), unique=True, max_size=3)
     pairs = draw(st.lists(st.tuples(subset, subset).filter(any), min_size=1, max_size=most_operations))
-    operations = [BlockOperation(f"op{t}", tuple(r), tuple(w)) for t, (r, w) in enumerate(pairs)]
+    costs = st.one_of(
+        st.just(OperationCost()),
+        st.builds(OperationCost, nanoseconds=st.integers(0, 9)),
+        st.builds(OperationCost, flops=st.integers(0, 9), bytes=st.none() | st.integers(0, 9)),
+    )
+    operations = [
+        BlockOperation(f"op{t}", tuple(r), tuple(w), pure=draw(st.booleans()), cost=draw(costs))
+        for t, (r, w) in enumerate(pairs)
+    ]
     touched: dict[str, bool] = {}
     for operation in operations:
         for name in operation.touched:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from solver.accounting import flops_of, roofline, step_costs
+from solver.graph import DType, TensorType
 from solver.program import Costs, Program
-from solver.training import derive
+from solver.training import Block, BlockOperation, OperationCost, build_program, derive, explicit_program
 from tests.support.derived import at, step
 from tests.support.graphs import Sketch, chain, convolutional
 from tests.support.operator_graphs import convolved, recurrent
@@ -32,6 +33,24 @@ def test_products_of_matrices_and_transposed_operands() -> None:
     program = derive(s.graph())
     assert flops(program, "mm:forward") == 2 * 4 * 6 * 8
     assert flops(program, "fc:forward") == 2 * 4 * 8 * 3
+
+
+def test_explicit_operations_say_what_they_cost() -> None:
+    blocks = [
+        Block("x", TensorType((80,), DType.UINT8), fed=True),
+        Block("y", TensorType((40,), DType.UINT8)),
+    ]
+    costs = [
+        OperationCost(),
+        OperationCost(nanoseconds=7),
+        OperationCost(flops=90),
+        OperationCost(flops=90, bytes=8),
+    ]
+    operations = [BlockOperation(f"op{k}", ("x",), ("y",), cost=cost) for k, cost in enumerate(costs)]
+    program = explicit_program(build_program("p", blocks, operations))
+    moved = (80 + 40) // 4
+    assert roofline(program) == (2_000 + moved, 7, 2_000 + moved + 3, 2_000 + 2 + 3)
+    assert [flops_of(program, step) for step in program.steps] == [0, 0, 90, 90]
 
 
 def test_convolutions_count_their_groups() -> None:

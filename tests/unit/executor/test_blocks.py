@@ -112,6 +112,7 @@ def test_every_operation_needs_a_function() -> None:
 def test_an_operation_finds_what_its_step_binds_whatever_that_is_called() -> None:
     """A plan in which an operation runs again, into a place of its own, for a later reader."""
     made = program((("x", "a"), ("a", "b"), ("a b", "c")), fed=("x",), kept=("c",), dtype=DType.FLOAT32)
+    made = replace(made, operations=tuple(replace(each, pure=True) for each in made.operations))
     once = plan_program(made)
     again = placed(repeated(reference_of(made, once.options), 0, 2))
     functions: Functions = {

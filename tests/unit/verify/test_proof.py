@@ -464,9 +464,9 @@ class TestRepeatedSteps:
 
     def test_a_repetition_at_another_residue(self) -> None:
         """Vector kernels begin a row at another place there, and may add up in another order."""
-        reference = explicit_program(
-            explicit((("x", "a"), ("a", "b"), ("a b", "y")), fed=("x",), kept=("y",))
-        )
+        explicit_operations = explicit((("x", "a"), ("a", "b"), ("a b", "y")), fed=("x",), kept=("y",))
+        pure = tuple(replace(operation, pure=True) for operation in explicit_operations.operations)
+        reference = explicit_program(replace(explicit_operations, operations=pure))
         program = repeated(reference, 0, 2)
         again = program.values[-1].label
         offsets = {"x": 0, "a": 64, "b": 80, "y": 96}

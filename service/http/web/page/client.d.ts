@@ -107,6 +107,13 @@ export interface CostBoundOfPlan {
   rows: Array<DualRowOfPlan>;
 }
 
+/** How long an operation takes: nanoseconds, or what a roofline makes of its flops and bytes. */
+export interface CostOfOperation {
+  nanoseconds?: number | null;
+  flops?: number;
+  bytes?: number | null;
+}
+
 /** Whole nanoseconds by the label of a step, or by the id of an operation for its other steps. */
 export interface CostsFields {
   about?: string;
@@ -390,6 +397,8 @@ export interface OperationOfProgram {
   writes?: Array<string>;
   overwrites?: Record<string, unknown>;
   workspace?: number;
+  pure?: boolean;
+  cost?: CostOfOperation | null;
 }
 
 /** An optimizer by name; what it takes beside, the optimizers say. */
@@ -548,7 +557,7 @@ export interface ProblemDocument {
 /** One training iteration, repeated: blocks, and operations in the order in which they run. */
 export interface ProgramDocument {
   format: "arenaplan.program";
-  version: 1 | 2;
+  version: 1 | 2 | 3;
   name: string;
   any_order?: boolean;
   blocks: Array<BlockDocument>;
