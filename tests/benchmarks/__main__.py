@@ -17,7 +17,6 @@ from tests.benchmarks import (
     homes,
     layout,
     main_job,
-    memory,
     micro,
     onert_losses,
     paging,
@@ -50,10 +49,9 @@ SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
     "public-files": lambda console, asked: public_files.run(console, asked.wheels, asked.part),
     "real-time": lambda console, _: real_time.run(console),
     "onert": lambda console, asked: onert_losses.run(console, asked.python),
-    "c": lambda console, asked: c_steps.run(console, asked.part),
+    "c": lambda console, asked: c_steps.run(console, asked.part, asked.python, asked.torch),
     "micro": lambda console, asked: micro.run(console, asked.micro),
     "same_step": lambda console, asked: same_step.run(console, asked.torch, asked.jax),
-    "memory": lambda console, asked: memory.run(console, asked.python, asked.torch),
     "service": lambda console, asked: service.run(console, _seconds(asked.soak), asked.part, asked.rate),
 }
 

@@ -7,10 +7,11 @@ onert has no wheels for every Python, so the interpreter that has it may be anot
 Without it there is a line that says what to install, and no table.
 
 Training is chaotic: a rounding error makes another element the largest of a window, opens another unit, or
-changes the sign of a derivative near 0, from which Adam's first step makes a whole step. So two more columns
-stand beside the difference of a step. *Last bits*: how far our own loss moves where the last bits of images
-and parameters are changed, the largest of three. *From its weights*: the difference of our loss from onert's
-where the step starts from the weights that onert had before it, so that no earlier step counts.
+changes the sign of a derivative near 0, from which Adam's first step makes a whole step. So more columns
+stand beside the differences of a step. *Last bits*: how far our own loss moves where the last bits of images
+and parameters are changed before each step, the largest of five. *From its weights*: the difference of our
+loss from onert's where the step starts from the weights that onert had before it, so that no earlier step
+counts. Ours are those of NumPy's kernels and those of C's.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from rich.console import Console
 from rich.table import Table
 
 from solver.documents import load_graph
-from solver.executor import Trainer
+from solver.executor import KernelSet, Trainer
 from solver.executor.initial import initial_value
 from solver.graph import Initializer, OptimizerSpec, Role, TrainableGraph
 from solver.graph.types import Array
 from solver.importers.circle import load_circle
 from solver.pipeline import plan
+from solver.plan import PlanOptions
 from tests.benchmarks.measure import ROOT
 from tests.support.buffers import DATA
 
@@ -46,8 +48,9 @@ SEEDS: Final = (0, 1, 2)
 
 #: Model files and their batches.
 FILES: Final = {"mnist": 32, "mobilenet_v2": 10}
+KERNELS: Final[tuple[KernelSet, ...]] = ("numpy", "c")
 STEPS: Final = 4
-NUDGES: Final = 3
+NUDGES: Final = 5
 LEARNING_RATE: Final = 1e-3
 
 #: onert's own; its session does not hand on another one.
@@ -64,8 +67,10 @@ def run(console: Console, python: str = sys.executable) -> None:
         file = DATA / f"{name}.circle"
         if file.exists():
             subjects[file.name] = load_circle(file.read_bytes(), batch=batch_size).graph, file
+    within = compared = 0
     for name, (graph, path) in subjects.items():
-        table = Table("batch", "step", "onert", "ours", "difference", "last bits", "from its weights",
+        table = Table("batch", "step", "onert", "NumPy", "C", "difference, NumPy", "C", "last bits",
+                      "from its weights, NumPy", "C",
                       title=f"{name}, Adam, epsilon {EPSILON:g}, rate {LEARNING_RATE:g}: losses")  # fmt: skip
         for seed in SEEDS:
             batch = _batch(graph, seed)
@@ -74,18 +79,23 @@ def run(console: Console, python: str = sys.executable) -> None:
                 console.print(f"{python} has no {found}, so nothing was compared with onert: {INSTALL}",
                               markup=False, soft_wrap=True)  # fmt: skip
                 return
-            ours = _losses(graph, batch)
-            moved = [_losses(*_nudged(graph, batch, k)) for k in range(NUDGES)]
+            ours = [_losses(graph, batch, kernels) for kernels in KERNELS]
+            moved = [_losses(graph, batch, nudged=k) for k in range(NUDGES)]
             before = graph
-            for step, (theirs, after) in enumerate(found, 1):
+            for step, (theirs, after) in enumerate(found):
+                differences = [losses[step] - theirs for losses in ours]
+                last_bits = max(abs(losses[step] - ours[0][step]) for losses in moved)
+                within += all(abs(difference) <= last_bits for difference in differences)
+                compared += 1
+                from_weights = [_losses(before, batch, kernels, steps=1)[0] - theirs for kernels in KERNELS]
                 table.add_row(
-                    str(seed), str(step), f"{theirs:.6f}", f"{ours[step - 1]:.6f}",
-                    f"{ours[step - 1] - theirs:+.1e}",
-                    f"{max(abs(m[step - 1] - ours[step - 1]) for m in moved):.1e}",
-                    f"{_losses(before, batch, steps=1)[0] - theirs:+.1e}",
+                    str(seed), str(step + 1), *(f"{loss:.6f}" for loss in (theirs, *(o[step] for o in ours))),
+                    *(f"{difference:+.1e}" for difference in differences), f"{last_bits:.1e}",
+                    *(f"{difference:+.1e}" for difference in from_weights),
                 )  # fmt: skip
                 before = _with_values(graph, after)
         console.print(table)
+    console.print(f"{within} of {compared} losses differ from onert's by no more than last bits move ours.")
 
 
 def _batch(graph: TrainableGraph, seed: int) -> dict[str, Array]:
@@ -99,19 +109,9 @@ def _batch(graph: TrainableGraph, seed: int) -> dict[str, Array]:
     }
 
 
-def _nudged(
-    graph: TrainableGraph, batch: Mapping[str, Array], seed: int
-) -> tuple[TrainableGraph, dict[str, Array]]:
-    """Graph and batch with half of the numbers, drawn at random, of images and parameters one float up."""
-    random = np.random.default_rng(seed)
-
-    def moved(value: Array) -> Array:
-        return np.where(random.random(value.shape) < 0.5, np.nextafter(value, np.float32(2)), value)
-
-    (image,) = (o.id for o in graph.operands.values() if o.role is Role.INPUT)
-    parameters = [o for o in graph.operands.values() if o.role is Role.PARAMETER]
-    changed = _with_values(graph, {o.id: moved(initial_value(o)) for o in parameters})
-    return changed, {**batch, image: moved(batch[image])}
+def _nudged(value: Array, random: np.random.Generator) -> Array:
+    """The array with half of its numbers, drawn at random, one float up."""
+    return np.where(random.random(value.shape) < 0.5, np.nextafter(value, np.float32(2)), value)
 
 
 def _with_values(graph: TrainableGraph, values: Mapping[str, Array]) -> TrainableGraph:
@@ -122,11 +122,30 @@ def _with_values(graph: TrainableGraph, values: Mapping[str, Array]) -> Trainabl
     return graph.with_graph(operands=operands)
 
 
-def _losses(graph: TrainableGraph, batch: Mapping[str, Array], steps: int = STEPS) -> list[float]:
+def _losses(
+    graph: TrainableGraph,
+    batch: Mapping[str, Array],
+    kernels: KernelSet = "numpy",
+    steps: int = STEPS,
+    nudged: int | None = None,
+) -> list[float]:
+    """The loss of each step; `nudged` is the seed of changes to last bits before each."""
     rules = {"learning_rate": LEARNING_RATE, "epsilon": EPSILON, "epsilon_hat": True}
     subject = graph.with_spec(optimizer=OptimizerSpec("Adam", rules))
-    with Trainer(subject, plan(subject)) as trainer:
-        return [trainer.step(batch) for _ in range(steps)]
+    planned = plan(subject, PlanOptions(target="c" if kernels == "c" else "reference"))
+    parameters = [o.id for o in graph.operands.values() if o.role is Role.PARAMETER]
+    (image,) = (o.id for o in graph.operands.values() if o.role is Role.INPUT)
+    losses = []
+    with Trainer(subject, planned, kernels=kernels) as trainer:
+        for step in range(steps):
+            fed = batch
+            if nudged is not None:
+                random = np.random.default_rng((nudged, step))
+                fed = {**batch, image: _nudged(batch[image], random)}
+                for value in map(trainer.runner.value, parameters):
+                    value[...] = _nudged(value, random)
+            losses.append(trainer.step(fed))
+    return losses
 
 
 def _theirs(
