@@ -47,7 +47,7 @@ FLAGS: Final = {
 }
 
 #: CPU seconds that all steps of one network may take, about.
-PATIENCE: Final = 60.0
+PATIENCE: Final = 30.0
 MOST: Final = 15
 
 
