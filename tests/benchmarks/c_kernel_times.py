@@ -36,7 +36,7 @@ static void stamp(int step)
     if (step >= 0) step_seconds[step] = seconds - last;
     last = seconds;
 }}
-void begin(const unsigned char *first) {{ net_init(first); }}
+int begin(const unsigned char *first) {{ return net_load(first, NET_SAVED_BYTES); }}
 void train(const unsigned char *batch) {{ feed(batch); net_step(); }}
 """
 
@@ -89,7 +89,7 @@ def _seconds(folder: Path, output: str, flags: Sequence[str], steps: int) -> lis
     """The median CPU seconds of each step."""
     program = compiled(folder, output, [folder / "timed.c"], ("-shared", "-fPIC", *flags))
     library = ctypes.CDLL(str(program))
-    library.begin((folder / "first.bin").read_bytes())
+    assert library.begin((folder / "first.bin").read_bytes()) == 0
     batch = (folder / "batches.bin").read_bytes()
     seconds = (ctypes.c_double * steps).in_dll(library, "step_seconds")
     rounds = []

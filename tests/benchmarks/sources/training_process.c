@@ -50,7 +50,7 @@ int main(int count, char **arguments)
     fflush(stdout);
     const long before = status("VmRSS");
     unsigned char *first = contents(arguments[1]);
-    net_init(first);
+    if (net_load(first, NET_SAVED_BYTES) != NET_OK) return 3;
     free(first);
     while (fgets(line, sizeof line, stdin)) {
         const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
