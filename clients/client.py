@@ -165,7 +165,7 @@ class Client:
     def validate(
         self,
         /,
-        graph: GraphLike,
+        graph: GraphLike | Mapping[str, GraphLike],
         plan: GraphLike,
         *,
         steps: int = 5,
@@ -175,8 +175,9 @@ class Client:
     ) -> ValidationResult:
         """Let the service train `steps` steps in the planned arena and compare bit for bit.
 
-        Of a model of another tool, `more` says how it is trained (``loss="mse"``), and the plan is one that
-        the service still keeps: only its digest is sent.
+        Of a plan of several models, `graph` has their graphs by name. Of a model of another tool, `more` says
+        how it is trained (``loss="mse"``), and the plan is one that the service still keeps: only its digest
+        is sent.
         """
         return self._done(tasks.validate(graph, plan, steps, seed, more), timeout)
 
@@ -355,7 +356,7 @@ class AsyncClient:
     async def validate(
         self,
         /,
-        graph: GraphLike,
+        graph: GraphLike | Mapping[str, GraphLike],
         plan: GraphLike,
         *,
         steps: int = 5,

@@ -519,7 +519,7 @@ class Jobs:
     def validate(
         self,
         /,
-        graph: GraphLike,
+        graph: GraphLike | Mapping[str, GraphLike],
         plan: GraphLike,
         *,
         steps: int = 5,
@@ -531,7 +531,8 @@ class Jobs:
     ) -> Job[ValidationResult]:
         """Let the service train in the planned arena and compare bit for bit.
 
-        Of a model of another tool, `more` says how it is trained (``loss="mse"``); any plan of it will do.
+        Of a plan of several models, `graph` has their graphs by name. Of a model of another tool, `more` says
+        how it is trained (``loss="mse"``); any plan of it will do.
         """
         return self._submit(
             tasks.validate(graph, plan, steps, seed, more), _Order(webhook, idempotency_key, timeout)
@@ -686,7 +687,7 @@ class AsyncJobs:
     async def validate(
         self,
         /,
-        graph: GraphLike,
+        graph: GraphLike | Mapping[str, GraphLike],
         plan: GraphLike,
         *,
         steps: int = 5,

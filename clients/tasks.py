@@ -160,8 +160,12 @@ def deploy(
                 "A model of another tool has no entry point by itself. Give entries=['train']."
             )
         return Task("plan", network, chosen, read_plan, members)
-    texts = {name: _document(model).data for name, model in models.items()}
-    return Task("plan", Payload(json_body(texts)), chosen, read_plan, members, _MODELS)
+    return Task("plan", _by_name(models), chosen, read_plan, members, _MODELS)
+
+
+def _by_name(models: Mapping[str, GraphLike]) -> Payload:
+    """Several networks by name."""
+    return Payload(json_body({name: _document(model).data for name, model in models.items()}))
 
 
 def _listed(values: Sequence[Any], name: str) -> list[Any]:
@@ -193,10 +197,17 @@ def explain(
 
 
 def validate(
-    graph: GraphLike, planned: GraphLike, steps: int, seed: int, more: Mapping[str, Option]
+    graph: GraphLike | Mapping[str, GraphLike],
+    planned: GraphLike,
+    steps: int,
+    seed: int,
+    more: Mapping[str, Option],
 ) -> Task[ValidationResult]:
     members = {"steps": steps, "seed": seed, "plan": _document(planned).data}
-    return Task("validate", payload(graph), merged(None, more), read_report, members)
+    options = merged(None, more)
+    if not isinstance(graph, Mapping) or "format" in graph:
+        return Task("validate", payload(graph), options, read_report, members)
+    return Task("validate", _by_name(graph), options, read_report, members, _MODELS)
 
 
 def import_model(model: GraphLike, more: Mapping[str, Option]) -> Task[dict[str, Any]]:

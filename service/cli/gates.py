@@ -72,16 +72,17 @@ def diff(
     both: DeploymentDifference | None = None
     if isinstance(pair[0], Deployment):
         both = deployment_difference(*pair)
-        name, change = pair[1].name, both.whole
+        names, change = [side.name for side in pair], both.whole
     else:
-        name, change = pair[1].graph, difference(*pair)
+        names, change = [side.graph for side in pair], difference(*pair)
+    name = " -> ".join(dict.fromkeys(names))
     limit = None if allowed is None else allowed.limit(change.before)
     grown = limit is not None and change.after > limit
     case = _Case(name, f"{_headline(change)}{_judgement(allowed, grown)}", grown, False)
     facts = change.facts() if both is None else both.facts()
     writers: dict[str, Callable[[], str]] = {
         "text": lambda: _diff_text(name, change, allowed, grown, both),
-        "json": lambda: _json({"graph": name, "limit": limit, "passed": not grown, **facts}),
+        "json": lambda: _json({"graph": names[-1], "limit": limit, "passed": not grown, **facts}),
         "markdown": lambda: _diff_markdown(name, change, allowed, grown, both),
         "junit": lambda: _junit("arenaplan.diff", [case]),
     }

@@ -35,7 +35,7 @@ from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
 from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Deployment, Plan, RequestedOptions, TradeOff, ValidationReport, Verdict
 
-__all__ = ["SentModel", "Service", "is_digest", "read_plan"]
+__all__ = ["SentGraphs", "SentModel", "Service", "is_digest", "read_plan"]
 
 T = TypeVar("T")
 
@@ -82,6 +82,14 @@ class SentModel:
     name: str
     data: bytes
     choices: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SentGraphs:
+    """The networks of a deployment by name, as the texts of their documents."""
+
+    name: str
+    texts: Mapping[str, bytes]
 
 
 class Service:
@@ -175,12 +183,16 @@ class Service:
         return documents.load_layout(answer.document)
 
     def validate(
-        self, graph: TrainableGraph | SentModel, plan: Plan, steps: int, seed: int
+        self, graph: TrainableGraph | SentModel | SentGraphs, plan: Plan | Deployment, steps: int, seed: int
     ) -> ValidationReport:
         """The report of training in the plan there. A service without jobs must keep the plan of a model."""
-        network = documents.dump_graph(graph) if isinstance(graph, TrainableGraph) else graph.data
-        choices = {} if isinstance(graph, TrainableGraph) else graph.choices
-        planned = documents.dump_plan(plan)
+        network: bytes | Mapping[str, bytes]
+        if isinstance(graph, TrainableGraph):
+            network = documents.dump_graph(graph)
+        else:
+            network = graph.data if isinstance(graph, SentModel) else graph.texts
+        choices = graph.choices if isinstance(graph, SentModel) else {}
+        planned = documents.dump_plan(plan) if isinstance(plan, Plan) else documents.dump_deployment(plan)
         answer = self._answer(
             f"training {graph.name}",
             lambda c: c.jobs.validate(network, planned, steps=steps, seed=seed, **choices),

@@ -27,7 +27,7 @@ from solver.pipeline import TrainableGraph, entry_graphs
 from solver.plan import Deployment, Plan, one_plan, split_ranges
 
 if TYPE_CHECKING:
-    from service.cli.remote import SentModel
+    from service.cli.remote import SentGraphs, SentModel
 
 __all__ = [
     "check_log",
@@ -67,27 +67,23 @@ def read_planned(path: Path) -> Plan | Deployment:
     return documents.load_planned(read_document(path))
 
 
-def check_models(models: Sequence[Path], plan: Plan | Deployment, server: str | None) -> None:
-    """Raises OptionsError for several models of a plan of one, and for entry points at a service."""
+def check_models(models: Sequence[Path], plan: Plan | Deployment) -> None:
+    """Raises OptionsError for several models of a plan of one."""
     if isinstance(plan, Plan) and len(models) > 1:
         raise OptionsError(
             f"The plan is of one graph, {plan.graph!r:.80}, and there are {len(models)} models.",
             remedy="Give that graph alone.",
         )
-    if isinstance(plan, Deployment) and server is not None:
-        raise OptionsError(
-            "The command runs entry points here, not at a service.",
-            remedy="Leave out --server.",
-            path=("server",),
-        )
 
 
 def read_networks(
     models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any], *, sends: bool
-) -> TrainableGraph | dict[str, TrainableGraph] | SentModel:
+) -> TrainableGraph | dict[str, TrainableGraph] | SentModel | SentGraphs:
     """The graph of a plan, or that of each of its entry points. A model that is sent goes as it is."""
     if isinstance(plan, Plan):
         return _to_send(models[0], plan, choices) if sends else read_graph(models[0], plan, choices)
+    if sends:
+        return _all_to_send(models, choices)
     files = model_files(models)
     return entry_graphs({name: partial(file.read, choices=choices) for name, file in files.items()}, plan)
 
@@ -107,17 +103,43 @@ def _to_send(path: Path, plan: Plan, choices: Mapping[str, Any]) -> TrainableGra
     choices = split_ranges(choices)[0]
     if file.importer is None:
         return file.graph(plan.options.batch, choices)
+    _check_weights(choices)
+    return SentModel(file.name, file.data, choices)
+
+
+def _check_weights(choices: Mapping[str, Any]) -> None:
     if choices.get("weights") not in (None, "reference", "none"):
         raise OptionsError(
             "A file of weights stays here.",
             remedy="Leave out --server; or --weights, to train from the weights in the model.",
             path=("weights",),
         )
-    return SentModel(file.name, file.data, choices)
+
+
+def _all_to_send(models: Sequence[Path], choices: Mapping[str, Any]) -> SentModel | SentGraphs:
+    """The networks of a deployment for a service: graph documents by name, or one model of another tool."""
+    from service.cli.remote import SentGraphs, SentModel
+
+    _check_weights(choices)
+    files, texts = model_files(models), dict[str, bytes]()
+    for name, file in files.items():
+        text = file.document_with(choices)
+        if text is not None:
+            texts[name] = text
+        elif len(files) == 1:
+            return SentModel(file.name, file.data, choices)
+        else:
+            raise OptionsError(
+                f"{file.path.name!r:.80} is a model of another tool, which a service takes alone.",
+                remedy="Leave out --server, or write its graph first:"
+                f" arenaplan import {file.path.name:.80} -o {name:.80}.json",
+                path=("server",),
+            )
+    return SentGraphs("+".join(files), texts)
 
 
 def run(
-    graph: TrainableGraph | dict[str, TrainableGraph] | SentModel,
+    graph: TrainableGraph | dict[str, TrainableGraph] | SentModel | SentGraphs,
     plan: Plan | Deployment,
     *,
     steps: int,
@@ -142,8 +164,7 @@ def run(
                 path=("paging_file",),
             )
 
-        assert isinstance(plan, Plan), "entry points are not sent"
-        assert not isinstance(graph, dict), "entry points are not sent"
+        assert not isinstance(graph, dict), "networks of entry points are sent as documents"
         report = Service(server, as_json=as_json).validate(graph, plan, steps, seed)
     else:
         assert isinstance(graph, TrainableGraph | dict), "models are sent to services only"

@@ -42,6 +42,7 @@ __all__ = [
     "expected",
     "read_size",
     "read_with",
+    "refused",
     "to_certificate",
 ]
 
@@ -97,8 +98,13 @@ def expected(words: str) -> PydanticCustomError:
     return PydanticCustomError("expected", "{words}", {"words": words})
 
 
+def refused(message: str, remedy: str) -> PydanticCustomError:
+    """A refusal of a value that is out of range, in sentences of its own."""
+    return PydanticCustomError("refused", "{message}", {"message": message, "remedy": remedy})
+
+
 def read_with(reader: Callable[[str], Any]) -> Callable[[Any], Any]:
-    """A validator that reads text with `reader`, whose ValueError says what to give.
+    """A validator that reads text with `reader`, whose ValueError says what to give, unless it is `refused`.
 
     The field's type judges all other values.
     """
@@ -108,6 +114,8 @@ def read_with(reader: Callable[[str], Any]) -> Callable[[Any], Any]:
             return value
         try:
             return reader(value)
+        except PydanticCustomError:
+            raise
         except ValueError as error:
             raise expected(str(error).removeprefix("give ")) from None
 

@@ -8,7 +8,8 @@ has other options: those of the plan as it was made, with a switch for each meas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -26,9 +27,9 @@ from solver.documents.fields import (
     Natural,
     Positive,
     Size,
-    expected,
     read_size,
     read_with,
+    refused,
 )
 from solver.documents.parse import parse_json
 from solver.documents.read import header, read
@@ -120,12 +121,13 @@ def read_tier(text: str) -> dict[str, Any]:
 
 
 def _rate(key: str, text: str) -> int:
-    if not text.endswith("/s"):
-        raise ValueError(f"give {key}= as 45MB/s")
-    rate = read_size(text.removesuffix("/s"))
+    try:
+        rate = read_size(text.removesuffix("/s")) if text.endswith("/s") else 0
+    except ValueError:
+        rate = 0
     if not rate:
-        what = key if key == "bandwidth" else f"{key} bandwidth"
-        raise ValueError(f"give a {what} above zero, or none at all")
+        remedy = f"Give bytes a second above zero, as {key}=45MB/s, or leave {key}= out."
+        raise refused(f"{key}={text:.60} is no bandwidth.", remedy)
     return rate
 
 
@@ -183,9 +185,10 @@ def read_range(text: str) -> dict[str, Any]:
     """The fields of ``0..8KiB`` or ``flash:0..8KiB``. Raises ValueError, which says what to give."""
     head, separator, high = text.rpartition("..")
     space, _, low = head.rpartition(":")
-    if not separator:
-        raise ValueError("give LOW..HIGH, as 0..8KiB")
-    return {"low": read_size(low.strip()), "high": read_size(high.strip()), "space": space}
+    with suppress(ValueError):
+        if separator:
+            return {"low": read_size(low.strip()), "high": read_size(high.strip()), "space": space}
+    raise ValueError("give LOW..HIGH in bytes, as 0..8KiB")
 
 
 RangeOfOptions = Annotated[
@@ -207,20 +210,33 @@ def _bytes_by_name(value: Any) -> Any:
     for text in texts:
         name, separator, size = text.rpartition("=") if isinstance(text, str) else ("", "", "")
         if not separator or not name:
-            raise expected("names with bytes, as conv1.weight=8KiB")
+            raise refused(f"{text!r:.100} is no name with bytes.", "Write both, as conv1.weight=8KiB.")
         try:
             number = read_size(size)
         except ValueError as error:
-            words = str(error).removeprefix("give ")
-            raise expected(f"names with bytes; {text!r:.100} has none: give {words}") from None
+            remedy = str(error).removeprefix("give ")
+            raise refused(
+                f"{text!r:.100} has no bytes behind the name.", f"Give {remedy}, as {name:.60}=8KiB."
+            ) from None
         if sizes.setdefault(name, number) != number:
-            raise expected(f"one number of bytes for each name; {name!r:.100} has two")
+            message = f"{name!r:.100} has two numbers of bytes, {sizes[name]:,} and {number:,}."
+            raise refused(message, "Leave one of them out.")
     return sizes
 
 
-def _bytes_of(type_: Any) -> Any:
+def _alignments_by_name(value: Any) -> Any:
+    """As `_bytes_by_name`. Texts name the value here, where the location of an error has only their list."""
+    sizes = _bytes_by_name(value)
+    for name, size in sizes.items() if isinstance(value, str | list | tuple) and sizes is not value else ():
+        if size < 1 or size & (size - 1):
+            message = f"The alignment {size:,} of {name!r:.100} is not a power of two."
+            raise refused(message, "Give 64, 128, ..., as 4096 or 4KiB.")
+    return sizes
+
+
+def _bytes_of(type_: Any, reader: Callable[[Any], Any]) -> Any:
     schema = dict[Name, type_] | list[str] | str
-    return Annotated[dict[Name, type_], BeforeValidator(_bytes_by_name, json_schema_input_type=schema)]
+    return Annotated[dict[Name, type_], BeforeValidator(reader, json_schema_input_type=schema)]
 
 
 if TYPE_CHECKING:
@@ -266,8 +282,8 @@ _TYPES: Final[Mapping[str, Any]] = {
     "words": JsonList[Name],
     "costs": CostsOfOptions,
     "measures": _Measures,
-    "offsets": _bytes_of(Size),
-    "alignments": _bytes_of(Annotated[Size, AfterValidator(_power_of_two)]),
+    "offsets": _bytes_of(Size, _bytes_by_name),
+    "alignments": _bytes_of(Annotated[Size, AfterValidator(_power_of_two)], _alignments_by_name),
     "ranges": Annotated[
         JsonList[RangeOfOptions],
         BeforeValidator(_listed, json_schema_input_type=list[RangeFields | str] | str),

@@ -134,6 +134,8 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
         return f"{name} is an unknown field.", _known_fields(model, path)
     if kind == "missing":
         return f"{name} is missing.", "Add it."
+    if kind == "refused":
+        return context["message"], context["remedy"]
     value = _shown(detail["input"])
     if kind in ("literal_error", "enum"):
         close = _close(str(detail["input"]), _choices(context))
@@ -148,7 +150,7 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
     return f"{name} is {value}.", f"It must be {words}."
 
 
-_RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "power_of_two"}
+_RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "power_of_two", "refused"}
 
 _EXPECTED = {
     "int_type": "an integer (no fraction, no true or false)",

@@ -47,6 +47,8 @@ class _Place:
     """Where a persistent value lies in the old plan. `name` is that of a pin at this place."""
 
     name: str
+    label: str
+    space: str
     type: TensorType
     offset: int
 
@@ -118,8 +120,11 @@ def _places(old: Plan | Deployment) -> dict[str, _Place]:
     else:
         plan = old
         numbered = [(plan.program.values[value].label, value) for value in persistent(plan.program)]
-    named = [(_name(plan.program, label, value), value) for label, value in numbered]
-    return {name: _Place(name, plan.program.values[v].type, plan.offsets[v]) for name, v in named}
+    program, places = plan.program, dict[str, _Place]()
+    for label, value in numbered:
+        name, space = _name(program, label, value), program.spaces[program.values[value].space].name
+        places[name] = _Place(name, label, space, program.values[value].type, plan.offsets[value])
+    return places
 
 
 def _name(program: Program, label: str, value: int) -> str:
@@ -137,16 +142,21 @@ def _staying(without: Candidate, places: dict[str, _Place]) -> tuple[dict[str, s
     program, options = plan.program, plan.options
     now = {_name(program, program.values[v].label, v): v for v in persistent(program)}
     by_user = {pin.name for pin in options.pins}
-    moved: dict[str, str] = dict.fromkeys(places.keys() - now.keys(), "no longer there")
+    elsewhere = {place.label: place for name, place in places.items() if name not in now}
+    moved: dict[str, str] = {}
     pins: dict[str, Pin] = {}
     for name, value in now.items():
         type_, place = program.values[value].type, places.get(name)
         if place is None:
-            moved[name] = "new"
+            other = elsewhere.pop(program.values[value].label, None)
+            moved[name] = (
+                "new" if other is None else f"was in {other.space!r:.60}, which only the old plan has"
+            )
         elif place.type != type_:
             moved[name] = f"was {place.type}, is {type_}"
         elif name not in by_user:
             pins[name] = Pin(name, place.offset)
+    moved |= dict.fromkeys((place.name for place in elsewhere.values()), "no longer there")
     inside = regions(program, without.reference.holds)
     capacities = [options.capacity] * len(program.spaces)
     while True:

@@ -9,7 +9,6 @@ from solver import preparations
 from solver.errors import OptionsError
 from solver.layout.api import SOLVERS
 from solver.names import matching_names, nearest_names
-from solver.options import CONSTRAINTS
 from solver.plan import PlanOptions
 from solver.program import Program, check_memories, joined_memory
 from solver.targets import TARGETS, Target
@@ -44,6 +43,16 @@ _ASKED_OF_TARGETS = {
     "storage": ("storage", "keeps values as they are", "Leave it out."),
     "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
     "fit_scratch": ("scratch", "says itself what its kernels need", "Leave it out."),
+}
+
+#: By option: the constraints that go with one memory only, in words, and what to do with several.
+_NOT_WITH_MEMORIES: Final = {
+    "pins": ("Pins", "Leave the pins out; --place conv1.weight=tcm chooses the memory of a value."),
+    "alignments": ("Alignments", "Leave the alignments out; --alignment 4096 is that of every value."),
+    "reserved": (
+        "Reserved bytes",
+        "Leave the reserved bytes out, and give their memory fewer bytes.",
+    ),
 }
 
 
@@ -101,11 +110,12 @@ def _check_memories(options: PlanOptions) -> None:
             remedy="Leave the capacity out: each memory has its own.",
             path=("capacity",),
         )
-    for name in CONSTRAINTS if options.memories else ():
+    for name, (noun, remedy) in _NOT_WITH_MEMORIES.items() if options.memories else ():
         if getattr(options, name):
             raise OptionsError(
-                f"Both {name} and memories are given, and the home of a value decides what its offset means.",
-                remedy=f"Leave the {name} out; place values in a memory instead, as conv1.weight=tcm.",
+                f"{noun} are given, and memories: the planner chooses the memory of each value, and an offset"
+                " means nothing before that.",
+                remedy=remedy,
                 path=(name,),
             )
     check_memories(options.memories, options.tiers, options.place)

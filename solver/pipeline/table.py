@@ -91,7 +91,13 @@ def plan_table(
         asked = replace(requested, ranges=())
         if whole.name == "batch":
             asked = asked.having(batch=size)
-        best[size] = plan_requested(graph.at(**{whole.name: size}), asked, follow=follow)
+        try:
+            best[size] = plan_requested(graph.at(**{whole.name: size}), asked, follow=follow)
+        except ArenaplanError as error:
+            error.message = f"{whole.name} {size:,}: {error.message}"
+            if best:
+                error.remedy += f" Or let the range end at {max(best):,}, which there is a plan for."
+            raise
     own = {size: plan.arena_bytes for size, plan in best.items()}
     needs = [_needs(best[size], graph, whole.name, sizes[: k + 1]) for k, size in enumerate(sizes)]
     plans, start, enough = list[Plan](), whole.least, 0

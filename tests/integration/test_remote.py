@@ -131,6 +131,32 @@ def test_validate(url: str) -> None:
     assert "--paging-file: A paging file would be one of the service's." in refused.stderr
 
 
+def test_validate_entry_points(url: str) -> None:
+    """Of one network, of several by name, and of a model of another tool."""
+    weights = {"w": np.ones((6, 3), np.float32)}
+    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 6)}, weights)
+    Path("m.onnx").write_bytes(model.SerializeToString())
+    Path("other.json").write_bytes(Path("graph.json").read_bytes())
+    for models, options in (
+        ("graph.json", "--entry train --entry infer:batch=1"),
+        ("graph.json other.json", "--share --entry graph.train --entry other.infer:batch=1"),
+        ("m.onnx", "--loss mse --batch 4 --entry train --entry infer:batch=1"),
+    ):
+        plan = f"plan {models} {options} -o plan.json".split()
+        assert run(*plan).exit_code == Exit.OK
+        choices = "--loss mse" if models == "m.onnx" else ""
+        validate = f"validate {models} plan.json --steps 2 {choices}"
+        here = outcome(validate)
+        assert here[0] == Exit.OK
+        assert outcome(validate, "--server", url) == here
+    both = "plan m.onnx graph.json --share --loss mse --entry m.infer:batch=1 --entry graph.train"
+    assert run(*both.split(), "-o", "plan.json").exit_code == Exit.OK
+    refused = run(*f"validate m.onnx graph.json plan.json --loss mse --server {url}".split())
+    assert refused.exit_code == Exit.USAGE
+    assert "'m.onnx' is a model of another tool, which a service takes alone." in refused.stderr
+    assert "arenaplan import m.onnx -o m.json" in refused.stderr
+
+
 def test_plans_by_their_digest(url: str) -> None:
     """A plan that the service keeps can be named instead of a file; files are still read as files."""
     assert run("plan", "graph.json", "-o", "plan.json", "--server", url).exit_code == Exit.OK

@@ -388,7 +388,7 @@ def validate(
         from service.cli import training
 
         document = training.read_planned(plan)
-        training.check_models(models, document, server)
+        training.check_models(models, document)
     with reporting(as_json=as_json, document=str(models[0])):
         network = training.read_networks(models, document, choices, sends=server is not None)
     with reporting(as_json=as_json, document=str(plan)):

@@ -156,10 +156,37 @@ def _refuse_former(words: Sequence[str]) -> None:
             raise OptionsError(texts[0], remedy=texts[1])
 
 
+#: Flags of `plan` that curves and verdicts do not take, and what to do without each.
+_OF_PLAN_ALONE: Final[Mapping[str, str]] = {
+    "--memory": "Leave --memory out; a verdict takes the bytes of all memories together as its --capacity.",
+    "--place": "Leave --place out: there is one memory.",
+    "--tier": "Leave --tier out; a verdict takes the size of the first memory as its --capacity, and tries"
+    " paging, too.",
+    "--entry": "Leave --entry out; give the batch of the entry point as --batch, and to a verdict as"
+    " --capacity what the values that only other entry points use leave of the arena.",
+    **dict.fromkeys(("--share", "--tie"), "Give one model."),
+    **{flag: f"Leave {flag} out." for flag in ("--pin", "--align", "--reserve", "--like", "--plans")},
+}
+
+
+def _refuse_of_plan_alone(words: Sequence[str]) -> None:
+    """Raises OptionsError for a flag of `_OF_PLAN_ALONE` among the words of a command."""
+    for word in words[: words.index("--")] if "--" in words else words:
+        flag = word.partition("=")[0]
+        if flag in _OF_PLAN_ALONE:
+            raise OptionsError(
+                f"{flag} is for `plan`: curves and verdicts are about one program in one memory.",
+                remedy=_OF_PLAN_ALONE[flag],
+            )
+
+
 class _Command(TyperCommand):
     """A command whose help has its options in sections, if it has those of two sections or more."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and self.name in ("explain", "tradeoff"):
+            with reporting(as_json="--json" in args):
+                _refuse_of_plan_alone(args)
         if not ctx.resilient_parsing and any("--only" in one.opts for one in self.get_params(ctx)):
             with reporting(as_json="--json" in args):
                 _refuse_former(args)

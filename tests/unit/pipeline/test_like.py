@@ -104,6 +104,17 @@ def test_programs_keep_their_blocks() -> None:
     assert {name: places(made)[name] for name in stay} == {name: places(old)[name] for name in stay}
 
 
+def test_values_of_a_memory_that_is_gone_are_named() -> None:
+    """Those of the first memory stay; the others lie where the new plan has no memory."""
+    memories = ["tcm=2KiB,read=4GB/s", "psram=1MiB,read=80MB/s,write=60MB/s"]
+    old = plan_requested(OLD, load_options({"memories": memories, "place": ["b1=tcm", "w1=psram"]}))
+    made, facts = like(OLD, old)
+    assert places(made)["b1"] == places(old)["b1"]
+    assert facts["moved.w1"] == "was in 'psram', which only the old plan has"
+    assert facts["kept"] + facts["moved"] == len(places(made))
+    assert "no longer there" not in facts.values()
+
+
 @pytest.mark.parametrize("several", ["tiers", "memories"])
 def test_several_memories_are_refused_by_name(several: str) -> None:
     fields = {several: ["fast=64KiB", "slow=1MiB,bandwidth=45MB/s"]}

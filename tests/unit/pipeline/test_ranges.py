@@ -11,7 +11,7 @@ import pytest
 
 from examples.gallery import GALLERY
 from solver.documents import dump_options, dump_plan, load_graph, load_options, load_plan
-from solver.errors import ArenaplanError, BatchError, OptionsError, PlanError
+from solver.errors import ArenaplanError, BatchError, CapacityError, OptionsError, PlanError
 from solver.graph import TrainableGraph
 from solver.layout import Alignment, Pin
 from solver.pipeline import TARGETS, plan_at, plan_requested, plan_table, reference_of
@@ -296,6 +296,20 @@ def test_a_long_range_is_planned_at_some_sizes() -> None:
     assert 20 <= len(table.own) <= 33
     assert {1, 400} <= table.own.keys()
     assert sizes_of(table.plans[0]).ranges[0].least == 1
+
+
+def test_a_table_names_the_size_that_does_not_fit() -> None:
+    as_written = RequestedOptions(automatic=frozenset())
+    capacity = plan_requested(GRAPH.at(batch=5), as_written).arena_bytes
+    requested = replace(as_written.having(capacity=capacity), ranges=(SizeRange("batch", 1, 7),))
+    with pytest.raises(CapacityError, match=r"^batch 6: .* the capacity is") as caught:
+        plan_table(GRAPH, requested, 2)
+    assert "let the range end at 5" in caught.value.remedy
+    fitting = replace(requested, ranges=(SizeRange("batch", 1, 5),))
+    assert max(plan.arena_bytes for plan in plan_table(GRAPH, fitting, 2).plans) <= capacity
+    with pytest.raises(CapacityError, match=r"^batch 6: ") as caught:
+        plan_table(GRAPH, replace(requested, ranges=(SizeRange("batch", 6, 7),)), 2)
+    assert "range" not in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from solver.documents import dump_graph, load_plan
 from solver.plan import Plan
 from tests.support.graphs import chain
 
+MEMORIES = ["--memory", "tcm=16KiB", "--memory", "psram=1MiB,read=80MB/s,write=60MB/s"]
+
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
@@ -60,12 +62,21 @@ def test_like_says_what_stays_and_what_it_costs(graph: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
-        (["--pin", "w1"], "--pin: pins is a list. It must be names with bytes"),
-        (["--pin", "w1=x"], "'w1=x' has none"),
-        (["--pin", "w1=0", "--pin", "w1=64"], "'w1' has two"),
+        (["--pin", "w1"], "--pin: 'w1' is no name with bytes. Write both, as conv1.weight=8KiB."),
+        (
+            ["--pin", "w1=-64"],
+            "--pin: 'w1=-64' has no bytes behind the name. Give bytes, or a number with kB",
+        ),
+        (["--pin", "w1=0", "--pin", "w1=64"], "'w1' has two numbers of bytes, 0 and 64."),
         (["--pin", "v1=0"], "--pin: No value is called 'v1'. The nearest names are"),
-        (["--align", "w1=3"], "--align:"),
-        (["--reserve", "8"], "LOW..HIGH"),
+        (["--align", "w1=3"], "--align: The alignment 3 of 'w1' is not a power of two. Give 64, 128,"),
+        (["--align", "w1=0"], "--align: The alignment 0 of 'w1' is not"),
+        (["--reserve", "8"], "LOW..HIGH in bytes, as 0..8KiB"),
+        (["--reserve", "-8..8"], "'-8..8'. It must be LOW..HIGH in bytes"),
+        (["--pin", "w1=0", *MEMORIES], "--pin: Pins are given, and memories: the planner chooses the memory"),
+        (["--align", "w1=64", *MEMORIES], "--align: Alignments are given, and memories"),
+        (["--reserve", "0..64", *MEMORIES], "--reserve: Reserved bytes are given, and memories"),
+        (["--memory", "tcm=8MiB,read=0"], "--memory: read=0 is no bandwidth. Give bytes a second above zero"),
         (["--reserve", "8..4"], "--reserve: The reserved range 8..4 has no bytes."),
         (["--pin", "w1=0", "--reserve", "0..64"], "lies in the reserved range 0..64"),
         (["--pin", "w1=0", "--pin", "b1=0"], "collide: both hold them at step"),

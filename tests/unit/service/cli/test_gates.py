@@ -280,6 +280,18 @@ def test_persistent_values_that_moved(tmp_path: Path, several: Deployment) -> No
     assert f"<summary>{len(moves)} persistent values have another place</summary>" in out.read_text()
 
 
+def test_plans_of_other_networks_are_both_named(tmp_path: Path, several: Deployment) -> None:
+    out = tmp_path / "out"
+    graph = chain((8, 3, 4), 6, optimizer="Adam")
+    other = pipeline.plan_deployment("other", [requested("train", graph, model="other")])
+    gates.diff(several, other, None, "text", out)
+    assert out.read_text().startswith(f"net -> other: {several.arena_bytes:,} -> {other.arena_bytes:,} bytes")
+    gates.diff(several, other, None, "markdown", out)
+    assert out.read_text(encoding="utf-8").startswith("### Memory of net -> other\n")
+    gates.diff(several, other, None, "json", out)
+    assert json.loads(out.read_text())["graph"] == "other"
+
+
 def test_one_plan_has_entry_points_and_the_other_none(tmp_path: Path, several: Deployment) -> None:
     with pytest.raises(OptionsError, match="Add --entry-point train to compare"):
         gates.diff(several["train"].plan, several, None, "text", tmp_path / "out")

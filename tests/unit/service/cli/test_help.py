@@ -128,6 +128,27 @@ def test_a_flag_of_its_own_for_a_measure_leads_to_only(command: str, measure: st
     assert ("--scratch-budget 64KiB" in refused.stderr) == (measure == "fit-scratch")
 
 
+@pytest.mark.parametrize("command", ["explain", "tradeoff"])
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["--memory", "tcm=8MiB"], "takes the bytes of all memories together as its --capacity"),
+        (["--tier=ram=8MiB"], "takes the size of the first memory as its --capacity"),
+        (["--entry", "infer:batch=1"], "give the batch of the entry point as --batch"),
+        (["--pin=w=0"], "Leave --pin out."),
+    ],
+)
+def test_verdicts_say_why_they_take_no_memories_and_no_entry_points(
+    command: str, words: list[str], remedy: str
+) -> None:
+    refused = CliRunner().invoke(app, [command, "graph.json", *words])
+    assert refused.exit_code == 2
+    flag = words[0].partition("=")[0]
+    assert f"{flag} is for `plan`: curves and verdicts are about one program in one memory." in refused.stderr
+    assert remedy in refused.stderr
+    assert words[0].partition("=")[0] in flags("plan")
+
+
 def test_measures_are_written_with_hyphens() -> None:
     refused = CliRunner().invoke(app, ["plan", "-", "--only", "in-plac"], input=b"{}")
     assert refused.exit_code == 2

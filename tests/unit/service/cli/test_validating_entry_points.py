@@ -85,7 +85,8 @@ def test_a_plan_in_which_a_weight_lies_elsewhere_is_not_run(planned: Path, tmp_p
         ((MNIST, EXAMPLES / "mobilenet_v2.json"), (), "Model 'mobilenet_v2' is not of the plan"),
         ((EXAMPLES / "mobilenet_v2.json",), (), "Entry point 'train': Plan and graph do not belong together"),
         ((EXAMPLES / "programs" / "momentum.json",), (), "Give the model that the plan was made from"),
-        ((MNIST,), ("--server", "http://127.0.0.1:1"), "Leave out --server"),
+        ((MNIST,), ("--server", "http://127.0.0.1:1", "--weights", "w.npz"), "A file of weights stays here."),
+        ((MNIST,), ("--server", "http://127.0.0.1:1", "--kernels", "c"), "A service compiles no C."),
         ((MNIST,), ("--paging-file", "/tmp/none"), "leave the paging file out"),
     ],
 )
