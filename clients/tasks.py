@@ -28,6 +28,9 @@ T = TypeVar("T")
 #: In the place of a graph, the bytes or the path of a model of another tool will do: ONNX, Circle and others.
 GraphLike = Mapping[str, Any] | bytes | PathLike[str]
 
+#: The types of documents. No value of a graph document has one of them but those of its rules.
+_DOCUMENTS: Final = (Mapping, bytes, PathLike)
+
 #: The value of an option: a number, a text as "24MiB", a list of texts; None leaves it to the service.
 Option = int | float | str | Sequence[str] | Mapping[str, Any] | None
 
@@ -205,9 +208,9 @@ def validate(
 ) -> Task[ValidationResult]:
     members = {"steps": steps, "seed": seed, "plan": _document(planned).data}
     options = merged(None, more)
-    if not isinstance(graph, Mapping) or "format" in graph:
-        return Task("validate", payload(graph), options, read_report, members)
-    return Task("validate", _by_name(graph), options, read_report, members, _MODELS)
+    if isinstance(graph, Mapping) and all(isinstance(one, _DOCUMENTS) for one in graph.values()):
+        return Task("validate", _by_name(graph), options, read_report, members, _MODELS)
+    return Task("validate", payload(graph), options, read_report, members)
 
 
 def import_model(model: GraphLike, more: Mapping[str, Option]) -> Task[dict[str, Any]]:

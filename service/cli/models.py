@@ -135,9 +135,8 @@ class ModelFile:
         options = import_options(choices, batch=batch)
         path = None if str(self.path) == "-" else self.path
         imported = load_model(importer, self.data, options=options, path=path, name=self.name)
-        if not (prints_notes and self.prints_notes):  # the caller has read the same model before
-            return imported.graph
-        print_notes(imported.notes)
+        if prints_notes and self.prints_notes:  # else the caller has read the same model before
+            print_notes(imported.notes)
         return _with_weights(imported.graph, weights)
 
     def _check_no_choices(self, choices: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,13 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from service.cli.console import heed, print_json, print_line, read_document, showing, write_document
 from service.cli.deploying import model_files
-from service.cli.models import read_model_file
+from service.cli.models import ModelFile, read_model_file
 from service.cli.tables import FittingTable, make_table
 from solver import documents, executor
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import MemoryAccess, StepReport, ValidationReport
 from solver.graph import Array, Role
-from solver.pipeline import TrainableGraph, entry_graphs
+from solver.pipeline import BlockProgram, TrainableGraph, entry_graphs
 from solver.plan import Deployment, Plan, one_plan, split_ranges
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = [
     "check_log",
     "check_models",
     "graph_of",
+    "networks_to_send",
     "read_batch",
     "read_graph",
     "read_log",
@@ -77,15 +78,23 @@ def check_models(models: Sequence[Path], plan: Plan | Deployment) -> None:
 
 
 def read_networks(
-    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any], *, sends: bool
-) -> TrainableGraph | dict[str, TrainableGraph] | SentModel | SentGraphs:
-    """The graph of a plan, or that of each of its entry points. A model that is sent goes as it is."""
+    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
+) -> TrainableGraph | dict[str, TrainableGraph]:
+    """The graph of a plan, or that of each of its entry points."""
     if isinstance(plan, Plan):
-        return _to_send(models[0], plan, choices) if sends else read_graph(models[0], plan, choices)
-    if sends:
-        return _all_to_send(models, choices)
-    files = model_files(models)
-    return entry_graphs({name: partial(file.read, choices=choices) for name, file in files.items()}, plan)
+        return read_graph(models[0], plan, choices)
+    return entry_graphs(
+        {name: partial(_read, file, choices, set()) for name, file in model_files(models).items()}, plan
+    )
+
+
+def _read(
+    file: ModelFile, choices: Mapping[str, Any], batches: set[int | None], batch: int | None
+) -> TrainableGraph | BlockProgram:
+    """The network at a batch; notes on it are printed with the first of its `batches`."""
+    file = replace(file, prints_notes=not batches)
+    batches.add(batch)
+    return file.read(batch, choices)
 
 
 def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
@@ -95,46 +104,37 @@ def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxy
     return graph.at(**sizes) if sizes.keys() <= graph.sizes.keys() else graph
 
 
-def _to_send(path: Path, plan: Plan, choices: Mapping[str, Any]) -> TrainableGraph | SentModel:
-    """The graph for a service: a model goes there as it is, as its weights are needed there."""
-    from service.cli.remote import SentModel
+def networks_to_send(
+    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any]
+) -> TrainableGraph | SentModel | SentGraphs:
+    """The graph of a plan for a service, or the graph documents of a deployment by name.
 
-    file = read_model_file(path)
-    choices = split_ranges(choices)[0]
-    if file.importer is None:
-        return file.graph(plan.options.batch, choices)
-    _check_weights(choices)
-    return SentModel(file.name, file.data, choices)
-
-
-def _check_weights(choices: Mapping[str, Any]) -> None:
-    if choices.get("weights") not in (None, "reference", "none"):
-        raise OptionsError(
-            "A file of weights stays here.",
-            remedy="Leave out --server; or --weights, to train from the weights in the model.",
-            path=("weights",),
-        )
-
-
-def _all_to_send(models: Sequence[Path], choices: Mapping[str, Any]) -> SentModel | SentGraphs:
-    """The networks of a deployment for a service: graph documents by name, or one model of another tool."""
+    A model of another tool goes there as it is, as its weights are needed there; it has to be the only one.
+    """
     from service.cli.remote import SentGraphs, SentModel
 
-    _check_weights(choices)
+    choices = split_ranges(choices)[0]
     files, texts = model_files(models), dict[str, bytes]()
     for name, file in files.items():
-        text = file.document_with(choices)
-        if text is not None:
-            texts[name] = text
-        elif len(files) == 1:
-            return SentModel(file.name, file.data, choices)
-        else:
+        if file.importer is not None and len(files) > 1:
             raise OptionsError(
                 f"{file.path.name!r:.80} is a model of another tool, which a service takes alone.",
                 remedy="Leave out --server, or write its graph first:"
                 f" arenaplan import {file.path.name:.80} -o {name:.80}.json",
                 path=("server",),
             )
+        if isinstance(plan, Plan) and file.importer is None:
+            return file.graph(plan.options.batch, choices)
+        if choices.get("weights") not in (None, "reference", "none"):
+            raise OptionsError(
+                "A file of weights stays here.",
+                remedy="Leave out --server; or --weights, to train from the weights in the model.",
+                path=("weights",),
+            )
+        text = file.document_with(choices)
+        if text is None:
+            return SentModel(file.name, file.data, choices)
+        texts[name] = text
     return SentGraphs("+".join(files), texts)
 
 
@@ -167,7 +167,7 @@ def run(
         assert not isinstance(graph, dict), "networks of entry points are sent as documents"
         report = Service(server, as_json=as_json).validate(graph, plan, steps, seed)
     else:
-        assert isinstance(graph, TrainableGraph | dict), "models are sent to services only"
+        assert isinstance(graph, TrainableGraph | dict), "only services are sent models"
         with _progress(steps * (len(graph) if isinstance(graph, dict) else 1)) as on_step:
             report = executor.validate(
                 graph,
@@ -220,14 +220,12 @@ def _graph_beside(plan: Plan | Deployment, path: Path) -> list[Path]:
             with candidate.open("rb") as stream:
                 if b'"arenaplan.graph"' not in stream.read(_HEAD):
                     continue
-            if _is_of(read_networks([candidate], plan, {}, sends=False), plan):
+            if _is_of(read_networks([candidate], plan), plan):
                 return [candidate]
     return []
 
 
-def _is_of(
-    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel, plan: Plan | Deployment
-) -> bool:
+def _is_of(graphs: TrainableGraph | Mapping[str, TrainableGraph], plan: Plan | Deployment) -> bool:
     """Whether the plan was made from these graphs."""
     if isinstance(plan, Plan):
         return isinstance(graphs, TrainableGraph) and documents.graph_digest(graphs) == plan.graph_digest
@@ -237,13 +235,10 @@ def _is_of(
 
 
 def graph_of(
-    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel, entry_point: str | None
+    graphs: TrainableGraph | Mapping[str, TrainableGraph], entry_point: str | None
 ) -> TrainableGraph:
     """The graph of the entry point, among those that `read_networks` has read."""
-    if isinstance(graphs, Mapping):
-        return graphs[entry_point or ""]
-    assert isinstance(graphs, TrainableGraph), "models are sent to services only"
-    return graphs
+    return graphs[entry_point or ""] if isinstance(graphs, Mapping) else graphs
 
 
 def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
@@ -263,7 +258,7 @@ def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
 
 
 def write_outputs(
-    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel,
+    graphs: TrainableGraph | Mapping[str, TrainableGraph],
     plan: Plan | Deployment,
     entry_point: str | None,
     batch: Mapping[str, Array],
@@ -405,7 +400,7 @@ def check_log(plan: Plan, log: Sequence[MemoryAccess], *, as_json: bool) -> bool
 
 
 def record_log(
-    graphs: TrainableGraph | Mapping[str, TrainableGraph] | SentModel,
+    graphs: TrainableGraph | Mapping[str, TrainableGraph],
     plan: Plan | Deployment,
     output: Path,
     *,

@@ -149,8 +149,6 @@ def test_validate_entry_points(url: str) -> None:
         here = outcome(validate)
         assert here[0] == Exit.OK
         assert outcome(validate, "--server", url) == here
-    both = "plan m.onnx graph.json --share --loss mse --entry m.infer:batch=1 --entry graph.train"
-    assert run(*both.split(), "-o", "plan.json").exit_code == Exit.OK
     refused = run(*f"validate m.onnx graph.json plan.json --loss mse --server {url}".split())
     assert refused.exit_code == Exit.USAGE
     assert "'m.onnx' is a model of another tool, which a service takes alone." in refused.stderr

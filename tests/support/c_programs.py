@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from solver.graph import TrainableGraph
 from solver.graph.types import Array
 from solver.plan import Plan
 from solver.program import EntryKind
+from tests.support.c_objects import shared_library
 
 __all__ = ["CProgram", "written"]
 
@@ -37,14 +36,9 @@ class CProgram:
     """The files of a folder, compiled with these flags, from their first values on."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
-        compiler = shutil.which("gcc")
-        assert compiler is not None
         library = folder / f"net{re.sub(r'[^a-zA-Z0-9]', '', ''.join(flags))}.so"
-        sources = [*sorted(folder.glob("net*.c")), *sorted(folder.glob("kernels/*.c"))]
-        subprocess.run(
-            [compiler, "-shared", "-fPIC", *_STRICT, *flags, f"-I{folder}", *sources, "-o", library],
-            check=True,
-        )
+        own, kernels = (sorted(folder.glob(pattern)) for pattern in ("net*.c", "kernels/*.c"))
+        shared_library(library, "gcc", *_STRICT, *flags, own=own, kernels=kernels)
         self._library = ctypes.CDLL(str(library))
         self._library.net_step.restype = ctypes.c_float
         self._library.net_hash.restype = ctypes.c_uint64

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 from solver.c_kernels import C_TYPES, KERNELS, SOURCES, Call, Task, table
 from solver.graph.types import Array, DType, TensorType
 from solver.program import Phase
+from tests.support.c_objects import shared_library
 from tests.support.one_operation import placed, poisoned
 from tests.support.operator_steps import OperatorStep
 
@@ -76,15 +75,10 @@ class CSteps:
         )
 
     def compiled(self, compiler: str, *flags: str) -> ctypes.CDLL:
-        program = shutil.which(compiler)
-        assert program is not None
         library = self._folder / f"steps{''.join(flags).replace('/', '')}{compiler}.so"
         strict = ("-std=c11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror")
-        sources = [self._folder / "steps.c", *sorted(SOURCES.glob("*.c"))]
-        subprocess.run(
-            [program, "-shared", "-fPIC", *strict, *flags, f"-I{SOURCES}", *sources, "-o", library],
-            check=True,
-        )
+        own, kernels = [self._folder / "steps.c"], sorted(SOURCES.glob("*.c"))
+        shared_library(library, compiler, *strict, *flags, f"-I{SOURCES}", own=own, kernels=kernels)
         return ctypes.CDLL(str(library))
 
     def run(

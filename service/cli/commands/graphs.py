@@ -390,7 +390,8 @@ def validate(
         document = training.read_planned(plan)
         training.check_models(models, document)
     with reporting(as_json=as_json, document=str(models[0])):
-        network = training.read_networks(models, document, choices, sends=server is not None)
+        read = training.read_networks if server is None else training.networks_to_send
+        network = read(models, document, choices)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
             network,
@@ -453,9 +454,9 @@ def run(
         document = training.read_planned(plan)
         one_plan(document, entry_point)  # refuses a name that is missing, or not there
         places, batch, given = training.run_arguments(graph or (), document, plan, choices)
-        training.check_models(places, document, None)
+        training.check_models(places, document)
     with reporting(as_json=as_json, document=str(places[0])):
-        networks = training.read_networks(places, document, given, sends=False)
+        networks = training.read_networks(places, document, given)
     with reporting(as_json=as_json, document=str(batch)):
         arrays = training.read_batch(training.graph_of(networks, entry_point), batch)
     with reporting(as_json=as_json, document=str(plan)):

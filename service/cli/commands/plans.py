@@ -326,11 +326,11 @@ def accesses(
 
         planned = training.read_planned(plan)
         made = one_plan(planned, entry_point)
-        training.check_models(record or (), planned, None)
+        training.check_models(record or (), planned)
     right = True
     with reporting(as_json=as_json, document=str(log or (record or [])[0])):
         if record:
-            graphs = training.read_networks(record, planned, choices, sends=False)
+            graphs = training.read_networks(record, planned, choices)
             training.record_log(graphs, planned, output, entry_point=entry_point, steps=steps, seed=seed)
         elif log is not None:
             right = training.check_log(made, training.read_log(log, made), as_json=as_json)

@@ -299,7 +299,7 @@ def test_a_long_range_is_planned_at_some_sizes() -> None:
 
 
 def test_a_table_names_the_size_that_does_not_fit() -> None:
-    as_written = RequestedOptions(automatic=frozenset())
+    as_written = RequestedOptions(automatic=False)
     capacity = plan_requested(GRAPH.at(batch=5), as_written).arena_bytes
     requested = replace(as_written.having(capacity=capacity), ranges=(SizeRange("batch", 1, 7),))
     with pytest.raises(CapacityError, match=r"^batch 6: .* the capacity is") as caught:
