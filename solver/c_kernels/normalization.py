@@ -11,7 +11,7 @@ __all__ = ["KERNELS"]
 
 
 class _BatchNormalization(CKernel):
-    """The work area has two sums a channel where channels are last."""
+    """Where channels are last, the work area has sums of each: one forward, four backward."""
 
     operators = ("BatchNormalization",)
     source = "normalization"
@@ -25,8 +25,9 @@ class _BatchNormalization(CKernel):
         return None
 
     def work(self, task: Task) -> int:
-        trains = task.node.attributes["training_mode"]
-        return 0 if task.is_forward or not trains or _has_planes(task) else 8 * task.node.input(0).shape[-1]
+        if not task.node.attributes["training_mode"] or _has_planes(task):
+            return 0
+        return (4 if task.is_forward else 16) * int(task.node.input(0).shape[-1])
 
     def write(self, call: Call) -> str:
         task, at, attributes = call.task, call.at, call.task.node.attributes
@@ -41,7 +42,7 @@ class _BatchNormalization(CKernel):
         if _has_planes(task):
             places = ", ".join(map(at, slots))
             return f"ap_batchnorm_nchw{mode}_{direction}(&{_planes(call)}, {places});"
-        if not mode and not task.is_forward:
+        if not mode:
             slots.append("work")
         shape = task.node.input(0).shape
         numbers = [f"{spread(shape[:-1])}u", f"{shape[-1]}u"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,13 +16,15 @@ from numpy.typing import ArrayLike
 from arenaplan.builder import sgd
 from examples.gallery import GALLERY
 from examples.gallery.data import digit_batches
+from examples.mlperf_tiny import MLPERF_TINY
 from examples.models import mnist
 from solver.c_training import c_training_files
 from solver.documents import load_graph
-from solver.executor import first_contents, inline_data
+from solver.executor import first_contents, inline_data, synthetic_batch
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
 from solver.plan import Plan, PlanOptions, RequestedOptions
+from tests.support.usual_networks import residual_with_statistics, unet
 
 __all__ = ["BARE", "NETWORKS", "Network", "Written"]
 
@@ -123,6 +125,26 @@ def _mnist(batch: int, **changes: Any) -> Network:
     return Network(f"mnist b{batch}", graph, lambda: digit_batches(0, batch))
 
 
+def _tiny(name: str, batch: int, **options: Any) -> Network:
+    """A network of MLPerf Tiny; besides options of its plan: `optimizer`."""
+    optimizer = options.pop("optimizer", None)
+
+    def graph() -> TrainableGraph:
+        model = MLPERF_TINY[name](batch)
+        return model.graph if optimizer is None else load_graph({**model.document, "optimizer": optimizer})
+
+    return _synthetic(f"MLPerf Tiny {name} b{batch}", graph, **options)
+
+
+def _synthetic(name: str, graph: Callable[[], TrainableGraph], **options: Any) -> Network:
+    """A network that learns from random numbers."""
+
+    def batches() -> Batches:
+        return (synthetic_batch(graph(), 0, step) for step in count())
+
+    return Network(name, graph, batches, options)
+
+
 def _by_name(*networks: Network) -> Mapping[str, Network]:
     return MappingProxyType({network.name: network for network in networks})
 
@@ -136,6 +158,9 @@ NETWORKS: Final = _by_name(
     ),
     _gallery("lstm_classifier"),
     _gallery("transformer"),
+    *(_tiny(name, 4) for name in MLPERF_TINY),
+    _synthetic("unet b2, channels in front", unet),
+    _synthetic("residual b4, channels in front", residual_with_statistics),
     _gallery("mobilenet_v2_bn", 2),
     _gallery("resnet18", 2),
     _gallery("resnet50", 2),
@@ -149,5 +174,9 @@ BARE: Final = _by_name(
     ),
     _gallery("transfer", 1, "transfer b1 in 256 KiB", capacity=256 * 1024, prepared=True, steps=200),
     _gallery("lenet5", 1, "lenet5 b1 in 512 KiB", capacity=512 * 1024, optimizer=sgd(0.01), steps=200),
+    _tiny("autoencoder", 4, optimizer=sgd(0.01)),
+    _tiny("ds_cnn", 1),
+    _tiny("resnet8", 1),
+    _tiny("mobilenet_v1", 1, optimizer=sgd(0.01)),
     _mnist(1, optimizer=sgd(0.01)),  # with Adam's variables it needs more than the 4 MiB of code
 )
