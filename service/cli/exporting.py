@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,9 +22,12 @@ _INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """The other inputs of a model file: the `model` itself, trained `weights`, the bytes that TFLM has."""
+    """The other inputs of a model file: the `model` itself, the sizes of its open `dims`, trained `weights`,
+    and the bytes that TFLM has.
+    """
 
     model: Path | None = None
+    dims: Sequence[str] = ()
     weights: Path | None = None
     capacity: int | None = None
 
@@ -106,6 +109,7 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
         ("model", into.model, ("circle", "c-training")),
         ("weights", into.weights, ("circle", "c-training")),
         ("capacity", into.capacity, ("tflm",)),
+        ("dim", into.dims or None, ("c-training",)),
     ):
         if value is not None and name not in fitting:
             raise _not_for(name, option, " or ".join(fitting))
@@ -114,7 +118,7 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
 def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:
     """A directory with C11 that trains, or a zip archive of it, by the suffix of `output`."""
     from service.cli.models import read_model_file
-    from solver.executor import c_files, inline_data, zip_archive
+    from solver.executor import c_files, zip_archive
 
     zipped = output.suffix.lower() == ".zip"
     if str(output) == "-" or (output.suffix and not zipped):
@@ -127,7 +131,7 @@ def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bo
     weights = "embed" if into.weights is None else str(into.weights)
     data = None
     if into.model is not None:
-        data = inline_data(read_model_file(into.model).graph(plan.options.batch))
+        data = read_model_file(into.model).values(plan.options.batch, into.dims)
     files = c_files(plan, weights, data)
     if zipped:
         write_document(output, zip_archive(files))

@@ -195,7 +195,8 @@ class _Writer:
         )
         feeds = "\n".join(
             f"void net_feed_{name}(const {self._type(places[0])} *values);"
-            f" /* {c_comment(label)}: {self._shape(places[0])} */"
+            f" /* {c_comment(label)}: {self._shape(places[0])} */\n"
+            f"#define NET_ELEMENTS_{name} {max(1, program.values[places[0]].type.elements)}u"
             for name, (label, places) in self.fed.items()
         )
         results = "\n".join(
@@ -383,8 +384,7 @@ class _Writer:
     def example(self, *, embeds: bool, loads: bool) -> str:
         arrays, calls = [], []
         for name, (_, places) in self.fed.items():
-            elements = self.program.values[places[0]].type.elements
-            arrays.append(f"static {self._type(places[0])} input_{name}[{max(1, elements)}];")
+            arrays.append(f"static {self._type(places[0])} input_{name}[NET_ELEMENTS_{name}];")
             calls.append(f"        net_feed_{name}(input_{name});")
         step = (
             '        printf("%.9g\\n", (double)net_step());'

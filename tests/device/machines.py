@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 HERE: Final = Path(__file__).with_name("sources")
+BOARD: Final = Path(__file__).parents[2] / "examples" / "board"
 
 #: Debian's packages of all compilers and emulators.
 PACKAGES: Final = (
@@ -125,10 +126,10 @@ class Board(Machine):
         where = "arena" if nbytes < 4 << 20 else "wide"
         place = f'-DNET_PLACE_ARENA=__attribute__((section(".bss.{where}")))'
         ram = [f"-Wl,--defsym=RAM={options['capacity']}"] if "capacity" in options else []
-        sources = [written.folder / "net.c", HERE / "main.c", HERE / "bare.c", HERE / "data.S"]
+        sources = [written.folder / "net.c", HERE / "main.c", BOARD / "startup.c", HERE / "data.S"]
         called(
             [*self.compiler, *self.strict, *self.flags, *defined, place, f"-I{written.folder}", f"-I{HERE}",
-             f"-Wa,-I{written.folder}", "-nostdlib", f"-T{HERE / 'bare.ld'}", "-Wl,--gc-sections", *ram,
+             f"-Wa,-I{written.folder}", "-nostdlib", f"-T{BOARD / 'board.ld'}", "-Wl,--gc-sections", *ram,
              *sources, kernels, "-lgcc", "-o", program],
         )  # fmt: skip
         return program

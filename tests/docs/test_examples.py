@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.examples_in_pages import NOT_RUN, Block, blocks, commands, matches, why_not_run
+from tests.support.examples_in_pages import (
+    NOT_RUN,
+    PROGRAMS,
+    Block,
+    blocks,
+    commands,
+    lacking_program,
+    matches,
+    why_not_run,
+)
 from tests.support.files_of_readers import write_files_of_readers
 from tests.support.server import PATIENCE, ROOT, running_server
 
@@ -100,6 +109,11 @@ def test_blocks_that_are_not_run_exist() -> None:
     assert shown == set(NOT_RUN)
 
 
+def test_blocks_that_need_programs_exist() -> None:
+    for place, begins in PROGRAMS:
+        assert any(b.language == "console" and b.text.startswith(begins) for b in blocks(ROOT / place))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page(
     page: Path,
@@ -132,8 +146,11 @@ def run_page(
     write_files_of_readers(tmp_path)
     place = page.relative_to(ROOT).as_posix()
     names: dict[str, Any] = {"__name__": "example"}
+    left_out = []
     for block in blocks(page):
-        if block.language == "console":
+        if program := lacking_program(place, block):
+            left_out.append(f"the block at line {block.line} needs {program}")
+        elif block.language == "console":
             run_console(block, tmp_path, url)
         elif block.language == "sh":
             if why_not_run(place, block) is None:
@@ -147,3 +164,5 @@ def run_page(
             assert matches(block.text, printed), f"line {block.line}:\n{printed}"
         elif block.title:
             (tmp_path / block.title).write_text(block.text, encoding="utf-8")
+    if left_out:
+        pytest.skip(f"All other blocks of {place} ran: {', '.join(left_out)}.")

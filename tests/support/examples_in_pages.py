@@ -8,18 +8,30 @@
 
 A console line may end with "# exit code N"; without it the command must succeed. In expected output a line
 "..." stands for any lines, and "..." inside a line for any text. Other blocks are only shown, and so are the
-few of shell that `NOT_RUN` lists with its reasons. The files that a reader has, as `model.onnx`, are there.
+few of shell that `NOT_RUN` lists with its reasons. The blocks that `PROGRAMS` lists run where their programs
+are installed. The files that a reader has, as `model.onnx`, are there.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["NOT_RUN", "Block", "Command", "blocks", "commands", "matches", "why_not_run"]
+__all__ = [
+    "NOT_RUN",
+    "PROGRAMS",
+    "Block",
+    "Command",
+    "blocks",
+    "commands",
+    "lacking_program",
+    "matches",
+    "why_not_run",
+]
 
 #: Why a block of shell is not run, by its page and the beginning of the block.
 NOT_RUN: Final[Mapping[tuple[str, str], str]] = {
@@ -39,6 +51,14 @@ NOT_RUN: Final[Mapping[tuple[str, str], str]] = {
     ("docs/how-to/observability.md", "OTEL_"): "A service that runs until it is stopped.",
     ("docs/how-to/runbook.md", "journalctl"): "It needs systemd, and a service that has failed.",
     ("docs/how-to/users.md", "ARENAPLAN_AUTH=oidc"): "It needs a provider of identities.",
+}
+
+#: Programs without which a console block cannot run, by its page and its beginning.
+PROGRAMS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("docs/tutorials/own-model.md", "$ make -f examples/board/Makefile NET=net run"): (
+        "arm-none-eabi-gcc",
+        "qemu-system-arm",
+    ),
 }
 
 _FENCE = re.compile(r"^```(\w+)?(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -77,6 +97,17 @@ def why_not_run(page: str, block: Block) -> str | None:
     return next(
         (r for (p, begins), r in NOT_RUN.items() if p == page and block.text.startswith(begins)), None
     )
+
+
+def lacking_program(page: str, block: Block) -> str | None:
+    """The first program that a console block needs and that is not installed."""
+    needed = (
+        program
+        for (place, begins), programs in PROGRAMS.items()
+        if place == page and block.text.startswith(begins)
+        for program in programs
+    )
+    return next((program for program in needed if shutil.which(program) is None), None)
 
 
 def commands(text: str) -> Iterator[Command]:

@@ -112,6 +112,7 @@ def offsets(
         "arenaplan export plan.json --entry-point infer -o infer.h",
         "arenaplan export plan.json --to memory-viz -o plan.pickle",
         "arenaplan export plan.json --model model.circle --weights trained.npz -o trained.circle",
+        "arenaplan export plan.json --to c-training --model model.onnx --dim batch=4 -o net",
         "arenaplan export model.tflite --to tflm --capacity 64KiB -o planned.tflite",
     )
 )
@@ -142,6 +143,13 @@ def export(
             metavar="FILE", help="For circle and c-training: the model that the plan was made from."
         ),
     ] = None,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SIZE",
+            help="For c-training: the size of a dimension that the model leaves open; repeatable.",
+        ),
+    ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -165,7 +173,7 @@ def export(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        into = exporting.ModelFile(model, weights, capacity)
+        into = exporting.ModelFile(model, dim or (), weights, capacity)
         exporting.export(
             plan,
             output,

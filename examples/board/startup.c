@@ -2,10 +2,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tell.h"
+#include "board.h"
 
 extern uint32_t stack_top[], data_from[], data_start[], data_end[], bss_start[], bss_end[];
 int main(void);
+void reset(void);
 
 enum { SEMIHOSTING_WRITE = 4, SEMIHOSTING_EXIT = 0x18, STOPPED = 0x20026 };
 
@@ -60,7 +61,7 @@ int memcmp(const void *a, const void *b, size_t count)
     return 0;
 }
 
-static void reset(void)
+void reset(void)
 {
 #if defined(__ARM_FP)
     *(volatile uint32_t *)0xE000ED88u |= 0xFu << 20; /* the floating-point unit may be used */
