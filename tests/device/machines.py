@@ -153,7 +153,7 @@ class Board(Machine):
 
 def _host(compiler: str) -> Iterator[Machine]:
     name = f"{platform.machine()} {compiler}"
-    for flags in ("-O0", "-O2", "-O3", "-Os", "-O3 -march=native", "-O2 -DAP_PLAIN"):
+    for flags in ("-O0", "-O2", "-O3", "-Os", "-O3 -march=native", "-O2 -DAP_PLAIN -DAP_SOFT_ROOT"):
         yield Machine(name, (compiler,), tuple(flags.split()))
     if compiler == "gcc":
         checked = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -165,7 +165,12 @@ def machines() -> Iterator[Machine]:
     for compiler in ("gcc", "clang"):
         yield from _host(compiler)
     for name, triple, emulator, sets in (
-        ("aarch64 gcc", "aarch64-linux-gnu", "qemu-aarch64-static", ("-O0", "-O3", "-Os", "-O2 -DAP_PLAIN")),
+        (
+            "aarch64 gcc",
+            "aarch64-linux-gnu",
+            "qemu-aarch64-static",
+            ("-O0", "-O3", "-Os", "-O2 -DAP_PLAIN -DAP_SOFT_ROOT"),
+        ),
         ("armv7 gcc", "arm-linux-gnueabihf", "qemu-arm-static", ("-O3", "-Os", "-O2 -mfpu=neon")),
         ("riscv64 gcc", "riscv64-linux-gnu", "qemu-riscv64-static", ("-O3", "-Os")),
     ):

@@ -111,17 +111,17 @@ ap_f32 ap_erf(ap_f32 x)
     return (ap_f32)(1.1283791670955126 * d * exp64(-square) * sum);
 }
 
-#if defined(__GNUC__) && !defined(AP_PLAIN) && defined(__SSE__)
+#if defined(__GNUC__) && !defined(AP_SOFT_ROOT) && defined(__SSE__)
 #include <xmmintrin.h>
 static ap_f32 root_of(ap_f32 x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
-#elif defined(__GNUC__) && !defined(AP_PLAIN) && defined(__aarch64__)
+#elif defined(__GNUC__) && !defined(AP_SOFT_ROOT) && defined(__aarch64__)
 static ap_f32 root_of(ap_f32 x)
 {
     ap_f32 root;
     __asm__("fsqrt %s0, %s1" : "=w"(root) : "w"(x));
     return root;
 }
-#elif defined(__GNUC__) && !defined(AP_PLAIN) && defined(__ARM_FP) && (__ARM_FP & 4)
+#elif defined(__GNUC__) && !defined(AP_SOFT_ROOT) && defined(__ARM_FP) && (__ARM_FP & 4)
 static ap_f32 root_of(ap_f32 x)
 {
     ap_f32 root;

@@ -18,7 +18,11 @@ from tests.support.operator_steps import Case, OperatorStep, steps_of
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
 #: How the same steps are compiled: bits must not depend on it.
-COMPILERS = (("gcc", "-O2", "-march=native"), ("gcc", "-Os", "-DAP_PLAIN"), ("clang", "-O1"))
+COMPILERS = (
+    ("gcc", "-O2", "-march=native"),
+    ("gcc", "-Os", "-DAP_PLAIN", "-DAP_SOFT_ROOT"),
+    ("clang", "-O1"),
+)
 
 
 def computed() -> Iterator[tuple[Case, OperatorStep]]:

@@ -25,7 +25,7 @@ from tests.support.random_graphs import random_graphs
 compiles = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
 #: How the same files are compiled: bits must not depend on it.
-FLAGS = (("-O0",), ("-O2", "-march=native"), ("-Os", "-DAP_PLAIN"))
+FLAGS = (("-O0",), ("-O2", "-march=native"), ("-Os", "-DAP_PLAIN", "-DAP_SOFT_ROOT"))
 
 
 def planned(graph: TrainableGraph, **options: object) -> Plan:
