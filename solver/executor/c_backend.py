@@ -9,11 +9,14 @@ as it does where NumPy computes.
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -23,6 +26,7 @@ from solver.errors import PlanError
 from solver.executor.memory import BASE_ALIGNMENT, arenas, in_spaces
 from solver.executor.run import Data, Prepared, Runner
 from solver.graph.types import Array
+from solver.native.store import keep_object, kept_object
 from solver.plan import Plan
 from solver.program import Program, Step
 
@@ -35,7 +39,6 @@ _FLAGS: Final = (
     "-march=native",
     "-ffp-contract=off",
     "-fno-math-errno",
-    "-shared",
     "-fPIC",
     "-DNET_HOSTED",
 )
@@ -112,6 +115,7 @@ def in_c_apart(plan: Plan, reference: Program, data: Data) -> CRunner:
 
 
 def _compiled(plan: Plan, *, poison: bool) -> ctypes.CDLL:
+    """The library of a plan's files. Object files are kept: another plan shares those of its kernels."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise PlanError(
@@ -125,18 +129,46 @@ def _compiled(plan: Plan, *, poison: bool) -> ctypes.CDLL:
             place = folder / path
             place.parent.mkdir(exist_ok=True)
             place.write_bytes(content)
-        library = folder / "net.so"
-        sources = [folder / "net.c", *sorted(folder.glob("kernels/*.c"))]
-        flags = [*_FLAGS, *(("-DNET_POISON",) if poison else ())]
-        done = subprocess.run(
-            [compiler, *flags, f"-I{folder}", *sources, "-o", library], capture_output=True, check=False
-        )
-        if done.returncode:
-            lines = done.stderr.decode("utf-8", "replace").replace(name, "").split("\n")
-            shown = next((line for line in lines if "error" in line), lines[0]).strip()
-            raise PlanError(
-                f"{compiler} cannot compile the plan's C files: {shown:.300}",
-                remedy="Install another compiler as `cc` (gcc 9, clang 11 or later), or train with"
-                " kernels='numpy' and a plan of the target 'reference'.",
-            )
+        flags = (*_FLAGS, *(("-DNET_POISON",) if poison else ()))
+        library, machine = folder / "net.so", _machine(compiler, flags)
+        headers = b"\0".join(path.read_bytes() for path in sorted(folder.glob("kernels/*.h")))
+        objects = []
+        for source in [folder / "net.c", *sorted(folder.glob("kernels/*.c"))]:
+            included = headers + (folder / "net.h").read_bytes() if source.stem == "net" else headers
+            name, key = f"c-{source.stem}", sha256(machine + included + source.read_bytes()).hexdigest()
+            code = kept_object(name, key)
+            if code is None:
+                code = _object(compiler, flags, source, folder)
+                with suppress(OSError):  # where no directory can be written, each process compiles anew
+                    keep_object(name, key, code)
+            objects.append(folder / f"{source.stem}.o")
+            objects[-1].write_bytes(code)
+        _call([compiler, "-shared", *objects, "-o", library], folder)
         return ctypes.CDLL(str(library))
+
+
+def _machine(compiler: str, flags: Sequence[str]) -> bytes:
+    """What object files depend on besides their sources: flags, and the macros of compiler and processor."""
+    done = subprocess.run(
+        [compiler, *flags, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, check=False
+    )
+    return " ".join((compiler, *flags)).encode() + done.stdout
+
+
+def _object(compiler: str, flags: Sequence[str], source: Path, folder: Path) -> bytes:
+    target = source.with_suffix(".o")
+    _call([compiler, *flags, f"-I{folder}", "-c", source, "-o", target], folder)
+    return target.read_bytes()
+
+
+def _call(command: Sequence[str | Path], folder: Path) -> None:
+    """Run the compiler. Raises PlanError with its first error."""
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").replace(str(folder), "").split("\n")
+        shown = next((line for line in lines if "error" in line), lines[0]).strip()
+        raise PlanError(
+            f"{command[0]} cannot compile the plan's C files: {shown:.300}",
+            remedy="Install another compiler as `cc` (gcc 9, clang 11 or later), or train with"
+            " kernels='numpy' and a plan of the target 'reference'.",
+        )

@@ -20,7 +20,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["CALLED", "PACKAGE_CACHE", "SYMBOL", "keep", "load", "loaded_object", "locked", "writable"]
+__all__ = [
+    "CALLED",
+    "PACKAGE_CACHE",
+    "SYMBOL",
+    "keep",
+    "keep_object",
+    "kept_object",
+    "load",
+    "loaded_object",
+    "locked",
+    "writable",
+]
 
 #: The function to call, by the same name in all files.
 SYMBOL: Final = "arenaplan_kernel"
@@ -49,11 +60,32 @@ def load(name: str, key: str) -> int | None:
         for suffix in (_LIBRARY, _OBJECT):
             path = _path(directory, name, key, suffix)
             with suppress(OSError, RuntimeError, ImportError, AttributeError):
-                content = path.read_bytes()
-                code, digest = content[:-_DIGEST], content[-_DIGEST:]
-                if hashlib.sha256(code).digest() == digest:
+                code = _read(path)
+                if code is not None:
                     return _loaded_library(path) if suffix == _LIBRARY else loaded_object(code)
     return None
+
+
+def _read(path: Path) -> bytes | None:
+    """The code in a file; None where it is not all there. Raises OSError."""
+    content = path.read_bytes()
+    code, digest = content[:-_DIGEST], content[-_DIGEST:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def kept_object(name: str, key: str) -> bytes | None:
+    """The object file that `keep_object` has kept under this name and key; None where there is none."""
+    for directory in _directories():
+        with suppress(OSError):
+            code = _read(_path(directory, name, key, _OBJECT))
+            if code is not None:
+                return code
+    return None
+
+
+def keep_object(name: str, key: str, code: bytes) -> None:
+    """Writes an object file as it is where it can be kept, for linkers. Raises OSError."""
+    _write(_path(_place(), name, key, _OBJECT), code)
 
 
 def writable() -> bool:

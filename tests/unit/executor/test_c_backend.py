@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -131,3 +133,27 @@ def test_a_machine_without_a_compiler_is_told_how_to_get_one(
     compiler.chmod(0o755)
     with pytest.raises(PlanError, match=r"cannot compile .* error: no such thing"):
         Trainer(chain(), made, kernels="c")
+
+
+def test_what_is_compiled_once_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same plan compiles nothing again, another one with the same kernels its own steps alone."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    log, commands = tmp_path / "log", tmp_path / "bin"
+    commands.mkdir()
+    (commands / "cc").write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {shutil.which("cc")} "$@"\n')
+    (commands / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+
+    def compiled(graph: TrainableGraph) -> set[str]:
+        log.unlink(missing_ok=True)
+        with Trainer(graph, planned(graph), kernels="c") as trainer:
+            trainer.step(synthetic_batch(graph, 0, 0))
+        return set(re.findall(r"-c \S*/(\w+)\.c", log.read_text(encoding="utf-8")))
+
+    first = compiled(chain())
+    assert {"net", "linear", "product"} < first
+    assert compiled(chain()) == set()
+    assert compiled(chain((5, 4, 3))) == {"net"}
+    for path in (tmp_path / "kept").glob("c-linear-*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert compiled(chain()) == {"linear"}
