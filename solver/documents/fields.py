@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, LiteralString, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -98,9 +98,9 @@ def expected(words: str) -> PydanticCustomError:
     return PydanticCustomError("expected", "{words}", {"words": words})
 
 
-def refused(message: str, remedy: str) -> PydanticCustomError:
-    """A refusal of a value that is out of range, in sentences of its own."""
-    return PydanticCustomError("refused", "{message}", {"message": message, "remedy": remedy})
+def refused(message: str, remedy: str, *, kind: LiteralString = "refused") -> PydanticCustomError:
+    """A refusal of a value in sentences of its own; `kind` is the type of the error among pydantic's."""
+    return PydanticCustomError(kind, "{message}", {"message": message, "remedy": remedy})
 
 
 def read_with(reader: Callable[[str], Any]) -> Callable[[Any], Any]:

@@ -230,7 +230,7 @@ def _alignments_by_name(value: Any) -> Any:
     for name, size in sizes.items() if isinstance(value, str | list | tuple) and sizes is not value else ():
         if size < 1 or size & (size - 1):
             message = f"The alignment {size:,} of {name!r:.100} is not a power of two."
-            raise refused(message, "Give 64, 128, ..., as 4096 or 4KiB.")
+            raise refused(message, "Give 64, 128, ..., as 4096 or 4KiB.", kind="power_of_two")
     return sizes
 
 

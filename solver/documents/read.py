@@ -134,7 +134,7 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
         return f"{name} is an unknown field.", _known_fields(model, path)
     if kind == "missing":
         return f"{name} is missing.", "Add it."
-    if kind == "refused":
+    if "remedy" in context:
         return context["message"], context["remedy"]
     value = _shown(detail["input"])
     if kind in ("literal_error", "enum"):
@@ -150,7 +150,7 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
     return f"{name} is {value}.", f"It must be {words}."
 
 
-_RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "power_of_two", "refused"}
+_RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "power_of_two"}
 
 _EXPECTED = {
     "int_type": "an integer (no fraction, no true or false)",
