@@ -1,7 +1,7 @@
 """Kernels in portable C: which steps they compute, and the calls that do.
 
     base           what a kernel says of itself: its operators, its work area, its call
-    convolution, dropout, linear, pooling, elementwise, unary, loss, movement, normalization, recurrent
+    convolution, dropout, linear, pooling, elementwise, unary, loss, movement, normalization, recurrent, selection
                    the kernels of one family, each beside a C file of that name in `sources`
     training       the steps that no operator has: updates, sums, copies
 
@@ -25,6 +25,7 @@ from solver.c_kernels import (
     normalization,
     pooling,
     recurrent,
+    selection,
     training,
     unary,
 )
@@ -34,8 +35,8 @@ from solver.program import Program, Step
 __all__ = ["C_TYPES", "KERNELS", "SOURCES", "CKernel", "Call", "Task", "refusals", "table", "task_of"]
 
 _FAMILIES = (
-    convolution, dropout, elementwise, linear, loss, movement, normalization, pooling, recurrent, training,
-    unary,
+    convolution, dropout, elementwise, linear, loss, movement, normalization, pooling, recurrent,
+    selection, training, unary,
 )  # fmt: skip
 
 #: The kernel of each operator that has one.

@@ -25,8 +25,8 @@ C_TYPES: Final[Mapping[DType, str]] = {
     DType.BOOL: "uint8_t",
 }
 
-#: Structs whose members are arrays of six numbers.
-_OF_ROWS: Final = ("ap_pairs", "ap_steps")
+#: Structs that begin with arrays of six numbers, and how many.
+_OF_ROWS: Final = {"ap_pairs": 3, "ap_steps": 2, "ap_region": 3, "ap_operands": 4}
 
 #: The name in C of each activation that an operator may apply to its own output.
 ACTIVATION = {
@@ -105,8 +105,9 @@ def only_float32(types: Iterable[TensorType | None]) -> bool:
 def table(name: str, type_: str, members: Iterable[int | str]) -> str:
     """The definition of a constant struct with these members."""
     numbers = [str(member) for member in members]
-    if type_ in _OF_ROWS:
-        numbers = [f"{{{', '.join(numbers[i : i + 6])}}}" for i in range(0, len(numbers), 6)]
+    rows = 6 * _OF_ROWS.get(type_, 0)
+    arrays = [f"{{{', '.join(numbers[i : i + 6])}}}" for i in range(0, rows, 6)]
+    numbers = [*arrays, *numbers[rows:]]
     return f"static const {type_} {name} = {{{', '.join(numbers)}}};"
 
 

@@ -28,6 +28,7 @@ __all__ = ["c_training_files"]
 #: C files that others need.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "movement": ("elementwise",),
+    "normalization": ("elementwise",),
 }
 
 #: Offsets in the C files have 32 bits.

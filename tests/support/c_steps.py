@@ -76,7 +76,15 @@ class CSteps:
 
     def compiled(self, compiler: str, *flags: str) -> ctypes.CDLL:
         library = self._folder / f"steps{''.join(flags).replace('/', '')}{compiler}.so"
-        strict = ("-std=c11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror")
+        strict = (
+            "-std=c11",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wconversion",
+        )
         own, kernels = [self._folder / "steps.c"], sorted(SOURCES.glob("*.c"))
         shared_library(library, compiler, *strict, *flags, f"-I{SOURCES}", own=own, kernels=kernels)
         return ctypes.CDLL(str(library))

@@ -59,6 +59,8 @@ void ap_add_rows(size_t rows, size_t columns, const ap_f32 *x, ap_f32 *sums); /*
 ap_f32 ap_sum(const ap_f32 *x, size_t count);                                   /* 16 lanes and a tree */
 ap_f32 ap_tree(const ap_f32 *lanes);                                            /* the sum of 16 */
 
+#include "broadcast.h"
+#include "cast.h"
 #include "convolution.h"
 #include "convolution_nchw.h"
 #include "dropout.h"
@@ -72,6 +74,7 @@ ap_f32 ap_tree(const ap_f32 *lanes);                                            
 #include "optimizer.h"
 #include "pooling.h"
 #include "recurrent.h"
+#include "region.h"
 #include "unary.h"
 
 #endif

@@ -17,8 +17,6 @@
 
 void ap_transpose(const ap_steps *s, const ap_f32 *x, ap_f32 *y) AP_WALK(y[i] = x[j])
 
-void ap_spread(const ap_steps *s, const ap_f32 *x, ap_f32 *y) AP_WALK(y[j] = x[i])
-
 void ap_take_block(const ap_block *s, const ap_f32 *x, ap_f32 *y)
 {
     for (size_t o = 0; o < s->outer; o++)
@@ -46,27 +44,29 @@ static size_t row_of(const void *index, size_t bytes, size_t k, size_t rows)
     return value >= 0 && value < (int64_t)rows ? (size_t)value : rows;
 }
 
-void ap_gather_forward(size_t rows, size_t inner, size_t count, const ap_f32 *x, const void *index, size_t index_bytes,
-                       ap_f32 *y)
+void ap_gather_forward(size_t outer, size_t rows, size_t inner, size_t count, const ap_f32 *x, const void *index,
+                       size_t index_bytes, ap_f32 *y)
 {
-    for (size_t k = 0; k < count; k++) {
-        const size_t row = row_of(index, index_bytes, k, rows);
-        if (row < rows)
-            ap_copy(y + k * inner, x + row * inner, inner * sizeof(ap_f32));
-        else
-            ap_fill(y + k * inner, 0.0f, inner);
-    }
+    for (size_t o = 0; o < outer; o++)
+        for (size_t k = 0; k < count; k++, y += inner) {
+            const size_t row = row_of(index, index_bytes, k, rows);
+            if (row < rows)
+                ap_copy(y, x + (o * rows + row) * inner, inner * sizeof(ap_f32));
+            else
+                ap_fill(y, 0.0f, inner);
+        }
 }
 
 /* Derivatives of one row are added in the order of the indices */
-void ap_gather_backward(size_t rows, size_t inner, size_t count, const void *index, size_t index_bytes,
+void ap_gather_backward(size_t outer, size_t rows, size_t inner, size_t count, const void *index, size_t index_bytes,
                         const ap_f32 *dy, ap_f32 *dx)
 {
-    ap_fill(dx, 0.0f, rows * inner);
-    for (size_t k = 0; k < count; k++) {
-        const size_t row = row_of(index, index_bytes, k, rows);
-        if (row < rows) ap_accumulate(dx + row * inner, dy + k * inner, inner);
-    }
+    ap_fill(dx, 0.0f, outer * rows * inner);
+    for (size_t o = 0; o < outer; o++)
+        for (size_t k = 0; k < count; k++, dy += inner) {
+            const size_t row = row_of(index, index_bytes, k, rows);
+            if (row < rows) ap_accumulate(dx + (o * rows + row) * inner, dy, inner);
+        }
 }
 
 void ap_reduce_forward(const ap_steps *s, ap_f32 scale, const ap_f32 *x, ap_f32 *y, size_t count_y)
