@@ -1,8 +1,8 @@
 """Kernels in portable C: which steps they compute, and the calls that do.
 
     base           what a kernel says of itself: its operators, its work area, its call
-    convolution, dropout, linear, pooling, elementwise, unary, loss, movement, normalization, recurrent, selection
-                   the kernels of one family, each beside a C file of that name in `sources`
+    convolution, dropout, linear, pooling, elementwise, unary, loss, movement, normalization, recurrent,
+    selection      the kernels of one family, each beside a C file of that name in `sources`
     training       the steps that no operator has: updates, sums, copies
 
 `sources` has C files that can be read, tested and used without this package.
