@@ -6,13 +6,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.command_line import command_line, print_commands
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents, exporters
 from solver.errors import DocumentError, OptionsError
 from solver.plan import Deployment, Plan, PlanView, one_plan, plan_of, plans_to_compare
+
+if TYPE_CHECKING:
+    from solver.pipeline import TrainableGraph
 
 __all__ = ["ModelFile", "export", "loaded_plan", "report"]
 
@@ -57,7 +60,7 @@ def export(
         _export_circle(one_plan(_planned(path, server), entry_point), output, into, as_json=as_json)
         return
     if name == "c-training":
-        _export_c_training(one_plan(_planned(path, server), entry_point), output, into, as_json=as_json)
+        _export_c_training(plan_of(_planned(path, server), entry_point), output, into, as_json=as_json)
         return
     if name == "tflm":
         if entry_point is not None:
@@ -115,9 +118,8 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
             raise _not_for(name, option, " or ".join(fitting))
 
 
-def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:
+def _export_c_training(plan: Plan | Deployment, output: Path, into: ModelFile, *, as_json: bool) -> None:
     """A directory with C11 that trains, or a zip archive of it, by the suffix of `output`."""
-    from service.cli.models import read_model_file
     from solver.executor import c_files, zip_archive
 
     zipped = output.suffix.lower() == ".zip"
@@ -129,10 +131,7 @@ def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bo
             path=("output",),
         )
     weights = "embed" if into.weights is None else str(into.weights)
-    data = None
-    if into.model is not None:
-        data = read_model_file(into.model).values(plan.options.batch, into.dims)
-    files = c_files(plan, weights, data)
+    files = c_files(plan, weights, None if into.model is None else _graphs_of(plan, into.model, into.dims))
     if zipped:
         write_document(output, zip_archive(files))
     else:
@@ -146,6 +145,15 @@ def _export_c_training(plan: Plan, output: Path, into: ModelFile, *, as_json: bo
         return
     end = "" if zipped else f"; make -C {output} builds an example"
     print_line(f"{output}: {facts['files']} files, which train in {plan.arena_bytes:,} bytes{end}")
+
+
+def _graphs_of(
+    plan: Plan | Deployment, model: Path, dims: Sequence[str]
+) -> TrainableGraph | dict[str, TrainableGraph]:
+    """The graph in a file, or for entry points that of each by name; `dims` are sizes of open dimensions."""
+    from service.cli.training import read_networks
+
+    return read_networks([model], plan, {"dim": list(dims)} if dims else {})
 
 
 def _export_circle(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -67,18 +67,6 @@ class ModelFile:
         if self.importer is not None:
             return self._imported(self.importer, batch, choices)
         return self._graph_of(self.parsed(), batch, choices)
-
-    def values(self, batch: int | None, dims: Sequence[str] = ()) -> dict[str, bytes]:
-        """The values of weights that the model gives, by operand; `dims` are sizes of open dimensions.
-
-        Raises ArenaplanError.
-        """
-        from solver.executor import inline_data
-
-        choices = {"dim": list(dims)} if dims else _NO_CHOICES
-        if self.importer is not None:
-            return inline_data(self._imported(self.importer, batch, choices, prints_notes=False))
-        return inline_data(self._graph_of(self.parsed(), batch, choices))
 
     def read_for(
         self, service: Service, batch: int | None, choices: Mapping[str, Any] = _NO_CHOICES

@@ -663,8 +663,8 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         elif name == "document":
             file = documents.dump_plan(one_plan(plan, entry_point))
         elif name == "c-training":
-            one = one_plan(plan, entry_point)
-            file = executor.zip_archive(executor.c_files(one, head["weights"] or "embed"))
+            files = executor.c_files(plan_of(plan, entry_point), head["weights"] or "embed")
+            file = executor.zip_archive(files)
         else:
             file = exporters.exporter_named(name).dump(plan_of(plan, entry_point))
         channel.send("result", {}, file)

@@ -63,12 +63,15 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class Call:
     """A task whose call is written: `place` gives the C expression of a slot's address, and `table` the name
-    of a constant struct of this type with these members.
+    of a constant struct of this type with these members. `iteration` and `update` are expressions: the number
+    of the iteration, and of the update that it belongs to, both from 1.
     """
 
     task: Task
     place: Callable[[str], str]
     table: Callable[[str, Iterable[int | str]], str]
+    iteration: str = "iteration"
+    update: str = "update"
 
     def at(self, slot: str) -> str:
         """The address of a slot; a null pointer where the step does not bind it."""

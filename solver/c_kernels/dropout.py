@@ -24,8 +24,8 @@ class _Dropout(CKernel):
         key = key_of(node.attributes["seed"], node.operation.id)
         threshold = min(round(ratio * 2**32), 2**32 - 1)
         return (
-            f"ap_dropout({count}u, UINT64_C({key:#x}), iteration, {threshold}u, {number(1 / (1 - ratio))}f,"
-            f" {at(source)}, {at(target)});"
+            f"ap_dropout({count}u, UINT64_C({key:#x}), {call.iteration}, {threshold}u,"
+            f" {number(1 / (1 - ratio))}f, {at(source)}, {at(target)});"
         )
 
 

@@ -92,7 +92,7 @@ class _Update(_Own):
         rules = call.table("ap_rules", (count, *switches, *numbers))
         divisor = attributes["loss_scale"] * attributes["accumulate"]
         factor = f"*{at('factor')}" if "factor" in call.task.slots else f"1.0 / {number(divisor)}"
-        update = f"(uint32_t)*{at('updates')}" if "updates" in call.task.slots else "net_update()"
+        update = f"(uint32_t)*{at('updates')}" if "updates" in call.task.slots else call.update
         first = f"&{rules}, {factor}"
         weight = f"{at('x0')}, {at('dx0')}"
         moments = (at("first_moment"), at("second_moment"), at("momentum"), at("accumulator"))

@@ -1,7 +1,7 @@
 """A plan of the target `c` as C11 that trains: one call a step, every address a constant.
 
     net.h           what a program calls; its comments are the reference
-    net.c           the arenas, the steps in their order, weights by name, saving and loading
+    net.c           the arenas, the steps of each entry point, weights by name, saving and loading
     net_weights.c   first values, where they are embedded
     kernels/        the C files of the kernels that are used, as they are in `solver.c_kernels.sources`
 
@@ -12,24 +12,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from solver.c_kernels import C_TYPES, KERNELS, SOURCES, Call, refusals, table, task_of
+from solver.c_kernels import C_TYPES, SOURCES, refusals
+from solver.c_training.functions import Fed, Function, Names, Tables, arena, c_type
 from solver.errors import OptionsError
-from solver.graph.types import DType
+from solver.graph.types import TensorType
 from solver.names import c_comment, c_identifiers, c_string
-from solver.plan import Plan
-from solver.program import EntryKind, Kind, Program, Step, expiring
+from solver.plan import Deployment, EntryPoint, Plan, purpose_of_plan
+from solver.program import EntryKind
 
-__all__ = ["c_training_files"]
+__all__ = ["Persistent", "c_training_files", "entry_points_of", "functions_of", "persistent_values"]
 
 #: C files that others need.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "movement": ("elementwise",),
     "normalization": ("elementwise",),
 }
+
+_ALWAYS: Final = ("product", "scalar")
 
 #: Offsets in the C files have 32 bits.
 _MAX_BYTES: Final = 2**32
@@ -38,26 +41,32 @@ _MAX_BYTES: Final = 2**32
 _MAGIC: Final = b"NETSTATE"
 _VERSION: Final = 1
 
-#: What follows ``net_`` in the names of functions that every program has.
-_RESERVED: Final = (
-    "init", "step", "iteration", "read", "write", "save", "load", "hash", "self_hash", "self_test", "update",
-    "weights", "page_in", "page_out",
-)  # fmt: skip
 
-_ALWAYS: Final = ("product", "scalar")
+@dataclass(frozen=True, slots=True)
+class Persistent:
+    """A value that stays from one run to the next: its type, and its places as memory and offset.
+
+    Its first contents are those of `value` in the program of the entry point `owner`, both by number.
+    """
+
+    name: str
+    type: TensorType
+    places: tuple[tuple[int, int], ...]
+    owner: int
+    value: int
 
 
 def c_training_files(
-    plan: Plan, first: Mapping[int, bytes] | None = None, *, embeds: bool = True
+    planned: Plan | Deployment, first: Mapping[str, bytes] | None = None, *, embeds: bool = True
 ) -> dict[str, bytes]:
-    """The files by their paths. `first` has the first contents of persistent values, by number: as an array
+    """The files by their paths. `first` has the first contents of persistent values, by name: as an array
     in C if it `embeds` them, else as a file that `net_load` reads on little-endian machines; without them the
     program begins with zeros.
 
-    Raises OptionsError for a plan of another target, and for what C has no type or kernel for. Linear.
+    Raises OptionsError for a plan of another target, for what C has no type or kernel for, and for entry
+    points that C has no names for. Linear.
     """
-    _check(plan)
-    writer = _Writer(plan)
+    writer = _Writer(planned)
     embeds = embeds and first is not None
     files = {
         "net.h": writer.header(embeds=embeds),
@@ -69,7 +78,7 @@ def c_training_files(
     }
     if embeds and first is not None:
         files["net_weights.c"] = writer.weights(first)
-    for name in (*sorted(writer.sources), *_ALWAYS):
+    for name in (*writer.sources(), *_ALWAYS):
         files[f"kernels/{name}.c"] = (SOURCES / f"{name}.c").read_text(encoding="ascii")
     for header in sorted(SOURCES.glob("*.h")):
         files[f"kernels/{header.name}"] = header.read_text(encoding="ascii")
@@ -79,20 +88,85 @@ def c_training_files(
     return written
 
 
-def _check(plan: Plan) -> None:
+def functions_of(planned: Plan | Deployment) -> tuple[Function, ...]:
+    """The functions of each entry point, or of the program of a plan. Raises OptionsError as
+    `c_training_files`.
+    """
+    names, tables = Names(), Tables()
+    functions, counters = list[Function](), dict[tuple[str, bool], int]()
+    for entry_point in entry_points_of(planned):
+        _check(entry_point)
+        trains = entry_point.purpose == "train"
+        counts = (entry_point.model if trains else entry_point.name, trains)
+        counter = counters.setdefault(counts, len(counters))
+        name = entry_point.name if isinstance(planned, Deployment) else ""
+        functions.append(Function(entry_point.plan, entry_point.purpose, names, tables, counter, name))
+    for function in functions:
+        function.name_values()
+    return tuple(functions)
+
+
+def persistent_values(planned: Plan | Deployment) -> tuple[Persistent, ...]:
+    """The values that stay from one run to the next, in the order in which they are saved. Linear."""
+    if isinstance(planned, Deployment):
+        programs = [_Stays(entry_point.plan) for entry_point in planned.entry_points]
+        return tuple(_persistent(row.name, row.values, programs) for row in planned.persistent)
+    stays = _Stays(planned)
+    values = planned.program.values
+    rows = []
+    for places in stays.values.values():
+        if stays.entry[places[0]].kind is EntryKind.HELD:
+            continue  # for other entry points, which are not here
+        name = min((values[value].label for value in places), key=len)
+        rows.append(_persistent(name, places[:1], [stays]))
+    return tuple(rows)
+
+
+class _Stays:
+    """What the program of a plan leaves to the next run: the values by their number in the reference."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.entry = {entry.value: entry for entry in plan.program.entry if entry.kind is not EntryKind.FED}
+        self.values: dict[int, list[int]] = {}
+        for entry in self.entry.values():
+            self.values.setdefault(entry.reference, []).append(entry.value)
+
+
+def _persistent(name: str, values: Iterable[int], programs: Iterable[_Stays]) -> Persistent:
+    """A persistent value by its number in each program."""
+    places, owners = list[tuple[int, int]](), list[tuple[int, int]]()
+    for k, (value, stays) in enumerate(zip(values, programs, strict=True)):
+        entry, rows = stays.entry[value], stays.plan.program.values
+        places += ((rows[v].space, stays.plan.offsets[v]) for v in stays.values[entry.reference])
+        if entry.kind is not EntryKind.HELD:
+            owners.append((k, value))
+    return Persistent(name, rows[value].type, tuple(dict.fromkeys(places)), *owners[0])
+
+
+def entry_points_of(planned: Plan | Deployment) -> tuple[EntryPoint, ...]:
+    """The entry points; the program of a plan that has none is one without a name."""
+    if isinstance(planned, Deployment):
+        return planned.entry_points
+    return (EntryPoint("", planned.graph, purpose_of_plan(planned), planned),)
+
+
+def _check(entry_point: EntryPoint) -> None:
+    plan = entry_point.plan
     if plan.options.target != "c":
         raise OptionsError(
             f"The plan is for target {plan.options.target!r}, whose kernels need other memory than C's.",
             remedy="Plan the graph for C: `arenaplan plan graph.json --target c -o plan.json`.",
         )
+    where = f" of entry point {entry_point.name!r}" if entry_point.name else ""
     for label, reason in refusals(plan.program):
         raise OptionsError(
-            f"Step {label!r} has no kernel in C: {reason}.", remedy="Plan again with this version."
+            f"Step {label!r}{where} has no kernel in C: {reason}.", remedy="Plan again with this version."
         )
     for value in plan.program.values:
         if value.type.dtype not in C_TYPES:
             raise OptionsError(
-                f"{value.label!r} is {value.type.dtype.value}, which C has no type for.",
+                f"{value.label!r}{where} is {value.type.dtype.value}, which C has no type for.",
                 remedy="Plan without the option `storage`.",
             )
     for space, size in zip(plan.program.spaces, plan.sizes, strict=True):
@@ -103,219 +177,153 @@ def _check(plan: Plan) -> None:
             )
 
 
-@dataclass
 class _Writer:
-    plan: Plan
-    sources: set[str] = field(default_factory=set)
-    tables: list[str] = field(default_factory=list)
+    """The texts of the files of a plan."""
 
-    def __post_init__(self) -> None:
-        program = self.plan.program
-        self.program: Program = program
-        self.steps = [self._step(t, step) for t, step in enumerate(program.steps)]
-        for name in list(self.sources):
-            self.sources.update(_NEEDED.get(name, ()))
-        self.sources.difference_update(_ALWAYS)
-        by_reference: dict[int, list[int]] = {}
-        for entry in program.entry:
-            by_reference.setdefault(entry.reference, []).append(entry.value)
-        kinds = {entry.reference: entry.kind for entry in program.entry}
-        fed = {
-            self._named(p): p for reference, p in by_reference.items() if kinds[reference] is EntryKind.FED
-        }
-        #: What the caller feeds: its places by identifier.
-        self.fed = dict(zip(c_identifiers(fed), fed.items(), strict=True))
-        #: The places of what stays, by its name.
-        self.persistent = {
-            self._named(p): p
-            for reference, p in by_reference.items()
-            if kinds[reference] is not EntryKind.FED
-        }
-        results = [
-            e.value
-            for e in program.exit
-            if program.values[e.value].kind is not Kind.LOSS
-            and kinds.get(e.reference) not in (EntryKind.CARRIED, EntryKind.CONSTANT)
-            and "@" not in program.values[e.value].label
-        ]
-        names = c_identifiers(
-            (program.values[value].label for value in results), (*_RESERVED, *(f"feed_{n}" for n in self.fed))
-        )
-        self.results = dict(zip(names, results, strict=True))
+    def __init__(self, planned: Plan | Deployment) -> None:
+        self.planned = planned
+        self.functions = functions_of(planned)
+        self.persistent = persistent_values(planned)
+        self.spaces = self.functions[0].program.spaces
+        self.sizes = planned.sizes
+        self.counters = len({function.iterations for function in self.functions})
         #: Names of the memories in macros.
         self.memories = c_identifiers(
-            (space.name for space in program.spaces), ("STATE", "SAVED"), capitals=True
+            (space.name for space in self.spaces), ("STATE", "SAVED"), capitals=True
         )
-        losses = [e.value for e in program.exit if program.values[e.value].kind is Kind.LOSS]
-        self.loss = losses[0] if losses else None
+        self.name = planned.name if isinstance(planned, Deployment) else planned.graph
 
-    def _named(self, places: Iterable[int]) -> str:
-        """The shortest label of a value's places, which is its own."""
-        return min((self.program.values[value].label for value in places), key=len)
+    def sources(self) -> list[str]:
+        """The C files of the kernels that are used, beside those that always are."""
+        used = {source for function in self.functions for source in function.sources}
+        for name in list(used):
+            used.update(_NEEDED.get(name, ()))
+        return sorted(used.difference(_ALWAYS))
 
-    # ----------------------------------------------------------------------------------- steps
-
-    def address(self, value: int, cast: bool = True) -> str:
-        row = self.program.values[value]
-        place = f"{_arena(row.space)} + {self.plan.offsets[value]}u"
-        return f"(({C_TYPES[row.type.dtype]} *)(void *)({place}))" if cast else f"({place})"
-
-    def _step(self, t: int, step: Step) -> str:
-        kernel = KERNELS[self.program.kernel(step)]
-        value_of = {binding.slot: binding.value for binding in step.bindings}
-        spaces = self.program.spaces
-        if step.reference is None:
-            source, target = value_of["x0"], value_of["y0"]
-            nbytes = self.program.values[source].type.nbytes
-            ends = [self.program.values[v].space for v in (source, target)]
-            if not spaces[ends[0]].addressable:
-                at = self.plan.offsets[source]
-                return f"net_page_in({ends[0]}, {at}u, {self.address(target)}, {nbytes}u);"
-            if not spaces[ends[1]].addressable:
-                at = self.plan.offsets[target]
-                return f"net_page_out({ends[1]}, {at}u, {self.address(source)}, {nbytes}u);"
-
-        def constant(type_: str, members: Iterable[int | str]) -> str:
-            name = f"t{len(self.tables)}"
-            self.tables.append(table(name, type_, members))
-            return name
-
-        task = task_of(self.program, step)
-        self.sources.add(kernel.file_of(task))
-        call = Call(task, lambda slot: self.address(value_of[slot]), constant)
-        written = kernel.write(call)
-        return f"if (iteration % NET_MICRO_BATCHES == 0u) {{ {written} }}" if step.due else written
-
-    # ----------------------------------------------------------------------------------- files
+    # ---------------------------------------------------------------------------------- header
 
     def header(self, *, embeds: bool) -> str:
-        program, plan = self.program, self.plan
         sizes = "\n".join(
             f"#define NET_{name}_BYTES {size}u /* {c_comment(space.name)} */"
-            for name, space, size in zip(self.memories, program.spaces, plan.sizes, strict=True)
+            for name, space, size in zip(self.memories, self.spaces, self.sizes, strict=True)
         )
-        feeds = "\n".join(
-            f"void net_feed_{name}(const {self._type(places[0])} *values);"
-            f" /* {c_comment(label)}: {self._shape(places[0])} */\n"
-            f"#define NET_ELEMENTS_{name} {max(1, program.values[places[0]].type.elements)}u"
-            for name, (label, places) in self.fed.items()
+        weights = f"extern const unsigned char net_weights[{self._state_array()}];\n" if embeds else ""
+        paging = _PAGING if any(not space.addressable for space in self.spaces) else ""
+        periods = "\n".join(
+            f"#define NET_{function.front.upper()}MICRO_BATCHES {function.program.period}u"
+            for function in self.functions
+            if function.purpose == "train"
         )
-        results = "\n".join(
-            f"const {self._type(value)} *net_{name}(void); /* {self._shape(value)}, until the next step */"
-            for name, value in self.results.items()
-        )
-        weights = "extern const unsigned char net_weights[NET_STATE_BYTES];\n" if embeds else ""
-        run = "float net_step(void);" if self.loss is not None else "void net_step(void);"
-        paging = _PAGING if any(not space.addressable for space in program.spaces) else ""
         return _filled(
             "net.h",
-            name=c_comment(plan.graph),
-            digest=plan.digest,
+            name=c_comment(self.name),
+            run=" or ".join(f"net_{function.name}" for function in self.functions),
+            digest=self.planned.digest,
             sizes=sizes,
-            period=program.period,
+            periods=f"/* Iterations that make one update of the weights */\n{periods}\n" if periods else "",
+            counters=self.counters,
             state=self._state_bytes(),
             count=len(self.persistent),
             names="\n".join(self._names()),
-            feeds=feeds,
-            results=results,
             weights=weights,
-            run=run,
+            runs="\n".join(self._declarations(function) for function in self.functions),
             paging=paging,
         )
 
-    def _type(self, value: int) -> str:
-        type_ = C_TYPES[self.program.values[value].type.dtype]
-        return "float" if type_ == "ap_f32" else type_
-
-    def _shape(self, value: int) -> str:
-        return f"{list(self.program.values[value].type.shape)}"
+    def _declarations(self, function: Function) -> str:
+        """What net.h has of one entry point."""
+        several = isinstance(self.planned, Deployment)
+        title = (
+            f"/* ---- {c_comment(function.entry_point)}: {_TITLES[function.purpose]} ---- */\n"
+            if several
+            else ""
+        )
+        feeds = "\n".join(
+            f"{head}; /* {c_comment(fed.label)}: {_shape(function.type_of(fed.places[0]))} */\n"
+            f"#define {_elements(fed)} {max(1, function.type_of(fed.places[0]).elements)}u"
+            for head, fed in zip(function.feed_heads(), function.fed, strict=True)
+        )
+        until = "run of any entry point" if several else "step" if function.purpose == "train" else "run"
+        outputs = "\n".join(
+            f"{head}; /* {_shape(function.type_of(value))}, until the next {until} */"
+            for head, value in zip(function.result_heads(), function.results.values(), strict=True)
+        )
+        return "\n".join(
+            (
+                title + feeds,
+                "",
+                f"/* {_RUNS[function.purpose]} */",
+                f"{function.kind} net_{function.name}(void);",
+                f"{_count(function)}; /* how many there were */",
+                outputs,
+                "",
+            )
+        )
 
     def _state_bytes(self) -> int:
-        return sum(self.program.values[places[0]].type.nbytes for places in self.persistent.values())
+        return sum(row.type.nbytes for row in self.persistent)
 
     def _names(self) -> Iterator[str]:
         """A line for each value that stays: its name as a string in C, type and shape."""
-        for name, places in self.persistent.items():
-            written = f'"{c_string(name)}"'.replace("*/", "*\\057").replace("/*", "\\057*")
-            yield f"   {written} {self._type(places[0])} {self._shape(places[0])}"
+        for row in self.persistent:
+            written = f'"{c_string(row.name)}"'.replace("*/", "*\\057").replace("/*", "\\057*")
+            yield f"   {written} {c_type(row.type)} {_shape(row.type)}"
 
     def readme(self) -> str:
         """The README of the folder."""
         addressable = [
-            name for name, space in zip(self.memories, self.program.spaces, strict=True) if space.addressable
+            name for name, space in zip(self.memories, self.spaces, strict=True) if space.addressable
         ]
         return _filled(
             "README.md",
-            name=c_comment(self.plan.graph),
-            bytes=f"{self.plan.arena_bytes:,}",
+            name=c_comment(self.name),
+            bytes=f"{self.planned.arena_bytes:,}",
             memory=addressable[0],
         )
 
+    def _state_array(self) -> str:
+        return "NET_STATE_BYTES" if self._state_bytes() else "1"
+
+    # ---------------------------------------------------------------------------------- source
+
     def source(self) -> str:
-        program, plan = self.program, self.plan
         arenas = "\n".join(
-            f"NET_PLACE_{self.memories[k]} static NET_ALIGNED unsigned char {_arena(k)}[{max(1, size)}];"
-            for k, (space, size) in enumerate(zip(program.spaces, plan.sizes, strict=True))
+            f"NET_PLACE_{self.memories[k]} static NET_ALIGNED unsigned char {arena(k)}[{max(1, size)}];"
+            for k, (space, size) in enumerate(zip(self.spaces, self.sizes, strict=True))
             if space.addressable
         )
         places = "\n".join(
             f"#ifndef NET_PLACE_{name}\n#define NET_PLACE_{name}\n#endif"
-            for name, space in zip(self.memories, program.spaces, strict=True)
+            for name, space in zip(self.memories, self.spaces, strict=True)
             if space.addressable
         )
-        rows = "\n".join(f"    {row}," for row in self._rows())
-        feeds = "\n\n".join(self._feeds())
-        results = "\n\n".join(
-            f"const {self._type(value)} *net_{name}(void) {{ return {self.address(value)}; }}"
-            for name, value in self.results.items()
-        )
-        ends = expiring(program)
-        steps = "\n".join(
-            f"    {line}"
-            for t, step in enumerate(self.steps)
-            for line in (step, *self._ended(ends.get(program.steps[t].level, ()), t))
-        )
-        unstarted = "return AP_INFINITY - AP_INFINITY;" if self.loss is not None else "return;"
-        leaves = f"return *{self.address(self.loss)};" if self.loss is not None else ""
+        functions = self.functions
         return _filled(
             "net.c",
             places=places,
             arenas=arenas,
             hosted="\n".join(self._hosted()),
-            tables="\n".join(self.tables),
-            rows=rows,
-            feeds=feeds,
-            results=results,
-            steps=steps,
-            kind="float" if self.loss is not None else "void",
-            leaves=leaves,
-            fills="\n".join(self._fills()),
-            unstarted=unstarted,
+            tables="\n".join(functions[0].tables.lines()),
+            rows="\n".join(f"    {row}," for row in self._rows()),
+            feeds="\n\n".join(text for function in functions for text in function.feeds()),
+            results="\n\n".join(text for function in functions for text in function.outputs()),
+            runs="\n\n".join(function.run() for function in functions),
+            counts="\n".join(f"{_count(f)} {{ return {f.iterations}; }}" for f in functions),
+            tests="\n".join(f"    {line}" for function in functions for line in function.test()),
             get=self._moved(reads=True),
             put=self._moved(reads=False),
             clear=_CLEAR,
         )
 
-    def _ended(self, values: Iterable[int], t: int) -> Iterator[str]:
-        """The end of each of these values, behind step t, if it is the last of its level."""
-        steps = self.program.steps
-        if t + 1 < len(steps) and steps[t + 1].level == steps[t].level:
-            return
-        for value in values:
-            row = self.program.values[value]
-            if self.program.spaces[row.space].addressable and row.type.nbytes:
-                yield f"NET_ENDS({self.address(value, cast=False)}, {row.type.nbytes}u);"
-
     def _hosted(self) -> Iterator[str]:
         """Memories that another program brings, slower ones too, and the copies to and from these."""
-        spaces = self.program.spaces
-        yield f"unsigned char {', '.join(f'*{_arena(k)}' for k in range(len(spaces)))};"
-        slow = [k for k, space in enumerate(spaces) if not space.addressable]
+        yield f"unsigned char {', '.join(f'*{arena(k)}' for k in range(len(self.spaces)))};"
+        slow = [k for k, space in enumerate(self.spaces) if not space.addressable]
         if slow:
             moves = (("in", "void *to", "to, {} + at"), ("out", "const void *from", "{} + at, from"))
             for way, argument, ends in moves:
                 copies = " ".join(
-                    f"if (memory == {k}) ap_copy({ends.format(_arena(k))}, bytes);" for k in slow
+                    f"if (memory == {k}) ap_copy({ends.format(arena(k))}, bytes);" for k in slow
                 )
                 yield f"void net_page_{way}(int memory, uint32_t at, {argument}, uint32_t bytes)"
                 yield f"{{\n    {copies}\n}}"
@@ -323,8 +331,8 @@ class _Writer:
     def _moved(self, *, reads: bool) -> str:
         """Statements that copy the bytes of place p from, or to, each memory."""
         lines = []
-        for k, space in enumerate(self.program.spaces):
-            ends = f"to, {_arena(k)} + p->offset" if reads else f"{_arena(k)} + p->offset, from"
+        for k, space in enumerate(self.spaces):
+            ends = f"to, {arena(k)} + p->offset" if reads else f"{arena(k)} + p->offset, from"
             if space.addressable:
                 lines.append(f"    if (p->memory == {k}) ap_copy({ends}, p->bytes);")
             elif reads:
@@ -335,71 +343,62 @@ class _Writer:
 
     def _rows(self) -> Iterator[str]:
         at = 0
-        for name, places in self.persistent.items():
-            nbytes = self.program.values[places[0]].type.nbytes
-            for k, value in enumerate(places):
-                space = self.program.values[value].space
-                first = int(k == 0)
-                numbers = f"{space}, {self.plan.offsets[value]}u, {nbytes}u, {at}u, {first}"
-                yield f'{{"{c_string(name)}", {numbers}}}'
-            at += nbytes
+        for row in self.persistent:
+            for k, (space, offset) in enumerate(row.places):
+                numbers = f"{space}, {offset}u, {row.type.nbytes}u, {at}u, {int(k == 0)}"
+                yield f'{{"{c_string(row.name)}", {numbers}}}'
+            at += row.type.nbytes
+        if not self.persistent:  # C has no empty arrays
+            yield '{"", 0, 0u, 0u, 0u, 0}'
 
-    def _feeds(self) -> Iterator[str]:
-        for name, (_, places) in self.fed.items():
-            writes = []
-            for value in places:
-                row = self.program.values[value]
-                if self.program.spaces[row.space].addressable:
-                    writes.append(f"ap_copy({self.address(value)}, values, {row.type.nbytes}u);")
-                else:
-                    at = self.plan.offsets[value]
-                    writes.append(f"net_page_out({row.space}, {at}u, values, {row.type.nbytes}u);")
-            type_ = self._type(places[0])
-            yield f"void net_feed_{name}(const {type_} *values)\n{{\n    {' '.join(writes)}\n}}"
+    # ----------------------------------------------------------------------------------- others
 
-    def _fills(self) -> Iterator[str]:
-        """Calls that fill what is fed with the numbers of the self-test; integers are zeros."""
-        for _, places in self.fed.values():
-            for value in places:
-                row = self.program.values[value]
-                if not self.program.spaces[row.space].addressable:
-                    continue
-                floats = row.type.dtype is DType.FLOAT32
-                nbytes = row.type.nbytes
-                yield f"    fill({self.address(value)}, {nbytes}u, {int(floats)});"
+    def first_values(self, first: Mapping[str, bytes]) -> bytes:
+        return b"".join(first[row.name] for row in self.persistent)
 
-    def first_values(self, first: Mapping[int, bytes]) -> bytes:
-        return b"".join(first[places[0]] for places in self.persistent.values())
-
-    def saved_state(self, first: Mapping[int, bytes]) -> bytes:
-        """The first values as `net_save` writes them on a little-endian machine, before any iteration."""
-        version, iteration = _VERSION.to_bytes(4, "little"), bytes(4)
-        return b"".join((_MAGIC, version, self.plan.digest.encode(), iteration, self.first_values(first)))
-
-    def weights(self, first: Mapping[int, bytes]) -> str:
-        data = self.first_values(first)
+    def weights(self, first: Mapping[str, bytes]) -> str:
+        data = self.first_values(first) or bytes(1)
         rows = [", ".join(f"{byte}" for byte in data[i : i + 24]) for i in range(0, len(data), 24)]
         body = ",\n    ".join(rows)
-        return _filled("net_weights.c", values=body)
+        return _filled("net_weights.c", size=self._state_array(), values=body)
+
+    def saved_state(self, first: Mapping[str, bytes]) -> bytes:
+        """The first values as `net_save` writes them on a little-endian machine, before any iteration."""
+        version, iterations = _VERSION.to_bytes(4, "little"), bytes(4 * self.counters)
+        return b"".join((_MAGIC, version, self.planned.digest.encode(), iterations, self.first_values(first)))
 
     def example(self, *, embeds: bool, loads: bool) -> str:
         arrays, calls = [], []
-        for name, (_, places) in self.fed.items():
-            arrays.append(f"static {self._type(places[0])} input_{name}[NET_ELEMENTS_{name}];")
-            calls.append(f"        net_feed_{name}(input_{name});")
-        step = (
-            '        printf("%.9g\\n", (double)net_step());'
-            if self.loss is not None
-            else "        net_step();"
-        )
+        for function in self.functions:
+            for fed in function.fed:
+                type_ = c_type(function.type_of(fed.places[0]))
+                name = f"input_{fed.name.removeprefix('feed_')}"
+                arrays.append(f"static {type_} {name}[{_elements(fed)}];")
+                calls.append(f"        net_{fed.name}({name});")
+            run = f"net_{function.name}()"
+            calls.append(
+                f"        (void){run};"
+                if function.loss is None
+                else f'        printf("%.9g\\n", (double){run});'
+            )
         if loads:
             arrays.append("static unsigned char state[NET_SAVED_BYTES];")
         begin = _LOAD if loads else f"    net_init({'net_weights' if embeds else '0'});"
-        return _filled("example.c", arrays="\n".join(arrays), begin=begin, calls="\n".join(calls), step=step)
+        return _filled("example.c", arrays="\n".join(arrays), begin=begin, calls="\n".join(calls))
 
 
-def _arena(space: int) -> str:
-    return f"arena{space}"
+def _count(function: Function) -> str:
+    """The head of the function that gives the number of iterations."""
+    return f"uint32_t net_iteration{f'_{function.name}' if function.front else ''}(void)"
+
+
+def _elements(fed: Fed) -> str:
+    """The macro that has the number of elements."""
+    return f"NET_ELEMENTS_{fed.name.removeprefix('feed_')}"
+
+
+def _shape(type_: TensorType) -> str:
+    return f"{list(type_.shape)}"
 
 
 def _template(name: str) -> str:
@@ -412,6 +411,15 @@ def _filled(template: str, /, **texts: object) -> str:
 
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
+
+#: What an entry point is there for, and what a run of it does, as net.h says it.
+_TITLES: Final = {"train": "a training step", "infer": "outputs", "evaluate": "a loss"}
+_RUNS: Final = {
+    "train": "One iteration. Where it is the last micro-batch of an update, weights change. Without net_init"
+    " the result is NaN.",
+    "infer": "One run. Nothing that stays changes. Returns NET_OK or NET_NOT_STARTED.",
+    "evaluate": "One run, which trains nothing, and its loss. Without net_init the result is NaN.",
+}
 
 _CLEAR: Final = """static void clear(const place *p)
 {

@@ -4,10 +4,9 @@ from solver.executor.accesses import logged_accesses
 from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
-from solver.executor.c_files import C_WEIGHTS, c_files, zip_archive
+from solver.executor.c_files import C_WEIGHTS, c_files, first_contents, zip_archive
 from solver.executor.measured import measured_costs
 from solver.executor.proved import KernelSet, inline_data
-from solver.executor.run import first_contents
 from solver.executor.runs import graph_of_batch
 from solver.executor.trainer import Trainer
 from solver.executor.validate import StepReport, ValidationReport, validate

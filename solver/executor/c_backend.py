@@ -21,16 +21,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from solver.c_training import c_training_files
+from solver.c_training import c_training_files, functions_of
 from solver.errors import PlanError
 from solver.executor.memory import BASE_ALIGNMENT, arenas, in_spaces
 from solver.executor.run import Data, Prepared, Runner
-from solver.graph.types import Array
+from solver.graph import Array
 from solver.native.store import keep_object, kept_object
-from solver.plan import Plan
+from solver.plan import Deployment, Plan
 from solver.program import Program, Step
 
-__all__ = ["CRunner", "in_c_apart"]
+__all__ = ["CLibrary", "CRunner", "in_c_apart"]
 
 #: Only speed depends on the optimization: no flag here contracts or reorders arithmetic.
 _FLAGS: Final = (
@@ -46,35 +46,52 @@ _FLAGS: Final = (
 _MOST_BYTES: Final = 2**32
 
 
+class CLibrary:
+    """The C files of a plan, compiled for this machine, in memory that Python allocated.
+
+    Raises PlanError where there is no compiler, or it refuses the files.
+    """
+
+    def __init__(self, planned: Plan | Deployment, blocks: Sequence[Array], *, poison: bool = False) -> None:
+        self._library = _compiled(planned, poison=poison)
+        self.blocks = tuple(blocks)
+        for number, block in enumerate(blocks):
+            place = ctypes.c_void_p.in_dll(self._library, f"arena{number}")
+            place.value = block.ctypes.data
+        self._library.net_init(None)
+        self._functions = {function.entry_point: function for function in functions_of(planned)}
+
+    def run(self, entry_point: str, iteration: int) -> None:
+        """Run an entry point, or with an empty name the program of a plan, which `iteration` runs precede."""
+        function = self._functions[entry_point]
+        counters = (ctypes.c_uint32 * (function.counter + 1)).in_dll(self._library, "iterations")
+        counters[function.counter] = iteration
+        run = self._library[f"net_{function.name}"]
+        run.restype = None
+        run()
+
+
 class CRunner(Runner):
     """The program of a plan whose steps are one call of compiled C. Poison is compiled in.
 
-    Raises PlanError where there is no compiler, or it refuses the files.
+    `entry_point` is empty for a plan of one program.
     """
 
     def __init__(
         self,
         plan: Plan,
-        blocks: Sequence[Array],
+        library: CLibrary,
         data: Data,
         *,
-        poison: bool = False,
+        entry_point: str = "",
         begins: Collection[int] | None = None,
     ) -> None:
-        self._library = _compiled(plan, poison=poison)
-        self._blocks = tuple(blocks)
-        for number, block in enumerate(self._blocks):
-            place = ctypes.c_void_p.in_dll(self._library, f"arena{number}")
-            place.value = block.ctypes.data
-        self._library.net_init(None)
-        self._library.net_step.restype = None
-        self._done = ctypes.c_uint32.in_dll(self._library, "iteration")
-        super().__init__(plan.program, in_spaces(plan, None, blocks), data, begins=begins)
+        self._library, self._entry_point = library, entry_point
+        super().__init__(plan.program, in_spaces(plan, None, library.blocks), data, begins=begins)
 
     def run(self) -> None:
-        self._done.value = self.iteration
         self.iteration += 1
-        self._library.net_step()
+        self._library.run(self._entry_point, self.iteration - 1)
 
     def _prepare(self, step: Step) -> Prepared:
         return _nothing
@@ -111,10 +128,10 @@ def _with_values_apart(plan: Plan, reference: Program) -> Plan:
 def in_c_apart(plan: Plan, reference: Program, data: Data) -> CRunner:
     """The reference program in C, each value in memory of its own."""
     apart = _with_values_apart(plan, reference)
-    return CRunner(apart, arenas(reference.spaces, apart.sizes), data)
+    return CRunner(apart, CLibrary(apart, arenas(reference.spaces, apart.sizes)), data)
 
 
-def _compiled(plan: Plan, *, poison: bool) -> ctypes.CDLL:
+def _compiled(planned: Plan | Deployment, *, poison: bool) -> ctypes.CDLL:
     """The library of a plan's files. Object files are kept: another plan shares those of its kernels."""
     compiler = shutil.which("cc")
     if compiler is None:
@@ -125,7 +142,7 @@ def _compiled(plan: Plan, *, poison: bool) -> ctypes.CDLL:
         )
     with tempfile.TemporaryDirectory(prefix="arenaplan-") as name:
         folder = Path(name)
-        for path, content in c_training_files(plan).items():
+        for path, content in c_training_files(planned).items():
             place = folder / path
             place.parent.mkdir(exist_ok=True)
             place.write_bytes(content)

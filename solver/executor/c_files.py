@@ -7,12 +7,17 @@ import zipfile
 from collections.abc import Mapping
 from typing import Final
 
-from solver.c_training import c_training_files
-from solver.errors import OptionsError
-from solver.executor.run import Data, first_contents
-from solver.plan import Plan
+import numpy as np
 
-__all__ = ["C_WEIGHTS", "c_files", "zip_archive"]
+from solver.c_training import c_training_files, entry_points_of, persistent_values
+from solver.errors import OptionsError
+from solver.executor.arithmetic import rewritten
+from solver.executor.proved import inline_data
+from solver.executor.run import first_content
+from solver.graph import TrainableGraph
+from solver.plan import Deployment, Plan
+
+__all__ = ["C_WEIGHTS", "c_files", "first_contents", "zip_archive"]
 
 #: Where first values go: an array in net_weights.c, the file net_weights.bin, or nowhere.
 C_WEIGHTS: Final = ("embed", "blob", "none")
@@ -23,12 +28,18 @@ _UNIX: Final = 3
 _FILE_MODE: Final = 0o100644
 
 
-def c_files(plan: Plan, weights: str = "embed", data: Data | None = None) -> dict[str, bytes]:
+#: The graph of a plan, or that of each entry point by name.
+Graphs = TrainableGraph | Mapping[str, TrainableGraph]
+
+
+def c_files(
+    planned: Plan | Deployment, weights: str = "embed", graphs: Graphs | None = None
+) -> dict[str, bytes]:
     """The files of `c_training_files` by their paths, with first values by `weights`, one of `C_WEIGHTS`.
 
-    `data` has the values that the graph gives, as `inline_data` returns them; a plan has their digests only.
+    `graphs` have the values of which a plan has digests only.
 
-    Raises OptionsError for other `weights`, for values that are not in `data`, and what `c_training_files`
+    Raises OptionsError for other `weights`, where these are needed and missing, and what `c_training_files`
     raises.
     """
     if weights not in C_WEIGHTS:
@@ -38,18 +49,41 @@ def c_files(plan: Plan, weights: str = "embed", data: Data | None = None) -> dic
             " --weights none (the program begins with zeros).",
             path=("weights",),
         )
-    files = c_training_files(plan)
+    files = c_training_files(planned)
     if weights == "none":
         return files
-    named = sorted(initial.source for initial in plan.program.initial.values() if initial.scheme == "values")
-    if named and data is None:
+    initials = [i for each in entry_points_of(planned) for i in each.plan.program.initial.values()]
+    named = sorted(initial.source for initial in initials if initial.scheme == "values")
+    if named and graphs is None:
         raise OptionsError(
             f"The first values of {named[0]!r} are in the graph, not in the plan.",
             remedy="Choose --weights none, and load them in your program; or give the graph:"
             " `arenaplan export plan.json --to c-training --model graph.json -o net`.",
             path=("weights",),
         )
-    return c_training_files(plan, first_contents(plan.program, data or {}), embeds=weights == "embed")
+    return c_training_files(planned, first_contents(planned, graphs), embeds=weights == "embed")
+
+
+def first_contents(planned: Plan | Deployment, graphs: Graphs | None = None) -> dict[str, bytes]:
+    """The first contents of what stays from one run to the next, by name, in C order.
+
+    `graphs`, the graph of a plan or those of entry points by name, have the values that a plan has digests of
+    only. Raises PlanError for one that is missing or changed. Linear in the bytes.
+    """
+    entry_points = entry_points_of(planned)
+    if graphs is None or isinstance(graphs, TrainableGraph):
+        graphs = {} if graphs is None else {"": graphs}
+    plans = [entry_point.plan for entry_point in entry_points]
+    data = [
+        inline_data(rewritten(graphs[each.name], each.plan)) if each.name in graphs else {}
+        for each in entry_points
+    ]
+    return {
+        row.name: np.ascontiguousarray(
+            first_content(plans[row.owner].program, row.value, data[row.owner])
+        ).tobytes()
+        for row in persistent_values(planned)
+    }
 
 
 def zip_archive(files: Mapping[str, bytes]) -> bytes:

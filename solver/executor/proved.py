@@ -204,15 +204,10 @@ def entry_programs(
                 remedy="Give the graph that the plan is of.",
             )
         return _program_alone(graph, plan, kernels)
-    if kernels == "c":
-        raise PlanError(
-            "Kernels in C run plans of one program, and this plan has entry points.",
-            remedy="Leave kernels='c' out; or plan the training graph alone with target 'c'.",
-        )
     if not isinstance(graph, Mapping):
         names = ", ".join(repr(entry_point.name) for entry_point in plan.entry_points)
         raise PlanError(f"There is one graph for the entry points {names}.", remedy=_EACH)
-    return _programs_of_deployment(graph, plan)
+    return _programs_of_deployment(graph, plan, kernels)
 
 
 def _program_alone(
@@ -235,12 +230,7 @@ def _program_alone(
 def _steps_alone(
     steps: BlockSteps, plan: Plan, kernels: KernelSet
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
-    if kernels == "c":
-        raise PlanError(
-            "Explicit operations run by functions of their own, and not by kernels in C.",
-            remedy="Leave kernels='c' out.",
-        )
-    read = _read(steps, plan)
+    read = _read(steps, plan, kernels)
     violations = check_plan(read.reference, plan, read.digest)
     persistent = _persistent(read.reference)
     names = frozenset(persistent)
@@ -275,7 +265,7 @@ def program_at(program: EntryProgram, sizes: Mapping[str, int]) -> EntryProgram:
 
 
 def _programs_of_deployment(
-    runnables: Mapping[str, Runnable], plan: Deployment
+    runnables: Mapping[str, Runnable], plan: Deployment, kernels: KernelSet
 ) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
     violations = check_deployment_form(plan)
     if violations:
@@ -289,7 +279,7 @@ def _programs_of_deployment(
     read = []
     for entry_point in plan.entry_points:
         with _of_entry_point(entry_point):
-            read.append(_read(runnables[entry_point.name], entry_point.plan))
+            read.append(_read(runnables[entry_point.name], entry_point.plan, kernels))
     references = held_references(plan, [each.reference for each in read])
     broken = list[Violation]()
     for entry_point, each, reference in zip(plan.entry_points, read, references, strict=True):
@@ -332,10 +322,15 @@ class _Read(NamedTuple):
     steps: BlockSteps | None = None
 
 
-def _read(runs: Runnable, plan: Plan) -> _Read:
+def _read(runs: Runnable, plan: Plan, kernels: KernelSet) -> _Read:
     if isinstance(runs, TrainableGraph):
         subject = rewritten(runs, plan)
-        return _Read(runs, subject, reference_program(subject, plan), graph_digest(runs))
+        return _Read(runs, subject, reference_program(subject, plan, kernels), graph_digest(runs))
+    if kernels == "c":
+        raise PlanError(
+            "Explicit operations run by functions of their own, and not by kernels in C.",
+            remedy="Leave kernels='c' out.",
+        )
     graph = TrainableGraph(Graph(runs.program.name, {}, (), ()), TrainingSpec(None, None, ()))
     return _Read(graph, graph, reference_of_steps(runs, plan), program_digest(runs.program), runs)
 

@@ -41,7 +41,7 @@ from solver.program import (
     expiring,
 )
 
-__all__ = ["Runner", "first_contents"]
+__all__ = ["Runner", "first_content"]
 
 Prepared = Callable[[], None]
 
@@ -138,6 +138,10 @@ class Runner:
         self._memory.raw(number)  # what lies in a file is read again
         return self._views[number]
 
+    def raw(self, number: int) -> Array:
+        """Bytes of a value, ``uint8[nbytes]``; valid during its life only. Of what lies in a file a copy."""
+        return self._memory.raw(number)
+
     def feed(self, label: str, array: Array) -> None:
         """Write what the caller feeds to every place that holds it. Nothing where no step reads it.
 
@@ -188,7 +192,7 @@ class Runner:
                 np.copyto(self._memory.raw(entry.value), contents[entry.reference])
                 self._memory.keep(entry.value)
             elif entry.value in self._begins:
-                self._write_first(entry, data)
+                self._writefirst_content(entry, data)
         self.iteration = iteration
 
     def write_constants(self, before: Runner, data: Data) -> None:
@@ -200,17 +204,17 @@ class Runner:
             theirs = before.program.values[number].type, before.program.initial.get(number)
             ours = self.program.values[entry.value].type, self.program.initial.get(entry.value)
             if entry.kind is EntryKind.CONSTANT and ours != theirs:
-                self._write_first(entry, data)
+                self._writefirst_content(entry, data)
 
     # ------------------------------------------------------------------------ preparing
 
     def _write_initial(self, data: Data) -> None:
         for entry in self.program.entry:
             if entry.value in self._begins:
-                self._write_first(entry, data)
+                self._writefirst_content(entry, data)
 
-    def _write_first(self, entry: Entry, data: Data) -> None:
-        self._views[entry.value][...] = _first(self.program, entry.value, data)
+    def _writefirst_content(self, entry: Entry, data: Data) -> None:
+        self._views[entry.value][...] = first_content(self.program, entry.value, data)
         self._memory.keep(entry.value)
 
     def _prepare(self, step: Step) -> Prepared:
@@ -289,19 +293,11 @@ class Runner:
         return run
 
 
-def first_contents(program: Program, data: Data) -> dict[int, bytes]:
-    """The first contents of constant and carried values, by number, in C order. `data` as for `Runner`.
+def first_content(program: Program, number: int, data: Data) -> Array:
+    """The first content of a constant or carried value. `data` as for `Runner`.
 
     Raises PlanError for inline values that are missing or changed. Linear in the bytes.
     """
-    return {
-        entry.value: np.ascontiguousarray(_first(program, entry.value, data)).tobytes()
-        for entry in program.entry
-        if entry.kind in (EntryKind.CONSTANT, EntryKind.CARRIED)
-    }
-
-
-def _first(program: Program, number: int, data: Data) -> Array:
     value, initial = program.values[number], program.initial.get(number)
     if initial is None:
         return np.zeros(value.type.shape, value.type.dtype.numpy)

@@ -59,8 +59,8 @@ class Runs:
     Each persistent value has got its first contents. `counts` are the iterations so far, on which dropout and
     optimizers depend; `counter` is, for each program, the one under whose name they are counted. Programs
     that train one model count together, because their optimizer variables are the same ones; every other
-    program counts its own runs. The kernels in `c` run the only program, at the size planned. Raises
-    PlanError where the machine cannot hold a space, where first values are lost, and as `CRunner`.
+    program counts its own runs. The kernels in `c` run programs at the size planned. Raises PlanError
+    where the machine cannot hold a space, where first values are lost, and as `CLibrary`.
     """
 
     def __init__(
@@ -77,14 +77,19 @@ class Runs:
         self._blocks = arenas(programs[0].plan.program.spaces, plan.sizes, file)
         self._file, self._poisons, self._bytes = file, poison, plan.sizes
         self._kernels: KernelSet = kernels
-        self.runners = {
-            program.name: prepared_in_c(program, self._blocks, poison=poison)
+        self.runners = (
+            _runners_in_c(programs, plan, self._blocks, poison=poison)
             if kernels == "c"
-            else prepared(
-                program, program.plan.program, in_spaces(program.plan, file, self._blocks, plan.sizes), poison
-            )
-            for program in programs
-        }
+            else {
+                program.name: prepared(
+                    program,
+                    program.plan.program,
+                    in_spaces(program.plan, file, self._blocks, plan.sizes),
+                    poison,
+                )
+                for program in programs
+            }
+        )
         self.counter = {
             program.name: next(p.name for p in programs if p is program or _train_together(p, program))
             for program in programs
@@ -187,11 +192,23 @@ def prepared(program: EntryProgram, steps: Program, memory: Memory, poison: bool
     return Runner(steps, memory, data, poison=poison, begins=begins)
 
 
-def prepared_in_c(program: EntryProgram, blocks: Sequence[Array], *, poison: bool = False) -> Runner:
-    """The plan of a program in C, in these blocks. Raises PlanError as `CRunner`."""
-    from solver.executor.c_backend import CRunner
+def _runners_in_c(
+    programs: Sequence[EntryProgram], plan: Plan | Deployment, blocks: Sequence[Array], *, poison: bool
+) -> dict[str, Runner]:
+    """The programs of a plan in C, in these blocks. Raises PlanError as `CLibrary` and `Runner`."""
+    from solver.executor.c_backend import CLibrary, CRunner
 
-    return CRunner(program.plan, blocks, program.data(), poison=poison, begins=program.values(program.begins))
+    library = CLibrary(plan, blocks, poison=poison)
+    return {
+        program.name: CRunner(
+            program.plan,
+            library,
+            program.data(),
+            entry_point=program.name if isinstance(plan, Deployment) else "",
+            begins=program.values(program.begins),
+        )
+        for program in programs
+    }
 
 
 def write_batch(program: EntryProgram, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:

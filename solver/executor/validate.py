@@ -40,16 +40,16 @@ from solver.executor.proved import (
     reference_program,
 )
 from solver.executor.run import Runner
-from solver.executor.runs import Runs, check_paging_file, feed, open_paging_file, prepared, write_batch
-from solver.graph import Array, TrainableGraph
+from solver.executor.runs import Runs, check_paging_file, open_paging_file, prepared, write_batch
+from solver.graph import Array, DType, TrainableGraph
 from solver.plan import Deployment, Plan, StepReport, ValidationReport, Violation
 from solver.program import EntryKind, Program
 
 __all__ = ["LOSS_BOUND", "StepReport", "ValidationReport", "validate"]
 
-#: How far C's loss may be from NumPy's in the first step, as a ratio; in step k, k times that. Both add the
-#: same terms in other orders: sums of n float32 differ by about sqrt(n) * 6e-8, 1e-5 for the longest sums of
-#: the gallery, and each update adds such a difference to the weights. A wrong kernel is off by far more.
+#: How far C's results may be from NumPy's in the first step, as a ratio; in step k, k times that. Both add
+#: the same terms in other orders: sums of n float32 differ by about sqrt(n) * 6e-8, 1e-5 for the longest sums
+#: of the gallery, and each update adds such a difference to the weights. A wrong kernel is off by far more.
 LOSS_BOUND: Final = 1e-4
 
 #: Below it, a loss is the difference of larger numbers, and the bound is one of these.
@@ -86,7 +86,8 @@ def validate(
     report counts what is read from it and written to it.
 
     With ``kernels="c"`` both runs are compiled C, and NumPy's kernels run beside them: the loss of step k may
-    differ from theirs by `LOSS_BOUND` times k, as a ratio.
+    differ from theirs by `LOSS_BOUND` times k, as a ratio. So may the outputs of inferences and evaluations,
+    as a ratio to their largest element.
     """
     check_paging_file(kernels, paging_file)
     programs, violations = entry_programs(graph, plan, kernels)
@@ -113,7 +114,7 @@ def _trained(
     """A report on each run, and how many tensors are compared."""
     with closing(Runs(programs, plan, file, poison=True, kernels=kernels)) as runs:
         alone = {program.name: _Alone(program, kernels) for program in programs}
-        beside = _Beside(programs[0]) if kernels == "c" else None
+        beside = _Beside(programs) if kernels == "c" else None
         several, state = len(programs) > 1, dict[str, Array]()
         for program in programs if several else ():
             state |= alone[program.name].contents(program.begins)
@@ -141,7 +142,7 @@ def _trained(
                 state |= reference.contents(program.persistent if several else _carried(program))
             report = _compare(step, program.graph, planned, reference.runner)
             if beside is not None:
-                report = beside.compared(report, batch, planned.iteration)
+                report = beside.compared(report, program, planned, batch)
             size = ", ".join(f"{name} {size}" for name, size in at.sizes.items()) if others else ""
             reports.append(replace(report, entry=program.name if several else "", size=size))
             if on_step:
@@ -179,56 +180,90 @@ def _carried(program: EntryProgram) -> list[str]:
 
 
 class _Alone:
-    """The reference of one program, each value in memory of its own."""
+    """The reference of one program, each value in memory of its own, with these `residues` of addresses; by
+    default those of the plan.
+    """
 
-    def __init__(self, program: EntryProgram, kernels: KernelSet = "numpy") -> None:
+    def __init__(
+        self, program: EntryProgram, kernels: KernelSet = "numpy", residues: Sequence[int] | None = None
+    ) -> None:
         self.program = program
         reference = program.reference
         if kernels == "c":
             from solver.executor.c_backend import in_c_apart
 
             self.runner: Runner = in_c_apart(program.plan, reference, inline_data(program.subject))
-            return
-        self._memory = on_their_own(reference, _residues(reference, program.plan))
-        self.runner = prepared(program, reference, self._memory)
+        else:
+            memory = on_their_own(reference, residues or _residues(reference, program.plan))
+            self.runner = prepared(program, reference, memory)
 
     def contents(self, names: Iterable[str]) -> dict[str, Array]:
         """Copies of persistent values, ``uint8[nbytes]``."""
-        return {name: self._memory.raw(self.program.persistent[name]).copy() for name in names}
+        return {name: self.runner.raw(self.program.persistent[name]).copy() for name in names}
 
     def run(self, batch: Mapping[str, Array], state: Mapping[str, Array], iteration: int) -> None:
         """One run, of this number, that begins with these persistent values."""
-        for name, contents in state.items():
-            np.copyto(self._memory.raw(self.program.persistent[name]), contents)
+        for name in state.keys() & self.program.persistent.keys():
+            np.copyto(self.runner.raw(self.program.persistent[name]), state[name])
         write_batch(self.program, self.runner, batch)
         self.runner.iteration = iteration - 1
         self.runner.run()
 
 
 class _Beside:
-    """The same training with NumPy's kernels, each value in memory of its own."""
+    """The same runs with NumPy's kernels, each value in memory of its own."""
 
-    def __init__(self, program: EntryProgram) -> None:
-        plan = replace(program.plan, options=replace(program.plan.options, target="reference"))
-        reference = reference_program(program.subject, plan)
-        memory = on_their_own(reference, [0] * len(reference.values))
-        self._program = program
-        self._runner = Runner(reference, memory, inline_data(program.subject))
+    def __init__(self, programs: Sequence[EntryProgram]) -> None:
+        self._alone: dict[str, _Alone] = {}
+        self._state: dict[str, Array] = {}
+        for program in map(_in_numpy, programs):
+            self._alone[program.name] = _Alone(program, residues=[0] * len(program.reference.values))
+            self._state |= self._alone[program.name].contents(program.begins)
 
-    def compared(self, report: StepReport, batch: Mapping[str, Array], iteration: int) -> StepReport:
-        """The report, in which the loss differs if it is further from NumPy's than it may be."""
-        feed(self._program.graph, self._runner, batch)
-        self._runner.iteration = iteration - 1
-        self._runner.run()
-        if report.loss is None:
+    def compared(
+        self, report: StepReport, program: EntryProgram, planned: Runner, batch: Mapping[str, Array]
+    ) -> StepReport:
+        """The report, in which results differ that are further from NumPy's than they may be."""
+        alone = self._alone[program.name]
+        alone.run(batch, self._state, planned.iteration)
+        self._state |= alone.contents(alone.program.own)
+        differing = []
+        for name in _results(program):
+            ours, theirs = planned.value(name), alone.runner.value(name)
+            largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=_LEAST_LOSS)
+            bound = LOSS_BOUND * report.step * largest
+            with np.errstate(invalid="ignore"):
+                near = (
+                    (ours == theirs) | (np.abs(ours - theirs) <= bound) | (np.isnan(ours) & np.isnan(theirs))
+                )
+            if not near.all():
+                off = int(np.argmin(near))
+                differing.append(
+                    f"{name}, which is {ours.flat[off]:.9g}, and {theirs.flat[off]:.9g} with NumPy's kernels"
+                )
+        if not differing:
             return report
-        name = str(self._program.graph.loss)
-        loss = float(self._runner.value(name))
-        bound = LOSS_BOUND * report.step * max(abs(loss), _LEAST_LOSS)
-        if loss == report.loss or abs(loss - report.loss) <= bound or loss != loss != report.loss:
-            return report
-        differing = (*report.differing, f"{name}, which is {loss:.9g} with NumPy's kernels")
-        return replace(report, identical=False, differing=differing)
+        return replace(report, identical=False, differing=(*report.differing, *differing))
+
+
+def _in_numpy(program: EntryProgram) -> EntryProgram:
+    """The program with the reference of NumPy's kernels, and the persistent values that are its own."""
+    plan = replace(program.plan, options=replace(program.plan.options, target="reference"))
+    reference = reference_program(program.subject, plan)
+    label = {name: program.reference.values[program.persistent[name]].label for name in program.own}
+    persistent = {name: reference.by_label[label[name]] for name in program.own}
+    return replace(program, plan=plan, reference=reference, persistent=persistent)
+
+
+def _results(program: EntryProgram) -> list[str]:
+    """The loss, and the outputs in floats of a program that trains nothing."""
+    graph = program.graph
+    outputs = (
+        []
+        if program.purpose == "train"
+        else [o for o in graph.outputs if graph.operands[o].dtype is DType.FLOAT32]
+    )
+    return outputs if graph.loss is None else [graph.loss, *outputs]
 
 
 def _residues(reference: Program, plan: Plan) -> list[int]:

@@ -20,7 +20,7 @@ from examples.mlperf_tiny import MLPERF_TINY
 from examples.models import mnist
 from solver.c_training import c_training_files
 from solver.documents import load_graph
-from solver.executor import first_contents, inline_data, synthetic_batch
+from solver.executor import first_contents, synthetic_batch
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
 from solver.plan import Plan, PlanOptions, RequestedOptions
@@ -46,7 +46,7 @@ class Network:
         graph = self.graph()
         asked = PlanOptions(target="c", **self.options)
         plan = plan_requested(graph, RequestedOptions(asked))
-        first = first_contents(plan.program, inline_data(graph))
+        first = first_contents(plan, graph)
         files = c_training_files(plan, first, embeds=False)
         files["first.bin"] = files.pop("net_weights.bin")
         header = files["net.h"].decode()

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from solver.c_training import c_training_files
-from solver.executor import first_contents, inline_data
+from solver.c_training import c_training_files, functions_of, persistent_values
+from solver.executor import first_contents
 from solver.graph import TrainableGraph
 from solver.graph.types import Array
-from solver.plan import Plan
-from solver.program import EntryKind
+from solver.plan import Deployment, Plan
 from tests.support.c_objects import shared_library
 
 __all__ = ["CProgram", "written"]
@@ -23,9 +22,11 @@ __all__ = ["CProgram", "written"]
 _STRICT = ("-std=c11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", "-Wconversion")
 
 
-def written(graph: TrainableGraph, plan: Plan, folder: Path) -> Path:
+def written(
+    graph: TrainableGraph | Mapping[str, TrainableGraph], plan: Plan | Deployment, folder: Path
+) -> Path:
     """The folder, with the files of a plan."""
-    first = first_contents(plan.program, inline_data(graph))
+    first = first_contents(plan, graph)
     for name, data in c_training_files(plan, first).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
@@ -40,7 +41,6 @@ class CProgram:
         own, kernels = (sorted(folder.glob(pattern)) for pattern in ("net*.c", "kernels/*.c"))
         shared_library(library, "gcc", *_STRICT, *flags, own=own, kernels=kernels)
         self._library = ctypes.CDLL(str(library))
-        self._library.net_step.restype = ctypes.c_float
         self._library.net_hash.restype = ctypes.c_uint64
         self._library.net_self_hash.restype = ctypes.c_uint64
         self.restart()
@@ -52,11 +52,39 @@ class CProgram:
         return (ctypes.c_ubyte * 1).in_dll(self._library, "net_weights")
 
     def step(self, graph: TrainableGraph, batch: Mapping[str, ArrayLike]) -> float:
+        self._feed("", graph, batch)
+        self._library.net_step.restype = ctypes.c_float
+        return float(self._library.net_step())
+
+    def infer(
+        self, graph: TrainableGraph, batch: Mapping[str, ArrayLike], entry: str = "infer"
+    ) -> dict[str, Array]:
+        """Copies of the outputs of an entry point that has no loss."""
+        self._feed(f"{_plain(entry)}_", graph, batch)
+        assert self._library[f"net_{_plain(entry)}"]() == 0
+        outputs = {}
+        for name in graph.outputs:
+            output = self._library[f"net_output_{_plain(entry)}_{_plain(name)}"]
+            output.restype = ctypes.c_void_p
+            type_ = graph.operands[name].type
+            raw = ctypes.string_at(output(), type_.nbytes)
+            outputs[name] = np.frombuffer(raw, type_.dtype.numpy).reshape(type_.shape)
+        return outputs
+
+    def evaluate(
+        self, graph: TrainableGraph, batch: Mapping[str, ArrayLike], entry: str = "evaluate"
+    ) -> float:
+        """The loss of an entry point."""
+        self._feed(f"{_plain(entry)}_", graph, batch)
+        run = self._library[f"net_{_plain(entry)}"]
+        run.restype = ctypes.c_float
+        return float(run())
+
+    def _feed(self, front: str, graph: TrainableGraph, batch: Mapping[str, ArrayLike]) -> None:
         for name, values in batch.items():
             array = np.ascontiguousarray(np.asarray(values).astype(graph.operands[name].dtype.numpy))
-            feed = getattr(self._library, f"net_feed_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}")
+            feed = self._library[f"net_feed_{front}{_plain(name)}"]
             feed(array.ctypes.data_as(ctypes.c_void_p))
-        return float(self._library.net_step())
 
     def read(self, plan: Plan, name: str) -> Array:
         type_ = plan.program.values[plan.program.by_label[name]].type
@@ -82,9 +110,12 @@ class CProgram:
 
     _saved_bytes = 0
 
-    def having(self, plan: Plan) -> CProgram:
+    def having(self, plan: Plan | Deployment) -> CProgram:
         """The same, which knows the size of a saved state."""
-        references = {e.reference: e.value for e in plan.program.entry if e.kind is not EntryKind.FED}
-        sizes = (plan.program.values[value].type.nbytes for value in references.values())
-        self._saved_bytes = 80 + sum(sizes)
+        counters = {function.counter for function in functions_of(plan)}
+        self._saved_bytes = 76 + 4 * len(counters) + sum(row.type.nbytes for row in persistent_values(plan))
         return self
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from solver.graph import DType, TrainableGraph, evaluation, inference
 from solver.pipeline import EntryRequest, plan_deployment, reference_of
-from solver.plan import Deployment, Plan, Tie
+from solver.plan import Deployment, Plan, PlanOptions, RequestedOptions, Tie
 from solver.program import Program
 from solver.verify import held_references
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual, tower
@@ -47,10 +48,13 @@ def entries(network: Network, model: str = "m", prefix: str = "") -> list[EntryR
 
 
 def deployed(
-    requests: Iterable[EntryRequest], ties: Sequence[Tie] = ()
+    requests: Iterable[EntryRequest], ties: Sequence[Tie] = (), **options: Any
 ) -> tuple[dict[str, TrainableGraph], Deployment]:
-    """The graph of each entry point, and the deployment."""
+    """The graph of each entry point, and the deployment with these options."""
     requests = [*requests]
+    if options:
+        requested = RequestedOptions(PlanOptions(**options))
+        requests = [replace(request, requested=requested) for request in requests]
     subjects = [(request.name, request.subject) for request in requests]
     graphs = {name: graph for name, graph in subjects if isinstance(graph, TrainableGraph)}
     return graphs, plan_deployment("device", requests, ties)

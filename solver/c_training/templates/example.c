@@ -10,7 +10,6 @@ int main(void)
 @begin@
     for (int i = 0; i < 10; i++) {
 @calls@
-@step@
     }
     return 0;
 }

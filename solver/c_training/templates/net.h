@@ -1,6 +1,6 @@
 /* Training of @name@ in one arena, without allocation and without a library.
 
-   Order of calls: net_init, then for each iteration every net_feed_... and net_step. */
+   Order of calls: net_init, then for each iteration every net_feed_... and @run@. */
 #ifndef NET_H
 #define NET_H
 
@@ -15,13 +15,13 @@ extern "C" {
 #define NET_PLAN "@digest@"
 /* Bytes of each memory */
 @sizes@
-/* Iterations that make one update of the weights */
-#define NET_MICRO_BATCHES @period@u
-/* What stays from one iteration to the next: @count@ values, one behind the other */
+@periods@/* What stays from one iteration to the next: @count@ values, one behind the other */
 #define NET_STATE_BYTES @state@u
-/* A saved state: "NETSTATE", the version of this layout in the order of the machine's bytes, the plan, the number of
-   the iteration; from NET_STATE_AT on the values. The file net_weights.bin is one, of little-endian machines. */
-#define NET_STATE_AT 80u
+/* Numbers of iterations that are counted */
+#define NET_COUNTERS @counters@u
+/* A saved state: "NETSTATE", the version of this layout in the order of the machine's bytes, the plan, the numbers of
+   iterations; from NET_STATE_AT on the values. The file net_weights.bin is one, of little-endian machines. */
+#define NET_STATE_AT (76u + 4u * NET_COUNTERS)
 #define NET_SAVED_BYTES (NET_STATE_AT + NET_STATE_BYTES)
 
 enum {
@@ -38,13 +38,7 @@ enum {
 @weights@/* Begin anew. `state` has NET_STATE_BYTES of first values; 0: zeros. Returns NET_OK. */
 int net_init(const void *state);
 
-@feeds@
-
-/* One iteration. Where it is the last micro-batch of an update, weights change. Without net_init the result is NaN. */
-@run@
-uint32_t net_iteration(void); /* how many there were */
-@results@
-
+@runs@
 /* Weights, running statistics and optimizer variables by the names that the plan has for them:
 
 @names@ */
@@ -56,8 +50,8 @@ int net_write(const char *name, const void *from, size_t bytes);
 int net_save(void *to, size_t bytes);
 int net_load(const void *from, size_t bytes);
 
-/* Runs one iteration on fixed numbers from `state`, as net_init takes it, and compares the bits that it leaves with
-   `expected`, which net_self_hash gave on a machine that is trusted. Call net_init afterwards. */
+/* Runs everything once on fixed numbers from `state`, as net_init takes it, and compares the bits of results and of what
+   stays with `expected`, which net_self_hash gave on a machine that is trusted. Call net_init afterwards. */
 int net_self_test(const void *state, uint64_t expected);
 uint64_t net_self_hash(const void *state);
 /* FNV-1a of everything that stays */

@@ -4,6 +4,6 @@
 #error "These bytes are for little-endian machines: export with --weights none, and write the values with net_write."
 #endif
 
-const unsigned char net_weights[NET_STATE_BYTES] = {
+const unsigned char net_weights[@size@] = {
     @values@
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 from pathlib import Path
@@ -15,8 +16,9 @@ from solver.errors import PlanError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import TrainableGraph, TrainingRules
 from solver.pipeline import plan_requested
-from solver.plan import Plan, PlanOptions, RequestedOptions
-from solver.program import Tier
+from solver.plan import Plan, PlanOptions, RequestedOptions, Tie
+from solver.program import EntryKind, Tier
+from tests.support.deployments import MODELS, deployed, entries
 from tests.support.graphs import chain, convolutional, residual
 from tests.support.proofs import moved, offset_of
 
@@ -25,6 +27,17 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C co
 
 def planned(graph: TrainableGraph, **options: object) -> Plan:
     return plan_requested(graph, RequestedOptions(PlanOptions(target="c", **options)))  # type: ignore[arg-type]  # options by name
+
+
+def wrong_relu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """From now on the C files have a Relu that halves what is negative."""
+    shutil.copytree(SOURCES, folder / "sources")
+    source = folder / "sources/scalar.c"
+    right = source.read_text(encoding="ascii")
+    wrong = right.replace("? y[i] : 0.0f; break;", "? y[i] : 0.5f * y[i]; break;")
+    assert wrong != right
+    source.write_text(wrong, encoding="ascii")
+    monkeypatch.setattr("solver.c_training.SOURCES", folder / "sources")
 
 
 @pytest.mark.parametrize(
@@ -59,13 +72,7 @@ def test_bytes_that_are_reused_too_early_are_named_and_noticed() -> None:
 def test_a_wrong_kernel_is_noticed_beside_numpy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Both runs in C agree bit for bit: they have the same Relu, which halves what is negative."""
     graph = chain((6, 6, 6))
-    shutil.copytree(SOURCES, tmp_path / "sources")
-    source = tmp_path / "sources/scalar.c"
-    right = source.read_text(encoding="ascii")
-    wrong = right.replace("? y[i] : 0.0f; break;", "? y[i] : 0.5f * y[i]; break;")
-    assert wrong != right
-    source.write_text(wrong, encoding="ascii")
-    monkeypatch.setattr("solver.c_training.SOURCES", tmp_path / "sources")
+    wrong_relu(monkeypatch, tmp_path)
     report = validate(graph, planned(graph), steps=1, kernels="c")
     assert not report.identical
     (differing,) = report.steps[0].differing
@@ -113,6 +120,73 @@ def test_kernels_and_targets_belong_together() -> None:
     assert "target 'c'" in caught.value.remedy
     with pytest.raises(PlanError, match="target 'c'"):
         validate(graph, planned(graph))
+
+
+@pytest.mark.parametrize("name", ["chain", "convolutional", "dropout"])
+def test_entry_points_leave_the_bits_of_values_apart_and_nearly_those_of_numpy(name: str) -> None:
+    graphs, deployment = deployed(entries(MODELS[name]), target="c")
+    report = validate(graphs, deployment, steps=4, kernels="c")
+    assert report.identical
+    assert sorted(step.entry for step in report.steps) == sorted([*graphs] * 4)
+
+
+@pytest.mark.parametrize("name", ["chain", "residual", "dropout"])
+def test_entry_points_compute_what_separate_trainers_do(name: str) -> None:
+    """Each program in an arena of its own, under a plan of its own; persistent values are copied between."""
+    graphs, deployment = deployed(entries(MODELS[name]), target="c")
+    alone = {entry: Trainer(graph, planned(graph), kernels="c") for entry, graph in graphs.items()}
+    rng = random.Random(name)
+
+    def hand_over(target: str) -> None:
+        for entry in alone[target].runner.program.entry:
+            label = alone[target].runner.program.values[entry.value].label
+            if entry.kind is not EntryKind.FED:
+                alone[target].runner.value(label)[...] = alone["train"].runner.value(label)
+
+    with Trainer(graphs, deployment, kernels="c") as trainer:
+        for step in range(400):
+            entry = rng.choice([*graphs])
+            batch = synthetic_batch(graphs[entry], 0, step)
+            if entry != "train":
+                hand_over(entry)
+            if entry == "infer":
+                outputs, expected = trainer.infer(batch), alone[entry].infer(batch)
+                assert {k: v.tobytes() for k, v in outputs.items()} == {
+                    k: v.tobytes() for k, v in expected.items()
+                }
+            elif entry == "evaluate":
+                assert trainer.evaluate(batch) == alone[entry].evaluate(batch)
+            else:
+                assert trainer.step(batch) == alone[entry].step(batch)
+        for parameter in graphs["train"].trainable:
+            assert trainer.read(parameter).tobytes() == alone["train"].read(parameter).tobytes()
+
+
+def test_entry_points_go_on_where_they_were_saved(tmp_path: Path) -> None:
+    graphs, deployment = deployed(entries(MODELS["dropout"]), target="c")
+    with Trainer(graphs, deployment, kernels="c") as trainer:
+        trainer.step(synthetic_batch(graphs["train"], 0, 0))
+        trainer.infer(synthetic_batch(graphs["infer"], 0, 0))
+        trainer.save(tmp_path / "saved.safetensors")
+        expected = trainer.step(synthetic_batch(graphs["train"], 0, 1))
+    with Trainer(graphs, deployment, kernels="c") as trainer:
+        trainer.restore(tmp_path / "saved.safetensors")
+        assert trainer.iterations == {"train": 1, "infer": 1, "evaluate": 0}
+        assert trainer.step(synthetic_batch(graphs["train"], 0, 1)) == expected
+
+
+def test_several_models_share_an_arena_in_c() -> None:
+    requests = [*entries(MODELS["chain"], "a", "a."), *entries(MODELS["chain"], "b", "b.")]
+    graphs, deployment = deployed(requests, [Tie("a.w1", "b.w1")], target="c")
+    assert validate(graphs, deployment, steps=3, kernels="c").identical
+
+
+def test_a_wrong_inference_is_noticed_beside_numpy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrong_relu(monkeypatch, tmp_path)
+    graphs, deployment = deployed(entries(lambda batch: chain((6, 6, 6), batch=batch))[1:2], target="c")
+    report = validate(graphs, deployment, steps=2, kernels="c")
+    assert not report.identical
+    assert all("with NumPy's kernels" in step.differing[0] for step in report.steps)
 
 
 def test_a_paging_file_is_refused(tmp_path: Path) -> None:
