@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -151,9 +152,14 @@ def _graphs_of(
     plan: Plan | Deployment, model: Path, dims: Sequence[str]
 ) -> TrainableGraph | dict[str, TrainableGraph]:
     """The graph in a file, or for entry points that of each by name; `dims` are sizes of open dimensions."""
-    from service.cli.training import read_networks
+    from service.cli.deploying import model_files
+    from solver.pipeline import entry_graphs
 
-    return read_networks([model], plan, {"dim": list(dims)} if dims else {})
+    choices = {"dim": list(dims)} if dims else {}
+    files = {name: replace(file, prints_notes=False) for name, file in model_files([model]).items()}
+    if isinstance(plan, Plan):
+        return next(iter(files.values())).graph(plan.options.batch, choices)
+    return entry_graphs({name: partial(file.read, choices=choices) for name, file in files.items()}, plan)
 
 
 def _export_circle(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:
