@@ -626,6 +626,13 @@ def _graphs_of(
 ) -> Mapping[str, pipeline.TrainableGraph]:
     """The graph of each entry point by name; that of a plan of one program by none."""
     if isinstance(plan, Plan):
+        if "models" in asked.members:
+            raise Problem(
+                "invalid-request",
+                '"models" are for a plan with entry points, and this plan is of one network.',
+                remedy='Send that network as "graph".',
+                pointer=f"{asked.members_pointer}/models",
+            )
         return {"": _graph(asked, plan.options.batch, limits, channel)}
     with _inside(*asked.models_path):
         networks, known = _networks(asked, asked.models(), limits)

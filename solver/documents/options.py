@@ -357,7 +357,16 @@ def load_options(data: bytes | Mapping[str, Any]) -> RequestedOptions:
     document = read(OptionsDocument, value, has_header=False, range_error=OptionsError)
     content = {name: getattr(document, name) for name in REQUEST_OPTIONS}
     as_written, only = content.pop("as_written"), content.pop("only")
-    ranges = tuple(_ranges({"batch": content["batch"], **(content.pop("dims") or {})}))
+    dims = dict(content.pop("dims") or {})
+    if "batch" in dims:
+        if content["batch"] is not None:
+            raise OptionsError(
+                "The batch is asked for twice: as batch, and among dims.",
+                remedy="Give one of the two.",
+                path=("dims", "batch"),
+            )
+        content["batch"] = dims.pop("batch")
+    ranges = tuple(_ranges({"batch": content["batch"], **dims}))
     check_ranges(ranges)
     if isinstance(content["batch"], SizesFields):
         content["batch"] = content["batch"].model_dump()["to"]

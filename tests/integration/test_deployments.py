@@ -43,6 +43,13 @@ def test_the_answer_is_that_of_the_core_and_is_kept(http: httpx.Client, tiny: Gr
     assert (again.headers["x-cache"], again.content) == ("hit", answer.content)
 
 
+def test_models_are_for_a_plan_with_entry_points(http: httpx.Client, tiny: Graph) -> None:
+    made = http.post("/v1/plan", json={"graph": tiny}).json()
+    refused = http.post("/v1/validate", json={"models": {"a": tiny}, "plan": made})
+    assert (refused.status_code, refused.json()["pointer"]) == (422, "/models")
+    assert refused.json()["remedy"] == 'Send that network as "graph".'
+
+
 def test_a_deployment_is_a_job(http: httpx.Client, tiny: Graph) -> None:
     tiny["name"] = "deployed-as-a-job"
     digest = put(http, json.dumps(tiny).encode())

@@ -232,6 +232,8 @@ def test_another_graph_is_another_training_step() -> None:
 
 
 def test_options_read_ranges_as_text_and_as_objects() -> None:
+    assert load_options({"dims": {"batch": "1..8"}}) == load_options({"batch": "1..8"})
+    assert load_options({"dims": {"batch": 8}}).options.batch == 8
     text = load_options({"batch": "1..8", "dims": {"seq": "2..5"}})
     assert text == load_options({"batch": {"from": 1, "to": 8}, "dims": {"seq": {"from": 2, "to": 5}}})
     assert text.ranges == (SizeRange("batch", 1, 8), SizeRange("seq", 2, 5))
@@ -251,6 +253,8 @@ def test_options_read_ranges_as_text_and_as_objects() -> None:
         ({"batch": {"from": 1}}, "missing"),
         ({"batch": {"from": 1, "to": 2, "step": 3}}, "unknown field"),
         ({"dims": {"seq": "3..2"}}, "upside down"),
+        ({"batch": 8, "dims": {"batch": "1..4"}}, "asked for twice"),
+        ({"batch": "1..8", "dims": {"batch": 4}}, "asked for twice"),
         ({"dims": ["seq=3"]}, "an object"),
     ],
 )
