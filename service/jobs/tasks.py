@@ -246,6 +246,14 @@ def _old_plan(members: Mapping[str, Any], pointer: str) -> Plan | Deployment | N
     """The plan whose persistent values are to stay where they are, if there is one."""
     if members.get("like") is None:
         return None
+    if isinstance(members["like"], str):
+        raise Problem(
+            "invalid-request",
+            '"like" is a text, and not the document of a plan.',
+            remedy="Give the document, which GET /v1/plans/DIGEST has; a digest will do only with a model of"
+            " another tool.",
+            pointer=f"{pointer}/like",
+        )
     with _inside(*pointer.strip("/").split("/") if pointer else (), "like"):
         return documents.load_planned(members["like"])
 

@@ -217,6 +217,29 @@ def texts(given: dict[str, Any]) -> dict[str, str]:
     return {name: one if isinstance(one, str) else json.dumps(one) for name, one in given.items()}
 
 
+def test_a_model_is_planned_like_a_plan_that_is_kept(server: Server) -> None:
+    old = post(server, MODEL, **CHOICES)
+    digest = old.json()["digest"]
+    made = post(server, MODEL, **{**CHOICES, "like": digest})
+    assert made.status_code == 200, made.text
+    (facts,) = (r.facts for r in documents.load_plan(made.content).records if r.name == "like")
+    assert (facts["plan"], facts["moved"]) == (digest, 0)
+    missing = post(server, MODEL, **{**CHOICES, "like": "0" * 64})
+    assert (missing.status_code, missing.json()["type"]) == (404, "/problems/plan-not-found")
+    for wrong in ("old", "3"):
+        refused = post(server, MODEL, **{**CHOICES, "like": wrong})
+        assert (refused.status_code, refused.json()["pointer"]) == (422, "/query/like")
+
+
+def test_a_document_of_a_graph_has_that_of_the_old_plan_beside_it(
+    server: Server, tiny: dict[str, Any]
+) -> None:
+    request = {"graph": tiny, "like": "0" * 64}
+    refused = httpx.post(f"{server.url}/v1/plan", json=request, timeout=60)
+    assert (refused.status_code, refused.json()["pointer"]) == (422, "/like")
+    assert "GET /v1/plans/DIGEST has" in refused.json()["remedy"]
+
+
 def test_a_model_is_validated_in_a_plan_that_is_kept(server: Server, tmp_path: Path) -> None:
     """With its own weights, which go nowhere else; the losses are those of a run without the service."""
     made = post(server, MODEL, **CHOICES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -31,6 +32,7 @@ from service.http.scopes import note
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
+from service.jobs.spool import Spool
 from service.problems import Problem
 from solver.documents import DeploymentDocument, PlanDocument
 from solver.executor import C_WEIGHTS
@@ -41,9 +43,22 @@ __all__ = ["router"]
 router = APIRouter(tags=["plans"])
 
 _PLANS: Final = ContentAddressed("plan", "plans")
+
+
+async def _read_model(request: Request, limit: int) -> bytes | Spool:
+    """A model and its query, in which the digest of a plan that is kept here, as `like`, becomes its text."""
+    instead = {}
+    digests = request.query_params.getlist("like")
+    if len(digests) == 1 and _DIGEST.fullmatch(digests[0]):
+        instead["like"] = [(await _kept_body(request, digests[0])).decode()]
+    return await read_model_body(request, limit, instead)
+
+
 #: Models of other tools: the bytes are the body, and how they are trained stands in the query.
-_MODELS: Final = ContentAddressed("model", "plans", read_model_body, has_notes=True)
+_MODELS: Final = ContentAddressed("model", "plans", _read_model, has_notes=True)
 _PROGRAMS: Final = ContentAddressed("program", "plans")
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 #: The export that compares two plans, beside the registered exporters of one plan: their differences as JSON.
 _DIFFERENCE: Final = "difference"
@@ -115,7 +130,8 @@ async def plan(request: Request) -> Response:
     The body may be a model of another tool as well, of ONNX, Circle or TensorFlow Lite, sent as
     `application/octet-stream` or `application/onnx`. How it is trained stands in the query, with the
     parameters that the request body lists; beside them stand the options of plans, as `capacity=24MiB`.
-    Weights are only hashed, and must lie in the model itself.
+    Weights are only hashed, and must lie in the model itself. `like` is the digest of a plan that is kept
+    here, whose persistent values stay where they are; a graph has the document of that plan in the body.
 
     With `entries`, several programs of the network run in one arena, one at a time: a training step,
     inferences and evaluations, each with a batch of its own. Weights and optimizer variables have one place
