@@ -19,6 +19,16 @@ static void ask(uint32_t what, uintptr_t with)
 
 void tell(const char *text) { ask(SEMIHOSTING_WRITE, (uintptr_t)text); }
 
+/* Memory between variables and stack is filled with this word before main, and the stack overwrites it. */
+enum { UNUSED = 0x5afe57ac };
+
+uint32_t stack_bytes(void)
+{
+    const uint32_t *word = bss_end;
+    while (word < stack_top && *word == UNUSED) word++;
+    return (uint32_t)(stack_top - word) * 4u;
+}
+
 static void leave(void)
 {
     for (;;) ask(SEMIHOSTING_EXIT, STOPPED);
@@ -69,6 +79,8 @@ void reset(void)
 #endif
     for (uint32_t *to = data_start, *from = data_from; to < data_end;) *to++ = *from++;
     for (uint32_t *to = bss_start; to < bss_end;) *to++ = 0u;
+    volatile uint32_t here = 0u;
+    for (uint32_t *to = bss_end; to < (uint32_t *)((uintptr_t)&here - 128u);) *to++ = UNUSED;
     main();
     leave();
 }

@@ -30,7 +30,7 @@ from solver.native.store import keep_object, kept_object
 from solver.plan import Deployment, Plan
 from solver.program import Program, Step
 
-__all__ = ["CLibrary", "CRunner", "in_c_apart"]
+__all__ = ["CLibrary", "CRunner", "in_c_apart", "with_values_apart"]
 
 #: Only speed depends on the optimization: no flag here contracts or reorders arithmetic.
 _FLAGS: Final = (
@@ -101,7 +101,7 @@ def _nothing() -> None:
     """All steps are one call."""
 
 
-def _with_values_apart(plan: Plan, reference: Program) -> Plan:
+def with_values_apart(plan: Plan, reference: Program) -> Plan:
     """A plan of the reference program in which no two values share a byte.
 
     Raises PlanError where they take more than offsets of 32 bits reach.
@@ -127,7 +127,7 @@ def _with_values_apart(plan: Plan, reference: Program) -> Plan:
 
 def in_c_apart(plan: Plan, reference: Program, data: Data) -> CRunner:
     """The reference program in C, each value in memory of its own."""
-    apart = _with_values_apart(plan, reference)
+    apart = with_values_apart(plan, reference)
     return CRunner(apart, CLibrary(apart, arenas(reference.spaces, apart.sizes)), data)
 
 

@@ -1,42 +1,52 @@
 """Trains networks by their plans on every machine whose compiler is here: ``./run device``.
 
-A network leaves the same bits everywhere: of its losses, its weights and its optimizer variables. Nothing is
-installed; what lacks a compiler or an emulator is skipped, and named.
+A network leaves the same bits everywhere: of its losses, its weights and its optimizer variables. They are
+compared with those of a program in which each value has memory of its own. Nothing is installed; a machine
+whose compiler or emulator is missing is skipped, and named with Debian's packages.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import struct
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
+from string import ascii_letters
 
-from tests.device.machines import PACKAGES, Board, Failed, Machine, boards, controls, machines
+from tests.device.machines import PACKAGES, Board, Machine, boards, controls, first_machine, machines
 from tests.device.networks import BARE, NETWORKS, Network, Written
+from tests.device.objects import Failed
 
 #: What `net_self_test` answers for another compiler's bits, as net.h has it.
 OTHER_BITS = "5"
 
+SAME, OTHER, FAILED, ABSENT = "=", "#", "!", "."
+
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """What a program told: its losses and its state, as bits in hexadecimal."""
+    """The output of a program: its losses and its state, as bits in hexadecimal, and bytes of the stack."""
 
     losses: tuple[str, ...]
     state: str
     test: str
+    stack: int = 0
 
     @classmethod
-    def told(cls, text: str) -> Bits:
+    def read(cls, text: str) -> Bits:
         rows = [line.split() for line in text.splitlines()]
         if not rows or rows[-1][0] != "state":
             raise Failed(f"ended without its bits: {text.strip()[-200:]!r}")
-        return cls(tuple(bits for name, bits in rows if name == "loss"), rows[-1][1], rows[0][1])
+        stack = next((int(number, 16) for name, number in rows if name == "stack"), 0)
+        return cls(tuple(bits for name, bits in rows if name == "loss"), rows[-1][1], rows[0][1], stack)
 
     @property
     def digest(self) -> str:
@@ -47,130 +57,160 @@ class Bits:
         return value
 
 
+@dataclass
 class Check:
-    """Networks on machines, one row each; counts what differs."""
+    """Networks on machines, one row of cells for each machine; counts the cells that are as they must be, and
+    those that are wrong.
+    """
 
-    def __init__(self, folder: Path, networks: Sequence[Network]) -> None:
-        self.folder = folder
-        self.written = [network.write(folder / "nets" / str(k)) for k, network in enumerate(networks)]
-        #: The bits of each network on the first machine that trained it.
-        self.bits: dict[str, Bits] = {}
-        self.equal = self.wrong = 0
+    folder: Path
+    networks: Sequence[Network]
+    #: The bits of each network on the first machine, whose self-test is its hash.
+    bits: dict[str, Bits] = field(default_factory=dict)
+    rows: dict[str, str] = field(default_factory=dict)
+    sizes: list[str] = field(default_factory=list)
+    skipped: dict[Machine, str] = field(default_factory=dict)
+    right: int = 0
+    wrong: int = 0
 
-    def machine(self, machine: Machine) -> None:
-        """All networks on one machine: equal bits, and a self-test that passes."""
-        if machine.lacking:
-            print(f"{machine.title}: SKIPPED, {machine.lacking} is not installed", flush=True)
+    def __post_init__(self) -> None:
+        self.written = [
+            network.write(self.folder / "networks" / str(k)) for k, network in enumerate(self.networks)
+        ]
+
+    def machine(self, machine: Machine, *, differs: bool = False) -> None:
+        """The networks on one machine leave the bits of the first machine, and their self-tests pass. Of a
+        control it `differs`: it is refused by the compiler, or all self-tests notice.
+        """
+        if lacking := machine.lacking:
+            self.skipped[machine] = lacking
+            print(f"{machine.title}: SKIPPED, {lacking} is not installed", flush=True)
             return
+        cells, lines, stacks = "", list[str](), [0]
         try:
-            kernels = machine.kernels(self._place(machine))
+            kernels = machine.kernels(self.folder / machine.folder)
         except Failed as failure:
-            self._failed(machine, "the kernels", failure)
+            refused = differs and re.search(r"ap\.h:\d+:.*error", str(failure)) is not None
+            self._count(refused)
+            self.rows[machine.title] = "refused when compiled" if refused else f"FAILED: {failure}"
+            print(f"{machine.title}: {self.rows[machine.title]}", flush=True)
             return
-        rows = []
+        is_first = not self.bits
         for written in self.written:
+            if not is_first and isinstance(machine, Board) != written.network.bare:
+                cells += ABSENT
+                continue
+            name = written.network.name
             try:
                 bits = self._trained(machine, written, kernels)
+                if not differs:
+                    stacks.append(self._facts(machine, written, kernels, bits))
             except Failed as failure:
-                self._failed(machine, written.network.name, failure)
+                self._count(False)
+                cells += FAILED
+                lines.append(f"    {name} FAILED: {failure}")
                 continue
-            equal = bits.digest == self.bits[written.network.name].digest and bits.test == "0"
-            self.equal, self.wrong = self.equal + equal, self.wrong + (not equal)
-            rows.append("same" if equal else f"{written.network.name} DIFFERS: {bits.digest}, {bits.test}")
-        different = "".join(f"; {row}" for row in rows if row != "same")
-        print(f"{machine.title}: {rows.count('same')} networks the same{different}", flush=True)
+            same = bits.digest == self.bits[name].digest
+            cells += SAME if same else OTHER
+            right = (same, bits.test) == ((False, OTHER_BITS) if differs else (True, "0"))
+            self._count(right)
+            if not right:
+                lines.append(f"    {name}: {bits.digest}, its self-test answers {bits.test}")
+        stack = f", at most {max(stacks):,} bytes of stack" if max(stacks) else ""
+        self.rows[machine.title] = cells
+        print("\n".join((f"{machine.title}: {cells}{stack}", *lines)), flush=True)
 
-    def control(self, machine: Machine) -> None:
-        """One network with arithmetic of another kind: it is refused, or its self-test notices."""
-        if machine.lacking:
-            print(f"control {machine.title}: SKIPPED, {machine.lacking} is not installed", flush=True)
-            return
-        written = self.written[0]
-        try:
-            bits = self._trained(machine, written, machine.kernels(self._place(machine)))
-        except Failed as failure:
-            refused = "#error" in str(failure)
-            self.equal, self.wrong = self.equal + refused, self.wrong + (not refused)
-            print(f"control {machine.title}: {'refused, as it must be' if refused else failure}", flush=True)
-            return
-        noticed = bits.digest != self.bits[written.network.name].digest and bits.test == OTHER_BITS
-        self.equal, self.wrong = self.equal + noticed, self.wrong + (not noticed)
-        word = "the self-test notices" if noticed else "NOT NOTICED"
-        print(f"control {machine.title}: {written.network.name} differs: {word}", flush=True)
-
-    def _place(self, machine: Machine) -> Path:
-        return self.folder / machine.title.replace(" ", "_").replace("/", "_")
+    def _count(self, right: bool) -> None:
+        self.right, self.wrong = self.right + right, self.wrong + (not right)
 
     def _trained(self, machine: Machine, written: Written, kernels: Path) -> Bits:
-        """Where the network was trained before, it tests itself against the hash of that time."""
+        """On the first machine a network tells its hash; on others it tests itself against that."""
         before = self.bits.get(written.network.name)
         expected = [] if before is None else [f"-DEXPECTED=UINT64_C(0x{before.test})"]
         program = machine.build(written, kernels, *expected)
-        bits = Bits.told(machine.run(program))
-        if before is None:
-            self.bits[written.network.name] = bits
-            print(f"    {written.network.name}: {bits.digest}, first on {machine.title}", flush=True)
-            bits = Bits(bits.losses, bits.state, "0")
+        bits = Bits.read(machine.run(program, written))
+        if before is not None:
+            return bits
+        self.bits[written.network.name] = bits
+        return Bits(bits.losses, bits.state, "0")
+
+    def _facts(self, machine: Machine, written: Written, kernels: Path, bits: Bits) -> int:
+        """The bytes of stack; of a board, a row of sizes as well. Raises Failed for what must not be."""
+        stack = machine.check(written, kernels)
         if isinstance(machine, Board):
-            self._image(machine, written, program, bits)
-        return bits
+            sections = machine.sections(kernels.parent / written.folder.name / "program")
+            arena = sections.get(".arena", 0) or sections.get(".wide", 0)
+            if arena != written.plan.arena_bytes:
+                raise Failed(f"the arena has {arena:,} bytes, and {written.plan.arena_bytes:,} in the plan")
+            tenth = max(1, len(bits.losses) // 10)
+            begin, end = fmean(map(bits.loss, range(tenth))), fmean(map(bits.loss, range(-tenth, 0)))
+            variables = sections.get(".bss", 0) + sections.get(".data", 0)
+            row = (
+                f"{written.network.name:24} {machine.title:18} {sections['.text']:>8,} {arena:>10,}"
+                f" {variables:>6,} {stack:>6,} {bits.stack:>6,}   {begin:.3f} to {end:.3f}"
+                f" in {len(bits.losses)} steps"
+            )
+            self.sizes.append(row)
+        return stack or 0
 
-    def _image(self, board: Board, written: Written, program: Path, bits: Bits) -> None:
-        """Sizes of a board's image; its arena has the bytes of the plan."""
-        sections = board.sections(program)
-        arena = sections.get(".arena", 0) or sections.get(".wide", 0)
-        same = arena == written.plan.arena_bytes
-        self.wrong += not same
-        tenth = max(1, len(bits.losses) // 10)
-        before, after = fmean(map(bits.loss, range(tenth))), fmean(map(bits.loss, range(-tenth, 0)))
-        variables = sections.get(".bss", 0) + sections.get(".data", 0)
-        told = (
-            f"{board.title}, {written.network.name}: code {sections['.text']:,} B",
-            f"arena {arena:,} B" + ("" if same else f", NOT the plan's {written.plan.arena_bytes:,} B"),
-            f"other variables {variables:,} B",
-            f"largest frame {board.frame(program):,} B",
-            f"loss {before:.3f} -> {after:.3f} in {len(bits.losses)} steps",
-        )
-        print("    " + "; ".join(told), flush=True)
+    def table(self, machines: Sequence[Machine]) -> str:
+        """Networks by letter with their bits; machine x network; sizes on boards; what was skipped."""
+        lines = [""]
+        for letter, network in zip(ascii_letters, self.networks, strict=False):
+            bits = self.bits.get(network.name)
+            lines.append(f"{letter}  {network.name:36} {bits.digest if bits else ''}")
+        rows = {title: self.rows[title] for each in machines if (title := each.title) in self.rows}
+        width = max(map(len, rows), default=0)
+        lines += ["", " " * width + "  " + ascii_letters[: len(self.networks)]]
+        lines += [f"{title:{width}}  {cells}" for title, cells in rows.items()]
+        lines += [
+            "",
+            f"{SAME} the same bits   {OTHER} other bits   {FAILED} failed   {ABSENT} not trained there",
+        ]
+        if self.sizes:
+            head = ("network", "board", "code", "arena", "others", "stack", "used", "loss")
+            lines += [
+                "",
+                "{:24} {:18} {:>8} {:>10} {:>6} {:>6} {:>6}   {}".format(*head),
+                *sorted(self.sizes),
+            ]
+        if self.skipped:
+            lines += ["", *(f"SKIPPED {each.title}: {name}" for each, name in self.skipped.items())]
+            packages = sorted({package for machine in self.skipped for package in machine.packages})
+            lines += [f"Debian has them: apt-get install --no-install-recommends {' '.join(packages)}"]
+        return "\n".join(lines)
 
-    def _failed(self, machine: Machine, what: str, failure: Failed) -> None:
-        self.wrong += 1
-        print(f"{machine.title}: {what} FAILED: {failure}", flush=True)
 
-
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    every = " ".join(sorted({package for packages in PACKAGES.values() for package in packages.split()}))
     parser = argparse.ArgumentParser(
         prog="./run device",
         description=__doc__,
-        epilog=f"Debian's packages of all compilers and emulators: {PACKAGES}",
+        epilog=f"Debian's packages of all machines: apt-get install --no-install-recommends {every}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--machine", default="", help="only machines with this in their names, as Cortex-M4F")
-    parser.add_argument("--network", default="", help="only networks with this in their names, as lenet5")
-    asked = parser.parse_args()
-    failed = equal = rows = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for part, networks, those in (
-            ("hosts", NETWORKS, list(machines())),
-            ("boards", BARE, list(boards())),
-        ):
-            chosen = [network for name, network in networks.items() if asked.network in name]
-            here = [machine for machine in those if asked.machine in machine.title]
-            if not chosen or not here:
-                continue
-            rows += len(here)
-            check = Check(Path(folder, part), chosen)
-            if part == "boards":
-                check.machine(next(machines()))  # boards are held against this machine
-            for machine in here:
-                check.machine(machine)
-            if part == "hosts":
-                for machine in controls():
-                    check.control(machine)
-            failed, equal = failed + check.wrong, equal + check.equal
-    if not rows:
+    parser.add_argument("--only", default="", help="only machines with this in their names, as Cortex-M4F")
+    parser.add_argument("--networks", default="", help="only networks with this in their names, as lenet5")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="machines at the same time")
+    options = parser.parse_args(arguments)
+    chosen = [network for network in (*NETWORKS, *BARE) if options.networks in network.name]
+    here = [machine for machine in (*machines(), *boards()) if options.only in machine.title]
+    told = [machine for machine in controls() if options.only in machine.title]
+    if not chosen or not (here or told):
         parser.error("no machine and network have these words in their names; without options all are used")
-    print(f"{equal} passed, {failed} failed")
-    return int(failed > 0)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        check = Check(Path(folder), chosen)
+        check.machine(first_machine())
+        if not check.bits:
+            print("Nothing to compare with: install gcc or clang.")
+            return 1
+        tasks = [pool.submit(check.machine, machine) for machine in here]
+        tasks += [pool.submit(check.machine, machine, differs=True) for machine in told]
+        for task in tasks:
+            task.result()
+        print(check.table([first_machine(), *here, *told]))
+    print(f"\n{check.right} right, {check.wrong} wrong")
+    return int(check.wrong > 0)
 
 
 if __name__ == "__main__":

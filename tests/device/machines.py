@@ -5,37 +5,37 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-import subprocess
-from collections.abc import Iterator, Sequence
+import signal
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from solver.c_kernels import SOURCES
+from solver.plan import Plan
 from tests.device.networks import Written
+from tests.device.objects import CALL_GRAPH, Failed, called, check_symbols, stack_depth
 
-__all__ = [
-    "BARE_STRICT",
-    "PACKAGES",
-    "STRICT",
-    "Board",
-    "Failed",
-    "Machine",
-    "boards",
-    "controls",
-    "machines",
-]
+__all__ = ["PACKAGES", "Board", "Machine", "boards", "controls", "first_machine", "machines"]
 
 HERE: Final = Path(__file__).with_name("sources")
 BOARD: Final = Path(__file__).parents[2] / "examples" / "board"
 
-#: Debian's packages of all compilers and emulators.
-PACKAGES: Final = (
-    "gcc clang"
-    " gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"
-    " gcc-riscv64-linux-gnu libc6-dev-riscv64-cross qemu-user-static"
-    " gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm"
-)
+#: Debian's packages for each compiler and emulator.
+PACKAGES: Final = {
+    "gcc": "gcc libc6-dev",
+    "clang": "clang libc6-dev libclang-rt-dev",
+    "i686-linux-gnu-gcc": "gcc-i686-linux-gnu libc6-dev-i386-cross",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross",
+    "riscv64-linux-gnu-gcc": "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
+    "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    "qemu-aarch64-static": "qemu-user-static",
+    "qemu-arm-static": "qemu-user-static",
+    "qemu-riscv64-static": "qemu-user-static",
+    "qemu-system-arm": "qemu-system-arm",
+}
 
 #: How every file is compiled.
 STRICT: Final = (
@@ -43,74 +43,165 @@ STRICT: Final = (
 )  # fmt: skip
 
 #: Without a C library, and so that functions without a caller can be left out.
-BARE_STRICT: Final = (*STRICT, "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-fstack-usage")
-SECONDS: Final = 900
-
-
-class Failed(Exception):
-    """A program that could not be compiled, or that did not run to its end."""
-
-
-def called(command: Sequence[str | Path], *, folder: Path | None = None) -> str:
-    """What a command prints. Raises Failed if it fails or takes long."""
-    try:
-        done = subprocess.run(
-            list(map(str, command)), cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"took more than {SECONDS} s") from None
-    if done.returncode:
-        raise Failed((done.stderr or done.stdout or f"exit {done.returncode}").strip())
-    return done.stdout or done.stderr  # QEMU writes what a board tells to the latter
+BARE_STRICT: Final = (*STRICT, "-ffreestanding", "-ffunction-sections", "-fdata-sections")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A compiler with flags, and the emulator of its programs, if they need one."""
+    """A compiler with flags, and the emulator of its programs, if they need one. `triple` is that of the
+    binutils; `note` says how its programs differ from those of others.
+    """
 
     name: str
     compiler: tuple[str, ...]
     flags: tuple[str, ...]
     emulator: tuple[str, ...] = ()
     strict: tuple[str, ...] = STRICT
+    triple: str = ""
+    note: str = ""
 
     @property
     def title(self) -> str:
-        return f"{self.name} {' '.join(self.flags)}"
+        return " ".join((self.name, *self.flags)) + (f", {self.note}" if self.note else "")
 
     @property
-    def lacking(self) -> str | None:
-        """The program that is not installed."""
-        needed = (self.compiler[0], *self.emulator[:1])
-        return next((name for name in needed if shutil.which(name) is None), None)
+    def programs(self) -> tuple[str, ...]:
+        """The compilers and the emulator."""
+        cross = (f"{self.triple}gcc",) if self.triple else ()
+        return (self.compiler[0], *cross, *self.emulator[:1])
 
     @property
-    def tools(self) -> str:
-        """The prefix of the compiler's binutils."""
-        return self.compiler[0].removesuffix("gcc") if self.compiler[0].endswith("-gcc") else ""
+    def packages(self) -> tuple[str, ...]:
+        """Debian's packages of the programs and of their libraries."""
+        return tuple(dict.fromkeys(p for name in self.programs for p in PACKAGES[name].split()))
 
-    def kernels(self, folder: Path) -> Path:
-        """All kernels as an archive; each network takes what it uses."""
+    @property
+    def lacking(self) -> str:
+        """A program that is not installed, or a library that the compiler does not find; empty if all are."""
+        missing = [name for name in self.programs if shutil.which(name) is None]
+        if missing or isinstance(self, Board):
+            return missing[0] if missing else ""
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "program.c")
+            program.write_text(
+                '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n', encoding="ascii"
+            )
+            links = "-static" if self.triple else "-no-pie"
+            try:
+                called([*self.compiler, *self.flags, str(program), links, "-o", f"{program}.out"])
+            except Failed as failure:
+                return f"{self.compiler[0]}'s library: {failure}"
+        return ""
+
+    @property
+    def folder(self) -> str:
+        """A name for a folder that no other machine has."""
+        return re.sub(r"[^\w.=-]+", "_", self.title)
+
+    @property
+    def _writes_call_graphs(self) -> bool:
+        return self.compiler[0].endswith("gcc")
+
+    def compile(self, sources: list[Path], folder: Path, *flags: str) -> None:
+        """Object files in the folder, and beside them what gcc says of their calls."""
         folder.mkdir(parents=True, exist_ok=True)
-        called([*self.compiler, *self.strict, *self.flags, "-c", *sorted(SOURCES.glob("*.c"))], folder=folder)
+        graphs = [CALL_GRAPH] if self._writes_call_graphs else []
+        flags = (*self.strict, *self.flags, *flags, *graphs, "-fno-pie", "-c")
+        called([*self.compiler, *flags, *sources], folder=folder)
+
+    def kernels(self, folder: Path, sources: Path = SOURCES) -> Path:
+        """All kernels as an archive; each network takes what it uses."""
+        self.compile(sorted(sources.glob("*.c")), folder)
         archive = folder / "kernels.a"
         archive.unlink(missing_ok=True)
-        called([f"{self.tools}ar", "rcs", archive, *sorted(folder.glob("*.o"))])
+        called([f"{self.triple}ar", "rcs", archive, *sorted(folder.glob("*.o"))])
         return archive
 
     def build(self, written: Written, kernels: Path, *defined: str) -> Path:
-        """The program, beside its archive of kernels."""
-        program = kernels.with_name("program")
-        sources = [written.folder / "net.c", HERE / "main.c", HERE / "host.c", HERE / "data.S"]
-        static = ["-static"] if self.emulator else []
+        """The program of a network, in a folder of its own."""
+        folder = kernels.parent / written.folder.name
+        self.compile([self._net(written)], folder, *self._places(written))
         called(
-            [*self.compiler, *self.strict, *self.flags, *defined, *static, f"-I{written.folder}", f"-I{HERE}",
-             f"-Wa,-I{written.folder}", *sources, kernels, "-o", program],
+            [*self.compiler, *self.strict, *self.flags, *defined, f"-I{self._net(written).parent}",
+             f"-I{written.folder}", f"-I{HERE}", *self._sources(), folder / "net.o",
+             kernels, *self._links(written), "-o", folder / "program"],
         )  # fmt: skip
-        return program
+        return folder / "program"
 
-    def run(self, program: Path) -> str:
-        return called([*self.emulator, program])
+    def check(self, written: Written, kernels: Path) -> int | None:
+        """The bytes of stack that the network needs, where the compiler says them.
+
+        Raises Failed if a file has symbols that it must not have.
+        """
+        net = kernels.parent / written.folder.name / "net.o"
+        check_symbols(f"{self.triple}nm", net, kernels, self._plan(written))
+        return stack_depth(net, kernels.parent) if self._writes_call_graphs else None
+
+    def run(self, program: Path, written: Written) -> str:
+        return called([*self.emulator, program], folder=self._net(written).parent)
+
+    def _net(self, written: Written) -> Path:
+        return written.folder / "net.c"
+
+    def _plan(self, written: Written) -> Plan | None:
+        """The plan whose arenas the network's object file has."""
+        return written.plan
+
+    def _sources(self) -> list[Path]:
+        return [HERE / "main.c", HERE / "host.c"]
+
+    def _places(self, written: Written) -> list[str]:
+        """Flags that place the arenas of a network."""
+        return []
+
+    def _links(self, written: Written) -> list[str]:
+        return ["-static" if self.triple else "-no-pie"]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart(Machine):
+    """Trains with each value in memory of its own: the bits that every plan is held against."""
+
+    note: str = "values apart"
+
+    def _net(self, written: Written) -> Path:
+        return written.folder / "apart" / "net.c"
+
+    def _plan(self, written: Written) -> Plan:
+        return written.apart
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted(Machine):
+    """Trains in memory of another program, which begins 64 bytes behind an address of many zeros."""
+
+    note: str = "arenas aligned to 64 bytes only"
+
+    def _plan(self, written: Written) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Killed(Machine):
+    """Trains in processes that end by SIGKILL, one in each step, and goes on from the state in a file."""
+
+    note: str = "killed in each step and resumed"
+
+    def run(self, program: Path, written: Written) -> str:
+        state = program.with_name("state")
+        state.unlink(missing_ok=True)
+        losses: list[str] = []
+        for last in range(written.network.steps + 1):
+            code = -signal.SIGKILL if last < written.network.steps else 0
+            text = called(
+                [*self.emulator, program, state, str(last)], folder=self._net(written).parent, code=code
+            )
+            test, begins, *rows = text.splitlines()
+            losses[int(begins.split()[1], 16) :] = [row for row in rows if row.startswith("loss ")]
+        return "\n".join((test, *losses, rows[-1]))
+
+    def _sources(self) -> list[Path]:
+        return [HERE / "killed.c", HERE / "host.c"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,93 +210,102 @@ class Board(Machine):
 
     strict: tuple[str, ...] = BARE_STRICT
 
-    def build(self, written: Written, kernels: Path, *defined: str) -> Path:
-        program = kernels.with_name("program")
-        nbytes = sum(written.plan.sizes)
-        options = written.network.options
-        where = "arena" if nbytes < 4 << 20 else "wide"
-        place = f'-DNET_PLACE_ARENA=__attribute__((section(".bss.{where}")))'
-        ram = [f"-Wl,--defsym=RAM={options['capacity']}"] if "capacity" in options else []
-        sources = [written.folder / "net.c", HERE / "main.c", BOARD / "startup.c", HERE / "data.S"]
-        called(
-            [*self.compiler, *self.strict, *self.flags, *defined, place, f"-I{written.folder}", f"-I{HERE}",
-             f"-Wa,-I{written.folder}", "-nostdlib", f"-T{BOARD / 'board.ld'}", "-Wl,--gc-sections", *ram,
-             *sources, kernels, "-lgcc", "-o", program],
-        )  # fmt: skip
-        return program
-
-    def run(self, program: Path) -> str:
+    def run(self, program: Path, written: Written) -> str:
         return called([*self.emulator, "-kernel", program])
 
     def sections(self, program: Path) -> dict[str, int]:
         """Bytes of each section of a program."""
-        rows = called([f"{self.tools}size", "-A", "-d", program])
+        rows = called([f"{self.triple}size", "-A", "-d", program])
         return {name: int(size) for name, size in re.findall(r"^(\S+)\s+(\d+)\s+\d+$", rows, re.MULTILINE)}
 
-    def frame(self, program: Path) -> int:
-        """Bytes of the largest stack frame of a function, of all kernels and the network's own."""
-        return max(
-            int(line.split("\t")[1])
-            for usage in program.parent.glob("*.su")
-            for line in usage.read_text(encoding="ascii").splitlines()
-        )
+    def _sources(self) -> list[Path]:
+        return [HERE / "main.c", HERE / "data.c", HERE / "data.S", BOARD / "startup.c"]
+
+    def _places(self, written: Written) -> list[str]:
+        where = "arena" if sum(written.plan.sizes) < 4 << 20 else "wide"
+        return [f'-DNET_PLACE_ARENA=__attribute__((section(".bss.{where}")))']
+
+    def _links(self, written: Written) -> list[str]:
+        options = written.network.options
+        ram = [f"-Wl,--defsym=RAM={options['capacity']}"] if "capacity" in options else []
+        data = f"-Wa,-I{written.folder}"
+        return [data, "-nostdlib", f"-T{BOARD / 'board.ld'}", "-Wl,--gc-sections", *ram, "-lgcc"]
 
 
-def _host(compiler: str) -> Iterator[Machine]:
-    name = f"{platform.machine()} {compiler}"
-    for flags in ("-O0", "-O2", "-O3", "-Os", "-O3 -march=native", "-O2 -DAP_PLAIN -DAP_SOFT_ROOT"):
-        yield Machine(name, (compiler,), tuple(flags.split()))
-    if compiler == "gcc":
-        checked = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-        yield Machine(name, (compiler,), checked)
+def _sets(*texts: str) -> list[tuple[str, ...]]:
+    return [tuple(text.split()) for text in texts]
+
+
+_EVERYWHERE: Final = _sets("-O0", "-O2", "-O3", "-Os", "-O2 -DAP_PLAIN -DAP_SOFT_ROOT")
+_HERE: Final = [*_EVERYWHERE, *_sets("-O3 -march=native", "-O2 -DNET_POISON")]
+_CHECKED: Final = (
+    "-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-DNET_POISON",
+)  # fmt: skip
+_SSE: Final = ("-msse2", "-mfpmath=sse")
+
+
+def first_machine() -> Machine:
+    """The machine whose bits all others are compared with."""
+    compiler = "gcc" if shutil.which("gcc") else "clang"
+    return Apart(f"{platform.machine()} {compiler}", (compiler,), ("-O2",))
 
 
 def machines() -> Iterator[Machine]:
     """Those with an operating system: this one, and those that QEMU emulates for a process."""
+    here = platform.machine()
     for compiler in ("gcc", "clang"):
-        yield from _host(compiler)
+        for flags in (*_HERE, _CHECKED):
+            yield Machine(f"{here} {compiler}", (compiler,), flags)
+    yield Shifted(f"{here} gcc", ("gcc",), ("-O2", "-DNET_HOSTED"))
+    yield Killed(f"{here} gcc", ("gcc",), ("-O2", "-DNET_POISON"))
+    for flags in (*_EVERYWHERE, *_sets("-O3 -march=native")):
+        yield Machine("i686 gcc", ("i686-linux-gnu-gcc",), (*_SSE, *flags), triple="i686-linux-gnu-")
     for name, triple, emulator, sets in (
-        (
-            "aarch64 gcc",
-            "aarch64-linux-gnu",
-            "qemu-aarch64-static",
-            ("-O0", "-O3", "-Os", "-O2 -DAP_PLAIN -DAP_SOFT_ROOT"),
-        ),
-        ("armv7 gcc", "arm-linux-gnueabihf", "qemu-arm-static", ("-O3", "-Os", "-O2 -mfpu=neon")),
-        ("riscv64 gcc", "riscv64-linux-gnu", "qemu-riscv64-static", ("-O3", "-Os")),
+        ("aarch64", "aarch64-linux-gnu", "qemu-aarch64-static", _EVERYWHERE),
+        ("armv7", "arm-linux-gnueabihf", "qemu-arm-static", [*_EVERYWHERE, *_sets("-O2 -mfpu=neon")]),
+        ("riscv64", "riscv64-linux-gnu", "qemu-riscv64-static", _EVERYWHERE),
     ):
         for flags in sets:
-            yield Machine(name, (f"{triple}-gcc",), tuple(flags.split()), (emulator,))
+            yield Machine(f"{name} gcc", (f"{triple}-gcc",), flags, (emulator,), triple=f"{triple}-")
+        if name != "riscv64":
+            for flags in _sets("-O3", "-Os"):
+                clang = ("clang", f"--target={triple}")
+                yield Machine(f"{name} clang", clang, flags, (emulator,), triple=f"{triple}-")
 
 
-_M4: Final = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
-_M7: Final = ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16")
-_M3: Final = ("-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft")
+_BOARDS: Final = {
+    "Cortex-M4F": ("mps2-an386", "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16"),
+    "Cortex-M7": ("mps2-an500", "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16"),
+    "Cortex-M3": ("mps2-an385", "-mcpu=cortex-m3 -mthumb -mfloat-abi=soft"),
+}
+
+
+def _board(name: str, *flags: str) -> Board:
+    board, processor = _BOARDS[name]
+    emulator = ("qemu-system-arm", "-M", board, "-nographic", "-monitor", "none", "-serial", "none",
+                "-semihosting-config", "enable=on,target=native")  # fmt: skip
+    return Board(name, ("arm-none-eabi-gcc", *processor.split()), flags, emulator, triple="arm-none-eabi-")
 
 
 def boards() -> Iterator[Board]:
     """Microcontrollers, as `qemu-system-arm` has them."""
-    for name, board, flags, sets in (
-        ("Cortex-M4F", "mps2-an386", _M4, ("-Os", "-O3")),
-        (
-            "Cortex-M7",
-            "mps2-an500",
-            ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"),
-            ("-Os",),
-        ),
-        ("Cortex-M3", "mps2-an385", _M3, ("-Os",)),
-    ):
-        emulator = ("qemu-system-arm", "-M", board, "-nographic", "-monitor", "none", "-serial", "none",
-                    "-semihosting-config", "enable=on,target=native")  # fmt: skip
-        for each in sets:
-            yield Board(name, ("arm-none-eabi-gcc", *flags), (each,), emulator)
+    for name in _BOARDS:
+        for flags in ("-Os", "-O3"):
+            yield _board(name, flags)
 
 
 def controls() -> Iterator[Machine]:
-    """Compilers that are told to compute other numbers."""
+    """Compilers that are told to compute other numbers, or that do without being told."""
+    here = platform.machine()
     contracts = "fma" in Path("/proc/cpuinfo").read_text(encoding="ascii").split()
     for compiler in ("gcc", "clang"):
-        name = f"{platform.machine()} {compiler}"
-        yield Machine(name, (compiler,), ("-O3", "-ffast-math"))
+        yield Machine(f"{here} {compiler}", (compiler,), ("-O3", "-ffast-math"))
+        yield Machine(f"{here} {compiler}", (compiler,), ("-O3", "-funsafe-math-optimizations"))
         if contracts:
-            yield Machine(name, (compiler,), ("-O3", "-mfma", "-ffp-contract=fast"))
+            yield Machine(f"{here} {compiler}", (compiler,), ("-O3", "-mfma", "-ffp-contract=fast"))
+    yield Machine("i686 gcc", ("i686-linux-gnu-gcc",), ("-O2", "-mfpmath=387"), triple="i686-linux-gnu-")
+    yield Machine(
+        "aarch64 gcc", ("aarch64-linux-gnu-gcc",), ("-O3", "-ffp-contract=fast"), ("qemu-aarch64-static",),
+        triple="aarch64-linux-gnu-",
+    )  # fmt: skip
+    yield _board("Cortex-M4F", "-Os", "-ffp-contract=fast")

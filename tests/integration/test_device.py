@@ -2,63 +2,184 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from solver.c_training import c_training_files
+from solver.program import EntryKind
 from tests.device.__main__ import Check
-from tests.device.machines import Failed, boards, controls, machines
-from tests.device.networks import BARE, NETWORKS
+from tests.device.machines import Killed, Machine, boards, controls, first_machine, machines
+from tests.device.networks import BARE, NETWORKS, Network
+from tests.device.objects import CALL_GRAPH, Failed, called, check_symbols, stack_depth
 
-HERE = [machine for machine in machines() if machine.lacking is None]
-compiles = pytest.mark.skipif(not HERE, reason="needs gcc or clang")
+HOST = first_machine()
+compiles = pytest.mark.skipif(bool(HOST.lacking), reason="needs gcc or clang")
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, which writes call graphs")
+
+
+def _network(networks: Iterable[Network], name: str) -> Network:
+    return next(network for network in networks if network.name == name)
+
+
+SMALL = _network(NETWORKS, "bias_only b16")
+
+
+def _of_each_kind() -> list[Machine]:
+    """A poisoned and killed run, sanitizers, another compiler, another processor, and a board."""
+    kinds: dict[tuple[object, ...], Machine] = {}
+    for machine in (*machines(), *boards()):
+        kinds.setdefault((type(machine), machine.compiler[0], "-DNET_POISON" in machine.flags), machine)
+    return list(kinds.values())
 
 
 @compiles
 def test_machines_leave_the_same_bits_and_controls_are_noticed(tmp_path: Path) -> None:
-    check = Check(tmp_path, [NETWORKS["bias_only b16"]])
-    several = [HERE[0], HERE[-1], *(board for board in boards() if board.flags == ("-Os",))]
-    for machine in several:
+    check = Check(tmp_path, [SMALL, replace(SMALL, name="bare", bare=True)])
+    check.machine(HOST)
+    of_each_kind = _of_each_kind()
+    for machine in of_each_kind:
         check.machine(machine)
     for machine in controls():
-        check.control(machine)
-    done = [machine for machine in (*several, *controls()) if machine.lacking is None]
-    assert (check.equal, check.wrong) == (len(done), 0)
+        check.machine(machine, differs=True)
+    done = [machine for machine in (*of_each_kind, *controls()) if not machine.lacking]
+    assert check.wrong == 0
+    assert check.right == 2 + len(done)
+    assert len(check.skipped) + len(done) == len(of_each_kind) + len(list(controls()))
 
 
 @compiles
 def test_a_machine_with_other_bits_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check = Check(tmp_path, [NETWORKS["bias_only b16"]])
-    check.machine(HERE[0])
-    (first,) = check.bits.values()
-    check.bits = {"bias_only b16": replace(first, state="0" * 16)}
-    check.machine(HERE[0])
-    assert (check.equal, check.wrong) == (1, 1)
-    assert "DIFFERS" in capsys.readouterr().out
+    check = Check(tmp_path, [SMALL])
+    check.machine(HOST)
+    first = check.bits[SMALL.name]
+    check.bits = {SMALL.name: replace(first, state="0" * 16)}
+    check.machine(HOST)
+    assert (check.right, check.wrong) == (1, 1)
+    assert check.rows[HOST.title] == "#"
+    assert first.digest in capsys.readouterr().out
+
+
+@compiles
+def test_values_that_share_bytes_leave_other_bits(tmp_path: Path) -> None:
+    check = Check(tmp_path, [SMALL])
+    check.machine(HOST)
+    (written,) = check.written
+    plan, values = written.plan, written.plan.program.values
+    stays = [entry.value for entry in plan.program.entry if entry.kind is EntryKind.CARRIED]
+    after = max((v for v in stays if plan.offsets[v]), key=lambda v: plan.offsets[v])
+    before = max(
+        (v for v in stays if plan.offsets[v] + values[v].type.nbytes <= plan.offsets[after]),
+        key=lambda v: plan.offsets[v],
+    )
+    end = plan.offsets[before] + values[before].type.nbytes
+    overlapping = replace(plan, offsets=(*plan.offsets[:after], end - 4, *plan.offsets[after + 1 :]))
+    (written.folder / "net.c").write_bytes(c_training_files(overlapping)["net.c"])
+    machine = next(machine for machine in machines() if not machine.lacking and "-O2" in machine.flags)
+    check.machine(machine)
+    assert (check.right, check.wrong) == (1, 1)
+
+
+@compiles
+def test_a_state_that_was_not_saved_changes_the_bits_of_a_resumed_run(tmp_path: Path) -> None:
+    check = Check(tmp_path, [SMALL])
+    check.machine(HOST)
+    (written,) = check.written
+    source = (written.folder / "net.c").read_text(encoding="ascii")
+    forgets = source.replace("if (places[k].is_first) get(", "if (k > 1u && places[k].is_first) get(")
+    assert forgets != source
+    (written.folder / "net.c").write_text(forgets, encoding="ascii")
+    killed = next(machine for machine in machines() if isinstance(machine, Killed))
+    check.machine(killed if not killed.lacking else replace(killed, compiler=HOST.compiler))
+    assert (check.right, check.wrong) == (1, 1)
 
 
 @compiles
 def test_programs_that_do_not_compile_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check = Check(tmp_path, [NETWORKS["bias_only b16"]])
-    check.machine(replace(HERE[0], flags=("-DAP_CONVOLUTION_H",)))
+    check = Check(tmp_path, [SMALL])
+    check.machine(replace(HOST, flags=("-DAP_CONVOLUTION_H",)))
     assert check.wrong == 1
     assert "FAILED" in capsys.readouterr().out
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check = Check(tmp_path, [])
-    check.machine(replace(next(machines()), compiler=("no-such-gcc",)))
-    assert "SKIPPED, no-such-gcc is not installed" in capsys.readouterr().out
+def test_machines_that_are_not_installed_are_named_with_their_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check, absent = Check(tmp_path, []), next(boards())
+    check.machine(absent)
     assert check.wrong == 0
+    table = check.table([absent])
+    assert f"SKIPPED {absent.title}" in table
+    assert f"apt-get install --no-install-recommends {' '.join(sorted(absent.packages))}" in table
 
 
 def test_a_board_without_enough_memory_is_refused_by_the_linker(tmp_path: Path) -> None:
     board = next(boards())
     if board.lacking:
         pytest.skip(f"{board.lacking} is not installed")
-    network = BARE["transfer b1 in 256 KiB"]
+    network = _network(BARE, "transfer b1 in 256 KiB")
     smaller = replace(network, options={**network.options, "capacity": 240_000}, steps=1)
     written = smaller.write(tmp_path / "net")
     with pytest.raises(Failed, match="need more than RAM"):
         board.build(written, board.kernels(tmp_path / "kernels"))
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("net", "kernels", "reason"),
+    [
+        ("void *malloc(unsigned long); void *net_step(void) { return malloc(8); }", "", "library: malloc"),
+        ("float ap_k(float); float net_step(float x) { return ap_k(x); }",
+         "float expf(float); float ap_k(float x) { return expf(x); }", "library: expf"),
+        ("int net_step(void) { return 0; }", "int calls; int ap_k(void) { return ++calls; }",
+         "kernels have variables: calls"),
+        ("static int t[200]; int net_step(int k) { return t[k] += k; }", "", "more than 512 bytes"),
+    ],
+)  # fmt: skip
+def test_forbidden_symbols_are_named(tmp_path: Path, net: str, kernels: str, reason: str) -> None:
+    objects = _compiled(tmp_path, net, kernels)
+    with pytest.raises(Failed, match=reason):
+        check_symbols("nm", *objects, None)
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("net", "kernels", "reason"),
+    [
+        ("int net_step(int n) { return n ? 2 * net_step(n - 1) + n * net_step(n / 2) : 1; }", "",
+         "calls itself: net_step -> net_step"),
+        ("int net_step(int (*f)(int)) { return f(1) + 1; }", "", "through a pointer"),
+        ("int ap_k(int *); int net_step(int n) { int t[n]; return ap_k(t) + t[0]; }", "",
+         "only the run knows"),
+    ],
+)  # fmt: skip
+def test_stacks_without_a_bound_are_refused(tmp_path: Path, net: str, kernels: str, reason: str) -> None:
+    file, _ = _compiled(tmp_path, net, kernels)
+    with pytest.raises(Failed, match=reason):
+        stack_depth(file, tmp_path / "kernels")
+
+
+@needs_gcc
+def test_the_stack_is_that_of_the_deepest_chain_of_calls(tmp_path: Path) -> None:
+    leaf = "void use(int *); void ap_{}(void) {{ int t[{}]; use(t); }}"
+    net = "void ap_a(void), ap_b(void); void net_step(void) { ap_a(); ap_b(); }"
+    file, _ = _compiled(tmp_path, net, "void use(int *);" + leaf.format("a", 100) + leaf.format("b", 1000))
+    assert 4000 < stack_depth(file, tmp_path / "kernels") < 4200
+
+
+def _compiled(folder: Path, net: str, kernels: str) -> tuple[Path, Path]:
+    """Object files of a network and its kernels."""
+    (folder / "kernels").mkdir()
+    objects = []
+    for path, text in ((folder / "net.c", net), (folder / "kernels" / "kernels.c", kernels)):
+        path.write_text(f"{text}\n", encoding="ascii")
+        objects.append(path.with_suffix(".o"))
+        called(
+            ["gcc", "-O1", "-fno-pie", "-fno-builtin", CALL_GRAPH, "-c", path, "-o", objects[-1]],
+            folder=path.parent,
+        )
+    return objects[0], objects[1]
