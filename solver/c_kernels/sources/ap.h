@@ -65,6 +65,7 @@ ap_f32 ap_tree(const ap_f32 *lanes);                                            
 #include "convolution_nchw.h"
 #include "dropout.h"
 #include "elementwise.h"
+#include "elementwise_loss.h"
 #include "group_normalization.h"
 #include "linear.h"
 #include "loss.h"

@@ -38,24 +38,25 @@ static ap_f32 clamped(ap_f32 p, ap_f32 epsilon)
     return p < epsilon ? epsilon : p;
 }
 
-/* p, raised to epsilon and lowered to 1 - epsilon */
-static ap_f32 within(ap_f32 p, ap_f32 epsilon)
-{
-    return p < epsilon ? epsilon : p > 1.0f - epsilon ? 1.0f - epsilon : p;
-}
-
 /* The class of row r; `classes` if it is none */
-static size_t label(const void *sparse, size_t bytes, size_t r, size_t classes)
+static size_t label(const ap_classes *s, const void *labels, size_t r)
 {
-    const int64_t value = bytes == 8 ? ((const int64_t *)sparse)[r] : ((const int32_t *)sparse)[r];
-    return value >= 0 && value < (int64_t)classes ? (size_t)value : classes;
+    const int64_t value = s->label_bytes == 8 ? ((const int64_t *)labels)[r] : ((const int32_t *)labels)[r];
+    return value >= 0 && value < (int64_t)s->classes ? (size_t)value : s->classes;
 }
 
-/* The weight of a class in row r: its label, smoothed */
-static ap_f32 target(const ap_f32 *dense, size_t own, size_t r, size_t c, size_t classes, ap_f32 smoothing)
+/* Whether the label of row r says that the row does not count */
+static int is_ignored(const ap_classes *s, const void *labels, size_t r)
 {
-    const ap_f32 t = dense ? dense[r * classes + c] : own == c ? 1.0f : 0.0f;
-    return smoothing > 0.0f ? t * (1.0f - smoothing) + smoothing / (ap_f32)classes : t;
+    if (!s->ignores) return 0;
+    return (s->label_bytes == 8 ? ((const int64_t *)labels)[r] : ((const int32_t *)labels)[r]) == s->ignored;
+}
+
+/* The weight of class c in a row with this label: smoothed */
+static ap_f32 target(const ap_classes *s, const ap_f32 *dense, size_t own, size_t c)
+{
+    const ap_f32 t = dense ? dense[c] : own == c ? 1.0f : 0.0f;
+    return s->smoothing > 0.0f ? t * (1.0f - s->smoothing) + s->smoothing / (ap_f32)s->classes : t;
 }
 
 /* ln of the sum of e^(x - top) over a row */
@@ -69,95 +70,129 @@ static ap_f32 log_sum(const ap_f32 *x, size_t classes, ap_f32 *top)
     return ap_log(sum);
 }
 
-void ap_cross_entropy_forward(int from, size_t rows, size_t classes, ap_f32 scale, ap_f32 smoothing, ap_f32 epsilon,
-                              const ap_f32 *x, const ap_f32 *dense, const void *sparse, size_t label_bytes, ap_f32 *loss)
+/* The factor of the sum of all rows */
+static ap_f32 scale_of(const ap_classes *s, const void *labels)
 {
-    ap_f32 total = 0.0f;
-    for (size_t r = 0; r < rows; r++, x += classes) {
-        const size_t own = sparse ? label(sparse, label_bytes, r, classes) : classes;
-        ap_f32 row = 0.0f, top = 0.0f;
-        const ap_f32 logarithm = from == AP_LOGITS ? log_sum(x, classes, &top) : 0.0f;
-        for (size_t c = 0; c < classes; c++) {
-            const ap_f32 t = target(dense, own, r, c, classes, smoothing);
-            if (!dense && t == 0.0f) continue;
-            row += t * (from == AP_LOGITS ? (x[c] - top) - logarithm : ap_log(clamped(x[c], epsilon)));
-        }
-        total += sparse && own == classes ? not_a_number() : -row;
-    }
-    *loss = total * scale;
+    if (!s->is_mean) return 1.0f;
+    size_t count = 0;
+    for (size_t r = 0; r < s->rows; r++) count += !is_ignored(s, labels, r);
+    return count ? 1.0f / (ap_f32)count : not_a_number();
 }
 
-void ap_cross_entropy_backward(int from, size_t rows, size_t classes, ap_f32 scale, ap_f32 smoothing, ap_f32 epsilon,
-                               const ap_f32 *x, const ap_f32 *dense, const void *sparse, size_t label_bytes,
-                               const ap_f32 *dloss, ap_f32 *dx)
+/* ln p of class c */
+static ap_f32 log_of(const ap_classes *s, const ap_f32 *x, size_t c, ap_f32 top, ap_f32 logarithm)
 {
-    const ap_f32 factor = *dloss * scale;
-    for (size_t r = 0; r < rows; r++, x += classes, dx += classes) {
-        const size_t own = sparse ? label(sparse, label_bytes, r, classes) : classes;
-        if (from == AP_LOGITS) {
+    return s->from_logits ? (x[c] - top) - logarithm : ap_log(clamped(x[c], s->epsilon));
+}
+
+void ap_cross_entropy_forward(const ap_classes *s, const ap_f32 *x, const void *labels, ap_f32 *y)
+{
+    ap_f32 total = 0.0f;
+    for (size_t r = 0; r < s->rows; r++, x += s->classes) {
+        const ap_f32 *dense = s->label_bytes ? 0 : (const ap_f32 *)labels + r * s->classes;
+        const size_t own = dense ? s->classes : label(s, labels, r);
+        ap_f32 row = 0.0f, top = 0.0f;
+        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        for (size_t c = 0; c < s->classes; c++) {
+            const ap_f32 t = target(s, dense, own, c);
+            if (dense || t != 0.0f) row += t * log_of(s, x, c, top, logarithm);
+        }
+        ap_f32 loss = !dense && own == s->classes ? not_a_number() : -row;
+        if (is_ignored(s, labels, r)) loss = 0.0f;
+        if (s->each)
+            y[r] = loss;
+        else
+            total += loss;
+    }
+    if (!s->each) *y = total * scale_of(s, labels);
+}
+
+void ap_cross_entropy_backward(const ap_classes *s, const ap_f32 *x, const void *labels, const ap_f32 *dy, ap_f32 *dx)
+{
+    const ap_f32 scale = scale_of(s, labels);
+    for (size_t r = 0; r < s->rows; r++, x += s->classes, dx += s->classes) {
+        const ap_f32 *dense = s->label_bytes ? 0 : (const ap_f32 *)labels + r * s->classes;
+        const size_t own = dense ? s->classes : label(s, labels, r);
+        const ap_f32 factor = (s->each ? dy[r] : *dy) * scale;
+        if (is_ignored(s, labels, r)) {
+            ap_fill(dx, 0.0f, s->classes);
+        } else if (s->from_logits) {
             ap_f32 top, weight = 0.0f;
-            const ap_f32 logarithm = log_sum(x, classes, &top);
-            for (size_t c = 0; c < classes; c++) weight += target(dense, own, r, c, classes, smoothing);
-            for (size_t c = 0; c < classes; c++) {
+            const ap_f32 logarithm = log_sum(x, s->classes, &top);
+            for (size_t c = 0; c < s->classes; c++) weight += target(s, dense, own, c);
+            for (size_t c = 0; c < s->classes; c++) {
                 const ap_f32 p = ap_exp((x[c] - top) - logarithm);
-                dx[c] = (p * weight - target(dense, own, r, c, classes, smoothing)) * factor;
+                dx[c] = (p * weight - target(s, dense, own, c)) * factor;
             }
         } else
-            for (size_t c = 0; c < classes; c++) {
-                const ap_f32 t = target(dense, own, r, c, classes, smoothing);
-                dx[c] = x[c] < epsilon ? -(t / epsilon) * factor : -(t / x[c]) * factor;
-            }
+            for (size_t c = 0; c < s->classes; c++)
+                dx[c] = -(target(s, dense, own, c) / clamped(x[c], s->epsilon)) * factor;
     }
 }
 
-void ap_squared_error_forward(size_t count, ap_f32 scale, const ap_f32 *x, const ap_f32 *target_, ap_f32 *loss)
+void ap_cross_entropy_by_label(const ap_classes *s, const ap_f32 *x, const ap_f32 *dy, ap_f32 *dt)
+{
+    const ap_f32 scale = s->is_mean ? 1.0f / (ap_f32)s->rows : 1.0f;
+    for (size_t r = 0; r < s->rows; r++, x += s->classes, dt += s->classes) {
+        const ap_f32 factor = (s->each ? dy[r] : *dy) * (scale * (1.0f - s->smoothing));
+        ap_f32 top = 0.0f;
+        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        for (size_t c = 0; c < s->classes; c++) dt[c] = -log_of(s, x, c, top, logarithm) * factor;
+    }
+}
+
+void ap_divergence_forward(const ap_classes *s, const ap_f32 *x, const ap_f32 *labels, ap_f32 *y)
 {
     ap_f32 total = 0.0f;
-    for (size_t i = 0; i < count; i += 256) { /* sums of 256 elements each, then their sum */
-        ap_f32 part = 0.0f;
-        for (size_t k = i; k < count && k < i + 256; k++) part += (x[k] - target_[k]) * (x[k] - target_[k]);
-        total += part;
+    for (size_t r = 0; r < s->rows; r++, x += s->classes, labels += s->classes) {
+        ap_f32 row = 0.0f, top = 0.0f;
+        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        for (size_t c = 0; c < s->classes; c++)
+            row += labels[c] * (ap_log(clamped(labels[c], s->epsilon)) - log_of(s, x, c, top, logarithm));
+        if (s->each)
+            y[r] = row;
+        else
+            total += row;
     }
-    *loss = total * scale;
+    if (!s->each) *y = total * scale_of(s, labels);
 }
 
-void ap_squared_error_backward(size_t count, ap_f32 scale, const ap_f32 *x, const ap_f32 *target_, const ap_f32 *dloss,
-                               ap_f32 *dx, ap_f32 *dtarget)
+void ap_divergence_by_label(const ap_classes *s, const ap_f32 *x, const ap_f32 *labels, const ap_f32 *dy, ap_f32 *dt)
 {
-    const ap_f32 factor = *dloss * (2.0f * scale);
-    for (size_t i = 0; i < count; i++) {
-        const ap_f32 d = (x[i] - target_[i]) * factor;
-        if (dtarget) dtarget[i] = -d;
-        if (dx) dx[i] = d;
-    }
-}
-
-void ap_binary_cross_entropy_forward(int from, size_t count, ap_f32 scale, ap_f32 epsilon, const ap_f32 *x,
-                                     const ap_f32 *target_, ap_f32 *loss)
-{
-    ap_f32 total = 0.0f;
-    for (size_t i = 0; i < count; i++) {
-        if (from == AP_LOGITS) { /* max(x, 0) - x t + ln(1 + e^-|x|) */
-            const ap_f32 size = x[i] < 0.0f ? -x[i] : x[i];
-            total += (x[i] > 0.0f ? x[i] : 0.0f) - x[i] * target_[i] + ap_log(1.0f + ap_exp(-size));
-        } else {
-            const ap_f32 p = within(x[i], epsilon), q = 1.0f - p;
-            total += -(target_[i] * ap_log(p) + (1.0f - target_[i]) * ap_log(q));
+    const ap_f32 scale = scale_of(s, labels);
+    for (size_t r = 0; r < s->rows; r++, x += s->classes, labels += s->classes, dt += s->classes) {
+        const ap_f32 factor = (s->each ? dy[r] : *dy) * scale;
+        ap_f32 top = 0.0f;
+        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        for (size_t c = 0; c < s->classes; c++) {
+            const ap_f32 ratio = ap_log(clamped(labels[c], s->epsilon)) - log_of(s, x, c, top, logarithm);
+            dt[c] = (ratio + 1.0f) * factor;
         }
     }
-    *loss = total * scale;
 }
 
-void ap_binary_cross_entropy_backward(int from, size_t count, ap_f32 scale, ap_f32 epsilon, const ap_f32 *x,
-                                      const ap_f32 *target_, const ap_f32 *dloss, ap_f32 *dx)
+void ap_log_softmax_forward(const ap_rows *s, const ap_f32 *x, ap_f32 *y)
 {
-    const ap_f32 factor = *dloss * scale;
-    for (size_t i = 0; i < count; i++) {
-        if (from == AP_LOGITS)
-            dx[i] = (ap_sigmoid(x[i]) - target_[i]) * factor;
-        else {
-            const ap_f32 p = within(x[i], epsilon), q = 1.0f - p;
-            dx[i] = ((1.0f - target_[i]) / q - target_[i] / p) * factor;
+    for (size_t o = 0; o < s->outer; o++)
+        for (size_t i = 0; i < s->inner; i++) {
+            const size_t at = o * s->classes * s->inner + i, step = s->inner;
+            ap_f32 top = x[at], sum = 0.0f;
+            for (size_t c = 1; c < s->classes; c++)
+                if (x[at + c * step] > top || !(x[at + c * step] == x[at + c * step])) top = x[at + c * step];
+            for (size_t c = 0; c < s->classes; c++) sum += ap_exp(x[at + c * step] - top);
+            const ap_f32 logarithm = ap_log(sum);
+            for (size_t c = 0; c < s->classes; c++) y[at + c * step] = (x[at + c * step] - top) - logarithm;
         }
-    }
+}
+
+void ap_log_softmax_backward(const ap_rows *s, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx)
+{
+    for (size_t o = 0; o < s->outer; o++)
+        for (size_t i = 0; i < s->inner; i++) {
+            const size_t at = o * s->classes * s->inner + i, step = s->inner;
+            ap_f32 sum = 0.0f;
+            for (size_t c = 0; c < s->classes; c++) sum += dy[at + c * step];
+            for (size_t c = 0; c < s->classes; c++)
+                dx[at + c * step] = dy[at + c * step] - ap_exp(y[at + c * step]) * sum;
+        }
 }
