@@ -13,6 +13,9 @@ __all__ = ["KERNELS"]
 #: Positions of the output that are computed together where channels are in front: AP_CONV_BLOCK.
 _BLOCK = 32
 
+#: Pixels of the rows whose derivatives are summed together where channels are last: AP_CONV_BAND.
+_BAND = 64
+
 #: The axis that images of one axis lack.
 _FLAT = Axis(size=1, kernel=1, stride=1, dilation=1, before=0, after=0, out=1)
 
@@ -60,6 +63,16 @@ def _block_of_taps(sizes: Convolution) -> int:
     return sizes.window.taps * sizes.group_channels * min(_BLOCK, spread(sizes.window.outputs))
 
 
+def _is_depthwise(sizes: Convolution) -> bool:
+    return sizes.groups == sizes.window.channels == sizes.filters
+
+
+def _band(sizes: Convolution) -> int:
+    """Elements of the rows of outputs whose derivatives are summed together."""
+    high, wide = _axes(sizes)
+    return max(1, min(_BAND // wide.out, high.out)) * wide.out * sizes.filters
+
+
 def _is_pointwise(sizes: Convolution) -> bool:
     return sizes.window.is_pointwise and not sizes.window.is_padded
 
@@ -72,8 +85,8 @@ class _Convolution(CKernel):
 
 
 class _Conv(_Convolution):
-    """The work area has a copy of the weights (forward) or of their derivative, and a row of dZ where an
-    activation is undone. With channels in front it has what a block of outputs reads, and a block of dZ.
+    """The work area has a copy of the weights or of their derivative, and a band of dZ where an activation is
+    undone. With channels in front it has what a block of outputs reads, and a block of dZ.
     """
 
     operators = ("Conv",)
@@ -88,8 +101,8 @@ class _Conv(_Convolution):
         weights = spread(task.node.input(1).shape)
         if task.is_forward:
             return 4 * weights
-        row = spread(task.node.outputs[0].shape[-2:]) if task.activates else 0
-        return 4 * (row + (weights if "dx1" in task.slots else 0))
+        copies = "dx1" in task.slots or ("dx0" in task.slots and _is_depthwise(sizes))
+        return 4 * ((_band(sizes) if task.activates else 0) + (weights if copies else 0))
 
     @staticmethod
     def _blocks(task: Task, sizes: Convolution) -> int:
@@ -133,17 +146,17 @@ class _ConvTranspose(_Convolution):
             sizes = transposed(task.node)
             reads = "dx1" in needs or ((task.is_forward or needs) and not _is_pointwise(sizes))
             return 4 * _block_of_taps(sizes) if reads else 0
-        return 4 * spread(task.node.input(1).shape) if needs else 0
+        copies = needs or _is_depthwise(transposed(task.node))
+        return 4 * spread(task.node.input(1).shape) if copies else 0
 
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
         prefix = _prefix(task)
         statements = []
         if task.is_forward:
-            work = f", {at('work')}" if _has_channels_in_front(task) else ""
-            slots = ", ".join(map(at, ("x0", "x1", "x2", "y0")))
+            slots = ", ".join(map(at, ("x0", "x1", "x2", "y0", "work")))
             table = _table(call, transposed(task.node))
-            return f"{prefix}_transpose_forward(&{table}, {slots}{work});"
+            return f"{prefix}_transpose_forward(&{table}, {slots});"
         if "dx2" in task.slots:
             statements.append(self._bias(call))
         if "dx1" in task.slots:

@@ -48,14 +48,24 @@ void ap_activate(int activation, ap_f32 *y, size_t count);
 void ap_deactivate(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dz, size_t count);
 
 /* ------------------------------------------------------------------ products */
-enum { AP_SET, AP_ADD };
-/* c[m][n] (+)= sum over s < segments, k < length of a[s*a_segment + m*a_row + k*a_column] * b[(s*length + k)*b_row + n] */
-void ap_product(size_t rows, size_t columns, const ap_f32 *a, size_t a_segment, size_t a_row, size_t a_column,
-                size_t segments, size_t length, const ap_f32 *b, size_t b_row, ap_f32 *c, size_t c_row, int mode);
+/* What becomes of c: the sum; c + the sum; or the chain goes on from c */
+enum { AP_SET, AP_ADD, AP_CHAIN };
+/* c[m][n] = sum over k < length of a[m * a_row + k * a_step] * b[k * b_row + n] */
+void ap_product(size_t rows, size_t columns, size_t length, const ap_f32 *a, size_t a_row, size_t a_step,
+                const ap_f32 *b, size_t b_row, ap_f32 *c, size_t c_row, int mode);
+/* The terms of a sum: segments s of `length` terms k. `a_column` is 1 if a has a factor of its own for each column n, else
+   0. */
+typedef struct {
+    size_t segments, length, a_segment, a_step, a_column, b_segment, b_step;
+} ap_terms;
+/* c[m][n] = sum over s, k of a[m * a_row + s * a_segment + k * a_step + n * a_column] * b[s * b_segment + k * b_step + n] */
+void ap_products(size_t rows, size_t columns, const ap_terms *t, const ap_f32 *a, size_t a_row, const ap_f32 *b,
+                 ap_f32 *c, size_t c_row, int mode);
 /* c[m][n] (+)= dot of row m of a and row n of b, `length` elements each */
 void ap_dots(size_t rows, size_t columns, const ap_f32 *a, size_t a_row, const ap_f32 *b, size_t b_row, size_t length,
              ap_f32 *c, size_t c_row, int mode);
 void ap_add_rows(size_t rows, size_t columns, const ap_f32 *x, ap_f32 *sums); /* sums += rows of x, in their order */
+void ap_add_to_rows(size_t rows, size_t columns, const ap_f32 *x, ap_f32 *y);   /* each row of y += x */
 ap_f32 ap_sum(const ap_f32 *x, size_t count);                                   /* 16 lanes and a tree */
 ap_f32 ap_tree(const ap_f32 *lanes);                                            /* the sum of 16 */
 

@@ -1,189 +1,216 @@
 #include "ap.h"
 
-/* The first and the end of the kernel's taps whose input lies in [0, size): input = start + tap * dilation */
-static void taps(ptrdiff_t start, size_t dilation, size_t kernel, size_t size, size_t *first, size_t *end)
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Whether each filter has a channel of its own */
+static int is_depthwise(const ap_conv *s) { return s->groups == s->channels && s->groups == s->filters; }
+
+/* Elements of the weights */
+static size_t weights(const ap_conv *s)
 {
-    size_t from = 0;
-    while (from < kernel && start + (ptrdiff_t)(from * dilation) < 0) from++;
-    size_t to = from;
-    while (to < kernel && start + (ptrdiff_t)(to * dilation) < (ptrdiff_t)size) to++;
-    *first = from;
-    *end = to;
+    return s->filters * s->kernel_high * s->kernel_wide * (s->channels / s->groups);
 }
 
-/* Whether one row of the kernel reads neighbouring pixels of all channels, so that it is one run of memory */
-static int in_runs(const ap_conv *s) { return s->groups == 1 && s->dilation_wide == 1; }
-
-/* Where no tap of a row of outputs is outside, several outputs are one product: these are [first, end) */
-static void inner_columns(const ap_conv *s, size_t *first, size_t *end)
+/* The least k, at most `end`, with start + k * step >= edge: the first tap that an output has inside the image, or the
+   first output that has a tap inside */
+static size_t steps_to(size_t edge, size_t start, size_t step, size_t end)
 {
-    size_t from = 0;
-    while (from < s->out_wide && from * s->stride_wide < s->left) from++;
-    size_t to = from;
-    while (to < s->out_wide && to * s->stride_wide + s->kernel_wide <= s->wide + s->left) to++;
-    *first = from;
-    *end = to;
+    return edge > start ? least((edge - start + step - 1) / step, end) : 0;
 }
 
-/* y of one output pixel: taps in order, channels inside, a chain for each filter; `w` is [taps, channels, filters] */
-static void one_pixel(const ap_conv *s, const ap_f32 *image, const ap_f32 *w, size_t oy, size_t ox, ap_f32 *y)
+/* How many outputs from `out` on, before `end`, have all of their taps inside; 1 if this one has not */
+static size_t alike(size_t out, size_t end, size_t stride, size_t before, size_t reach, size_t size)
 {
-    const ptrdiff_t y0 = (ptrdiff_t)(oy * s->stride_high) - (ptrdiff_t)s->top;
-    const ptrdiff_t x0 = (ptrdiff_t)(ox * s->stride_wide) - (ptrdiff_t)s->left;
-    const size_t in = s->channels / s->groups, out = s->filters / s->groups;
-    size_t ky0, ky1, kx0, kx1;
-    taps(y0, s->dilation_high, s->kernel_high, s->high, &ky0, &ky1);
-    taps(x0, s->dilation_wide, s->kernel_wide, s->wide, &kx0, &kx1);
-    ap_fill(y, 0.0f, s->filters);
-    for (size_t ky = ky0; ky < ky1; ky++)
-        for (size_t kx = kx0; kx < kx1; kx++) {
-            const size_t row = (size_t)(y0 + (ptrdiff_t)(ky * s->dilation_high));
-            const size_t column = (size_t)(x0 + (ptrdiff_t)(kx * s->dilation_wide));
-            const ap_f32 *from = image + (row * s->wide + column) * s->channels;
-            const ap_f32 *tap = w + (ky * s->kernel_wide + kx) * in * s->filters;
-            if (in == 1 && out == 1)
-                for (size_t f = 0; f < s->filters; f++) y[f] += from[f] * tap[f];
-            else
-                for (size_t c = 0; c < in; c++)
-                    for (size_t g = 0; g < s->groups; g++) {
-                        const ap_f32 value = from[g * in + c];
-                        const ap_f32 *v = tap + c * s->filters + g * out;
-                        for (size_t f = 0; f < out; f++) y[g * out + f] += value * v[f];
-                    }
-        }
+    if (out * stride < before || out * stride + reach > size + before) return 1;
+    return least(end, (size + before - reach) / stride + 1) - out;
 }
 
-/* Every element of y is one chain over the taps inside the image in the order of the kernel's memory. `work` holds the
-   weights as [taps, channels, filters]. */
-void ap_conv_forward(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias,
-                     ap_f32 *y, ap_f32 *work)
+/* [filters, n] as [n, filters], or back */
+static void swap_axes(size_t filters, size_t n, const ap_f32 *from, ap_f32 *to)
 {
-    const size_t size = s->kernel_high * s->kernel_wide * (s->channels / s->groups);
-    for (size_t f = 0; f < s->filters; f++)
-        for (size_t i = 0; i < size; i++) work[i * s->filters + f] = w[f * size + i];
-    size_t first = 0, end = 0;
-    if (in_runs(s)) inner_columns(s, &first, &end);
-    const size_t run = s->kernel_wide * s->channels;
-    for (size_t n = 0; n < s->examples; n++) {
-        const ap_f32 *image = x + n * s->high * s->wide * s->channels;
-        for (size_t oy = 0; oy < s->out_high; oy++) {
-            ap_f32 *row = y + ((n * s->out_high + oy) * s->out_wide) * s->filters;
-            for (size_t ox = 0; ox < s->out_wide; ox++)
-                if (ox < first || ox >= end) one_pixel(s, image, work, oy, ox, row + ox * s->filters);
-            if (end > first) {
-                const ptrdiff_t y0 = (ptrdiff_t)(oy * s->stride_high) - (ptrdiff_t)s->top;
-                size_t ky0, ky1;
-                taps(y0, s->dilation_high, s->kernel_high, s->high, &ky0, &ky1);
-                const size_t above = (size_t)(y0 + (ptrdiff_t)(ky0 * s->dilation_high));
-                const ap_f32 *from = image + (above * s->wide + first * s->stride_wide - s->left) * s->channels;
-                ap_product(end - first, s->filters, from, s->dilation_high * s->wide * s->channels,
-                           s->stride_wide * s->channels, 1, ky1 - ky0, run, work + ky0 * run * s->filters, s->filters,
-                           row + first * s->filters, s->filters, AP_SET);
-            }
-            for (size_t ox = 0; bias && ox < s->out_wide; ox++)
-                for (size_t f = 0; f < s->filters; f++) row[ox * s->filters + f] += bias[f];
-            ap_activate(activation, row, s->out_wide * s->filters);
-        }
+    for (size_t f = 0; f < filters; f++)
+        for (size_t i = 0; i < n; i++) to[i * filters + f] = from[f * n + i];
+}
+
+/* The pixels of a rectangle, `high` times `wide`, are the rows of a product: all of them where they follow each other, or
+   those of a row or a column. */
+typedef struct {
+    size_t high, wide, a_down, a_right, c_down, c_right;
+} rectangle;
+
+static void products(rectangle r, size_t columns, const ap_terms *t, const ap_f32 *a, const ap_f32 *b, ap_f32 *c,
+                     int mode)
+{
+    if (r.wide == 1 || (r.a_down == r.wide * r.a_right && r.c_down == r.wide * r.c_right)) {
+        if (r.wide == 1) r.a_right = r.a_down, r.c_right = r.c_down;
+        r.wide *= r.high;
+        r.high = 1;
+    }
+    for (size_t i = 0; i < r.high; i++, a += r.a_down, c += r.c_down)
+        ap_products(r.wide, columns, t, a, r.a_right, b, c, r.c_right, mode);
+}
+
+/* y of outputs [oy, oy + high) x [ox, ox + wide) of an image, which read the same taps, without the bias. `w` is
+   [taps, channels, filters]. */
+static void outputs(const ap_conv *s, const ap_f32 *image, const ap_f32 *w, size_t oy, size_t high, size_t ox,
+                    size_t wide, ap_f32 *y)
+{
+    const size_t in = s->channels / s->groups, out = s->filters / s->groups, row = s->wide * s->channels;
+    const size_t y0 = oy * s->stride_high, x0 = ox * s->stride_wide;
+    const size_t ky = steps_to(s->top, y0, s->dilation_high, s->kernel_high);
+    const size_t kx = steps_to(s->left, x0, s->dilation_wide, s->kernel_wide);
+    const size_t down = steps_to(s->top + s->high, y0, s->dilation_high, s->kernel_high) - ky;
+    const size_t right = steps_to(s->left + s->wide, x0, s->dilation_wide, s->kernel_wide) - kx;
+    y += (oy * s->out_wide + ox) * s->filters;
+    if (down == 0 || right == 0) {
+        for (size_t i = 0; i < high; i++) ap_fill(y + i * s->out_wide * s->filters, 0.0f, wide * s->filters);
+        return;
+    }
+    const rectangle r = {high, wide, s->stride_high * row, s->stride_wide * s->channels, s->out_wide * s->filters, s->filters};
+    const ap_f32 *from = image + (y0 + ky * s->dilation_high - s->top) * row;
+    from += (x0 + kx * s->dilation_wide - s->left) * s->channels;
+    w += (ky * s->kernel_wide + kx) * in * s->filters;
+    const size_t a_down = s->dilation_high * row, a_right = s->dilation_wide * s->channels;
+    const size_t b_down = s->kernel_wide * in * s->filters;
+    if (s->groups == 1 && s->dilation_wide == 1) { /* a row of taps is one run of memory */
+        const ap_terms terms = {down, right * in, a_down, 1, 0, b_down, s->filters};
+        products(r, s->filters, &terms, from, w, y, AP_SET);
+    } else if (is_depthwise(s)) {
+        const ap_terms terms = {down, right, a_down, a_right, 1, b_down, s->filters};
+        products(r, s->filters, &terms, from, w, y, AP_SET);
+    } else {
+        const ap_terms terms = {right, in, a_right, 1, 0, in * s->filters, s->filters};
+        for (size_t k = 0; k < down; k++, from += a_down, w += b_down)
+            for (size_t g = 0; g < s->groups; g++)
+                products(r, out, &terms, from + g * in, w + g * out, y + g * out, k ? AP_CHAIN : AP_SET);
     }
 }
 
-/* The row of x, and the column for output `first`, that tap (ky, kx) reads for outputs [first, end) of row oy. Returns
-   whether there is one. */
-static int reached(const ap_conv *s, size_t oy, size_t ky, size_t kx, size_t *row, size_t *column, size_t *first, size_t *end)
+/* Every element of y is one chain over the taps inside the image in the order of the kernel's memory, channels inside */
+void ap_conv_forward(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias,
+                     ap_f32 *y, ap_f32 *work)
 {
-    const size_t down = oy * s->stride_high + ky * s->dilation_high, right = kx * s->dilation_wide;
-    if (down < s->top || down - s->top >= s->high) return 0;
-    size_t from = 0;
-    while (from < s->out_wide && from * s->stride_wide + right < s->left) from++;
-    size_t to = from;
-    while (to < s->out_wide && to * s->stride_wide + right < s->wide + s->left) to++;
-    if (to == from) return 0;
-    *row = down - s->top;
-    *column = from * s->stride_wide + right - s->left;
-    *first = from;
-    *end = to;
-    return 1;
+    enum { ROWS = 12 };
+    const size_t reach_high = (s->kernel_high - 1) * s->dilation_high + 1;
+    const size_t reach_wide = (s->kernel_wide - 1) * s->dilation_wide + 1;
+    swap_axes(s->filters, weights(s) / s->filters, w, work);
+    for (size_t n = 0; n < s->examples; n++, x += s->high * s->wide * s->channels, y += s->out_high * s->out_wide * s->filters)
+        for (size_t oy = 0, high; oy < s->out_high; oy += high) {
+            high = alike(oy, least(oy + ROWS, s->out_high), s->stride_high, s->top, reach_high, s->high);
+            for (size_t ox = 0, wide; ox < s->out_wide; ox += wide) {
+                wide = alike(ox, s->out_wide, s->stride_wide, s->left, reach_wide, s->wide);
+                outputs(s, x, work, oy, high, ox, wide, y);
+            }
+            ap_f32 *rows = y + oy * s->out_wide * s->filters;
+            if (bias) ap_add_to_rows(high * s->out_wide, s->filters, bias, rows);
+            ap_activate(activation, rows, high * s->out_wide * s->filters);
+        }
 }
 
-/* The derivatives of one row of outputs before the activation; `row` has room for them where there is one */
+/* A band is a number of rows of outputs: those that have AP_CONV_BAND pixels, at least one. Returns its derivatives before
+   the activation, which are in `room` if there is an activation. */
 static const ap_f32 *before_activation(const ap_conv *s, int activation, const ap_f32 *y, const ap_f32 *dy, size_t n,
-                                       size_t oy, ap_f32 *row)
+                                       size_t oy, size_t rows, ap_f32 *room)
 {
     const size_t count = s->out_wide * s->filters, at = (n * s->out_high + oy) * count;
     if (activation == AP_NONE) return dy + at;
-    ap_deactivate(activation, y + at, dy + at, row, count);
-    return row;
+    ap_deactivate(activation, y + at, dy + at, room, rows * count);
+    return room;
 }
 
-/* dx: for each row of outputs and each tap, in order of memory, a product over the filters of the pixels it reaches */
+static size_t band(const ap_conv *s) { return most(least(AP_CONV_BAND / s->out_wide, s->out_high), 1); }
+
+/* The outputs among rows [oy, end) that have a tap inside the image: rows [first, last), columns [left, right) */
+typedef struct {
+    size_t first, last, left, right;
+} reached;
+
+static int reaches(const ap_conv *s, size_t tap, size_t oy, size_t end, reached *r)
+{
+    const size_t down = tap / s->kernel_wide * s->dilation_high, right = tap % s->kernel_wide * s->dilation_wide;
+    r->first = most(oy, steps_to(s->top, down, s->stride_high, s->out_high));
+    r->last = least(end, steps_to(s->top + s->high, down, s->stride_high, s->out_high));
+    r->left = steps_to(s->left, right, s->stride_wide, s->out_wide);
+    r->right = steps_to(s->left + s->wide, right, s->stride_wide, s->out_wide);
+    return r->first < r->last && r->left < r->right;
+}
+
+/* The pixel of x that the first of these outputs reads */
+static size_t pixel(const ap_conv *s, size_t tap, const reached *r)
+{
+    const size_t row = r->first * s->stride_high + tap / s->kernel_wide * s->dilation_high - s->top;
+    return row * s->wide + r->left * s->stride_wide + tap % s->kernel_wide * s->dilation_wide - s->left;
+}
+
+/* Every element of dx is one chain over the outputs that read it, in the order of memory, filters inside: later taps are
+   those of earlier outputs. */
 void ap_conv_backward_x(const ap_conv *s, int activation, const ap_f32 *w, const ap_f32 *y, const ap_f32 *dy,
                         ap_f32 *dx, ap_f32 *work)
 {
-    const size_t in = s->channels / s->groups, out = s->filters / s->groups;
-    const size_t size = s->kernel_high * s->kernel_wide * in, jump = s->stride_wide * s->channels;
+    const size_t taps = s->kernel_high * s->kernel_wide, rows = activation == AP_NONE ? s->out_high : band(s);
+    const int by_channel = is_depthwise(s);
+    const size_t groups = by_channel ? 1 : s->groups, in = s->channels / groups, out = s->filters / groups;
+    const ap_terms terms = {1, by_channel ? 1 : out, 0, 1, (size_t)by_channel, 0, taps * in};
+    ap_f32 *room = work;
+    if (by_channel) {
+        swap_axes(s->filters, taps, w, work);
+        w = work;
+        room += weights(s);
+    }
     ap_fill(dx, 0.0f, s->examples * s->high * s->wide * s->channels);
-    for (size_t n = 0; n < s->examples; n++)
-        for (size_t oy = 0; oy < s->out_high; oy++) {
-            const ap_f32 *dz = before_activation(s, activation, y, dy, n, oy, work);
-            for (size_t ky = 0; ky < s->kernel_high; ky++)
-                for (size_t kx = 0; kx < s->kernel_wide; kx++) {
-                    size_t row, column, first, end;
-                    if (!reached(s, oy, ky, kx, &row, &column, &first, &end)) continue;
-                    ap_f32 *to = dx + ((n * s->high + row) * s->wide + column) * s->channels;
-                    const ap_f32 *d = dz + first * s->filters;
-                    const ap_f32 *tap = w + (ky * s->kernel_wide + kx) * in;
-                    if (s->groups == 1)
-                        ap_product(end - first, in, d, 0, s->filters, 1, 1, s->filters, tap, size, to, jump, AP_ADD);
-                    else
-                        for (size_t ox = first; ox < end; ox++, to += jump, d += s->filters)
-                            for (size_t f = 0; f < s->filters; f++)
-                                for (size_t c = 0; c < in; c++) to[f / out * in + c] += d[f] * tap[f * size + c];
-                }
+    for (size_t n = 0; n < s->examples; n++, dx += s->high * s->wide * s->channels)
+        for (size_t oy = 0; oy < s->out_high; oy += rows) {
+            const size_t end = least(oy + rows, s->out_high);
+            const ap_f32 *dz = before_activation(s, activation, y, dy, n, oy, end - oy, room);
+            for (size_t tap = taps; tap-- > 0;) {
+                reached r;
+                if (!reaches(s, tap, oy, end, &r)) continue;
+                const ap_f32 *d = dz + ((r.first - oy) * s->out_wide + r.left) * s->filters;
+                ap_f32 *to = dx + pixel(s, tap, &r) * s->channels;
+                const rectangle pixels = {r.last - r.first, r.right - r.left, s->out_wide * s->filters, s->filters,
+                                          s->stride_high * s->wide * s->channels, s->stride_wide * s->channels};
+                for (size_t g = 0; g < groups; g++)
+                    products(pixels, in, &terms, d + g * out, w + (g * out * taps + tap) * in, to + g * in, AP_CHAIN);
+            }
         }
 }
 
-/* dw: for each row of outputs and each tap, in order of memory, a product over the pixels that it reaches; dbias: row by
-   row. */
+/* dw: for each band and each tap a chain over the outputs that have it inside; bands in order. dbias: rows in order. */
 void ap_conv_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *y, const ap_f32 *dy,
                         ap_f32 *dw, ap_f32 *dbias, ap_f32 *work)
 {
-    const size_t in = s->channels / s->groups, out = s->filters / s->groups;
-    const size_t size = s->kernel_high * s->kernel_wide * in, jump = s->stride_wide * s->channels;
-    ap_f32 *row_before = work, *sums = work + (activation == AP_NONE ? 0 : s->out_wide * s->filters);
-    if (dw) ap_fill(sums, 0.0f, size * s->filters);
+    const size_t taps = s->kernel_high * s->kernel_wide, rows = band(s);
+    const int by_channel = is_depthwise(s);
+    const size_t groups = by_channel ? 1 : s->groups, out = s->filters / groups, in = s->channels / s->groups;
+    ap_f32 *room = dw ? work + weights(s) : work;
+    if (dw) ap_fill(work, 0.0f, weights(s));
     if (dbias) ap_fill(dbias, 0.0f, s->filters);
-    for (size_t n = 0; n < s->examples; n++)
-        for (size_t oy = 0; oy < s->out_high; oy++) {
-            const ap_f32 *dz = before_activation(s, activation, y, dy, n, oy, row_before);
-            if (dbias) ap_add_rows(s->out_wide, s->filters, dz, dbias);
-            if (!dw) continue;
-            for (size_t ky = 0; ky < s->kernel_high; ky++)
-                for (size_t kx = 0; kx < s->kernel_wide; kx++) {
-                    size_t row, column, first, end;
-                    if (!reached(s, oy, ky, kx, &row, &column, &first, &end)) continue;
-                    ap_f32 *tap = sums + (ky * s->kernel_wide + kx) * in * s->filters;
-                    const ap_f32 *from = x + ((n * s->high + row) * s->wide + column) * s->channels;
-                    const ap_f32 *d = dz + first * s->filters;
-                    if (s->groups == 1)
-                        ap_product(in, s->filters, from, 0, 1, jump, 1, end - first, d, s->filters, tap, s->filters,
-                                   AP_ADD);
-                    else
-                        for (size_t ox = first; ox < end; ox++, from += jump, d += s->filters)
-                            for (size_t c = 0; c < in; c++)
-                                for (size_t f = 0; f < s->filters; f++)
-                                    tap[c * s->filters + f] += from[f / out * in + c] * d[f];
-                }
+    for (size_t n = 0; n < s->examples; n++, x += s->high * s->wide * s->channels)
+        for (size_t oy = 0; oy < s->out_high; oy += rows) {
+            const size_t end = least(oy + rows, s->out_high);
+            const ap_f32 *dz = before_activation(s, activation, y, dy, n, oy, end - oy, room);
+            if (dbias) ap_add_rows((end - oy) * s->out_wide, s->filters, dz, dbias);
+            for (size_t tap = 0; dw && tap < taps; tap++) {
+                reached r;
+                if (!reaches(s, tap, oy, end, &r)) continue;
+                const ap_f32 *from = x + pixel(s, tap, &r) * s->channels;
+                const ap_f32 *d = dz + ((r.first - oy) * s->out_wide + r.left) * s->filters;
+                const ap_terms terms = {r.last - r.first, r.right - r.left, s->stride_high * s->wide * s->channels,
+                                        s->stride_wide * s->channels, (size_t)by_channel, s->out_wide * s->filters,
+                                        s->filters};
+                ap_f32 *sums = work + tap * in * s->filters;
+                for (size_t g = 0; g < groups; g++)
+                    ap_products(in, out, &terms, from + g * in, 1, d + g * out, sums + g * out, s->filters, AP_ADD);
+            }
         }
-    if (!dw) return;
-    for (size_t f = 0; f < s->filters; f++)
-        for (size_t i = 0; i < size; i++) dw[f * size + i] = sums[i * s->filters + f];
+    if (dw) swap_axes(taps * in, s->filters, work, dw);
 }
 
 /* y is what backward_x makes of x: `s` is the convolution from y to x. Then the bias. */
-void ap_conv_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y)
+void ap_conv_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y,
+                               ap_f32 *work)
 {
-    ap_conv_backward_x(s, AP_NONE, w, 0, x, y, 0);
-    if (bias)
-        for (size_t i = 0; i < s->examples * s->high * s->wide; i++)
-            for (size_t c = 0; c < s->channels; c++) y[i * s->channels + c] += bias[c];
+    ap_conv_backward_x(s, AP_NONE, w, 0, x, y, work);
+    if (bias) ap_add_to_rows(s->examples * s->high * s->wide, s->channels, bias, y);
 }

@@ -106,10 +106,10 @@ void ap_conv_nchw_forward(const ap_conv *s, int activation, const ap_f32 *x, con
         for (size_t p = 0; p < plane; p += AP_CONV_BLOCK) {
             const size_t count = least(AP_CONV_BLOCK, plane - p);
             if (is_pointwise(s)) {
-                ap_product(out, count, v, 0, size, 1, 1, size, image + p, plane, to + p, plane, AP_SET);
+                ap_product(out, count, size, v, size, 1, image + p, plane, to + p, plane, AP_SET);
             } else {
                 read_taps(s, image, p, count, work, count, 1);
-                ap_product(out, count, v, 0, size, 1, 1, size, work, count, to + p, plane, AP_SET);
+                ap_product(out, count, size, v, size, 1, work, count, to + p, plane, AP_SET);
             }
         }
     }
@@ -134,9 +134,9 @@ void ap_conv_nchw_backward_x(const ap_conv *s, int activation, const ap_f32 *w, 
             size_t step;
             const ap_f32 *dz = before_activation(s, activation, y, dy, i, p, count, block, &step);
             if (is_pointwise(s)) {
-                ap_product(in, count, v, 0, 1, size, 1, out, dz, step, to + p, plane, AP_SET);
+                ap_product(in, count, out, v, 1, size, dz, step, to + p, plane, AP_SET);
             } else {
-                ap_product(count, size, dz, 0, 1, step, 1, out, v, size, work, size, AP_SET);
+                ap_product(count, size, out, dz, 1, step, v, size, work, size, AP_SET);
                 add_taps(s, work, p, count, to);
             }
         }
@@ -164,7 +164,7 @@ void ap_conv_nchw_backward_w(const ap_conv *s, int activation, const ap_f32 *x, 
                 for (size_t k = 0; k < count; k++) dbias[g * out + f] += dz[f * step + k];
             if (!dw) continue;
             read_taps(s, x + i * in * pixels, p, count, work, 1, size);
-            ap_product(out, size, dz, 0, step, 1, 1, count, work, size, dw + g * out * size, size, AP_ADD);
+            ap_product(out, size, count, dz, step, 1, work, size, dw + g * out * size, size, AP_ADD);
         }
     }
 }

@@ -7,7 +7,7 @@ void ap_dense_forward(const ap_dense *s, int activation, ap_f32 alpha, ap_f32 be
     if (s->transposed_w && !s->transposed_x)
         ap_dots(rows, out, x, in, w, in, in, y, out, AP_SET);
     else if (!s->transposed_w)
-        ap_product(rows, out, x, 0, s->transposed_x ? 1 : in, s->transposed_x ? rows : 1, 1, in, w, out, y, out, AP_SET);
+        ap_product(rows, out, in, x, s->transposed_x ? 1 : in, s->transposed_x ? rows : 1, w, out, y, out, AP_SET);
     else
         for (size_t m = 0; m < rows; m++)
             for (size_t n = 0; n < out; n++) {
@@ -55,7 +55,7 @@ void ap_dense_backward(const ap_dense *s, int activation, ap_f32 alpha, ap_f32 b
                     dx[k * rows + m] = sum;
                 }
         } else if (s->transposed_w)
-            ap_product(rows, in, dz, 0, out, 1, 1, out, w, in, dx, in, AP_SET);
+            ap_product(rows, in, out, dz, out, 1, w, in, dx, in, AP_SET);
         else
             ap_dots(rows, in, dz, out, w, out, out, dx, in, AP_SET);
     }
@@ -68,16 +68,16 @@ void ap_dense_backward(const ap_dense *s, int activation, ap_f32 alpha, ap_f32 b
                     dw[s->transposed_w ? n * in + k : k * out + n] = sum;
                 }
         } else if (s->transposed_w)
-            ap_product(out, in, dz, 0, 1, out, 1, rows, x, in, dw, in, AP_SET);
+            ap_product(out, in, rows, dz, 1, out, x, in, dw, in, AP_SET);
         else
-            ap_product(in, out, x, 0, 1, in, 1, rows, dz, out, dw, out, AP_SET);
+            ap_product(in, out, rows, x, 1, in, dz, out, dw, out, AP_SET);
     }
 }
 
 void ap_matmul_forward(const ap_matrices *s, int activation, const ap_f32 *a, const ap_f32 *b, ap_f32 *c)
 {
     for (size_t i = 0; i < s->count; i++)
-        ap_product(s->rows, s->columns, a + i * s->step_a, 0, s->length, 1, 1, s->length, b + i * s->step_b, s->columns,
+        ap_product(s->rows, s->columns, s->length, a + i * s->step_a, s->length, 1, b + i * s->step_b, s->columns,
                    c + i * s->rows * s->columns, s->columns, AP_SET);
     ap_activate(activation, c, s->count * s->rows * s->columns);
 }
@@ -97,7 +97,7 @@ void ap_matmul_backward(const ap_matrices *s, int activation, const ap_f32 *a, c
             ap_dots(s->rows, s->length, d, s->columns, b + i * s->step_b, s->columns, s->columns, da + i * s->step_a,
                     s->length, i && !s->step_a ? AP_ADD : AP_SET);
         if (db)
-            ap_product(s->length, s->columns, a + i * s->step_a, 0, 1, s->length, 1, s->rows, d, s->columns,
-                       db + i * s->step_b, s->columns, i && !s->step_b ? AP_ADD : AP_SET);
+            ap_product(s->length, s->columns, s->rows, a + i * s->step_a, 1, s->length, d, s->columns, db + i * s->step_b,
+                       s->columns, i && !s->step_b ? AP_ADD : AP_SET);
     }
 }

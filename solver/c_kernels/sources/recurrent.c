@@ -42,12 +42,12 @@ void ap_lstm_backward(const ap_lstm *s, const ap_f32 *x, const ap_f32 *h, const 
             if (dc) dc[b * n + k] = dcell * forget;
         }
     }
-    if (dx) ap_product(s->batch, s->inputs, work, 0, all, 1, 1, all, w, s->inputs, dx, s->inputs, AP_SET);
-    if (dh) ap_product(s->batch, n, work, 0, all, 1, 1, all, r, n, dh, n, AP_SET);
-    if (dw) ap_product(all, s->inputs, work, 0, 1, all, 1, s->batch, x, s->inputs, dw, s->inputs, AP_SET);
+    if (dx) ap_product(s->batch, s->inputs, all, work, all, 1, w, s->inputs, dx, s->inputs, AP_SET);
+    if (dh) ap_product(s->batch, n, all, work, all, 1, r, n, dh, n, AP_SET);
+    if (dw) ap_product(all, s->inputs, s->batch, work, 1, all, x, s->inputs, dw, s->inputs, AP_SET);
     if (dr) {
         if (h)
-            ap_product(all, n, work, 0, 1, all, 1, s->batch, h, n, dr, n, AP_SET);
+            ap_product(all, n, s->batch, work, 1, all, h, n, dr, n, AP_SET);
         else
             ap_fill(dr, 0.0f, all * n);
     }
