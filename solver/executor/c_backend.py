@@ -35,7 +35,7 @@ __all__ = ["CLibrary", "CRunner", "in_c_apart", "with_values_apart"]
 #: Only speed depends on the optimization: no flag here contracts or reorders arithmetic.
 _FLAGS: Final = (
     "-std=c11",
-    "-O2",
+    "-O3",
     "-march=native",
     "-ffp-contract=off",
     "-fno-math-errno",

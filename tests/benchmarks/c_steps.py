@@ -41,9 +41,9 @@ NETWORKS: Final[Mapping[str, Callable[[], Mapping[str, Any]]]] = {
 
 #: What the same files are compiled with.
 FLAGS: Final = {
-    "C": ("-O2", "-march=native"),
-    "C, any x86-64": ("-O2",),
-    "C, -DAP_PLAIN": ("-O2", "-march=native", "-DAP_PLAIN"),
+    "C": ("-O3", "-march=native"),
+    "C, any x86-64": ("-O3",),
+    "C, -DAP_PLAIN": ("-O3", "-march=native", "-DAP_PLAIN"),
 }
 
 #: CPU seconds that all steps of one network may take, about.

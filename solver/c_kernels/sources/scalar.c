@@ -191,24 +191,43 @@ double ap_power(double x, uint32_t n)
     return power;
 }
 
+/* Activations are loops without branches inside, which compilers make vectors of. NaN stays, and zeros lose their sign. */
 void ap_activate(int activation, ap_f32 *y, size_t count)
 {
-    for (size_t i = 0; i < count; i++) switch (activation) {
-        case AP_RELU: y[i] = y[i] > 0.0f || !(y[i] == y[i]) ? y[i] : 0.0f; break;
-        case AP_RELU6: y[i] = y[i] > 0.0f || !(y[i] == y[i]) ? (y[i] > 6.0f ? 6.0f : y[i]) : 0.0f; break;
-        case AP_SIGMOID: y[i] = ap_sigmoid(y[i]); break;
-        case AP_TANH: y[i] = ap_tanh(y[i]); break;
-        default: return;
+    const ap_f32 most = activation == AP_RELU6 ? 6.0f : AP_INFINITY;
+    if (activation == AP_RELU || activation == AP_RELU6)
+        for (size_t i = 0; i < count; i++) {
+            const ap_f32 v = y[i] <= 0.0f ? 0.0f : y[i];
+            y[i] = v > most ? most : v;
         }
+    if (activation == AP_SIGMOID)
+        for (size_t i = 0; i < count; i++) y[i] = ap_sigmoid(y[i]);
+    if (activation == AP_TANH)
+        for (size_t i = 0; i < count; i++) y[i] = ap_tanh(y[i]);
 }
 
 void ap_deactivate(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dz, size_t count)
 {
-    for (size_t i = 0; i < count; i++) switch (activation) {
-        case AP_RELU: dz[i] = y[i] > 0.0f ? dy[i] : 0.0f; break;
-        case AP_RELU6: dz[i] = y[i] > 0.0f && y[i] < 6.0f ? dy[i] : 0.0f; break;
-        case AP_SIGMOID: dz[i] = dy[i] * (y[i] * (1.0f - y[i])); break;
-        case AP_TANH: dz[i] = dy[i] * (1.0f - y[i] * y[i]); break;
-        default: dz[i] = dy[i]; break;
+    switch (activation) {
+    case AP_RELU:
+        for (size_t i = 0; i < count; i++) {
+            const ap_f32 d = dy[i];
+            dz[i] = y[i] > 0.0f ? d : 0.0f;
         }
+        break;
+    case AP_RELU6:
+        for (size_t i = 0; i < count; i++) {
+            const ap_f32 d = dy[i], below = y[i] < 6.0f ? d : 0.0f;
+            dz[i] = y[i] > 0.0f ? below : 0.0f;
+        }
+        break;
+    case AP_SIGMOID:
+        for (size_t i = 0; i < count; i++) dz[i] = dy[i] * (y[i] * (1.0f - y[i]));
+        break;
+    case AP_TANH:
+        for (size_t i = 0; i < count; i++) dz[i] = dy[i] * (1.0f - y[i] * y[i]);
+        break;
+    default:
+        ap_copy(dz, dy, count * sizeof(ap_f32));
+    }
 }
