@@ -228,6 +228,6 @@ void ap_deactivate(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dz
         for (size_t i = 0; i < count; i++) dz[i] = dy[i] * (1.0f - y[i] * y[i]);
         break;
     default:
-        ap_copy(dz, dy, count * sizeof(ap_f32));
+        for (size_t i = 0; i < count; i++) dz[i] = dy[i];
     }
 }
