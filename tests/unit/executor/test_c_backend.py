@@ -34,7 +34,7 @@ def wrong_relu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     shutil.copytree(SOURCES, folder / "sources")
     source = folder / "sources/scalar.c"
     right = source.read_text(encoding="ascii")
-    wrong = right.replace("? y[i] : 0.0f; break;", "? y[i] : 0.5f * y[i]; break;")
+    wrong = right.replace("y[i] <= 0.0f ? 0.0f : y[i]", "y[i] <= 0.0f ? 0.5f * y[i] : y[i]")
     assert wrong != right
     source.write_text(wrong, encoding="ascii")
     monkeypatch.setattr("solver.c_training.SOURCES", folder / "sources")
