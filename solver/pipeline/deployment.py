@@ -330,9 +330,9 @@ def _named(entry: EntryRequest, held: Sequence[Value] = ()) -> Iterator[None]:
         error.message = f"Entry point {entry.name!r:.200} does not fit. {error.message}{of_others}"
         error.entry_point, error.held = entry.name, others
         raise
-    except OptionsError:
-        raise
     except ArenaplanError as error:
+        if isinstance(error, OptionsError) and error.path != ("target",):
+            raise  # the options are those of all entry points; a target may lack a kernel for one of them
         error.message = f"Entry point {entry.name!r:.200}: {error.message}"
         raise
 

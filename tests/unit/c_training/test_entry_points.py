@@ -19,7 +19,7 @@ from solver.pipeline import EntryRequest, plan_requested
 from solver.plan import Deployment, PlanOptions, RequestedOptions
 from tests.support.c_programs import CProgram, written
 from tests.support.deployments import MODELS, deployed, entries
-from tests.support.graphs import chain
+from tests.support.graphs import Sketch, chain
 
 compiles = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
@@ -156,6 +156,16 @@ def test_models_that_train_count_by_themselves() -> None:
     ]
     source = c_training_files(deployed(requests, target="c")[1])["net.c"].decode()
     assert re.findall(r"net_iteration\w*\(void\) \{ return iterations\[(\d)\]; \}", source) == ["0", "0", "1"]
+
+
+def test_an_operator_without_a_kernel_is_named_with_its_entry_point() -> None:
+    s = Sketch("odd")
+    y = s.op("Sin", [s.op("Gemm", [s.input("x", 2, 3), s.parameter("w", 3, 3)], "h")], "y")
+    s.op("MeanSquaredError", [y, s.label("t", 2, 3)], "loss")
+    odd = inference(s.graph())
+    requests = [EntryRequest("a.train", "a", "train", chain()), EntryRequest("b.infer", "b", "infer", odd)]
+    with pytest.raises(OptionsError, match=r"Entry point 'b\.infer': .* no kernel for 1 steps: .*Sin"):
+        deployed(requests, target="c")
 
 
 def test_a_plan_of_another_target_is_refused() -> None:

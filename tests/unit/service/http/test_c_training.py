@@ -16,10 +16,11 @@ from service.http.app import create_app
 from service.http.state import State
 from service.settings import Settings
 from solver.c_training import c_training_files
-from solver.documents import dump_plan
+from solver.documents import dump_deployment, dump_plan
 from solver.executor import c_files
 from solver.pipeline import plan_requested
 from solver.plan import Plan, PlanOptions, RequestedOptions
+from tests.support.deployments import MODELS, deployed, entries
 from tests.support.graphs import chain
 
 FOR_C = RequestedOptions(PlanOptions(target="c"))
@@ -28,6 +29,7 @@ PLAN: Plan = plan_requested(chain((8, 6, 4), 9, optimizer="Adam"), FOR_C)
 TRANSFER = GALLERY["transfer"]
 INLINE: Plan = plan_requested(TRANSFER.prepare(TRANSFER.build(2)).graph, FOR_C)
 OTHER: Plan = plan_requested(chain((8, 6, 4), 9))
+SEVERAL = deployed(entries(MODELS["chain"]), target="c")[1]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -42,6 +44,9 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         state: State = app.state.arenaplan
         for one in (PLAN, INLINE, OTHER):
             state.cache.of(ANONYMOUS.tenant).put(f"plans/{one.digest}", dump_plan(one), f"plan:{one.digest}")
+        state.cache.of(ANONYMOUS.tenant).put(
+            f"plans/{SEVERAL.digest}", dump_deployment(SEVERAL), f"plan:{SEVERAL.digest}"
+        )
         yield client
 
 
@@ -64,6 +69,17 @@ async def test_the_archive_has_the_files_of_the_plan(http: httpx.AsyncClient) ->
     assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", tag)
     accepted = await http.get(f"/v1/plans/{PLAN.digest}", headers={"Accept": "application/zip"})
     assert accepted.content == answer.content
+
+
+@pytest.mark.parametrize("entry_point", [None, "infer"])
+async def test_entry_points_are_together_or_alone(http: httpx.AsyncClient, entry_point: str | None) -> None:
+    query = {} if entry_point is None else {"entry_point": entry_point}
+    answer = await http.get(f"/v1/plans/{SEVERAL.digest}/c-training", params=query)
+    assert answer.status_code == 200, answer.text
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert files == c_files(SEVERAL if entry_point is None else SEVERAL[entry_point].plan)
+    assert (b"net_step(" in files["net.h"]) == (entry_point is None)
 
 
 @pytest.mark.parametrize("weights", ["embed", "blob", "none"])
