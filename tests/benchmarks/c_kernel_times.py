@@ -71,8 +71,8 @@ def timed(folder: Path) -> list[str]:
     """Write `timed.c`, the program with clocks, and return the kernel of each step."""
     head, body = (folder / "net.c").read_text(encoding="ascii").split("net_step(void)\n", 1)
     steps, rest = body.split("\n}\n", 1)
-    start, steps = steps.split("iteration += 1u;\n", 1)
-    lines, kernels = [f"{start}iteration += 1u;", "    stamp(-1);"], list[str]()
+    start, steps = steps.split(" += 1u;\n", 1)  # counts the iteration
+    lines, kernels = [f"{start} += 1u;", "    stamp(-1);"], list[str]()
     for line in steps.split("\n"):
         lines.append(line)
         if not line.lstrip().startswith(("NET_ENDS", "return")):
