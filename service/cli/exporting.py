@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,12 +26,10 @@ _INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """The other inputs of a model file: the `model` itself, the sizes of its open `dims`, trained `weights`,
-    and the bytes that TFLM has.
-    """
+    """What goes into an export beside the plan: the `model`, `choices` of its import, `weights`, a capacity."""
 
     model: Path | None = None
-    dims: Sequence[str] = ()
+    choices: Mapping[str, Any] = field(default_factory=dict)
     weights: Path | None = None
     capacity: int | None = None
 
@@ -113,7 +111,7 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
         ("model", into.model, ("circle", "c-training")),
         ("weights", into.weights, ("circle", "c-training")),
         ("capacity", into.capacity, ("tflm",)),
-        ("dim", into.dims or None, ("c-training",)),
+        *((option, value, ("c-training",)) for option, value in into.choices.items()),
     ):
         if value is not None and name not in fitting:
             raise _not_for(name, option, " or ".join(fitting))
@@ -132,7 +130,7 @@ def _export_c_training(plan: Plan | Deployment, output: Path, into: ModelFile, *
             path=("output",),
         )
     weights = "embed" if into.weights is None else str(into.weights)
-    files = c_files(plan, weights, None if into.model is None else _graphs_of(plan, into.model, into.dims))
+    files = c_files(plan, weights, None if into.model is None else _graphs_of(plan, into.model, into.choices))
     if zipped:
         write_document(output, zip_archive(files))
     else:
@@ -149,13 +147,12 @@ def _export_c_training(plan: Plan | Deployment, output: Path, into: ModelFile, *
 
 
 def _graphs_of(
-    plan: Plan | Deployment, model: Path, dims: Sequence[str]
+    plan: Plan | Deployment, model: Path, choices: Mapping[str, Any]
 ) -> TrainableGraph | dict[str, TrainableGraph]:
-    """The graph in a file, or for entry points that of each by name; `dims` are sizes of open dimensions."""
+    """The graph in a file, or for entry points that of each by name."""
     from service.cli.deploying import model_files
     from solver.pipeline import entry_graphs
 
-    choices = {"dim": list(dims)} if dims else {}
     files = {name: replace(file, prints_notes=False) for name, file in model_files([model]).items()}
     if isinstance(plan, Plan):
         return next(iter(files.values())).graph(plan.options.batch, choices)

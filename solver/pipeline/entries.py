@@ -139,7 +139,9 @@ def entry_graphs(
             subject = entry_subject(network, entry_point.purpose)
         except (OptionsError, LossError) as error:
             message = f"Entry point {entry_point.name!r}: {error.message}"
-            raise OptionsError(message, remedy="Give the model that the plan was made from.") from error
+            raise OptionsError(
+                message, remedy="Give the model that the plan was made from, and its --loss."
+            ) from error
         if isinstance(subject, TrainableGraph):
             graphs[entry_point.name] = subject
         elif not skips_programs:

@@ -150,6 +150,12 @@ def export(
             help="For c-training: the size of a dimension that the model leaves open; repeatable.",
         ),
     ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOSS", help="For c-training with entry points: the loss that the model was planned with."
+        ),
+    ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -173,7 +179,8 @@ def export(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        into = exporting.ModelFile(model, dim or (), weights, capacity)
+        choices = {name: value for name, value in (("dim", dim), ("loss", loss)) if value}
+        into = exporting.ModelFile(model, choices, weights, capacity)
         exporting.export(
             plan,
             output,

@@ -23,6 +23,7 @@ from solver.plan import PlanOptions, RequestedOptions
 from tests.support.circle_models import dense
 from tests.support.graphs import chain
 from tests.support.micro_models import STATEFUL, branching_model
+from tests.support.onnx_models import perceptron
 
 
 def arenaplan(*arguments: str | Path) -> Result:
@@ -237,3 +238,18 @@ def test_c_that_trains_is_refused_by_name(for_c: Path, model: Path, tmp_path: Pa
         done = arenaplan("export", plan, "--to", "c-training", *arguments)
         assert (done.exit_code, refusal in " ".join(done.output.split())) == (Exit.USAGE, True), done.output
     assert not (tmp_path / "net").exists()
+
+
+def test_first_values_of_a_model_with_open_dimensions_and_entry_points(tmp_path: Path) -> None:
+    path, plan = tmp_path / "net.onnx", tmp_path / "plan.json"
+    path.write_bytes(perceptron().SerializeToString())
+    trained = ("--loss", "cross-entropy", "--optimizer", "sgd", "--target", "c", "-o", plan)
+    one = (*trained, "--dim", "n=2")
+    for options, choices in ((one, ("--dim", "n=2")), ((*one, "--entry", "train", "--entry", "infer"), ())):
+        made = arenaplan("plan", path, *options)
+        assert made.exit_code == Exit.OK, made.output
+        export = ("export", plan, "--to", "c-training", "--model", path, "-o", tmp_path / "net")
+        refused = arenaplan(*export)
+        assert refused.exit_code == Exit.USAGE, refused.output
+        done = arenaplan(*export, *(choices or ("--dim", "n=2", "--loss", "cross-entropy")))
+        assert done.exit_code == Exit.OK, done.output
