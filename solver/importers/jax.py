@@ -8,8 +8,9 @@ values and no memory, so this decides where values lie:
   and what makes it reads it element by element or not at all; else it is copied there at the end.
 * With `in_place`, the result of an element-wise primitive takes the place of an operand that ends there.
 
-Calls of compiled functions are looked into, loops and branches are not: they are one operation, with a block
-for what their bodies hold at most. XLA fuses primitives, which a program does not know.
+Primitives without effects are pure, and keys of random numbers are values. Calls of compiled functions are
+looked into, loops and branches are not: they are one operation, with a block for what their bodies hold at
+most. XLA fuses primitives, which a program does not know.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from solver.errors import DocumentError
 from solver.graph import Array, DType, TensorType
 from solver.importers.traced import Placed, TracedStep, reason_of
-from solver.training import Block, BlockOperation, build_program
+from solver.training import Block, BlockOperation, OperationCost, build_program
 
 __all__ = ["trace"]
 
@@ -131,6 +132,7 @@ class _Call:
     operands: tuple[Any, ...]
     results: tuple[_Seen | None, ...]
     workspace: int = 0
+    has_effects: bool = False
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -235,7 +237,8 @@ class _Program:
                 kept = tuple(x if isinstance(x, _Seen) else None for x in results)
                 held = max((_peak_bytes(each) for each in _jaxprs(params.values())), default=0)
                 if any(kept) or equation.effects:
-                    self.calls.append(_Call(equation.primitive, params, tuple(operands), kept, held))
+                    effects = bool(equation.effects)
+                    self.calls.append(_Call(equation.primitive, params, tuple(operands), kept, held, effects))
             value_of |= zip(equation.outvars, results, strict=True)
         return [known(x) for x in jaxpr.outvars]
 
@@ -264,7 +267,14 @@ class _Program:
             )
             operations.append(
                 BlockOperation(
-                    label, tuple(reads), tuple(writes), call.primitive.name, permissions, call.workspace
+                    label,
+                    tuple(reads),
+                    tuple(writes),
+                    call.primitive.name,
+                    permissions,
+                    call.workspace,
+                    pure=not call.has_effects,
+                    cost=OperationCost(flops=_flops(call)),
                 )
             )
             functions[label] = partial(_run, call, dict(self.place))
@@ -432,6 +442,19 @@ def _jaxprs(values: Iterable[Any]) -> Iterator[Any]:
             yield from _jaxprs(value)
         elif hasattr(value, "eqns"):
             yield getattr(value, "jaxpr", value)
+
+
+def _flops(call: _Call) -> int:
+    """Two for each multiplication with its addition in a product or convolution; 0 for other primitives."""
+    shapes = [tuple(x.aval.shape) if isinstance(x, _Seen) else np.shape(x) for x in call.operands]
+    elements = sum(math.prod(x.aval.shape) for x in call.results if x is not None)
+    if call.primitive.name == "dot_general":
+        (contracted, _), _ = call.params["dimension_numbers"]
+        return int(2 * elements * math.prod(shapes[0][axis] for axis in contracted))
+    if call.primitive.name == "conv_general_dilated":
+        features = shapes[1][call.params["dimension_numbers"].rhs_spec[0]]
+        return int(2 * elements * math.prod(shapes[1]) // max(1, features))
+    return 0
 
 
 def _peak_bytes(jaxpr: Any) -> int:

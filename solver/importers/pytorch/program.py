@@ -3,8 +3,10 @@
 Forward pass, backward pass and optimizer are traced together (`make_fx`), down to the kernels that PyTorch
 runs. A block of the program is a storage: views are the block that they look into, in-place operations update
 it, and everything else defines a block of its own. The program permits results of element-wise calls to take
-the place of their operands, and other orders where no call draws random numbers. What a kernel allocates
-inside and frees again PyTorch does not say, so plans do not have it.
+the place of their operands, and other orders. A call that writes nothing but its results is pure, and has
+PyTorch's own count of its floating-point operations. The state of PyTorch's generator is a block: calls that
+draw random numbers update it. What a kernel allocates inside and frees again PyTorch does not say, so plans
+do not have it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from solver.graph.types import DType
 from solver.importers.pytorch.capture import Loss, check_type, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
 from solver.importers.traced import Placed, TracedStep, reason_of
-from solver.training import Block, BlockOperation, build_program
+from solver.training import Block, BlockOperation, OperationCost, build_program
 
 __all__ = ["trace", "trace_module"]
 
@@ -32,12 +34,21 @@ __all__ = ["trace", "trace_module"]
 _VIEWS = frozenset({"aten._unsafe_view.default", "aten._reshape_alias.default"})
 _WRITES = {"aten.native_batch_norm.default": (3, 4)}
 
+#: The block that holds the state of PyTorch's generator of random numbers.
+_GENERATOR = "torch.random.state"
+
 #: Stands for a number that is known when the step runs.
 _NUMBER = object()
 
 #: Operators that write every byte of their first argument without looking at it.
 _OVERWRITES = frozenset(
     {"aten.copy_.default", "aten.zero_.default", "aten.fill_.Scalar", "aten.fill_.Tensor"}
+)
+
+
+#: Operators whose results are whatever is in memory.
+_UNDEFINED = frozenset(
+    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 )
 
 
@@ -90,10 +101,11 @@ def trace(
     structure of tensors, of which `TracedStep.results` has the places. Nothing is computed: tensors are
     traced by their types, each as if it were contiguous and all of its memory. Raises DocumentError where
     PyTorch cannot trace the step, for shapes that depend on elements, for arguments that are no dense tensor,
-    and for a write into memory that two arguments share. Raises what building a program raises. Cost: linear
-    in the calls.
+    and for a write into memory that two arguments share. Raises what building a program raises. The
+    generator of random numbers begins with the state that it has now. Cost: linear in the calls.
     """
     framework = torch()
+    generator = framework.random.get_rng_state()
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils._pytree import keystr, tree_flatten_with_path
 
@@ -120,7 +132,7 @@ def trace(
                 f"PyTorch cannot trace the step: {reason_of(error)}",
                 remedy="Write a step that does not branch on elements, without calls of item() or compile().",
             ) from error
-    traced_step = _Blocks(traced, tuple(tensors), frozenset(fed), tensors).build(name, paths)
+    traced_step = _Blocks(traced, tuple(tensors), frozenset(fed), tensors, generator).build(name, paths)
     written = {block for operation in traced_step.program.operations for block in operation.writes}
     for name, other in shared.items():
         if name in written:
@@ -288,7 +300,12 @@ class _Blocks:
     """Finds the blocks of a traced function, call by call."""
 
     def __init__(
-        self, traced: Any, names: tuple[str, ...], fed: frozenset[str], tensors: Mapping[str, Any]
+        self,
+        traced: Any,
+        names: tuple[str, ...],
+        fed: frozenset[str],
+        tensors: Mapping[str, Any],
+        generator: Any,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -298,8 +315,9 @@ class _Blocks:
         self.views: dict[Any, Any] = {}
         self.operations: list[BlockOperation] = []
         self.functions: dict[str, Callable[[Any], None]] = {}
-        self.values: dict[str, Array] = {}
-        #: Whether no call draws random numbers, which come in the order of the calls.
+        self.values: dict[str, Array] = {_GENERATOR: generator.numpy()}
+        self.blocks[_GENERATOR] = Block(_GENERATOR, TensorType((generator.numel(),), DType.UINT8))
+        #: Whether no loop or branch runs, whose body may draw random numbers.
         self.any_order = True
 
     def build(self, name: str, paths: Sequence[str]) -> TracedStep:
@@ -418,8 +436,14 @@ class _Blocks:
         writes = [*(view.block for view in written), *(view.block for view in fresh)]
         if not writes:
             return
-        self.any_order &= not _draws_random_numbers(node.target, node.args, node.kwargs)
         operands = _blocks_of([arguments, *named.values()])
+        outputs = [view if view in fresh else None for view in results]
+        function = partial(_run, node.target, arguments, named, outputs)
+        draws = _draws_random_numbers(node.target, node.args, node.kwargs)
+        if draws:
+            reads, writes = [*reads, _GENERATOR], [*writes, _GENERATOR]
+            function = partial(_drawing, function)
+        moved = sum({(view.block, view.shape): self._moved(view) for view in (*operands, *fresh)}.values())
         self.operations.append(
             BlockOperation(
                 node.name,
@@ -427,10 +451,15 @@ class _Blocks:
                 tuple(dict.fromkeys(writes)),
                 word,
                 () if written else self._permissions(node.target, operands, fresh),
+                pure=not (written or draws or node.target.overloadpacket.__name__ in _UNDEFINED),
+                cost=OperationCost(flops=_flops(node), bytes=moved),
             )
         )
-        outputs = [view if view in fresh else None for view in results]
-        self.functions[node.name] = partial(_run, node.target, arguments, named, outputs)
+        self.functions[node.name] = function
+
+    def _moved(self, view: _View) -> int:
+        """The bytes of a tensor; of one that repeats elements, those of its block."""
+        return min(view.nbytes, self.blocks[view.block].type.nbytes)
 
     def _body(self, node: Any, arguments: Any, named: Mapping[str, Any]) -> None:
         """A loop or a branch, which is one operation: its body is run as a whole, and has results alone."""
@@ -501,6 +530,30 @@ def _draws_random_numbers(target: Any, arguments: Sequence[Any], named: Mapping[
     defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
     by_name = {**defaults, **dict(zip(names, arguments, strict=False)), **named}
     return by_name.get("dropout_p") != 0.0
+
+
+def _flops(node: Any) -> int:
+    """PyTorch's count of the floating-point operations of a call; 0 for what it counts none of."""
+    from torch.utils._pytree import tree_map_only
+    from torch.utils.flop_counter import flop_registry
+
+    count = flop_registry.get(node.target.overloadpacket)
+    if count is None:
+        return 0
+    arguments, named = tree_map_only(torch().fx.Node, lambda x: x.meta["val"], (node.args, node.kwargs))
+    return int(count(*arguments, **named, out_val=node.meta["val"]))
+
+
+def _drawing(function: Callable[[Any], None], blocks: Any) -> None:
+    """A call that draws random numbers by the generator whose state is a block."""
+    random, state = torch().random, blocks[_GENERATOR]
+    others = random.get_rng_state()
+    random.set_rng_state(torch().tensor(state))
+    try:
+        function(blocks)
+        state[...] = random.get_rng_state().numpy()
+    finally:
+        random.set_rng_state(others)
 
 
 def _run(

@@ -65,6 +65,22 @@ def step_of(jax: Any, model: str) -> tuple[Any, Any, Any]:
     return step, (weights, jax.tree.map(numpy.zeros_like, weights)), (x, y)
 
 
+@pytest.mark.parametrize("model", ["plain", "scan"])
+def test_primitives_are_pure_and_their_products_have_a_cost(jax: Any, model: str) -> None:
+    """Each runs twice when it is validated, and some run again within a capacity."""
+    step, state, batch = step_of(jax, model)
+    traced = arenaplan.jax.program(step, (state, batch))
+    operations = traced.program.operations
+    assert all(operation.pure for operation in operations if not operation.name.startswith("carry"))
+    convolution = next(o for o in operations if o.kernel == "conv_general_dilated")
+    assert convolution.cost.flops == 2 * (6 * 8 * 8 * 4) * (3 * 3 * 2)
+    assert arenaplan.validate(traced, arenaplan.plan(traced), steps=2).identical
+    usual = arenaplan.plan(traced, as_written=True).arena_bytes
+    smaller = arenaplan.plan(traced, capacity=usual * 9 // 10, only=["recompute"])
+    assert smaller.arena_bytes < usual
+    assert arenaplan.validate(traced, smaller, steps=2).identical
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("model", ["plain", "scan", "branch"])
 def test_trains_as_jax_does(jax: Any, model: str, in_place: bool) -> None:

@@ -118,6 +118,44 @@ def test_optimizers(name: str) -> None:
     )
 
 
+def test_pure_calls_run_again_and_random_ones_draw_what_eager_pytorch_draws() -> None:
+    """A tower with dropout within three quarters of its bytes: losses and weights bit for bit."""
+    import torch
+    from torch import nn
+    from torch.nn.functional import mse_loss
+
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.2)) for _ in range(4)]
+    module = nn.Sequential(*layers, nn.Linear(64, 4))
+    x, y = torch.randn(128, 64), torch.randn(128, 4)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    torch.manual_seed(7)
+    traced = arenaplan.torch.program(module, x, targets=y, loss=mse_loss, optimizer=optimizer)
+    operations = {operation.name: operation for operation in traced.program.operations}
+    assert traced.program.any_order
+    assert [o.name for o in operations.values() if "torch.random.state" in o.reads and o.pure] == []
+    product = next(o for o in operations.values() if o.kernel == "aten.addmm.default")
+    assert (product.pure, product.cost.flops) == (True, 2 * 128 * 64 * 64)
+    usual = arenaplan.plan(traced, as_written=True)
+    plan = arenaplan.plan(traced, capacity=usual.arena_bytes * 3 // 4, only=["recompute"])
+    assert any(plan.program.runs)
+    runner = BlockRunner(traced.program, plan, traced.functions)
+    for name, values in traced.values.items():
+        runner.block(name).reshape(-1).view(np.uint8)[...] = values.reshape(-1).view(np.uint8)
+    for _ in range(3):
+        traced.feed(runner, "input0", x.numpy())
+        traced.feed(runner, "target0", y.numpy())
+        runner.run()
+        loss = mse_loss(module(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert float(traced.read(runner)[0]) == loss.item()
+    for name, weight in module.named_parameters():
+        np.testing.assert_array_equal(runner.block(name), weight.detach().numpy())
+    assert arenaplan.validate(traced, plan, steps=2).identical
+
+
 def test_names() -> None:
     from tests.support.pytorch_models import example
 
