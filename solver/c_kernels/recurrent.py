@@ -2,43 +2,85 @@
 
 from __future__ import annotations
 
-from solver.c_kernels.base import Call, CKernel, Task, only_float32
+from solver.c_kernels.base import ACTIVATION, Call, CKernel, Task, only_float32
+from solver.graph.ops.recurrent import PEEPHOLES, cell
 
 __all__ = ["KERNELS"]
 
 
-class _LSTMCell(CKernel):
-    """The work area has the derivatives of the gates."""
-
-    operators = ("LSTMCell",)
+class _Cell(CKernel):
     source = "recurrent"
+    #: Floats of the work area backward, for each hidden unit of each example.
+    floats: int
 
     def refusal(self, task: Task) -> str | None:
         if not only_float32((*task.node.inputs, *task.node.outputs)):
             return "its operands are not all float32"
-        if len(task.node.inputs) > 6 and any(task.node.inputs[6:]):
-            return "it has peepholes, or sequences of different lengths"
         return None
 
     def work(self, task: Task) -> int:
-        if task.is_forward:
-            return 0
-        batch, hidden = task.node.input(0).shape[-2], task.node.input(4).shape[-1]
-        return 16 * batch * hidden
+        sizes = cell(task.node)
+        return 0 if task.is_forward else 4 * self.floats * sizes.batch * sizes.hidden
+
+    @staticmethod
+    def table(call: Call) -> str:
+        sizes = cell(call.task.node)
+        bias = call.task.node.input(sizes.b) if call.task.node.has_input(sizes.b) else None
+        biases = 0 if bias is None or not sizes.rows else bias.elements // sizes.rows
+        return call.table("ap_cell", (sizes.batch, sizes.inputs, sizes.hidden, biases))
+
+
+class _LSTMCell(_Cell):
+    operators = ("LSTMCell",)
+    floats = 4
 
     def write(self, call: Call) -> str:
-        task, at = call.task, call.at
-        x, hidden = task.node.input(0).shape, task.node.input(4).shape[-1]
-        biases = task.node.input(5).shape[-1] // (4 * hidden) if task.node.has_input(5) else 0
-        table = call.table("ap_lstm", (x[-2], x[-1], hidden, biases))
-        if task.is_forward:
-            read = ("x0", "x1", "x2", "x3", "x4", "x5", "y0", "y1", "gates")
-            return f"ap_lstm_forward(&{table}, {', '.join(map(at, read))});"
+        at, table = call.at, self.table(call)
+        peepholes = f"x{PEEPHOLES}"
+        if call.task.is_forward:
+            slots = ("x0", "x1", "x2", "x3", "x4", "x5", peepholes, "y0", "y1", "gates")
+            return f"ap_lstm_forward(&{table}, {', '.join(map(at, slots))});"
         slots = (
-            "x0", "x1", "x2", "x3", "x4", "y1", "gates", "dy0", "dy1",
-            "dx0", "dx1", "dx2", "dx3", "dx4", "dx5", "work",
+            "x0", "x1", "x2", "x3", "x4", peepholes, "y1", "gates", "dy0", "dy1",
+            "dx0", "dx1", "dx2", "dx3", "dx4", "dx5", f"d{peepholes}", "work",
         )  # fmt: skip
         return f"ap_lstm_backward(&{table}, {', '.join(map(at, slots))});"
 
 
-KERNELS = (_LSTMCell(),)
+class _GRUCell(_Cell):
+    """Forward the work area has reset times state, unless the reset is behind the product."""
+
+    operators = ("GRUCell",)
+    floats = 4
+
+    def work(self, task: Task) -> int:
+        sizes = cell(task.node)
+        if task.is_forward and "x1" in task.slots and not task.node.attributes["linear_before_reset"]:
+            return 4 * sizes.batch * sizes.hidden
+        return super().work(task)
+
+    def write(self, call: Call) -> str:
+        at, table = call.at, self.table(call)
+        if call.task.is_forward:
+            slots = ("x0", "x1", "x2", "x3", "x4", "y0", "gates", "product", "work")
+            return f"ap_gru_forward(&{table}, {', '.join(map(at, slots))});"
+        slots = (
+            "x0", "x1", "x2", "x3", "gates", "product", "dy0", "dx0", "dx1", "dx2", "dx3", "dx4", "work",
+        )  # fmt: skip
+        return f"ap_gru_backward(&{table}, {', '.join(map(at, slots))});"
+
+
+class _RNNCell(_Cell):
+    operators = ("RNNCell",)
+    floats = 1
+
+    def write(self, call: Call) -> str:
+        at = call.at
+        first = f"&{self.table(call)}, {ACTIVATION[call.task.node.attributes['nonlinearity']]}"
+        if call.task.is_forward:
+            return f"ap_rnn_forward({first}, {', '.join(map(at, ('x0', 'x1', 'x2', 'x3', 'x4', 'y0')))});"
+        slots = ("x0", "x1", "x2", "x3", "y0", "dy0", "dx0", "dx1", "dx2", "dx3", "dx4", "work")
+        return f"ap_rnn_backward({first}, {', '.join(map(at, slots))});"
+
+
+KERNELS = (_LSTMCell(), _GRUCell(), _RNNCell())
