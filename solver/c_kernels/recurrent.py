@@ -38,8 +38,8 @@ class _LSTMCell(_Cell):
         at, table = call.at, self.table(call)
         peepholes = f"x{PEEPHOLES}"
         if call.task.is_forward:
-            slots = ("x0", "x1", "x2", "x3", "x4", "x5", peepholes, "y0", "y1", "gates")
-            return f"ap_lstm_forward(&{table}, {', '.join(map(at, slots))});"
+            read = ("x0", "x1", "x2", "x3", "x4", "x5", peepholes, "y0", "y1", "gates")
+            return f"ap_lstm_forward(&{table}, {', '.join(map(at, read))});"
         slots = (
             "x0", "x1", "x2", "x3", "x4", peepholes, "y1", "gates", "dy0", "dy1",
             "dx0", "dx1", "dx2", "dx3", "dx4", "dx5", f"d{peepholes}", "work",
@@ -62,8 +62,8 @@ class _GRUCell(_Cell):
     def write(self, call: Call) -> str:
         at, table = call.at, self.table(call)
         if call.task.is_forward:
-            slots = ("x0", "x1", "x2", "x3", "x4", "y0", "gates", "product", "work")
-            return f"ap_gru_forward(&{table}, {', '.join(map(at, slots))});"
+            read = ("x0", "x1", "x2", "x3", "x4", "y0", "gates", "product", "work")
+            return f"ap_gru_forward(&{table}, {', '.join(map(at, read))});"
         slots = (
             "x0", "x1", "x2", "x3", "gates", "product", "dy0", "dx0", "dx1", "dx2", "dx3", "dx4", "work",
         )  # fmt: skip
