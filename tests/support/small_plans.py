@@ -470,7 +470,7 @@ def _blocks() -> BlockProgram:
         block("out", 8, kept=True),
     ]
     operations = [
-        BlockOperation("first", ("x", "w"), ("a",), "mul"),
+        BlockOperation("first", ("x", "w"), ("a",), "mul", pure=True),
         BlockOperation("second", ("x", "c"), ("b",), "mul"),
         BlockOperation("third", ("a", "b"), ("d",), "add"),
         BlockOperation("again", ("d",), ("a",), "relu"),

@@ -221,6 +221,9 @@ class TermOracle:
             ours, theirs = program.operations[step.operation], self.reference.operations[original.operation]
             if _bits(ours) != _bits(theirs) or (step.phase, step.part) != (original.phase, original.part):
                 raise Broken("2", f"Step {t} calls another kernel than reference step {step.reference}.")
+            is_pure = self.reference.operations[original.operation].attributes.get("pure", False)
+            if program.runs[t] and original.phase is Phase.EXPLICIT and not is_pure:
+                raise Broken("2", f"Step {t} repeats an explicit step that need not compute the same again.")
             if step.due != original.due:
                 raise Broken("2", f"Step {t} runs on another condition than its reference step.")
             if [b.slot for b in step.bindings] != [b.slot for b in original.bindings]:
