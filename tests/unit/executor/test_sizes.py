@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from examples.gallery import GALLERY
+from arenaplan.builder import Model
+from examples.gallery import GALLERY, resnet
 from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import Trainer, synthetic_batch, validate
@@ -24,11 +26,18 @@ from tests.support.graphs import convolutional
 from tests.support.sizes import SEQUENCES, hand_over, planned_over, state_of, with_symbolic_batch
 
 #: The largest batch that a network of the gallery is trained with here; others have 4.
-_LARGEST = {"resnet18": 2, "resnet50": 2, "mobilenet_v2_bn": 2, "transformer": 3}
+_LARGEST = {"mobilenet_v2_bn": 2, "transformer": 3}
+
+#: Networks with fewer filters and smaller images than those of the gallery: all their layers.
+_SMALLER: dict[str, Callable[[int], Model]] = {
+    "resnet18": partial(resnet.build, depth=18, side=32, width=16),
+    "resnet50": partial(resnet.build, depth=50, side=32, width=16),
+}
 
 
 def network(name: str, batch: int) -> TrainableGraph:
-    return load_graph(GALLERY[name].model().document, batch=batch)
+    model = _SMALLER[name](batch) if name in _SMALLER else GALLERY[name].model()
+    return load_graph(model.document, batch=batch)
 
 
 def check_steps(graph: TrainableGraph, plan: Plan, sizes: Sequence[int], folder: Path) -> None:
