@@ -313,7 +313,16 @@ class _Writer:
             get=self._moved(reads=True),
             put=self._moved(reads=False),
             clear=_CLEAR,
+            begins="\n".join(self._begins()),
         )
+
+    def _begins(self) -> Iterator[str]:
+        """The end of all that the program's own memories hold, before first values are put there."""
+        yield "#ifndef NET_HOSTED"
+        for k, (space, size) in enumerate(zip(self.spaces, self.sizes, strict=True)):
+            if space.addressable:
+                yield f"    NET_ENDS({arena(k)}, {size}u);"
+        yield "#endif"
 
     def _hosted(self) -> Iterator[str]:
         """Memories that another program brings, slower ones too, and the copies to and from these."""

@@ -276,10 +276,10 @@ class Function:
     def test(self) -> Iterator[str]:
         """The part of the self-test: a run on fixed numbers, whose results are hashed. Integers are zeros."""
         for fed in self.fed:
-            for value in filter(self._is_addressable, fed.places):
+            for value in fed.places:
                 row = self.program.values[value]
                 floats = int(row.type.dtype is DType.FLOAT32)
-                yield f"fill({self.address(value)}, {row.type.nbytes}u, {floats});"
+                yield f"fill({row.space}, {self.plan.offsets[value]}u, {row.type.nbytes}u, {floats});"
         if self.loss is None:
             yield f"(void)net_{self.name}();"
         else:

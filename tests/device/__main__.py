@@ -189,15 +189,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=f"Debian's packages of all machines: apt-get install --no-install-recommends {every}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", default="", help="only machines with this in their names, as Cortex-M4F")
-    parser.add_argument("--networks", default="", help="only networks with this in their names, as lenet5")
+    parser.add_argument("--only", default="", help="machines by a regular expression, as 'Cortex-M4F|clang'")
+    parser.add_argument("--networks", default="", help="networks by one, as '^(?!resnet)'")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="machines at the same time")
     options = parser.parse_args(arguments)
-    chosen = [network for network in (*NETWORKS, *BARE) if options.networks in network.name]
-    here = [machine for machine in (*machines(), *boards()) if options.only in machine.title]
-    told = [machine for machine in controls() if options.only in machine.title]
+    chosen = [network for network in (*NETWORKS, *BARE) if re.search(options.networks, network.name)]
+    here = [machine for machine in (*machines(), *boards()) if re.search(options.only, machine.title)]
+    told = [machine for machine in controls() if re.search(options.only, machine.title)]
     if not chosen or not (here or told):
-        parser.error("no machine and network have these words in their names; without options all are used")
+        parser.error("no machine or no network has such a name; without options all are used")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         check = Check(Path(folder), chosen)
         check.machine(first_machine())

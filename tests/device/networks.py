@@ -27,6 +27,7 @@ from solver.executor.proved import entry_programs
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
 from solver.plan import Plan, PlanOptions, RequestedOptions
+from solver.program import Tier
 from tests.support.usual_networks import residual_with_statistics, unet
 
 __all__ = ["BARE", "NETWORKS", "Network", "Written"]
@@ -168,16 +169,15 @@ def _mnist(batch: int, title: str = "", *, bare: bool = False, steps: int = 3, *
     )
 
 
-def _tiny(
-    name: str, batch: int, *, bare: bool = False, changes: Mapping[str, Any] = MappingProxyType({})
-) -> Network:
-    """A network of MLPerf Tiny with changes of its document."""
+def _tiny(name: str, batch: int, *, bare: bool = False, optimizer: Any = None) -> Network:
+    """A network of MLPerf Tiny, with another optimizer if there is one."""
 
     def graph() -> TrainableGraph:
         model = MLPERF_TINY[name](batch)
-        return load_graph({**model.document, **changes}) if changes else model.graph
+        return model.graph if optimizer is None else load_graph({**model.document, "optimizer": optimizer})
 
-    return _synthetic(f"MLPerf Tiny {name} b{batch}", graph, bare=bare)
+    title = f"MLPerf Tiny {name} b{batch}" + ("" if optimizer is None else f", {optimizer['type']}")
+    return _synthetic(title, graph, bare=bare)
 
 
 def _synthetic(name: str, graph: Callable[[], TrainableGraph], *, bare: bool = False) -> Network:
@@ -197,6 +197,10 @@ NETWORKS: Final = (
         training={"accumulate": 3, "clip_global_norm": 0.5},
     ),
     *(_gallery(name) for name in ("lenet5", "transfer", "bias_only")),
+    _gallery(
+        "lenet5", 8, "lenet5 b8, paged",
+        tiers=(Tier("fast", 900_000), Tier("slow", 1 << 24, 100_000_000, 100_000_000)),
+    ),
     _gallery("last_layers", title="last_layers b16, RMSProp", changes={"optimizer": {"type": "RMSProp"}}),
     _gallery("autoencoder"),
     _gallery("multi_loss", title="multi_loss b32, Adagrad", changes={"optimizer": {"type": "Adagrad"}}),
@@ -223,9 +227,9 @@ BARE: Final = (
         "lenet5", 1, "lenet5 b1 in 512 KiB", bare=True, capacity=512 * 1024, steps=200,
         changes={"optimizer": sgd(0.01)},
     ),
-    _tiny("autoencoder", 4, bare=True, changes={"optimizer": sgd(0.01)}),
+    _tiny("autoencoder", 4, bare=True, optimizer=sgd(0.01)),
     _tiny("ds_cnn", 1, bare=True),
     _tiny("resnet8", 1, bare=True),
-    _tiny("mobilenet_v1", 1, bare=True, changes={"optimizer": sgd(0.01)}),
+    _tiny("mobilenet_v1", 1, bare=True, optimizer=sgd(0.01)),
     _mnist(1, bare=True, optimizer=sgd(0.01)),  # with Adam's variables it needs more than the 4 MiB of code
 )  # fmt: skip

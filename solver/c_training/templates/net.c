@@ -18,8 +18,8 @@ static uint32_t iterations[NET_COUNTERS];
 #endif
 static int started;
 
-/* Marks bytes of a memory that hold nothing from here on. With NET_POISON they become NaN: a kernel that reads them
-   all the same cannot go unnoticed. */
+/* Marks bytes of a memory that hold nothing from here on. With NET_POISON they become NaN, and net_init begins with
+   memories of NaN: a kernel that reads them all the same cannot go unnoticed. */
 #ifdef NET_POISON
 static void poison(unsigned char *at, uint32_t bytes)
 {
@@ -84,6 +84,7 @@ int net_init(const void *state)
 {
     for (size_t k = 0; k < NET_COUNTERS; k++) iterations[k] = 0u;
     started = 1;
+@begins@
     for (size_t k = 0; k < PLACES; k++) {
         if (state)
             put(&places[k], (const unsigned char *)state + places[k].saved);
@@ -187,16 +188,20 @@ static uint64_t hashed_state(uint64_t hash)
 uint64_t net_hash(void) { return hashed_state(basis); }
 
 /* Numbers in [0, 1), the same everywhere; zeros for what is no float */
-static void fill(void *to, uint32_t bytes, int floats)
+static void fill(int memory, uint32_t offset, uint32_t bytes, int floats)
 {
+    unsigned char piece[64];
+    place part = {"", memory, offset, 0u, 0u, 0};
     uint32_t seed = bytes;
-    if (!floats) {
-        for (uint32_t i = 0; i < bytes; i++) ((unsigned char *)to)[i] = 0u;
-        return;
-    }
-    for (uint32_t i = 0; i < bytes / 4u; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        ((ap_f32 *)to)[i] = (ap_f32)(seed >> 8) * (1.0f / 16777216.0f);
+    for (uint32_t at = 0; at < bytes; at += (uint32_t)sizeof piece) {
+        for (uint32_t i = 0; i < (uint32_t)sizeof piece; i += 4u) {
+            seed = seed * 1664525u + 1013904223u;
+            const ap_f32 number = floats ? (ap_f32)(seed >> 8) * (1.0f / 16777216.0f) : 0.0f;
+            ap_copy(piece + i, &number, 4u);
+        }
+        part.offset = offset + at;
+        part.bytes = bytes - at < sizeof piece ? bytes - at : (uint32_t)sizeof piece;
+        put(&part, piece);
     }
 }
 
