@@ -181,6 +181,13 @@ class Check:
         return "\n".join(lines)
 
 
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     every = " ".join(sorted({package for packages in PACKAGES.values() for package in packages.split()}))
     parser = argparse.ArgumentParser(
@@ -189,13 +196,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=f"Debian's packages of all machines: apt-get install --no-install-recommends {every}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", default="", help="machines by a regular expression, as 'Cortex-M4F|clang'")
-    parser.add_argument("--networks", default="", help="networks by one, as '^(?!resnet)'")
+    parser.add_argument(
+        "--only", default="", type=_pattern, help="machines by a regular expression, as 'Cortex-M4F|clang'"
+    )
+    parser.add_argument("--networks", default="", type=_pattern, help="networks by one, as '^(?!resnet)'")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="machines at the same time")
     options = parser.parse_args(arguments)
-    chosen = [network for network in (*NETWORKS, *BARE) if re.search(options.networks, network.name)]
-    here = [machine for machine in (*machines(), *boards()) if re.search(options.only, machine.title)]
-    told = [machine for machine in controls() if re.search(options.only, machine.title)]
+    here = [machine for machine in (*machines(), *boards()) if options.only.search(machine.title)]
+    told = [machine for machine in controls() if options.only.search(machine.title)]
+    kinds = {isinstance(machine, Board) for machine in (*here, *told)}
+    named = [network for network in (*NETWORKS, *BARE) if options.networks.search(network.name)]
+    chosen = [network for network in named if network.bare in kinds]
     if not chosen or not (here or told):
         parser.error("no machine or no network has such a name; without options all are used")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
