@@ -19,11 +19,24 @@ static size_t steps_to(size_t edge, size_t start, size_t step, size_t end)
     return edge > start ? least((edge - start + step - 1) / step, end) : 0;
 }
 
-/* How many outputs from `out` on, before `end`, have all of their taps inside; 1 if this one has not */
-static size_t alike(size_t out, size_t end, size_t stride, size_t before, size_t reach, size_t size)
+/* Outputs along one axis that have the same taps inside the image: one at its edge, or all that have all taps */
+typedef struct {
+    size_t outputs, first_tap, taps, input; /* input: what the first tap of the first output reads */
+} alike;
+
+static alike outputs_alike(size_t out, size_t end, size_t stride, size_t before, size_t size, size_t dilation,
+                           size_t taps)
 {
-    if (out * stride < before || out * stride + reach > size + before) return 1;
-    return least(end, (size + before - reach) / stride + 1) - out;
+    const size_t start = out * stride, first = steps_to(before, start, dilation, taps);
+    alike a = {1, 0, steps_to(before + size, start, dilation, taps) - first, 0};
+    if (a.taps > 0) {
+        a.first_tap = first;
+        a.input = start + first * dilation - before;
+    }
+    while (a.taps == taps && out + a.outputs < end &&
+           (out + a.outputs) * stride + (taps - 1) * dilation < before + size)
+        a.outputs++;
+    return a;
 }
 
 /* [filters, n] as [n, filters], or back */
@@ -51,37 +64,26 @@ static void products(rectangle r, size_t columns, const ap_terms *t, const ap_f3
         ap_products(r.wide, columns, t, a, r.a_right, b, c, r.c_right, mode);
 }
 
-/* y of outputs [oy, oy + high) x [ox, ox + wide) of an image, which read the same taps, without the bias. `w` is
-   [taps, channels, filters]. */
-static void outputs(const ap_conv *s, const ap_f32 *image, const ap_f32 *w, size_t oy, size_t high, size_t ox,
-                    size_t wide, ap_f32 *y)
+/* The first outputs of y, without the bias. `w` is [taps, channels, filters]. */
+static void outputs(const ap_conv *s, const ap_f32 *image, const ap_f32 *w, const alike *down, const alike *right,
+                    ap_f32 *y)
 {
     const size_t in = s->channels / s->groups, out = s->filters / s->groups, row = s->wide * s->channels;
-    const size_t y0 = oy * s->stride_high, x0 = ox * s->stride_wide;
-    const size_t ky = steps_to(s->top, y0, s->dilation_high, s->kernel_high);
-    const size_t kx = steps_to(s->left, x0, s->dilation_wide, s->kernel_wide);
-    const size_t down = steps_to(s->top + s->high, y0, s->dilation_high, s->kernel_high) - ky;
-    const size_t right = steps_to(s->left + s->wide, x0, s->dilation_wide, s->kernel_wide) - kx;
-    y += (oy * s->out_wide + ox) * s->filters;
-    if (down == 0 || right == 0) {
-        for (size_t i = 0; i < high; i++) ap_fill(y + i * s->out_wide * s->filters, 0.0f, wide * s->filters);
-        return;
-    }
-    const rectangle r = {high, wide, s->stride_high * row, s->stride_wide * s->channels, s->out_wide * s->filters, s->filters};
-    const ap_f32 *from = image + (y0 + ky * s->dilation_high - s->top) * row;
-    from += (x0 + kx * s->dilation_wide - s->left) * s->channels;
-    w += (ky * s->kernel_wide + kx) * in * s->filters;
     const size_t a_down = s->dilation_high * row, a_right = s->dilation_wide * s->channels;
-    const size_t b_down = s->kernel_wide * in * s->filters;
+    const size_t b_right = in * s->filters, b_down = s->kernel_wide * b_right;
+    const rectangle r = {down->outputs, right->outputs, s->stride_high * row, s->stride_wide * s->channels,
+                         s->out_wide * s->filters, s->filters};
+    const ap_f32 *from = image + down->input * row + right->input * s->channels;
+    w += down->first_tap * b_down + right->first_tap * b_right;
     if (s->groups == 1 && s->dilation_wide == 1) { /* a row of taps is one run of memory */
-        const ap_terms terms = {down, right * in, a_down, 1, 0, b_down, s->filters};
+        const ap_terms terms = {down->taps, right->taps * in, a_down, 1, 0, b_down, s->filters};
         products(r, s->filters, &terms, from, w, y, AP_SET);
     } else if (is_depthwise(s)) {
-        const ap_terms terms = {down, right, a_down, a_right, 1, b_down, s->filters};
+        const ap_terms terms = {down->taps, right->taps, a_down, a_right, 1, b_down, s->filters};
         products(r, s->filters, &terms, from, w, y, AP_SET);
     } else {
-        const ap_terms terms = {right, in, a_right, 1, 0, in * s->filters, s->filters};
-        for (size_t k = 0; k < down; k++, from += a_down, w += b_down)
+        const ap_terms terms = {down->taps ? right->taps : 0, in, a_right, 1, 0, b_right, s->filters};
+        for (size_t k = 0; k < most(down->taps, 1); k++, from += a_down, w += b_down)
             for (size_t g = 0; g < s->groups; g++)
                 products(r, out, &terms, from + g * in, w + g * out, y + g * out, k ? AP_CHAIN : AP_SET);
     }
@@ -92,20 +94,22 @@ void ap_conv_forward(const ap_conv *s, int activation, const ap_f32 *x, const ap
                      ap_f32 *y, ap_f32 *work)
 {
     enum { ROWS = 12 };
-    const size_t reach_high = (s->kernel_high - 1) * s->dilation_high + 1;
-    const size_t reach_wide = (s->kernel_wide - 1) * s->dilation_wide + 1;
     swap_axes(s->filters, weights(s) / s->filters, w, work);
-    for (size_t n = 0; n < s->examples; n++, x += s->high * s->wide * s->channels, y += s->out_high * s->out_wide * s->filters)
-        for (size_t oy = 0, high; oy < s->out_high; oy += high) {
-            high = alike(oy, least(oy + ROWS, s->out_high), s->stride_high, s->top, reach_high, s->high);
-            for (size_t ox = 0, wide; ox < s->out_wide; ox += wide) {
-                wide = alike(ox, s->out_wide, s->stride_wide, s->left, reach_wide, s->wide);
-                outputs(s, x, work, oy, high, ox, wide, y);
+    for (size_t n = 0; n < s->examples; n++, x += s->high * s->wide * s->channels) {
+        alike down, right;
+        for (size_t oy = 0; oy < s->out_high; oy += down.outputs) {
+            down = outputs_alike(oy, least(oy + ROWS, s->out_high), s->stride_high, s->top, s->high, s->dilation_high,
+                                 s->kernel_high);
+            for (size_t ox = 0; ox < s->out_wide; ox += right.outputs) {
+                right = outputs_alike(ox, s->out_wide, s->stride_wide, s->left, s->wide, s->dilation_wide, s->kernel_wide);
+                outputs(s, x, work, &down, &right, y + ox * s->filters);
             }
-            ap_f32 *rows = y + oy * s->out_wide * s->filters;
-            if (bias) ap_add_to_rows(high * s->out_wide, s->filters, bias, rows);
-            ap_activate(activation, rows, high * s->out_wide * s->filters);
+            const size_t pixels = down.outputs * s->out_wide;
+            if (bias) ap_add_to_rows(pixels, s->filters, bias, y);
+            ap_activate(activation, y, pixels * s->filters);
+            y += pixels * s->filters;
         }
+    }
 }
 
 /* A band is a number of rows of outputs: those that have AP_CONV_BAND pixels, at least one. Returns its derivatives before

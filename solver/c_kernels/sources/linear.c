@@ -9,12 +9,7 @@ void ap_dense_forward(const ap_dense *s, int activation, ap_f32 alpha, ap_f32 be
     else if (!s->transposed_w)
         ap_product(rows, out, in, x, s->transposed_x ? 1 : in, s->transposed_x ? rows : 1, w, out, y, out, AP_SET);
     else
-        for (size_t m = 0; m < rows; m++)
-            for (size_t n = 0; n < out; n++) {
-                ap_f32 sum = 0.0f;
-                for (size_t k = 0; k < in; k++) sum += x[k * rows + m] * w[n * in + k];
-                y[m * out + n] = sum;
-            }
+        for (size_t n = 0; n < out; n++) ap_product(rows, 1, in, x, 1, rows, w + n * in, 1, y + n, out, AP_SET);
     for (size_t m = 0; m < rows; m++)
         for (size_t n = 0; n < out; n++) {
             ap_f32 *to = y + m * out + n;
@@ -46,31 +41,22 @@ void ap_dense_backward(const ap_dense *s, int activation, ap_f32 alpha, ap_f32 b
         dz = work;
     }
     if (dx) {
-        if (s->transposed_x) { /* dx [inputs, rows] = w dz^T */
-            for (size_t k = 0; k < in; k++)
-                for (size_t m = 0; m < rows; m++) {
-                    ap_f32 sum = 0.0f;
-                    for (size_t n = 0; n < out; n++)
-                        sum += dz[m * out + n] * (s->transposed_w ? w[n * in + k] : w[k * out + n]);
-                    dx[k * rows + m] = sum;
-                }
-        } else if (s->transposed_w)
+        if (s->transposed_x) /* dx [inputs, rows] = w dz^T */
+            for (size_t m = 0; m < rows; m++)
+                ap_product(in, 1, out, w, s->transposed_w ? 1 : out, s->transposed_w ? in : 1, dz + m * out, 1, dx + m,
+                           rows, AP_SET);
+        else if (s->transposed_w)
             ap_product(rows, in, out, dz, out, 1, w, in, dx, in, AP_SET);
         else
             ap_dots(rows, in, dz, out, w, out, out, dx, in, AP_SET);
     }
     if (dw) {
-        if (s->transposed_x) {
-            for (size_t n = 0; n < out; n++)
-                for (size_t k = 0; k < in; k++) {
-                    ap_f32 sum = 0.0f;
-                    for (size_t m = 0; m < rows; m++) sum += dz[m * out + n] * x[k * rows + m];
-                    dw[s->transposed_w ? n * in + k : k * out + n] = sum;
-                }
-        } else if (s->transposed_w)
+        if (!s->transposed_w)
+            ap_product(in, out, rows, x, s->transposed_x ? rows : 1, s->transposed_x ? 1 : in, dz, out, dw, out, AP_SET);
+        else if (!s->transposed_x)
             ap_product(out, in, rows, dz, 1, out, x, in, dw, in, AP_SET);
         else
-            ap_product(in, out, rows, x, 1, in, dz, out, dw, out, AP_SET);
+            for (size_t k = 0; k < in; k++) ap_product(out, 1, rows, dz, 1, out, x + k * rows, 1, dw + k, in, AP_SET);
     }
 }
 
