@@ -93,10 +93,11 @@ def check_symbols(nm: str, net: Path, kernels: Path, plan: Plan | None) -> None:
 def stack_depth(net: Path, kernels: Path) -> int:
     """Bytes of the frames along the deepest chain of calls that begins at a function of the network, by the
     call graphs that gcc wrote beside the object file and into the folder. Functions of the compiler's runtime
-    count nothing.
+    count nothing. A call through a pointer is one of a static function of the same file that nobody calls by
+    name.
 
-    Raises Failed for a function that calls itself, for calls through pointers, and for frames of a size that
-    only the run knows.
+    Raises Failed for a function that calls itself, for pointers to functions of other files, and for frames
+    of a size that only the run knows.
     """
     own = net.with_suffix(".ci").read_text(encoding="utf-8")
     graph = "\n".join((own, *(path.read_text(encoding="utf-8") for path in sorted(kernels.glob("*.ci")))))
@@ -104,30 +105,44 @@ def stack_depth(net: Path, kernels: Path) -> int:
     calls: dict[str, set[str]] = {}
     for caller, callee in re.findall(r'edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', graph):
         calls.setdefault(caller, set()).add(callee)
+    called_by_name = {callee for callees in calls.values() for callee in callees}
+    for caller, callees in calls.items():
+        if "__indirect_call" in callees:
+            file = frames[caller].file
+            pointed_at = {n for n in frames if n.startswith(f"{file}:") and n not in called_by_name}
+            if not pointed_at:
+                raise Failed(f"{caller} calls a function of another file through a pointer")
+            callees |= pointed_at
     return _deepest(_frames(own), frames, calls)
 
 
-def _frames(graph: str) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    file: str
+    nbytes: int
+
+
+def _frames(graph: str) -> dict[str, _Frame]:
+    """The frames of functions by their titles, which begin with the file where the function is static."""
     frames = {}
-    nodes = r'node: \{ title: "([^"]+)" label: "[^"]*\\n(\d+) bytes \(([^)"]+)\)'
-    for title, nbytes, kind in re.findall(nodes, graph):
+    nodes = r'node: \{ title: "([^"]+)" label: "[^"\\]*\\n([^"\\]*):\d+:\d+\\n(\d+) bytes \(([^)"]+)\)'
+    for title, file, nbytes, kind in re.findall(nodes, graph):
         if kind == "dynamic":  # "dynamic,bounded" is at most that much
             raise Failed(f"the frame of {title} has a size that only the run knows")
-        frames[title] = int(nbytes)
+        frames[title] = _Frame(file, int(nbytes))
     return frames
 
 
-def _deepest(begins: Iterable[str], frames: Mapping[str, int], calls: Mapping[str, set[str]]) -> int:
+def _deepest(begins: Iterable[str], frames: Mapping[str, _Frame], calls: Mapping[str, set[str]]) -> int:
     running: list[str] = []
 
     @cache
     def depth(name: str) -> int:
         if name in running:
             raise Failed(f"calls itself: {' -> '.join((*running[running.index(name) :], name))}")
-        if name == "__indirect_call":
-            raise Failed(f"{running[-1]} calls a function through a pointer")
         running.append(name)
-        deepest = frames.get(name, 0) + max(map(depth, calls.get(name, ())), default=0)
+        own = frames[name].nbytes if name in frames else 0
+        deepest = own + max(map(depth, calls.get(name, ())), default=0)
         running.pop()
         return deepest
 

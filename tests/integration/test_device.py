@@ -152,7 +152,7 @@ def test_forbidden_symbols_are_named(tmp_path: Path, net: str, kernels: str, rea
     [
         ("int net_step(int n) { return n ? 2 * net_step(n - 1) + n * net_step(n / 2) : 1; }", "",
          "calls itself: net_step -> net_step"),
-        ("int net_step(int (*f)(int)) { return f(1) + 1; }", "", "through a pointer"),
+        ("int net_step(int (*f)(int)) { return f(1) + 1; }", "", "another file through a pointer"),
         ("int ap_k(int *); int net_step(int n) { int t[n]; return ap_k(t) + t[0]; }", "",
          "only the run knows"),
     ],
@@ -168,6 +168,14 @@ def test_the_stack_is_that_of_the_deepest_chain_of_calls(tmp_path: Path) -> None
     leaf = "void use(int *); void ap_{}(void) {{ int t[{}]; use(t); }}"
     net = "void ap_a(void), ap_b(void); void net_step(void) { ap_a(); ap_b(); }"
     file, _ = _compiled(tmp_path, net, "void use(int *);" + leaf.format("a", 100) + leaf.format("b", 1000))
+    assert 4000 < stack_depth(file, tmp_path / "kernels") < 4200
+
+
+@needs_gcc
+def test_a_call_through_a_pointer_is_one_of_the_static_functions_in_its_file(tmp_path: Path) -> None:
+    kernels = """void use(int *); static void f(void) { int t[1000]; use(t); } static void g(void) { use(0); }
+        static void (*const table[])(void) = {f, g}; void ap_k(int k) { table[k](); use(&k); }"""
+    file, _ = _compiled(tmp_path, "void ap_k(int); void net_step(void) { ap_k(1); ap_k(0); }", kernels)
     assert 4000 < stack_depth(file, tmp_path / "kernels") < 4200
 
 
