@@ -129,7 +129,7 @@ def _export_c_training(plan: Plan | Deployment, output: Path, into: ModelFile, *
             " -o net.zip.",
             path=("output",),
         )
-    weights = "embed" if into.weights is None else str(into.weights)
+    weights = None if into.weights is None else str(into.weights)
     files = c_files(plan, weights, None if into.model is None else _graphs_of(plan, into.model, into.choices))
     if zipped:
         write_document(output, zip_archive(files))

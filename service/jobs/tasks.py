@@ -678,7 +678,7 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         elif name == "document":
             file = documents.dump_plan(one_plan(plan, entry_point))
         elif name == "c-training":
-            files = executor.c_files(plan_of(plan, entry_point), head["weights"] or "embed")
+            files = executor.c_files(plan_of(plan, entry_point), head["weights"])
             file = executor.zip_archive(files)
         else:
             file = exporters.exporter_named(name).dump(plan_of(plan, entry_point))

@@ -17,10 +17,13 @@ from solver.executor.run import first_content
 from solver.graph import TrainableGraph
 from solver.plan import Deployment, Plan
 
-__all__ = ["C_WEIGHTS", "c_files", "first_contents", "zip_archive"]
+__all__ = ["C_WEIGHTS", "MAX_EMBEDDED_BYTES", "c_files", "first_contents", "zip_archive"]
 
 #: Where first values go: an array in net_weights.c, the file net_weights.bin, or nowhere.
 C_WEIGHTS: Final = ("embed", "blob", "none")
+
+#: A compiler takes about 1.4 s and 100 MB for each MiB of an array's text.
+MAX_EMBEDDED_BYTES: Final = 8 * 2**20
 
 #: The earliest time that a zip archive can hold: archives of equal files have equal bytes.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
@@ -33,16 +36,17 @@ Graphs = TrainableGraph | Mapping[str, TrainableGraph]
 
 
 def c_files(
-    planned: Plan | Deployment, weights: str = "embed", graphs: Graphs | None = None
+    planned: Plan | Deployment, weights: str | None = None, graphs: Graphs | None = None
 ) -> dict[str, bytes]:
     """The files of `c_training_files` by their paths, with first values by `weights`, one of `C_WEIGHTS`.
 
-    `graphs` have the values of which a plan has digests only.
+    Left out, it is embed up to `MAX_EMBEDDED_BYTES` of first values, else blob. `graphs` have the values of
+    which a plan has digests only.
 
     Raises OptionsError for other `weights`, where these are needed and missing, and what `c_training_files`
     raises.
     """
-    if weights not in C_WEIGHTS:
+    if weights not in (None, *C_WEIGHTS):
         raise OptionsError(
             f"First values cannot go to {weights!r:.200}.",
             remedy="Choose --weights embed (into net_weights.c), --weights blob (into net_weights.bin) or"
@@ -61,7 +65,9 @@ def c_files(
             " `arenaplan export plan.json --to c-training --model graph.json -o net`.",
             path=("weights",),
         )
-    return c_training_files(planned, first_contents(planned, graphs), embeds=weights == "embed")
+    first = first_contents(planned, graphs)
+    embeds = weights == "embed" or (weights is None and sum(map(len, first.values())) <= MAX_EMBEDDED_BYTES)
+    return c_training_files(planned, first, embeds=embeds)
 
 
 def first_contents(planned: Plan | Deployment, graphs: Graphs | None = None) -> dict[str, bytes]:

@@ -161,7 +161,7 @@ def export(
         typer.Option(
             metavar="FILE",
             help="For circle: trained weights by name, as .safetensors or .npz, to put in. For c-training"
-            " where first values go: embed, blob or none.",
+            " where first values go: embed, blob or none; left out, embed up to 8 MiB, else blob.",
         ),
     ] = None,
     capacity: Annotated[
