@@ -97,8 +97,8 @@ EntryPoint = Annotated[
 Weights = Annotated[
     str | None,
     Query(
-        description=f"For {_C_TRAINING}, where first values are: {', '.join(C_WEIGHTS)}; left out, embed up to"
-        " 8 MiB, else blob. A plan does not have the values that its graph gives: choose none for it."
+        description=f"For {_C_TRAINING}, where first values are: {', '.join(C_WEIGHTS)}; left out, embed"
+        " up to 8 MiB, else blob. A plan does not have the values that its graph gives: choose none for it."
     ),
 ]
 
