@@ -32,9 +32,10 @@ void ap_cast(size_t count, int from, const void *x, int to, void *y)
         else
             value = whole(((const ap_f32 *)x)[i], 2147483648.0f, INT32_MIN);
         const uint64_t bits = (uint64_t)value;
+        const uint32_t low = (uint32_t)bits;
         switch (to) {
         case AP_INT64: ((int64_t *)y)[i] = value; break;
-        case AP_INT32: ap_copy((int32_t *)y + i, &(uint32_t){(uint32_t)bits}, 4); break;
+        case AP_INT32: ap_copy((int32_t *)y + i, &low, 4); break;
         case AP_BOOL: ((uint8_t *)y)[i] = value != 0; break;
         default: ((uint8_t *)y)[i] = (uint8_t)bits;
         }

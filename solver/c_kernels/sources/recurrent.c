@@ -41,7 +41,7 @@ void ap_lstm_forward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const a
     sums_of_gates(s, 4 * n, 4 * n, 4 * n, x, h, w, r, bias, gates);
     for (size_t b = 0; b < s->batch; b++)
         for (size_t k = 0; k < n; k++) {
-            ap_f32 *in = gates + b * 4 * n + k, *out = in + n, *forget = out + n, *new = forget + n;
+            ap_f32 *in = gates + b * 4 * n + k, *out = in + n, *forget = out + n, *candidate = forget + n;
             const ap_f32 before = c ? c[b * n + k] : 0.0f;
             if (peepholes && c) {
                 *in += before * peepholes[k];
@@ -49,8 +49,8 @@ void ap_lstm_forward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const a
             }
             *in = ap_sigmoid(*in);
             *forget = ap_sigmoid(*forget);
-            *new = ap_tanh(*new);
-            const ap_f32 cell = (c ? *forget * before : 0.0f) + *in * *new;
+            *candidate = ap_tanh(*candidate);
+            const ap_f32 cell = (c ? *forget * before : 0.0f) + *in * *candidate;
             if (peepholes) *out += cell * peepholes[n + k];
             *out = ap_sigmoid(*out);
             y_c[b * n + k] = cell;
@@ -70,14 +70,14 @@ void ap_lstm_backward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const 
         ap_f32 *d = work + b * 4 * n;
         for (size_t k = 0; k < n; k++) {
             const ap_f32 squashed = ap_tanh(y_c[b * n + k]), dy = dy_h ? dy_h[b * n + k] : 0.0f;
-            const ap_f32 in = g[k], out = g[n + k], forget = g[2 * n + k], new = g[3 * n + k];
+            const ap_f32 in = g[k], out = g[n + k], forget = g[2 * n + k], candidate = g[3 * n + k];
             ap_f32 dcell = dy * out * (1.0f - squashed * squashed);
             d[n + k] = dy * squashed * (out * (1.0f - out));
             if (peepholes) dcell += d[n + k] * peepholes[n + k];
             if (dy_c) dcell += dy_c[b * n + k];
-            d[k] = dcell * new * (in * (1.0f - in));
+            d[k] = dcell * candidate * (in * (1.0f - in));
             d[2 * n + k] = c ? dcell * c[b * n + k] * (forget * (1.0f - forget)) : 0.0f;
-            d[3 * n + k] = dcell * in * (1.0f - new * new);
+            d[3 * n + k] = dcell * in * (1.0f - candidate * candidate);
             if (dpeepholes) {
                 if (c) dpeepholes[k] += d[k] * c[b * n + k];
                 dpeepholes[n + k] += d[n + k] * y_c[b * n + k];
@@ -116,9 +116,9 @@ void ap_gru_forward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const ap
     }
     for (size_t b = 0; b < s->batch; b++)
         for (size_t k = 0; k < n; k++) {
-            ap_f32 *new = gates + b * all + 2 * n + k;
-            *new = ap_tanh(*new);
-            y[b * n + k] = ((h ? h[b * n + k] : 0.0f) - *new) * gates[b * all + k] + *new;
+            ap_f32 *candidate = gates + b * all + 2 * n + k;
+            *candidate = ap_tanh(*candidate);
+            y[b * n + k] = ((h ? h[b * n + k] : 0.0f) - *candidate) * gates[b * all + k] + *candidate;
         }
 }
 
@@ -130,9 +130,9 @@ void ap_gru_backward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const a
     ap_f32 *d = work, *through = work + s->batch * all;
     for (size_t b = 0; b < s->batch; b++)
         for (size_t k = 0; k < n; k++) {
-            const ap_f32 z = gates[b * all + k], new = gates[b * all + 2 * n + k], g = dy[b * n + k];
-            d[b * all + 2 * n + k] = (1.0f - new * new) * (1.0f - z) * g;
-            d[b * all + k] = z * (1.0f - z) * ((h ? h[b * n + k] : 0.0f) - new) * g;
+            const ap_f32 z = gates[b * all + k], candidate = gates[b * all + 2 * n + k], g = dy[b * n + k];
+            d[b * all + 2 * n + k] = (1.0f - candidate * candidate) * (1.0f - z) * g;
+            d[b * all + k] = z * (1.0f - z) * ((h ? h[b * n + k] : 0.0f) - candidate) * g;
         }
     if (!product && h) /* the derivative of reset times state */
         ap_product(s->batch, n, n, d + 2 * n, all, 1, r + 2 * n * n, n, through, n, AP_SET);

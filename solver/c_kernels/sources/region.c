@@ -21,8 +21,8 @@ void ap_move_add(const ap_region *s, const ap_f32 *x, ap_f32 *y) WALK(y[j] += x[
 
 void ap_move_items(const ap_region *s, size_t bytes, const void *x, void *y)
 {
-    const unsigned char *from = x;
-    unsigned char *to = y;
+    const unsigned char *from = (const unsigned char *)x;
+    unsigned char *to = (unsigned char *)y;
     WALK(ap_copy(to + j * bytes, from + i * bytes, bytes))
 }
 
