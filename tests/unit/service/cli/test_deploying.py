@@ -124,7 +124,7 @@ HOSTILE: tuple[tuple[str, Exit, str], ...] = (
     ("a.json b.json --share --tie a.*=b.w1", Exit.USAGE, "another number of stars"),
     ("a.json b.json --share --tie a.b1=a.b2", Exit.USAGE, "'a.b1' and 'a.b2' of entry point 'a' are tied"),
     ("a.json --entry train --costs nowhere.json", Exit.USAGE, "--costs: Entry points take no costs"),
-    ("a.json --entry train --target onert", Exit.USAGE, "Entry point 'train': Target 'onert' runs one program"),
+    ("a.json --entry train --target onert", Exit.USAGE, "'train': Target 'onert' runs one program alone"),
     ("a.json --entry train --loss mse", Exit.USAGE, "--loss: 'a.json' says itself"),
     (
         "a.json --entry infer --entry train:batch=4 --capacity 8000", Exit.TOO_LARGE,
