@@ -108,4 +108,27 @@ class _PRelu(_Broadcast):
         return f"ap_prelu_backward(&{table}, {slots}, {spread(shapes[1])}u);"
 
 
-KERNELS = (_Where(), _Compare(), _Test(), _PRelu())
+class _Pow(_Broadcast):
+    operators = ("Pow",)
+
+    def refusal(self, task: Task) -> str | None:
+        if not only_float32((task.node.input(0), *task.node.outputs)):
+            return "its base is not float32"
+        type_ = task.node.input(1).dtype
+        if type_ not in (DType.FLOAT32, DType.INT32, DType.INT64):
+            return f"its exponents are {type_.value}"
+        return super().refusal(task)
+
+    def write(self, call: Call) -> str:
+        node, at = call.task.node, call.at
+        shapes = [node.input(i).shape for i in range(2)]
+        table, type_ = _operands(call, shapes), node.input(1).dtype
+        bytes_ = 0 if type_ is DType.FLOAT32 else type_.itemsize
+        if call.task.is_forward:
+            return f"ap_pow_forward(&{table}, {at('x0')}, {at('x1')}, {bytes_}u, {at('y0')});"
+        results = ", ".join(f"{at(f'dx{i}')}, {spread(shapes[i])}u" for i in range(2))
+        operands = f"{at('x0')}, {at('x1')}, {bytes_}u, {at('y0')}, {at('dy0')}"
+        return f"ap_pow_backward(&{table}, {operands}, {results});"
+
+
+KERNELS = (_Where(), _Compare(), _Test(), _PRelu(), _Pow())

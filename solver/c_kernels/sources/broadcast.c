@@ -77,3 +77,76 @@ void ap_prelu_backward(const ap_operands *s, const ap_f32 *x, const ap_f32 *slop
     }
     if (dx) WALK(dx[i] = x[i] > 0.0f ? dy[i] : dy[i] * slope[at_b])
 }
+
+/* ln x of a positive, finite x: with x = 2^e m, the series of 2 artanh((m - 1) / (m + 1)) */
+static double logarithm(double x)
+{
+    uint64_t bits;
+    ap_copy(&bits, &x, sizeof bits);
+    int e = (int)(bits >> 52) - 1023;
+    bits = (bits & ((UINT64_C(1) << 52) - 1)) | (UINT64_C(1023) << 52);
+    double m;
+    ap_copy(&m, &bits, sizeof m);
+    if (m > 1.4142135623730951) m *= 0.5, e++;
+    const double t = (m - 1.0) / (m + 1.0), square = t * t;
+    double sum = 0.0;
+    for (int k = 19; k > 0; k -= 2) sum = sum * square + 1.0 / k;
+    return 2.0 * t * sum + e * 0.69314718055994531;
+}
+
+/* e^z, for |z| below 200 */
+static double exponential(double z)
+{
+    const double half = z < 0.0 ? -0.5 : 0.5;
+    const int k = (int)(z * 1.4426950408889634 + half);
+    const double r = z - k * 0.69314718055994531;
+    double sum = 1.0;
+    for (int n = 13; n > 0; n--) sum = sum * r / n + 1.0;
+    const uint64_t bits = (uint64_t)(k + 1023) << 52;
+    double scale;
+    ap_copy(&scale, &bits, sizeof scale);
+    return sum * scale;
+}
+
+ap_f32 ap_pow(ap_f32 x, ap_f32 y)
+{
+    if (y == 0.0f || x == 1.0f) return 1.0f;
+    if (!(x == x) || !(y == y)) return x + y;
+    const int is_whole = y >= 16777216.0f || y <= -16777216.0f || (ap_f32)(int32_t)y == y;
+    const int is_odd = y < 16777216.0f && y > -16777216.0f && is_whole && (int32_t)y % 2 != 0;
+    uint32_t bits;
+    ap_copy(&bits, &x, sizeof bits);
+    const ap_f32 size = x < 0.0f ? -x : x, sign = is_odd && bits >> 31 ? -1.0f : 1.0f;
+    if (size == 0.0f || size == AP_INFINITY) return sign * ((size == 0.0f) == (y > 0.0f) ? 0.0f : AP_INFINITY);
+    if (x < 0.0f && !is_whole) return (x - x) / (x - x);
+    if (size == 1.0f) return sign;
+    if (y == AP_INFINITY || y == -AP_INFINITY) return (size > 1.0f) == (y > 0.0f) ? AP_INFINITY : 0.0f;
+    const double z = (double)y * logarithm(size);
+    if (z > 89.0) return sign * AP_INFINITY;
+    if (z < -104.0) return sign * 0.0f;
+    const double power = exponential(z);
+    return sign * (power > 3.4028235677973363e38 ? AP_INFINITY : (ap_f32)power);
+}
+
+static ap_f32 exponent(const void *b, size_t bytes, size_t at)
+{
+    if (bytes == 0) return ((const ap_f32 *)b)[at];
+    return bytes == 8 ? (ap_f32)((const int64_t *)b)[at] : (ap_f32)((const int32_t *)b)[at];
+}
+
+void ap_pow_forward(const ap_operands *s, const ap_f32 *a, const void *b, size_t bytes, ap_f32 *y)
+    WALK(y[i] = ap_pow(a[at_a], exponent(b, bytes, at_b)))
+
+void ap_pow_backward(const ap_operands *s, const ap_f32 *a, const void *b, size_t bytes, const ap_f32 *y,
+                     const ap_f32 *dy, ap_f32 *da, size_t count_a, ap_f32 *db, size_t count_b)
+{
+    if (da) {
+        ap_fill(da, 0.0f, count_a);
+        WALK(const ap_f32 e = exponent(b, bytes, at_b);
+             da[at_a] += ap_pow(a[at_a], e == 0.0f ? 0.0f : e - 1.0f) * e * dy[i])
+    }
+    if (db) {
+        ap_fill(db, 0.0f, count_b);
+        WALK(db[at_b] += ap_log(a[at_a] == 0.0f ? 1.0f : a[at_a]) * y[i] * dy[i])
+    }
+}

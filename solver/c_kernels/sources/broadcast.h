@@ -26,4 +26,10 @@ void ap_prelu_forward(const ap_operands *s, const ap_f32 *x, const ap_f32 *slope
 /* dx or dslope may be 0; dslope has `count` elements */
 void ap_prelu_backward(const ap_operands *s, const ap_f32 *x, const ap_f32 *slope, const ap_f32 *dy, ap_f32 *dx,
                        ap_f32 *dslope, size_t count);
+
+ap_f32 ap_pow(ap_f32 x, ap_f32 y); /* at most 1 unit in the last place from x to the power of y */
+/* The exponents b are floats, or integers of `bytes` each; da or db may be 0, and have count_a and count_b elements. */
+void ap_pow_forward(const ap_operands *s, const ap_f32 *a, const void *b, size_t bytes, ap_f32 *y);
+void ap_pow_backward(const ap_operands *s, const ap_f32 *a, const void *b, size_t bytes, const ap_f32 *y,
+                     const ap_f32 *dy, ap_f32 *da, size_t count_a, ap_f32 *db, size_t count_b);
 #endif

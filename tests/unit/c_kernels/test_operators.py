@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,3 +100,24 @@ def test_bits_are_those_of_every_compiler(
         theirs = steps.run(other, step)
         for slot, array in steps.run(library, step).items():
             assert array.tobytes() == theirs[slot].tobytes(), f"{case} {step}: {slot}"
+
+
+def test_powers_are_within_one_unit_of_the_exact_ones(tmp_path: Path) -> None:
+    """Of random numbers, and of all pairs of those that are special."""
+    rng, count = np.random.default_rng(0), 200_000
+    special = np.float32(
+        [0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, 1e-45, -1e-45, 3e38, 2**24, np.inf, -np.inf, np.nan]
+    )
+    bases, exponents = (each.ravel() for each in np.meshgrid(special, special))
+    x = np.concatenate([bases, np.exp(rng.uniform(-80, 80, count)), rng.uniform(-3, 3, count)])
+    y = np.concatenate([exponents, rng.uniform(-3, 3, count), rng.integers(-9, 9, count)])
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    step = next(steps_of(Case("Pow", (x, y))))
+    alone = CSteps([step], tmp_path)
+    ours = alone.run(alone.compiled("gcc", "-O2"), step)["y0"]
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
+    assert np.array_equal(np.isnan(ours), np.isnan(exact))
+    numbers = ~np.isnan(exact)
+    distance = ours.view(np.int32)[numbers].astype(np.int64) - exact.view(np.int32)[numbers]
+    assert np.abs(distance).max() <= 1
