@@ -105,8 +105,9 @@ def test_bits_are_those_of_every_compiler(
 def test_powers_are_within_one_unit_of_the_exact_ones(tmp_path: Path) -> None:
     """Of random numbers, and of all pairs of those that are special."""
     rng, count = np.random.default_rng(0), 200_000
-    special = np.float32(
-        [0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, 1e-45, -1e-45, 3e38, 2**24, np.inf, -np.inf, np.nan]
+    special = np.array(
+        [0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, 1e-45, -1e-45, 3e38, 2**24, np.inf, -np.inf, np.nan],
+        np.float32,
     )
     bases, exponents = (each.ravel() for each in np.meshgrid(special, special))
     x = np.concatenate([bases, np.exp(rng.uniform(-80, 80, count)), rng.uniform(-3, 3, count)])
