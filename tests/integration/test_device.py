@@ -29,26 +29,48 @@ SMALL = _network(NETWORKS, "bias_only b16")
 
 
 def _of_each_kind() -> list[Machine]:
-    """A poisoned and killed run, sanitizers, another compiler, another processor, and a board."""
+    """A machine of each compiler and board; poisoned, with sanitizers, with arenas elsewhere, and killed."""
     kinds: dict[tuple[object, ...], Machine] = {}
     for machine in (*machines(), *boards()):
-        kinds.setdefault((type(machine), machine.compiler[0], "-DNET_POISON" in machine.flags), machine)
+        flags = " ".join(machine.flags)
+        kind = (type(machine), machine.compiler[0], "NET_POISON" in flags, "sanitize" in flags)
+        kinds.setdefault(kind, machine)
     return list(kinds.values())
 
 
-@compiles
-def test_machines_leave_the_same_bits_and_controls_are_noticed(tmp_path: Path) -> None:
-    check = Check(tmp_path, [SMALL, replace(SMALL, name="bare", bare=True)])
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
+    check = Check(tmp_path_factory.mktemp("device"), [SMALL, replace(SMALL, name="bare", bare=True)])
     check.machine(HOST)
-    of_each_kind = _of_each_kind()
-    for machine in of_each_kind:
-        check.machine(machine)
-    for machine in controls():
-        check.machine(machine, differs=True)
-    done = [machine for machine in (*of_each_kind, *controls()) if not machine.lacking]
-    assert check.wrong == 0
-    assert check.right == 2 + len(done)
-    assert len(check.skipped) + len(done) == len(of_each_kind) + len(list(controls()))
+    assert (check.right, check.wrong) == (2, 0)
+    return check
+
+
+@compiles
+@pytest.mark.parametrize("machine", _of_each_kind(), ids=lambda machine: machine.title)
+def test_a_machine_leaves_the_same_bits(check: Check, machine: Machine) -> None:
+    if lacking := machine.lacking:
+        pytest.skip(f"{lacking} is not installed")
+    before = check.right, check.wrong
+    check.machine(machine)
+    assert (check.right, check.wrong) == (before[0] + 1, before[1])
+
+
+@compiles
+@pytest.mark.parametrize("machine", list(controls()), ids=lambda machine: machine.title)
+def test_a_machine_that_computes_other_numbers_is_noticed(check: Check, machine: Machine) -> None:
+    if lacking := machine.lacking:
+        pytest.skip(f"{lacking} is not installed")
+    before = check.right, check.wrong
+    check.machine(machine, differs=True)
+    assert (check.right, check.wrong) == (before[0] + 1, before[1])
+
+
+def test_names_of_networks_and_machines_are_unique() -> None:
+    names = [network.name for network in (*NETWORKS, *BARE)]
+    titles = [machine.title for machine in (*machines(), *boards(), *controls())]
+    assert len(set(names)) == len(names)
+    assert len(set(titles)) == len(titles)
 
 
 @compiles
