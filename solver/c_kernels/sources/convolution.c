@@ -190,7 +190,7 @@ void ap_conv_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const
     ap_f32 *room = dw ? work + weights(s) : work;
     if (dw) ap_fill(work, 0.0f, weights(s));
     if (dbias) ap_fill(dbias, 0.0f, s->filters);
-    for (size_t n = 0; n < s->examples; n++, x += s->high * s->wide * s->channels)
+    for (size_t n = 0; n < s->examples; n++)
         for (size_t oy = 0; oy < s->out_high; oy += rows) {
             const size_t end = least(oy + rows, s->out_high);
             const ap_f32 *dz = before_activation(s, activation, y, dy, n, oy, end - oy, room);
@@ -198,7 +198,7 @@ void ap_conv_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const
             for (size_t tap = 0; dw && tap < taps; tap++) {
                 reached r;
                 if (!reaches(s, tap, oy, end, &r)) continue;
-                const ap_f32 *from = x + pixel(s, tap, &r) * s->channels;
+                const ap_f32 *from = x + (n * s->high * s->wide + pixel(s, tap, &r)) * s->channels;
                 const ap_f32 *d = dz + ((r.first - oy) * s->out_wide + r.left) * s->filters;
                 const ap_terms terms = {r.last - r.first, r.right - r.left, s->stride_high * s->wide * s->channels,
                                         s->stride_wide * s->channels, (size_t)by_channel, s->out_wide * s->filters,
