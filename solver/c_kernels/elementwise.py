@@ -100,26 +100,24 @@ class _Gelu(_Float32):
 
 
 class _Clip(_Float32):
-    operators = ("Clip",)
+    """Bounds are attributes or operands. With `inclusive`, the slope at the bounds is 1: that reads X."""
 
-    def refusal(self, task: Task) -> str | None:
-        if task.node.has_input(1) or task.node.has_input(2):
-            return "its bounds are operands"
-        if task.node.attributes.get("inclusive"):
-            return "its slope at the bounds is 1"
-        return super().refusal(task)
+    operators = ("Clip",)
 
     def write(self, call: Call) -> str:
         at, node = call.at, call.task.node
         count = spread(node.outputs[0].shape)
-        least, most = node.attributes["min"], node.attributes["max"]
-        bounds = (
-            f"{'-AP_INFINITY' if least is None else number(least) + 'f'},"
-            f" {'AP_INFINITY' if most is None else number(most) + 'f'}"
-        )
+        bounds = []
+        for position, key, none in ((1, "min", "-AP_INFINITY"), (2, "max", "AP_INFINITY")):
+            bound = node.attributes[key]
+            literal = none if bound is None else f"{number(bound)}f"
+            bounds.append(f"*{at(f'x{position}')}" if node.has_input(position) else literal)
         if call.task.is_forward:
-            return f"ap_clip_forward({at('x0')}, {at('y0')}, {count}u, {bounds});"
-        return f"ap_clip_backward({at('y0')}, {at('dy0')}, {at('dx0')}, {count}u, {bounds});"
+            return f"ap_clip_forward({at('x0')}, {at('y0')}, {count}u, {', '.join(bounds)});"
+        name, reads = ("ap_clip_backward", "y0")
+        if node.attributes.get("inclusive"):
+            name, reads = ("ap_clamp_backward", "x0")
+        return f"{name}({at(reads)}, {at('dy0')}, {at('dx0')}, {count}u, {', '.join(bounds)});"
 
 
 KERNELS = (_Pair(), _Relu(), _Function(), _Gelu(), _Clip())

@@ -22,6 +22,12 @@ void ap_clip_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t coun
     for (size_t i = 0; i < count; i++) dx[i] = y[i] > least && y[i] < most ? dy[i] : 0.0f;
 }
 
+/* As of clip, of what lies on a bound, too: reads x */
+void ap_clamp_backward(const ap_f32 *x, const ap_f32 *dy, ap_f32 *dx, size_t count, ap_f32 least, ap_f32 most)
+{
+    for (size_t i = 0; i < count; i++) dx[i] = dy[i] * (x[i] >= least && x[i] <= most ? 1.0f : 0.0f);
+}
+
 void ap_function_forward(int activation, const ap_f32 *x, ap_f32 *y, size_t count)
 {
     for (size_t i = 0; i < count; i++) y[i] = activation == AP_TANH ? ap_tanh(x[i]) : ap_sigmoid(x[i]);

@@ -7,6 +7,7 @@ void ap_relu_forward(const ap_f32 *x, ap_f32 *y, size_t count);
 void ap_relu_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count);
 void ap_clip_forward(const ap_f32 *x, ap_f32 *y, size_t count, ap_f32 least, ap_f32 most);
 void ap_clip_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count, ap_f32 least, ap_f32 most);
+void ap_clamp_backward(const ap_f32 *x, const ap_f32 *dy, ap_f32 *dx, size_t count, ap_f32 least, ap_f32 most);
 void ap_function_forward(int activation, const ap_f32 *x, ap_f32 *y, size_t count); /* sigmoid, tanh */
 void ap_function_backward(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count);
 void ap_gelu_forward(int exact, const ap_f32 *x, ap_f32 *y, size_t count);
