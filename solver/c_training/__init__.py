@@ -14,14 +14,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from solver.c_kernels import C_TYPES, SOURCES, refusals
-from solver.c_training.functions import Fed, Function, Names, Tables, arena, c_type
+from solver.c_training.functions import Function, Names, Tables, arena, c_type
 from solver.errors import OptionsError
 from solver.graph.types import TensorType
 from solver.names import c_comment, c_identifiers, c_string
-from solver.plan import Deployment, EntryPoint, Plan, purpose_of_plan
+from solver.plan import Deployment, EntryPoint, Plan, PlannedSizes, purpose_of_plan
 from solver.program import EntryKind
 
 __all__ = ["Persistent", "c_training_files", "entry_points_of", "functions_of", "persistent_values"]
@@ -57,16 +58,21 @@ class Persistent:
 
 
 def c_training_files(
-    planned: Plan | Deployment, first: Mapping[str, bytes] | None = None, *, embeds: bool = True
+    planned: Plan | Deployment,
+    first: Mapping[str, bytes] | None = None,
+    *,
+    embeds: bool = True,
+    at: Mapping[int, Plan] = MappingProxyType({}),
 ) -> dict[str, bytes]:
     """The files by their paths. `first` has the first contents of persistent values, by name: as an array
     in C if it `embeds` them, else as a file that `net_load` reads on little-endian machines; without them the
-    program begins with zeros.
+    program begins with zeros. `at` has the plan at each size of the range that it serves; without them the
+    files are for the size planned.
 
     Raises OptionsError for a plan of another target, for what C has no type or kernel for, and for entry
     points that C has no names for. Linear.
     """
-    writer = _Writer(planned)
+    writer = _Writer(planned, at)
     embeds = embeds and first is not None
     files = {
         "net.h": writer.header(embeds=embeds),
@@ -88,11 +94,13 @@ def c_training_files(
     return written
 
 
-def functions_of(planned: Plan | Deployment) -> tuple[Function, ...]:
+def functions_of(
+    planned: Plan | Deployment, at: Mapping[int, Plan] = MappingProxyType({})
+) -> tuple[Function, ...]:
     """The functions of each entry point, or of the program of a plan. Raises OptionsError as
     `c_training_files`.
     """
-    names, tables = Names(), Tables()
+    names, tables = Names(_set_size(planned)), Tables()
     functions, counters = list[Function](), dict[tuple[str, bool], int]()
     for entry_point in entry_points_of(planned):
         _check(entry_point)
@@ -100,7 +108,7 @@ def functions_of(planned: Plan | Deployment) -> tuple[Function, ...]:
         counts = (entry_point.model if trains else entry_point.name, trains)
         counter = counters.setdefault(counts, len(counters))
         name = entry_point.name if isinstance(planned, Deployment) else ""
-        functions.append(Function(entry_point.plan, entry_point.purpose, names, tables, counter, name))
+        functions.append(Function(entry_point.plan, entry_point.purpose, names, tables, counter, name, at))
     for function in functions:
         function.name_values()
     return tuple(functions)
@@ -180,11 +188,11 @@ def _check(entry_point: EntryPoint) -> None:
 class _Writer:
     """The texts of the files of a plan."""
 
-    def __init__(self, planned: Plan | Deployment) -> None:
-        self.planned = planned
-        self.functions = functions_of(planned)
+    def __init__(self, planned: Plan | Deployment, at: Mapping[int, Plan]) -> None:
+        self.planned, self.at = planned, at
+        self.functions = functions_of(planned, at)
         self.persistent = persistent_values(planned)
-        self.spaces = self.functions[0].program.spaces
+        self.spaces = self.functions[0].body.program.spaces
         self.sizes = planned.sizes
         self.counters = len({function.iterations for function in self.functions})
         #: Names of the memories in macros.
@@ -195,7 +203,7 @@ class _Writer:
 
     def sources(self) -> list[str]:
         """The C files of the kernels that are used, beside those that always are."""
-        used = {source for function in self.functions for source in function.sources}
+        used = {source for function in self.functions for source in function.sources()}
         for name in list(used):
             used.update(_NEEDED.get(name, ()))
         return sorted(used.difference(_ALWAYS))
@@ -210,7 +218,7 @@ class _Writer:
         weights = f"extern const unsigned char net_weights[{self._state_array()}];\n" if embeds else ""
         paging = _PAGING if any(not space.addressable for space in self.spaces) else ""
         periods = "\n".join(
-            f"#define NET_{function.front.upper()}MICRO_BATCHES {function.program.period}u"
+            f"#define NET_{function.front.upper()}MICRO_BATCHES {function.body.program.period}u"
             for function in self.functions
             if function.purpose == "train"
         )
@@ -222,6 +230,7 @@ class _Writer:
             sizes=sizes,
             periods=f"/* Iterations that make one update of the weights */\n{periods}\n" if periods else "",
             counters=self.counters,
+            sizes_served=self._sizes_served(),
             state=self._state_bytes(),
             count=len(self.persistent),
             names="\n".join(self._names()),
@@ -238,22 +247,26 @@ class _Writer:
             if several
             else ""
         )
+        body = function.body
+        fed = [body.type_of(places[0]) for places in body.fed]
         feeds = "\n".join(
-            f"{head}; /* {c_comment(fed.label)}: {_shape(function.type_of(fed.places[0]))} */\n"
-            f"#define {_elements(fed)} {max(1, function.type_of(fed.places[0]).elements)}u"
-            for head, fed in zip(function.feed_heads(), function.fed, strict=True)
+            f"{head}; /* {c_comment(label)}: {_shape(type_)} */\n"
+            f"#define {_elements(name)} {max(1, type_.elements)}u"
+            for head, label, name, type_ in zip(
+                function.feed_heads(), function.labels, function.feeds, fed, strict=True
+            )
         )
         until = "run of any entry point" if several else "step" if function.purpose == "train" else "run"
         outputs = "\n".join(
-            f"{head}; /* {_shape(function.type_of(value))}, until the next {until} */"
-            for head, value in zip(function.result_heads(), function.results.values(), strict=True)
+            f"{head}; /* {_shape(body.type_of(value))}, until the next {until} */"
+            for head, value in zip(function.result_heads(), body.results, strict=True)
         )
         return "\n".join(
             (
                 title + feeds,
                 "",
                 f"/* {_RUNS[function.purpose]} */",
-                f"{function.kind} net_{function.name}(void);",
+                f"{function.run_head()};",
                 f"{_count(function)}; /* how many there were */",
                 outputs,
                 "",
@@ -298,6 +311,7 @@ class _Writer:
             if space.addressable
         )
         functions = self.functions
+        runs = [function.run_function() for function in functions]  # they name tables
         return _filled(
             "net.c",
             places=places,
@@ -305,15 +319,51 @@ class _Writer:
             hosted="\n".join(self._hosted()),
             tables="\n".join(functions[0].tables.lines()),
             rows="\n".join(f"    {row}," for row in self._rows()),
-            feeds="\n\n".join(text for function in functions for text in function.feeds()),
-            results="\n\n".join(text for function in functions for text in function.outputs()),
-            runs="\n\n".join(function.run() for function in functions),
+            feeds="\n\n".join(text for function in functions for text in function.feed_functions()),
+            results="\n\n".join(text for function in functions for text in function.result_functions()),
+            runs="\n\n".join(runs),
             counts="\n".join(f"{_count(f)} {{ return {f.iterations}; }}" for f in functions),
             tests="\n".join(f"    {line}" for function in functions for line in function.test()),
             get=self._moved(reads=True),
             put=self._moved(reads=False),
             clear=_CLEAR,
             begins="\n".join(self._begins()),
+            size=self._size(),
+            largest=f"    size = {max(self.at)}u;\n" if self.at else "",
+        )
+
+    # ----------------------------------------------------------------------------------- sizes
+
+    def _sizes_served(self) -> str:
+        """The declaration of the function that chooses a size, for plans of a range."""
+        served = None if isinstance(self.planned, Deployment) else self.planned.planned_sizes
+        if served is None:
+            return ""
+        each, most = served.ranges[0], served.most[0]
+        if not self.at:
+            ranges = ", ".join(map(str, served.ranges))
+            return f"\n/* The plan serves {ranges}, these files {_sizes_text(served)} */\n"
+        text = _SIZES.format(
+            name=_set_size(self.planned), of=c_comment(each.name), least=min(self.at), most=most
+        )
+        refused = [size for size in range(min(self.at), most) if size not in self.at]
+        return text + (f"/* Not served: {', '.join(map(str, refused))} */\n" if refused else "")
+
+    def _size(self) -> str:
+        """The size of what runs next, and the function that chooses it."""
+        if not self.at or isinstance(self.planned, Deployment) or self.planned.planned_sizes is None:
+            return ""
+        name, most = _set_size(self.planned), max(self.at)
+        refused = [size for size in range(min(self.at), most) if size not in self.at]
+        tests = [
+            f"chosen < {min(self.at)}u",
+            f"chosen > {most}u",
+            *(f"chosen == {size}u" for size in refused),
+        ]
+        return (
+            f"static uint32_t size = {most}u;\n\nint net_{name}(uint32_t chosen)\n{{\n"
+            f"    if ({' || '.join(tests)}) return NET_NO_SUCH_SIZE;\n"
+            "    size = chosen;\n    return NET_OK;\n}\n"
         )
 
     def _begins(self) -> Iterator[str]:
@@ -379,16 +429,16 @@ class _Writer:
     def example(self, *, embeds: bool, loads: bool) -> str:
         arrays, calls = [], []
         for function in self.functions:
-            for fed in function.fed:
-                type_ = c_type(function.type_of(fed.places[0]))
-                name = f"input_{fed.name.removeprefix('feed_')}"
-                arrays.append(f"static {type_} {name}[{_elements(fed)}];")
-                calls.append(f"        net_{fed.name}({name});")
+            for feed, places in zip(function.feeds, function.body.fed, strict=True):
+                type_ = c_type(function.body.type_of(places[0]))
+                name = f"input_{feed.removeprefix('feed_')}"
+                arrays.append(f"static {type_} {name}[{_elements(feed)}];")
+                calls.append(f"        net_{feed}({name});")
             run = f"net_{function.name}()"
             calls.append(
-                f"        (void){run};"
-                if function.loss is None
-                else f'        printf("%.9g\\n", (double){run});'
+                f'        printf("%.9g\\n", (double){run});'
+                if function.returns_loss
+                else f"        (void){run};"
             )
         if loads:
             arrays.append("static unsigned char state[NET_SAVED_BYTES];")
@@ -401,9 +451,19 @@ def _count(function: Function) -> str:
     return f"uint32_t net_iteration{f'_{function.name}' if function.front else ''}(void)"
 
 
-def _elements(fed: Fed) -> str:
-    """The macro that has the number of elements."""
-    return f"NET_ELEMENTS_{fed.name.removeprefix('feed_')}"
+def _elements(feed: str) -> str:
+    """The macro that has the number of elements that a function takes."""
+    return f"NET_ELEMENTS_{feed.removeprefix('feed_')}"
+
+
+def _set_size(planned: Plan | Deployment) -> str:
+    """The name of the function that chooses a size, of the first dimension that has a range."""
+    served = None if isinstance(planned, Deployment) else planned.planned_sizes
+    return c_identifiers([f"set_{served.names[0] if served else 'batch'}"])[0]
+
+
+def _sizes_text(sizes: PlannedSizes) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.largest.items())
 
 
 def _shape(type_: TensorType) -> str:
@@ -429,6 +489,12 @@ _RUNS: Final = {
     "infer": "One run. Nothing that stays changes. Returns NET_OK or NET_NOT_STARTED.",
     "evaluate": "One run, which trains nothing, and its loss. Without net_init the result is NaN.",
 }
+
+_SIZES: Final = """
+/* The {of} of all that is fed and run from now on: {least} to {most}, which net_init sets. Shorter arrays
+   are fed to the same functions. What the plan does not serve changes nothing: NET_NO_SUCH_SIZE. */
+int net_{name}(uint32_t size);
+"""
 
 _CLEAR: Final = """static void clear(const place *p)
 {

@@ -9,19 +9,21 @@ A plan of one program, and the entry point named ``train``, have the short names
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from solver.c_kernels import C_TYPES, KERNELS, Call, table, task_of
+from solver.c_training.sizes import merged
 from solver.errors import OptionsError
 from solver.graph.types import DType, TensorType
 from solver.names import c_identifiers
 from solver.plan import Plan
 from solver.plan.deployment import Purpose
-from solver.program import EntryKind, Kind, Program, Step, expiring
+from solver.program import EntryKind, Kind, Step, expiring
 
-__all__ = ["Fed", "Function", "Names", "Tables", "arena", "c_type"]
+__all__ = ["Body", "Function", "Names", "Tables", "arena", "c_type"]
 
 #: What follows ``net_`` in the names of functions that every program has.
 _RESERVED: Final = (
@@ -41,8 +43,8 @@ _SHORT: Final[Mapping[Purpose, str]] = {
 class Names:
     """The names of a program in C, without ``net_`` in front: each is there once."""
 
-    def __init__(self) -> None:
-        self._taken = {*_RESERVED, _SHORT["train"]}
+    def __init__(self, *reserved: str) -> None:
+        self._taken = {*_RESERVED, *reserved, _SHORT["train"]}
         self._entry_points: dict[str, str] = {}
 
     def short(self, purpose: Purpose) -> str:
@@ -101,99 +103,126 @@ class Tables:
             yield table(name, type_, members)
 
 
-@dataclass(frozen=True, slots=True)
-class Fed:
-    """What a caller feeds: the name of the function that takes it, its label, and the values that hold it."""
-
-    name: str
-    label: str
-    places: Sequence[int]
-
-
-class Function:
-    """One program of a plan. `entry_point` is its name, empty for a plan of one program; `counter` the number
-    of its iterations among those of the file.
+class Body:
+    """Statements of the program of one plan. Constant structs are named by `tables`; without these each
+    statement stands behind its own.
     """
 
-    def __init__(
-        self, plan: Plan, purpose: Purpose, names: Names, tables: Tables, counter: int, entry_point: str = ""
-    ) -> None:
-        self.plan, self.purpose, self.entry_point = plan, purpose, entry_point
-        self.program: Program = plan.program
-        is_short = entry_point in ("", "train")
-        #: What follows ``net_`` in the name of the function that runs the program.
-        self.name = names.short(purpose) if is_short else names.of_entry_point(entry_point)
-        #: What stands in front of names of values.
-        self.front = "" if is_short else f"{self.name}_"
-        self.counter, self.iterations = counter, f"iterations[{counter}]"
-        self._names, self.tables = names, tables
+    def __init__(self, plan: Plan, iterations: str, tables: Tables | None) -> None:
+        self.plan, self.program = plan, plan.program
+        self._iterations, self._tables = iterations, tables
+        self._ends = expiring(self.program)
         self.sources: set[str] = set()
-        self.steps = [self._step(step) for step in self.program.steps]
-        losses = [e.value for e in self.program.exit if self.program.values[e.value].kind is Kind.LOSS]
-        self.loss = losses[0] if losses and purpose != "infer" else None
-
-    def name_values(self) -> None:
-        """Give names in C to what is fed and to outputs, once all functions have theirs."""
         values = self.program.values
         by_reference: dict[int, list[int]] = {}
         for entry in self.program.entry:
             if entry.kind is EntryKind.FED:
                 by_reference.setdefault(entry.reference, []).append(entry.value)
-        labels = [self.label(places) for places in by_reference.values()]
-        names = self._names.of_values(f"feed_{self.front}", labels)
-        self.fed = [Fed(*row) for row in zip(names, labels, by_reference.values(), strict=True)]
+        #: The places of each value that a caller feeds.
+        self.fed = tuple(by_reference.values())
+        losses = [e.value for e in self.program.exit if values[e.value].kind is Kind.LOSS]
+        self.loss = losses[0] if losses else None
         stays = {e.reference for e in self.program.entry if e.kind is not EntryKind.FED}
-        results = [
+        self.results = tuple(
             e.value
             for e in self.program.exit
             if e.value != self.loss and e.reference not in stays and "@" not in values[e.value].label
-        ]
-        front = f"output_{self.front}" if self.front else ""
-        names = self._names.of_values(front, (values[value].label for value in results))
-        #: The outputs by their names in C.
-        self.results = dict(zip(names, results, strict=True))
+        )
 
     def label(self, places: Iterable[int]) -> str:
         """The shortest label of a value's places, which is its own."""
         return min((self.program.values[value].label for value in places), key=len)
 
-    # ----------------------------------------------------------------------------------- steps
+    def type_of(self, value: int) -> TensorType:
+        return self.program.values[value].type
 
-    def address(self, value: int, *, cast: bool = True) -> str:
+    def is_addressable(self, value: int) -> bool:
+        return self.program.spaces[self.program.values[value].space].addressable
+
+    def step(self, t: int) -> list[str]:
+        """The statement of a step behind its constants, and marks of what ends with it."""
+        step, constants = self.program.steps[t], list[str]()
+        written = self._step(step, constants)
+        return [*constants, written, *self._ended(t)]
+
+    def feed(self, k: int) -> list[str]:
+        """Statements that copy `values` to the places of what is fed."""
+        return [
+            f"ap_copy({self._address(value)}, values, {self.type_of(value).nbytes}u);"
+            if self.is_addressable(value)
+            else self._paged_out(value, "values")
+            for value in self.fed[k]
+        ]
+
+    def output(self, k: int) -> list[str]:
+        """The statement that returns the address of an output, or copies it from slower memory to `to`."""
+        value = self.results[k]
+        if self.is_addressable(value):
+            return [f"return {self._address(value)};"]
+        return [self._paged_in(value, "to")]
+
+    def answer(self) -> list[str]:
+        """The statement that returns the loss, or without one that the run is done."""
+        if self.loss is None:
+            return ["return NET_OK;"]
+        if self.is_addressable(self.loss):
+            return [f"return *{self._address(self.loss)};"]
+        return [f"float loss; {self._paged_in(self.loss, '&loss')} return loss;"]
+
+    def fills(self) -> list[str]:
+        """Statements that fill what is fed with the numbers of the self-test; integers are zeros."""
+        return [
+            f"fill({self.program.values[value].space}, {self.plan.offsets[value]}u,"
+            f" {self.type_of(value).nbytes}u, {int(self.type_of(value).dtype is DType.FLOAT32)});"
+            for places in self.fed
+            for value in places
+        ]
+
+    def hashes(self) -> list[str]:
+        """Statements that add outputs to the hash of the self-test."""
+        return [
+            f"hash = hashed(hash, {self._address(value)}, {self.type_of(value).nbytes}u);"
+            for value in filter(self.is_addressable, self.results)
+        ]
+
+    # ------------------------------------------------------------------------------------ parts
+
+    def _address(self, value: int, *, cast: bool = True) -> str:
         row = self.program.values[value]
         place = f"{arena(row.space)} + {self.plan.offsets[value]}u"
         return f"(({C_TYPES[row.type.dtype]} *)(void *)({place}))" if cast else f"({place})"
 
-    def _step(self, step: Step) -> str:
+    def _step(self, step: Step, constants: list[str]) -> str:
         kernel = KERNELS[self.program.kernel(step)]
         value_of = {binding.slot: binding.value for binding in step.bindings}
         if step.reference is None:
             source, target = value_of["x0"], value_of["y0"]
-            if not self._is_addressable(source):
-                return self._paged_in(source, self.address(target))
-            if not self._is_addressable(target):
-                return self._paged_out(target, self.address(source))
+            if not self.is_addressable(source):
+                return self._paged_in(source, self._address(target))
+            if not self.is_addressable(target):
+                return self._paged_out(target, self._address(source))
+
+        def local(type_: str, members: Iterable[int | str]) -> str:
+            constants.append(table(f"t{len(constants)}", type_, members).removeprefix("static "))
+            return f"t{len(constants) - 1}"
+
         task = task_of(self.program, step)
         self.sources.add(kernel.file_of(task))
         call = Call(
             task,
-            lambda slot: self.address(value_of[slot]),
-            self.tables.name,
-            self.iterations,
+            lambda slot: self._address(value_of[slot]),
+            local if self._tables is None else self._tables.name,
+            self._iterations,
             self._update(),
         )
         written = kernel.write(call)
-        return (
-            f"if ({self.iterations} % {self.program.period}u == 0u) {{ {written} }}" if step.due else written
-        )
+        due = f"if ({self._iterations} % {self.program.period}u == 0u)"
+        return f"{due} {{ {written} }}" if step.due else written
 
     def _update(self) -> str:
         """The number of the update that the iteration belongs to, from 1."""
         period = self.program.period
-        return self.iterations if period == 1 else f"({self.iterations} + {period - 1}u) / {period}u"
-
-    def _is_addressable(self, value: int) -> bool:
-        return self.program.spaces[self.program.values[value].space].addressable
+        return self._iterations if period == 1 else f"({self._iterations} + {period - 1}u) / {period}u"
 
     def _paged_in(self, value: int, to: str) -> str:
         row = self.program.values[value]
@@ -203,89 +232,109 @@ class Function:
         row = self.program.values[value]
         return f"net_page_out({row.space}, {self.plan.offsets[value]}u, {source}, {row.type.nbytes}u);"
 
-    # ----------------------------------------------------------------------------------- texts
-
-    @property
-    def kind(self) -> str:
-        """The type of the result of a run."""
-        return "int" if self.loss is None else "float"
-
-    def type_of(self, value: int) -> TensorType:
-        return self.program.values[value].type
-
-    def feed_heads(self) -> Iterator[str]:
-        for fed in self.fed:
-            yield f"void net_{fed.name}(const {c_type(self.type_of(fed.places[0]))} *values)"
-
-    def result_heads(self) -> Iterator[str]:
-        for name, value in self.results.items():
-            if self._is_addressable(value):
-                yield f"const {c_type(self.type_of(value))} *net_{name}(void)"
-            else:
-                yield f"void net_{name}({c_type(self.type_of(value))} *to)"
-
-    def feeds(self) -> Iterator[str]:
-        """The functions that take what is fed."""
-        for head, fed in zip(self.feed_heads(), self.fed, strict=True):
-            writes = [
-                f"ap_copy({self.address(value)}, values, {self.program.values[value].type.nbytes}u);"
-                if self._is_addressable(value)
-                else self._paged_out(value, "values")
-                for value in fed.places
-            ]
-            yield f"{head}\n{{\n    {' '.join(writes)}\n}}"
-
-    def outputs(self) -> Iterator[str]:
-        """The functions that give outputs."""
-        for head, value in zip(self.result_heads(), self.results.values(), strict=True):
-            body = (
-                f"return {self.address(value)};"
-                if self._is_addressable(value)
-                else self._paged_in(value, "to")
-            )
-            yield f"{head} {{ {body} }}"
-
-    def run(self) -> str:
-        """The function that runs the program once."""
-        unstarted = "NET_NOT_STARTED" if self.loss is None else "AP_INFINITY - AP_INFINITY"
-        lines = [f"if (!started) return {unstarted};", f"{self.iterations} += 1u;"]
-        ends = expiring(self.program)
-        for t, step in enumerate(self.steps):
-            lines += [step, *self._ended(ends.get(self.program.steps[t].level, ()), t)]
-        lines.append(self._answer())
-        body = "\n".join(f"    {line}" for line in lines)
-        return f"{self.kind} net_{self.name}(void)\n{{\n{body}\n}}"
-
-    def _answer(self) -> str:
-        if self.loss is None:
-            return "return NET_OK;"
-        if self._is_addressable(self.loss):
-            return f"return *{self.address(self.loss)};"
-        return f"float loss; {self._paged_in(self.loss, '&loss')} return loss;"
-
-    def _ended(self, values: Iterable[int], t: int) -> Iterator[str]:
-        """The end of each of these values, behind step t, if it is the last of its level."""
+    def _ended(self, t: int) -> Iterator[str]:
+        """The end of each value that ends with step t, if it is the last of its level."""
         steps = self.program.steps
         if t + 1 < len(steps) and steps[t + 1].level == steps[t].level:
             return
-        for value in values:
-            nbytes = self.program.values[value].type.nbytes
-            if self._is_addressable(value) and nbytes:
-                yield f"NET_ENDS({self.address(value, cast=False)}, {nbytes}u);"
+        for value in self._ends.get(steps[t].level, ()):
+            nbytes = self.type_of(value).nbytes
+            if self.is_addressable(value) and nbytes:
+                yield f"NET_ENDS({self._address(value, cast=False)}, {nbytes}u);"
+
+
+class Function:
+    """One program of a plan. `entry_point` is its name, empty for a plan of one program; `counter` the number
+    of its iterations among those of the file. `at` has the plan at each size that it serves.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        purpose: Purpose,
+        names: Names,
+        tables: Tables,
+        counter: int,
+        entry_point: str = "",
+        at: Mapping[int, Plan] = MappingProxyType({}),
+    ) -> None:
+        self.purpose, self.entry_point = purpose, entry_point
+        is_short = entry_point in ("", "train")
+        #: What follows ``net_`` in the name of the function that runs the program.
+        self.name = names.short(purpose) if is_short else names.of_entry_point(entry_point)
+        #: What stands in front of names of values.
+        self.front = "" if is_short else f"{self.name}_"
+        self.counter, self.iterations = counter, f"iterations[{counter}]"
+        self._names, self.tables = names, tables
+        self._at = {size: Body(there, self.iterations, None) for size, there in at.items()}
+        self.body = Body(plan, self.iterations, tables)
+        self.returns_loss = self.body.loss is not None
+
+    def name_values(self) -> None:
+        """Give names in C to what is fed and to outputs, once all functions have theirs."""
+        body = self.body
+        self.labels = [body.label(places) for places in body.fed]
+        #: Without ``net_``.
+        self.feeds = self._names.of_values(f"feed_{self.front}", self.labels)
+        results = [body.label((value,)) for value in body.results]
+        self.results = self._names.of_values(f"output_{self.front}" if self.front else "", results)
+
+    # ------------------------------------------------------------------------------------ texts
+
+    def sources(self) -> set[str]:
+        """The C files of the kernels, once the run is written."""
+        return set().union(*(body.sources for body in (self.body, *self._at.values())))
+
+    def run_head(self) -> str:
+        return f"{'float' if self.returns_loss else 'int'} net_{self.name}(void)"
+
+    def feed_heads(self) -> Iterator[str]:
+        for name, places in zip(self.feeds, self.body.fed, strict=True):
+            yield f"void net_{name}(const {c_type(self.body.type_of(places[0]))} *values)"
+
+    def result_heads(self) -> Iterator[str]:
+        for name, value in zip(self.results, self.body.results, strict=True):
+            type_ = c_type(self.body.type_of(value))
+            if self.body.is_addressable(value):
+                yield f"const {type_} *net_{name}(void)"
+            else:
+                yield f"void net_{name}({type_} *to)"
+
+    def feed_functions(self) -> Iterator[str]:
+        """The functions that take what is fed."""
+        for k, head in enumerate(self.feed_heads()):
+            yield f"{head}\n{{\n    {' '.join(self._sized(partial(Body.feed, k=k)))}\n}}"
+
+    def result_functions(self) -> Iterator[str]:
+        """The functions that give outputs."""
+        for k, head in enumerate(self.result_heads()):
+            yield f"{head} {{ {' '.join(self._sized(partial(Body.output, k=k)))} }}"
+
+    def run_function(self) -> str:
+        """The function that runs the program once."""
+        unstarted = "AP_INFINITY - AP_INFINITY" if self.returns_loss else "NET_NOT_STARTED"
+        lines = [f"if (!started) return {unstarted};", f"{self.iterations} += 1u;"]
+        for t in range(len(self.body.program.steps)):
+            lines += self._sized(partial(Body.step, t=t))
+        lines += self._sized(Body.answer)
+        body = "\n".join(f"    {line}" for line in lines)
+        return f"{self.run_head()}\n{{\n{body}\n}}"
 
     def test(self) -> Iterator[str]:
-        """The part of the self-test: a run on fixed numbers, whose results are hashed. Integers are zeros."""
-        for fed in self.fed:
-            for value in fed.places:
-                row = self.program.values[value]
-                floats = int(row.type.dtype is DType.FLOAT32)
-                yield f"fill({row.space}, {self.plan.offsets[value]}u, {row.type.nbytes}u, {floats});"
-        if self.loss is None:
-            yield f"(void)net_{self.name}();"
-        else:
+        """The part of the self-test: a run on fixed numbers, whose results are hashed."""
+        yield from self.body.fills()
+        if self.returns_loss:
             yield f"{{ const float loss = net_{self.name}(); hash = hashed(hash, &loss, 4u); }}"
-        for value in filter(self._is_addressable, self.results.values()):
-            yield f"hash = hashed(hash, {self.address(value)}, {self.program.values[value].type.nbytes}u);"
+        else:
+            yield f"(void)net_{self.name}();"
+        yield from self.body.hashes()
+
+    def _sized(self, write: Callable[[Body], list[str]]) -> list[str]:
+        """Statements of the program; where it serves several sizes, those that fit `size`."""
+        if not self._at:
+            return write(self.body)
+        texts = {size: write(body) for size, body in self._at.items()}
+        return [merged(texts)] if any(texts.values()) else []
 
 
 def arena(space: int) -> str:

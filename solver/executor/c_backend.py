@@ -58,7 +58,7 @@ class CLibrary:
         for number, block in enumerate(blocks):
             place = ctypes.c_void_p.in_dll(self._library, f"arena{number}")
             place.value = block.ctypes.data
-        self._library.net_init(None)
+        ctypes.c_int.in_dll(self._library, "started").value = 1
         self._functions = {function.entry_point: function for function in functions_of(planned)}
 
     def run(self, entry_point: str, iteration: int) -> None:

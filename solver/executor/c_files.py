@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 
 from solver.c_training import c_training_files, entry_points_of, persistent_values
-from solver.errors import OptionsError
+from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
-from solver.executor.proved import inline_data
+from solver.executor.proved import entry_programs, inline_data, program_at
 from solver.executor.run import first_content
 from solver.graph import TrainableGraph
 from solver.plan import Deployment, Plan
+from solver.program import EntryKind
 
 __all__ = ["C_WEIGHTS", "MAX_EMBEDDED_BYTES", "c_files", "first_contents", "zip_archive"]
 
@@ -41,7 +42,8 @@ def c_files(
     """The files of `c_training_files` by their paths, with first values by `weights`, one of `C_WEIGHTS`.
 
     Left out, it is embed up to `MAX_EMBEDDED_BYTES` of first values, else blob. `graphs` have the values of
-    which a plan has digests only.
+    which a plan has digests only. With the graph of a plan of a range the files
+    serve all its sizes, each of which is proved; without it the largest.
 
     Raises OptionsError for other `weights`, where these are needed and missing, and what `c_training_files`
     raises.
@@ -53,7 +55,8 @@ def c_files(
             " --weights none (the program begins with zeros).",
             path=("weights",),
         )
-    files = c_training_files(planned)
+    at = _plans_at_sizes(planned, graphs)
+    files = c_training_files(planned, at=at)
     if weights == "none":
         return files
     initials = [i for each in entry_points_of(planned) for i in each.plan.program.initial.values()]
@@ -67,7 +70,50 @@ def c_files(
         )
     first = first_contents(planned, graphs)
     embeds = weights == "embed" or (weights is None and sum(map(len, first.values())) <= MAX_EMBEDDED_BYTES)
-    return c_training_files(planned, first, embeds=embeds)
+    return c_training_files(planned, first, embeds=embeds, at=at)
+
+
+def _plans_at_sizes(planned: Plan | Deployment, graphs: Graphs | None) -> dict[int, Plan]:
+    """The plan at each size of its range, proved; empty for a plan of one size, and without the graph.
+
+    Raises OptionsError for several ranges, and where a constant depends on the size.
+    """
+    served = None if isinstance(planned, Deployment) else planned.planned_sizes
+    if served is None or not isinstance(graphs, TrainableGraph) or isinstance(planned, Deployment):
+        return {}
+    if len(served.ranges) > 1:
+        raise OptionsError(
+            f"C serves one range, and the plan has {', '.join(map(str, served.ranges))}.",
+            remedy="Plan a range of one dimension.",
+        )
+    (program,), violations = entry_programs(
+        graphs, planned, "c" if planned.options.target == "c" else "numpy"
+    )
+    if violations:
+        raise PlanError(f"The plan is wrong: {violations[0].detail}", remedy="Plan again.")
+    refused, plans = {each.sizes for each in served.refused}, dict[int, Plan]()
+    for (size,) in served.all():
+        if (size,) not in refused:
+            there = program_at(program, {served.names[0]: size}) if (size,) != served.most else program
+            plans[size] = there.plan
+            _check_constants(planned, there.plan, size)
+    return plans
+
+
+def _check_constants(planned: Plan, plan: Plan, size: int) -> None:
+    """Raises OptionsError for a constant that is another one at this size: a device has one of each."""
+    values = plan.program.values
+    for entry in plan.program.entry:
+        if entry.kind is not EntryKind.CONSTANT:
+            continue
+        label = values[entry.value].label
+        number = planned.program.by_label[label]
+        ours = values[entry.value].type, plan.program.initial.get(entry.value)
+        if ours != (planned.program.values[number].type, planned.program.initial.get(number)):
+            raise OptionsError(
+                f"The constant {label!r:.200} is another one at size {size}, and C has one for all sizes.",
+                remedy="Plan one size, or leave out --model: the files are then for the largest size.",
+            )
 
 
 def first_contents(planned: Plan | Deployment, graphs: Graphs | None = None) -> dict[str, bytes]:

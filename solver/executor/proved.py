@@ -251,7 +251,8 @@ def program_at(program: EntryProgram, sizes: Mapping[str, int]) -> EntryProgram:
     """The program at other sizes, in the places of its plan, proved. Raises PlanError where it is wrong."""
     graph = program.graph.at(**sizes)
     subject = rewritten(graph, program.plan)
-    reference = reference_program(subject, program.plan)
+    kernels: KernelSet = "c" if program.plan.options.target == "c" else "numpy"
+    reference = reference_program(subject, program.plan, kernels)
     plan, violations = prove_at(program.plan, program.reference, reference, graph_digest(graph))
     if violations:
         asked = ", ".join(f"{name} {size}" for name, size in sizes.items())

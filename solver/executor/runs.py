@@ -59,8 +59,8 @@ class Runs:
     Each persistent value has got its first contents. `counts` are the iterations so far, on which dropout and
     optimizers depend; `counter` is, for each program, the one under whose name they are counted. Programs
     that train one model count together, because their optimizer variables are the same ones; every other
-    program counts its own runs. The kernels in `c` run programs at the size planned. Raises PlanError
-    where the machine cannot hold a space, where first values are lost, and as `CLibrary`.
+    program counts its own runs. Raises PlanError where the machine cannot hold a space, where first values
+    are lost, and as `CLibrary`.
     """
 
     def __init__(
@@ -121,19 +121,19 @@ class Runs:
         key = (name, tuple(sizes.values()))
         if key not in self._sizes:
             served.check(sizes)
-            if self._kernels == "c":
-                largest = ", ".join(f"{each} {most}" for each, most in served.largest.items())
-                raise PlanError(
-                    f"Kernels in C run the largest size alone, {largest}.",
-                    remedy="Give a batch of this size, or train with kernels='numpy' and a plan of the target"
-                    " 'reference'.",
-                )
             there = program_at(program, sizes)
             inside = replace(there.plan, sizes=program.plan.sizes)
-            memory = in_spaces(inside, self._file, self._blocks, self._bytes)
-            runner = Runner(there.plan.program, memory, {}, poison=self._poisons, begins=())
-            self._sizes[key] = AtSize(there, runner)
+            self._sizes[key] = AtSize(there, self._at_size(inside))
         return self._sizes[key]
+
+    def _at_size(self, plan: Plan) -> Runner:
+        """What runs a plan in the memory of all sizes, which begins nothing."""
+        if self._kernels == "c":
+            from solver.executor.c_backend import CLibrary, CRunner
+
+            return CRunner(plan, CLibrary(plan, self._blocks, poison=self._poisons), {}, begins=())
+        memory = in_spaces(plan, self._file, self._blocks, self._bytes)
+        return Runner(plan.program, memory, {}, poison=self._poisons, begins=())
 
     def last(self, name: str) -> Runner:
         """The runner of the last run of a program, whose results may still be there."""

@@ -127,7 +127,7 @@ def _trained(
         for program in programs if several else ():
             state |= alone[program.name].contents(program.begins)
         order = [runs.at(program.name) for program in programs for _ in range(steps)]
-        others = _other_sizes(programs[0], steps, seed) if kernels == "numpy" else []
+        others = _other_sizes(programs[0], steps, seed)
         order += [runs.at(programs[0].name, sizes) for sizes in others]
         random.Random(seed).shuffle(order)
         for counter in runs.counts:
@@ -137,7 +137,7 @@ def _trained(
         for step, at in enumerate(order, 1):
             program, planned = at.program, at.runner
             planned_size = planned is runs.runners[program.name]
-            reference = alone[program.name] if planned_size else _Alone(program)
+            reference = alone[program.name] if planned_size else _Alone(program, kernels)
             if isinstance(planned, StepsRunner):
                 batch = planned.synthetic(seed, step)
             else:
@@ -229,15 +229,19 @@ class _Beside:
         self._state: dict[str, Array] = {}
         for program in map(_in_numpy, programs):
             self._alone[program.name] = _Alone(program, residues=[0] * len(program.reference.values))
-            self._state |= self._alone[program.name].contents(program.begins)
+            begins = program.begins if len(programs) > 1 else _carried(program)
+            self._state |= self._alone[program.name].contents(begins)
 
     def compared(
         self, report: StepReport, program: EntryProgram, planned: Runner, batch: Mapping[str, Array]
     ) -> StepReport:
         """The report, in which results differ that are further from NumPy's than they may be."""
         alone = self._alone[program.name]
+        if alone.program.graph is not program.graph:  # another size
+            there = _in_numpy(program)
+            alone = _Alone(there, residues=[0] * len(there.reference.values))
         alone.run(batch, self._state, planned.iteration)
-        self._state |= alone.contents(alone.program.own)
+        self._state |= alone.contents(_carried(alone.program))
         differing = []
         for name in _results(program):
             ours, theirs = planned.value(name), alone.runner.value(name)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from solver.c_training import c_training_files, functions_of, persistent_values
-from solver.executor import first_contents
+from solver.c_training import functions_of, persistent_values
+from solver.executor import c_files
 from solver.graph import TrainableGraph
 from solver.graph.types import Array
 from solver.plan import Deployment, Plan
@@ -26,8 +26,7 @@ def written(
     graph: TrainableGraph | Mapping[str, TrainableGraph], plan: Plan | Deployment, folder: Path
 ) -> Path:
     """The folder, with the files of a plan."""
-    first = first_contents(plan, graph)
-    for name, data in c_training_files(plan, first).items():
+    for name, data in c_files(plan, "embed", graph).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     return folder
@@ -79,6 +78,10 @@ class CProgram:
         run = self._library[f"net_{_plain(entry)}"]
         run.restype = ctypes.c_float
         return float(run())
+
+    def resize(self, batch: int) -> int:
+        """Choose the batch of what follows; the code that C returns."""
+        return int(self._library.net_set_batch(ctypes.c_uint32(batch)))
 
     def _feed(self, front: str, graph: TrainableGraph, batch: Mapping[str, ArrayLike]) -> None:
         for name, values in batch.items():

@@ -12,12 +12,13 @@
 #ifdef NET_HOSTED /* another program brings the memories, all of them, and counts the iterations */
 @hosted@
 uint32_t iterations[NET_COUNTERS];
+int started;
 #else
 @arenas@
 static uint32_t iterations[NET_COUNTERS];
-#endif
 static int started;
-
+#endif
+@size@
 /* Marks bytes of a memory that hold nothing from here on. With NET_POISON they become NaN, and net_init begins with
    memories of NaN: a kernel that reads them all the same cannot go unnoticed. */
 #ifdef NET_POISON
@@ -83,7 +84,7 @@ static int same(const char *a, const char *b)
 int net_init(const void *state)
 {
     for (size_t k = 0; k < NET_COUNTERS; k++) iterations[k] = 0u;
-    started = 1;
+@largest@    started = 1;
 @begins@
     for (size_t k = 0; k < PLACES; k++) {
         if (state)

@@ -32,9 +32,10 @@ enum {
     NET_NOT_STARTED = 4,       /* neither net_init nor net_load was called */
     NET_OTHER_BITS = 5,        /* net_self_test: this compiler contracts or reorders arithmetic */
     NET_NO_STATE = 6,          /* net_load: the bytes are not a saved state of this version */
-    NET_OTHER_BYTE_ORDER = 7   /* net_load: the state is of a machine with another order of bytes */
+    NET_OTHER_BYTE_ORDER = 7,  /* net_load: the state is of a machine with another order of bytes */
+    NET_NO_SUCH_SIZE = 8       /* net_set_...: the plan does not serve this size */
 };
-@paging@
+@paging@@sizes_served@
 @weights@/* Begin anew. `state` has NET_STATE_BYTES of first values; 0: zeros. Returns NET_OK. */
 int net_init(const void *state);
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples.gallery import GALLERY
 from solver.c_kernels import SOURCES
 from solver.c_training import c_training_files
+from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import TrainableGraph, TrainingRules
@@ -23,6 +25,7 @@ from solver.program import EntryKind, Tier
 from tests.support.deployments import MODELS, deployed, entries
 from tests.support.graphs import chain, convolutional, residual
 from tests.support.proofs import moved, offset_of
+from tests.support.sizes import hand_over, planned_over, state_of
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -191,6 +194,22 @@ def test_entry_points_page_what_stays() -> None:
     graphs, deployment = deployed(requests, target="c", tiers=tiers)
     assert b"net_page_in(1, " in c_training_files(deployment)["net.c"]
     assert validate(graphs, deployment, steps=3, kernels="c").identical
+
+
+def test_short_batches_leave_the_bits_of_values_apart_and_of_plans_of_their_own(tmp_path: Path) -> None:
+    graph = load_graph(GALLERY["lenet5"].model().document, batch=4)
+    made = planned_over(graph, 1, 4, target="c")
+    report = validate(graph, made, steps=2, kernels="c")
+    assert report.identical
+    assert len({step.size for step in report.steps}) > 1
+    with Trainer(graph, made, kernels="c") as trainer:
+        for step, size in enumerate((4, 1, 3)):
+            alone = graph.at(batch=size)
+            own_plan, batch = planned(alone), synthetic_batch(alone, 0, step)
+            with Trainer(alone, own_plan, kernels="c") as own:
+                hand_over(trainer, made, own, own_plan, tmp_path)
+                assert trainer.step(batch) == own.step(batch)
+                assert state_of(trainer, tmp_path) == state_of(own, tmp_path)
 
 
 def test_a_wrong_inference_is_noticed_beside_numpy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
