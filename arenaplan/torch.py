@@ -24,6 +24,7 @@ import numpy as np
 from arenaplan.choices import PlanChoices, planned, shows
 from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
+from arenaplan.train_step import TrainStep, in_slab
 from solver import documents
 from solver.arguments import checks_arguments
 from solver.errors import BatchError, PlanError
@@ -33,10 +34,22 @@ from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, 
 from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
 from solver.importers.pytorch.capture import check_type
 from solver.importers.pytorch.capture import torch as framework
+from solver.importers.pytorch.training import trace_training
 from solver.importers.traced import TracedStep
 from solver.plan import Plan, PlanOptions
 
-__all__ = ["LOSSES", "Captured", "TracedStep", "document", "graph", "program", "runner", "trace"]
+__all__ = [
+    "LOSSES",
+    "Captured",
+    "TracedStep",
+    "TrainStep",
+    "document",
+    "graph",
+    "program",
+    "runner",
+    "trace",
+    "train_step",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +257,31 @@ def program(
         optimizer=optimizer,
         name=name,
     )
+
+
+@checks_arguments
+def train_step(
+    module: Any,
+    loss: Callable[..., Any] | None,
+    optimizer: Any,
+    example: Any,
+    *,
+    capacity: int | str | None = None,
+    name: str | None = None,
+) -> TrainStep:
+    """A training step with PyTorch's kernels in one planned tensor, within `capacity` bytes.
+
+    `example` are the inputs and then, where `loss` is a function of the output and a target, the target; a
+    module that returns its loss takes None for `loss`. Calls take the same tensors and return the loss, which
+    is that of eager PyTorch, as the weights are, bit for bit. The tensors of the module and of the optimizer
+    move into the step's memory; settings of the optimizer, such as the learning rate, are read at each call.
+    Within a capacity calls may run again, in another order. Raises ImportError without PyTorch, DocumentError
+    where it cannot trace the step, CapacityError where nothing was found that fits.
+    """
+    tensors = _tuple(example)
+    inputs, targets = (tensors, ()) if loss is None else (tensors[:-1], tensors[-1:])
+    training = trace_training(module, inputs, loss=loss, targets=targets, optimizer=optimizer, name=name)
+    return in_slab(training, module, optimizer, capacity)
 
 
 def _with_symbol(

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,19 +21,17 @@ from solver.arguments import checks_arguments
 from solver.errors import DocumentError
 from solver.graph import Array, TensorType
 from solver.graph.types import DType
+from solver.importers.pytorch.calls import GENERATOR, Call, View
 from solver.importers.pytorch.capture import Loss, check_type, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
 from solver.importers.traced import Placed, TracedStep, reason_of
 from solver.training import Block, BlockOperation, OperationCost, build_program
 
-__all__ = ["trace", "trace_module"]
+__all__ = ["defaults_of", "tensor_block", "trace", "trace_module", "view_of", "zeros_kept"]
 
 #: Operators that share memory with their first argument, or write arguments, and whose schemas do not say so.
 _VIEWS = frozenset({"aten._unsafe_view.default", "aten._reshape_alias.default"})
 _WRITES = {"aten.native_batch_norm.default": (3, 4)}
-
-#: The block that holds the state of PyTorch's generator of random numbers.
-_GENERATOR = "torch.random.state"
 
 #: Stands for a number that is known when the step runs.
 _NUMBER = object()
@@ -50,41 +46,6 @@ _OVERWRITES = frozenset(
 _UNDEFINED = frozenset(
     {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """A tensor in a block: its first element, sizes and strides, counted in elements.
-
-    A tensor without elements is in no block.
-    """
-
-    block: str
-    dtype: Any
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    start: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return int(np.prod(self.shape)) * int(self.dtype.itemsize)
-
-    def placed(self, path: str) -> Placed:
-        """The same in bytes, for whoever runs the program."""
-        size, word = self.dtype.itemsize, str(self.dtype).removeprefix("torch.")
-        strides = tuple(stride * size for stride in self.strides)
-        return Placed(path, self.block, self.start * size, self.shape, strides, word)
-
-    def tensor(self, blocks: Any) -> Any:
-        """The tensor in the arena."""
-        framework = torch()
-        if not self.block:
-            return framework.empty(self.shape, dtype=self.dtype)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what an operation only reads is read-only, and stays as it is
-            raw = framework.from_numpy(blocks[self.block].reshape(-1).view(np.uint8))
-        return raw.view(self.dtype).as_strided(self.shape, self.strides, self.start)
 
 
 @checks_arguments
@@ -244,29 +205,33 @@ def _is_tensor(x: Any) -> bool:
 
 
 def _optimizer_state(framework: Any, optimizer: Any, names: Mapping[int, str]) -> dict[str, dict[str, Any]]:
-    """First values of the optimizer's state for each parameter: tensors of zeros, and numbers.
+    """First values of the optimizer's state for each parameter: tensors of zeros."""
+    return {
+        names[id(parameter)]: zeros_kept(framework, optimizer, group, parameter)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+
+
+def zeros_kept(framework: Any, optimizer: Any, group: Mapping[str, Any], parameter: Any) -> dict[str, Any]:
+    """Tensors of zeros, as the optimizer keeps them for a parameter of a group, by its words.
 
     Found by a step of the same optimizer on a small parameter, whose shape tells which tensors have that of
     the parameter.
     """
     small = framework.nn.Parameter(framework.zeros(2, 3))
     small.grad = framework.zeros(2, 3)
-    state: dict[str, dict[str, Any]] = {}
-    for group in optimizer.param_groups:
-        settings = {key: value for key, value in group.items() if key != "params"}
-        twin = type(optimizer)([{"params": [small], **settings}], **_defaults(optimizer))
-        twin.step()
-        kept = twin.state.get(small, {})
-        for parameter in group["params"]:
-            state[names[id(parameter)]] = {
-                word: framework.zeros_like(parameter if value.shape == small.shape else value).detach()
-                for word, value in kept.items()
-                if _is_tensor(value)
-            }
-    return state
+    settings = {key: value for key, value in group.items() if key != "params"}
+    twin = type(optimizer)([{"params": [small], **settings}], **defaults_of(optimizer))
+    twin.step()
+    return {
+        word: framework.zeros_like(parameter if value.shape == small.shape else value).detach()
+        for word, value in twin.state.get(small, {}).items()
+        if _is_tensor(value)
+    }
 
 
-def _defaults(optimizer: Any) -> dict[str, Any]:
+def defaults_of(optimizer: Any) -> dict[str, Any]:
     """Arguments for another optimizer of the same kind that updates one tensor at a time."""
     own = {key: value for key, value in optimizer.defaults.items() if key != "decoupled_weight_decay"}
     return own | ({"foreach": False} if "foreach" in own else {})
@@ -290,7 +255,7 @@ def _traced_optimizer(
         }
         for group in optimizer.param_groups
     ]
-    twin = type(optimizer)(groups, **_defaults(optimizer))
+    twin = type(optimizer)(groups, **defaults_of(optimizer))
     for key, kept in state.items():
         twin.state[weights[key]] = {word: tensors[f"{key}.{word}"] for word in kept}
     return twin
@@ -315,14 +280,15 @@ class _Blocks:
         self.views: dict[Any, Any] = {}
         self.operations: list[BlockOperation] = []
         self.functions: dict[str, Callable[[Any], None]] = {}
-        self.values: dict[str, Array] = {_GENERATOR: generator.numpy()}
-        self.blocks[_GENERATOR] = Block(_GENERATOR, TensorType((generator.numel(),), DType.UINT8))
+        self.values: dict[str, Array] = {GENERATOR: generator.numpy()}
+        self.generator = _view(GENERATOR, generator)
+        self.blocks[GENERATOR] = Block(GENERATOR, TensorType((generator.numel(),), DType.UINT8))
         #: Whether no loop or branch runs, whose body may draw random numbers.
         self.any_order = True
 
     def build(self, name: str, paths: Sequence[str]) -> TracedStep:
         places = iter(self.names)
-        returned: list[_View] = []
+        returned: list[View] = []
         arguments: dict[str, Placed] = {}
         for node in self.traced.graph.nodes:
             if node.op == "placeholder":
@@ -352,7 +318,7 @@ class _Blocks:
         results = tuple(view.placed(path) for view, path in zip(returned, paths, strict=True))
         return TracedStep(program, self.functions, values, results, arguments)
 
-    def _touched(self, returned: Sequence[_View]) -> list[_View]:
+    def _touched(self, returned: Sequence[View]) -> list[View]:
         """The returned tensors; an argument or constant that no operation touches is copied to a block."""
         touched = {block for operation in self.operations for block in operation.touched}
         views = []
@@ -362,7 +328,7 @@ class _Blocks:
                 copy = _contiguous(name, view)
                 self.blocks[name] = Block(name, _block_type(copy, copy.nbytes))
                 self.operations.append(BlockOperation(name, (view.block,), (name,), str(clone)))
-                self.functions[name] = partial(_run, clone, [view], {}, [copy])
+                self.functions[name] = Call(clone, [view], {}, [copy])
                 view = copy
             views.append(view)
         return views
@@ -371,7 +337,7 @@ class _Blocks:
         self.views[node] = self._fresh(name, node.meta.get("val", tensor), fed=fed)
         self.values[self.views[node].block] = _array(tensor)
 
-    def _fresh(self, name: str, value: Any, *, fed: bool = False) -> _View:
+    def _fresh(self, name: str, value: Any, *, fed: bool = False) -> View:
         """A new block for a tensor, unless it has no bytes."""
         sizes = (*value.shape, *value.stride())
         if any(type(size) is not int for size in sizes):
@@ -421,7 +387,7 @@ class _Blocks:
             views = [_view(alias.block, value) if _is_tensor(value) else None for value in many]
             self.views[node] = views if isinstance(values, list | tuple) else views[0]
             return
-        results: list[_View | None] = []
+        results: list[View | None] = []
         for k, value in enumerate(many):
             single = not isinstance(values, list | tuple)
             if written and k < len(written) and alias is not None:
@@ -438,11 +404,9 @@ class _Blocks:
             return
         operands = _blocks_of([arguments, *named.values()])
         outputs = [view if view in fresh else None for view in results]
-        function = partial(_run, node.target, arguments, named, outputs)
-        draws = _draws_random_numbers(node.target, node.args, node.kwargs)
-        if draws:
-            reads, writes = [*reads, _GENERATOR], [*writes, _GENERATOR]
-            function = partial(_drawing, function)
+        state: View | None = None
+        if _draws_random_numbers(node.target, node.args, node.kwargs):
+            reads, writes, state = [*reads, GENERATOR], [*writes, GENERATOR], self.generator
         moved = sum({(view.block, view.shape): self._moved(view) for view in (*operands, *fresh)}.values())
         self.operations.append(
             BlockOperation(
@@ -451,13 +415,13 @@ class _Blocks:
                 tuple(dict.fromkeys(writes)),
                 word,
                 () if written else self._permissions(node.target, operands, fresh),
-                pure=not (written or draws or node.target.overloadpacket.__name__ in _UNDEFINED),
+                pure=not (written or state or node.target.overloadpacket.__name__ in _UNDEFINED),
                 cost=OperationCost(flops=_flops(node), bytes=moved),
             )
         )
-        self.functions[node.name] = function
+        self.functions[node.name] = Call(node.target, arguments, named, outputs, state)
 
-    def _moved(self, view: _View) -> int:
+    def _moved(self, view: View) -> int:
         """The bytes of a tensor; of one that repeats elements, those of its block."""
         return min(view.nbytes, self.blocks[view.block].type.nbytes)
 
@@ -476,10 +440,10 @@ class _Blocks:
                     node.name, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), str(node.target)
                 )
             )
-            self.functions[node.name] = partial(_run, node.target, arguments, named, results)
+            self.functions[node.name] = Call(node.target, arguments, named, results)
 
     def _permissions(
-        self, target: Any, operands: Sequence[_View], fresh: Sequence[_View]
+        self, target: Any, operands: Sequence[View], fresh: Sequence[View]
     ) -> tuple[tuple[str, str], ...]:
         """Results of element-wise calls may take the place of operands that are laid out like them."""
         if torch().Tag.pointwise not in target.tags or len(fresh) != 1 or not self._fills_block(fresh[0]):
@@ -496,7 +460,7 @@ class _Blocks:
 
     def _written(
         self, node: Any, arguments: Sequence[Any], named: Mapping[str, Any]
-    ) -> tuple[list[_View], _View | None]:
+    ) -> tuple[list[View], View | None]:
         """The tensors that a call writes, and the one that its results share memory with."""
         word = str(node.target)
         schema = node.target._schema
@@ -514,9 +478,9 @@ class _Blocks:
         if not returns:
             return written, None
         first = by_name[shared[0].name] if shared else arguments[0]
-        return written, first if isinstance(first, _View) else None
+        return written, first if isinstance(first, View) else None
 
-    def _fills_block(self, view: _View) -> bool:
+    def _fills_block(self, view: View) -> bool:
         """Whether a tensor is all of its block."""
         size = int(np.prod(view.shape)) * view.dtype.itemsize
         return view.start == 0 and size == self.blocks[view.block].type.nbytes
@@ -544,36 +508,6 @@ def _flops(node: Any) -> int:
     return int(count(*arguments, **named, out_val=node.meta["val"]))
 
 
-def _drawing(function: Callable[[Any], None], blocks: Any) -> None:
-    """A call that draws random numbers by the generator whose state is a block."""
-    random, state = torch().random, blocks[_GENERATOR]
-    others = random.get_rng_state()
-    random.set_rng_state(torch().tensor(state))
-    try:
-        function(blocks)
-        state[...] = random.get_rng_state().numpy()
-    finally:
-        random.set_rng_state(others)
-
-
-def _run(
-    target: Any, arguments: Sequence[Any], named: Mapping[str, Any], outputs: Sequence[Any], blocks: Any
-) -> None:
-    """PyTorch's kernel on tensors in the arena; what it returns is copied to its place there."""
-
-    def tensors(argument: Any) -> Any:
-        if isinstance(argument, list | tuple):
-            return [tensors(x) for x in argument]
-        return argument.tensor(blocks) if isinstance(argument, _View) else argument
-
-    with torch().no_grad():
-        returned = target(*tensors(arguments), **{key: tensors(x) for key, x in named.items()})
-        many = returned if isinstance(returned, list | tuple) else [returned]
-        for view, result in zip(outputs, many, strict=True):
-            if view is not None:
-                view.tensor(blocks).copy_(result)
-
-
 def _array(tensor: Any) -> Array:
     """The elements as NumPy has them; as integers of the same bits where it has no such type."""
     held = tensor.detach().cpu().contiguous()
@@ -585,10 +519,10 @@ def _array(tensor: Any) -> Array:
     return array
 
 
-def _contiguous(block: str, view: _View) -> _View:
+def _contiguous(block: str, view: View) -> View:
     """A view's elements one behind the other, in a block of their own."""
     strides = tuple(int(np.prod(view.shape[axis + 1 :])) for axis in range(len(view.shape)))
-    return _View(block, view.dtype, view.shape, strides, 0)
+    return View(block, view.dtype, view.shape, strides, 0)
 
 
 def _leaves(argument: Any) -> list[Any]:
@@ -597,13 +531,25 @@ def _leaves(argument: Any) -> list[Any]:
     return [argument]
 
 
-def _blocks_of(argument: Any) -> list[_View]:
+def _blocks_of(argument: Any) -> list[View]:
     """The tensors with bytes among arguments or results."""
-    return [leaf for leaf in _leaves(argument) if isinstance(leaf, _View) and leaf.block]
+    return [leaf for leaf in _leaves(argument) if isinstance(leaf, View) and leaf.block]
 
 
-def _view(block: str, value: Any) -> _View:
-    return _View(
+def tensor_block(name: str, tensor: Any) -> tuple[Block, View, Array]:
+    """A block for a contiguous tensor, its view, and its elements."""
+    return Block(name, _block_type(tensor, int(tensor.nbytes))), _view(name, tensor), _array(tensor)
+
+
+def view_of(placed: Placed) -> View:
+    """The view whose place this is."""
+    dtype = getattr(torch(), placed.dtype)
+    strides = tuple(stride // dtype.itemsize for stride in placed.strides)
+    return View(placed.block, dtype, placed.shape, strides, placed.offset // dtype.itemsize)
+
+
+def _view(block: str, value: Any) -> View:
+    return View(
         block,
         value.dtype,
         tuple(int(size) for size in value.shape),

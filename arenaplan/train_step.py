@@ -1,0 +1,225 @@
+"""A training step of PyTorch in one planned tensor, the slab: weights and everything else that a step needs.
+
+    step = arenaplan.torch.train_step(module, loss, optimizer, (images, labels), capacity="2 GB")
+    for images, labels in loader:
+        value = step(images, labels)
+
+PyTorch's kernels run in the planned order, on views of the slab. The parameters and buffers of the module,
+and what the optimizer keeps, are such views from then on: `module.state_dict()`, an evaluation of the module
+and checkpoints see what the step has learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from arenaplan.choices import requested
+from solver.errors import BatchError, CapacityError, PlanError
+from solver.importers.pytorch.calls import GENERATOR, View, allocated_bytes
+from solver.importers.pytorch.program import view_of
+from solver.importers.pytorch.training import Runs, TracedTraining
+from solver.importers.traced import TracedStep
+from solver.pipeline import plan_requested, reference_of
+from solver.plan import Plan
+
+__all__ = ["TrainStep", "in_slab"]
+
+#: Bytes: the slab begins at a multiple of it.
+_ALIGNMENT = 64
+
+
+def in_slab(training: TracedTraining, module: Any, optimizer: Any, capacity: int | str | None) -> TrainStep:
+    """The step within a capacity, of which the slab gets what PyTorch does not allocate besides.
+
+    Raises what planning raises: CapacityError where nothing was found that fits.
+    """
+    outside, into_place = _outside(training.traced)
+    asked = requested(None, {"capacity": capacity})
+    within = asked.options.capacity
+    if within is not None:
+        if within <= outside:
+            raise CapacityError(
+                f"PyTorch's kernels allocate up to {outside:,} bytes by themselves; the capacity is"
+                f" {within:,}.",
+                remedy="Raise the capacity, or reduce the batch.",
+                required=outside + 1,
+                available=within,
+                live_at_peak=[],
+                path=("capacity",),
+            )
+        asked = replace(asked, options=replace(asked.options, capacity=within - outside))
+    plan = plan_requested(training.traced.program, asked)
+    return TrainStep(training, plan, module, optimizer, outside, into_place)
+
+
+def _outside(traced: TracedStep) -> tuple[int, frozenset[str]]:
+    """The most bytes that PyTorch allocates outside of the slab while one operation of the step runs, and the
+    operations whose kernels write results into their places.
+
+    Each runs once, on zeros that are there for it alone. What it returns is among the bytes where PyTorch has
+    no kernel that writes it into its place, and so is what a kernel allocates and frees again.
+    """
+    into_place: set[str] = set()
+    tried = allocated_bytes(_alone(traced, traced.functions, into_place))
+    allocated = dict(zip(traced.functions, tried, strict=True))
+    others = [name for name in traced.functions if name not in into_place]
+    if others:
+        allocated |= zip(others, allocated_bytes(_alone(traced, others, None)), strict=True)
+    return max(allocated.values(), default=0), frozenset(into_place)
+
+
+def _alone(
+    traced: TracedStep, names: Iterable[str], into_place: set[str] | None
+) -> Iterator[Callable[[], None]]:
+    """Operations in memory of their own, one after the other. With `into_place` results are written to their
+    places, and the operations are added that keep to these.
+    """
+    import torch
+
+    for name in names:
+        # A generator of random numbers takes no zeros for its state.
+        blocks: dict[str, Any] = {GENERATOR: torch.random.get_rng_state()}
+
+        def tensor_of(view: View, blocks: dict[str, Any] = blocks) -> Any:
+            if not view.block:
+                return torch.empty(view.shape, dtype=view.dtype)
+            size = traced.program.blocks[view.block].type.nbytes
+            return view.within(blocks.setdefault(view.block, torch.zeros(size, dtype=torch.uint8)))
+
+        runs = replace(cast("Runs", traced.functions[name]))
+        yield runs.bound(tensor_of, into_place=into_place is not None)
+        # Some kernels use the tensor that they write into as room for more, and enlarge it.
+        kept = all(raw.untyped_storage().nbytes() == raw.nbytes for raw in blocks.values())
+        if into_place is not None and kept:
+            into_place.add(name)
+
+
+class TrainStep:
+    """A training step in memory that it owns; a call is one iteration.
+
+    `plan` is the plan of the `slab`. PyTorch allocates `outside_bytes` besides, at most, while a kernel runs:
+    `planned_bytes` are both.
+    """
+
+    def __init__(
+        self,
+        training: TracedTraining,
+        plan: Plan,
+        module: Any,
+        optimizer: Any,
+        outside: int,
+        into_place: Collection[str],
+    ) -> None:
+        """Moves the tensors of module and optimizer into the slab, which is on the device of the module."""
+        import torch
+
+        traced = training.traced
+        named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        device = next((tensor.device for tensor in named.values()), torch.device("cpu"))
+        whole = torch.zeros(plan.arena_bytes + _ALIGNMENT, dtype=torch.uint8, device=device)
+        start = -whole.data_ptr() % _ALIGNMENT
+        self.slab = whole[start : start + plan.arena_bytes]
+        self.plan, self.outside_bytes = plan, outside
+        for name, values in traced.values.items():
+            if name in plan.program.by_label:
+                flat = torch.from_numpy(values).reshape(-1).view(torch.uint8)
+                self._bytes_of(plan.program.by_label[name]).copy_(flat)
+        self._tasks = self._bound(traced, into_place)
+        self._fed = {
+            name: self._named(view_of(place)) for name, place in traced.arguments.items() if name not in named
+        }
+        self._results = [self._named(view_of(place)) for place in traced.results]
+        #: By name the tensors of module and optimizer, with the address where they must stay.
+        self._ours: dict[str, tuple[Callable[[], Any], int]] = {}
+        for name, tensor in named.items():
+            place = traced.arguments.get(name)
+            if place is not None and place.block in plan.program.by_label:
+                tensor.data = self._named(view_of(place))
+                self._ours[name] = partial(getattr, tensor, "data"), tensor.data_ptr()
+        for (name, word), view in training.kept.items():
+            kept, tensor = optimizer.state[named[name]], self._named(view)
+            kept[word] = tensor
+            self._ours[f"{name}.{word}"] = partial(_kept, optimizer, named[name], word), tensor.data_ptr()
+
+    @property
+    def planned_bytes(self) -> int:
+        """The most bytes that PyTorch has allocated at any time, batches and results apart."""
+        return self.plan.arena_bytes + self.outside_bytes
+
+    def __call__(self, *batch: Any) -> Any:
+        """One iteration on the inputs, then the targets: the loss, or what else the loss function returns.
+
+        Raises BatchError for tensors that the step was not made for, PlanError where a tensor of the module
+        or of the optimizer is no longer the one in the slab.
+        """
+        import torch
+
+        if len(batch) != len(self._fed):
+            raise BatchError(
+                f"The step takes {len(self._fed)} tensors, {', '.join(self._fed)}; here are {len(batch)}.",
+                remedy="Give the inputs and then the targets, as in the example.",
+            )
+        for (name, place), tensor in zip(self._fed.items(), batch, strict=True):
+            if _type_text(tensor) != _type_text(place):
+                raise BatchError(
+                    f"{name!r} is {_type_text(tensor)}; the step was made for {_type_text(place)}.",
+                    remedy="Give tensors of the example's shapes, or make another step.",
+                )
+        for name, (tensor_of, address) in self._ours.items():
+            if tensor_of().data_ptr() != address:
+                raise PlanError(
+                    f"{name!r} has been given other memory, and the step would not see it.",
+                    remedy=f"Copy into it, as {name}.copy_(other) under torch.no_grad() and"
+                    " module.load_state_dict do; or make another step.",
+                )
+        with torch.no_grad():
+            for place, tensor in zip(self._fed.values(), batch, strict=True):
+                place.copy_(tensor)
+            for task in self._tasks:
+                task()
+            results = [result.clone() for result in self._results]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _bound(self, traced: TracedStep, into_place: Collection[str]) -> list[Callable[[], None]]:
+        """A function for each step of the plan, whose tensors are views of the slab."""
+        program, reference = self.plan.program, reference_of(traced.program, self.plan.options)
+        tasks = []
+        for step in program.steps:
+            assert step.reference is not None  # one memory: nothing is copied
+            bindings = reference.steps[step.reference].bindings
+            number: Mapping[str, int] = {
+                reference.values[theirs.value].label: ours.value
+                for ours, theirs in zip(step.bindings, bindings, strict=True)
+            }
+
+            def tensor_of(view: View, number: Mapping[str, int] = number) -> Any:
+                return self._within(view, number)
+
+            name = program.operations[step.operation].operation.id
+            tasks.append(cast("Runs", traced.functions[name]).bound(tensor_of, into_place=name in into_place))
+        return tasks
+
+    def _named(self, view: View) -> Any:
+        return self._within(view, self.plan.program.by_label)
+
+    def _within(self, view: View, number: Mapping[str, int]) -> Any:
+        """The tensor of a view in the slab; one of its own without elements, or that no step touches."""
+        if view.block not in number:
+            return self.slab.new_empty(0).view(view.dtype).new_zeros(view.shape)
+        return view.within(self._bytes_of(number[view.block]))
+
+    def _bytes_of(self, value: int) -> Any:
+        offset = self.plan.offsets[value]
+        return self.slab[offset : offset + self.plan.program.values[value].type.nbytes]
+
+
+def _kept(optimizer: Any, parameter: Any, word: str) -> Any:
+    """What the optimizer keeps for a parameter now."""
+    return optimizer.state[parameter][word]
+
+
+def _type_text(tensor: Any) -> str:
+    return f"{tensor.dtype}{list(tensor.shape)}" if hasattr(tensor, "dtype") else f"a {type(tensor).__name__}"

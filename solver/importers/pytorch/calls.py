@@ -1,0 +1,198 @@
+"""PyTorch's kernels on tensors that lie in given memory: NumPy's blocks, or one slab of a device.
+
+A call of a traced step is bound to memory once: its tensors are views that stay, and each run calls the
+kernel. Where PyTorch has a kernel that writes into a tensor (``out=``), the result goes to its place at once;
+else PyTorch allocates the result, and it is copied.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from solver.importers.pytorch.capture import torch
+from solver.importers.traced import Placed
+
+__all__ = ["GENERATOR", "Call", "View", "allocated_bytes"]
+
+#: The block that holds the state of PyTorch's generator of random numbers.
+GENERATOR = "torch.random.state"
+
+#: Gives the tensor of a view.
+TensorOf = Callable[["View"], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor in a block: its first element, sizes and strides, counted in elements.
+
+    A tensor without elements is in no block.
+    """
+
+    block: str
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return int(np.prod(self.shape)) * int(self.dtype.itemsize)
+
+    def placed(self, path: str) -> Placed:
+        """The same in bytes, for whoever runs the program."""
+        size, word = self.dtype.itemsize, str(self.dtype).removeprefix("torch.")
+        strides = tuple(stride * size for stride in self.strides)
+        return Placed(path, self.block, self.start * size, self.shape, strides, word)
+
+    def within(self, raw: Any) -> Any:
+        """The tensor in the bytes of its block, ``uint8[nbytes]``; no copy."""
+        return raw.view(self.dtype).as_strided(
+            self.shape, self.strides, raw.storage_offset() // self.dtype.itemsize + self.start
+        )
+
+    def of_array(self, blocks: Any) -> Any:
+        """The tensor in an arena of NumPy, by the name of its block."""
+        framework = torch()
+        if not self.block:
+            return framework.empty(self.shape, dtype=self.dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what an operation only reads is read-only, and stays as it is
+            raw = framework.from_numpy(blocks[self.block].reshape(-1).view(np.uint8))
+        return raw.view(self.dtype).as_strided(self.shape, self.strides, self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel with its arguments, in which views stand for tensors, and the places of what it returns; None
+    for what it returns of its arguments. A call that `draws` random numbers updates the state in `GENERATOR`.
+    """
+
+    target: Any
+    arguments: Sequence[Any]
+    named: Mapping[str, Any]
+    outputs: Sequence[View | None]
+    draws: View | None = None
+
+    def __call__(self, blocks: Any) -> None:
+        """Run on blocks of NumPy."""
+        self.bound(lambda view: view.of_array(blocks))()
+
+    def bound(self, tensor_of: TensorOf, *, into_place: bool = False) -> Callable[[], None]:
+        """A function that runs the kernel on these tensors; `into_place` uses ``out=`` where there is one."""
+
+        def tensors(argument: Any) -> Any:
+            if isinstance(argument, list | tuple):
+                return [tensors(x) for x in argument]
+            return tensor_of(argument) if isinstance(argument, View) else argument
+
+        arguments, named = tensors(self.arguments), {key: tensors(x) for key, x in self.named.items()}
+        places = [None if view is None else tensor_of(view) for view in self.outputs]
+        run = None
+        if into_place and not self.draws:
+            run = _writing(self.target, arguments, named, places)
+        if run is None:
+            run = _copying(self.target, arguments, named, places)
+        return run if self.draws is None else _drawing(run, tensor_of(self.draws))
+
+
+def _copying(
+    target: Any, arguments: Sequence[Any], named: Mapping[str, Any], places: Sequence[Any]
+) -> Callable[[], None]:
+    framework = torch()
+
+    def run() -> None:
+        with framework.no_grad():
+            returned = target(*arguments, **named)
+            many = returned if isinstance(returned, list | tuple) else [returned]
+            for place, result in zip(places, many, strict=True):
+                if place is not None:
+                    place.copy_(result)
+
+    return run
+
+
+def _writing(
+    target: Any, arguments: Sequence[Any], named: Mapping[str, Any], places: Sequence[Any]
+) -> Callable[[], None] | None:
+    """A run of the same operator's kernel that writes into `places`; None where there is none."""
+    packet = getattr(target, "overloadpacket", None)
+    if packet is None or not places or any(place is None for place in places):
+        return None
+    plain = [(a.name, str(a.type)) for a in target._schema.arguments]
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        taken = overload._schema.arguments
+        outs = [a.name for a in taken if a.is_out]
+        same = [(a.name, str(a.type)) for a in taken if not a.is_out] == plain
+        if same and len(outs) == len(places) and _has_kernel(overload, places[0]):
+            into = dict(zip(outs, places, strict=True))
+            run: Callable[[], None] = torch().no_grad()(partial(overload, *arguments, **named, **into))
+            return run
+    return None
+
+
+def _has_kernel(overload: Any, place: Any) -> bool:
+    """Whether a device has a kernel of its own for it: one that is generated copies its results."""
+    key = place.device.type.upper()
+    return bool(torch()._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key))
+
+
+def _drawing(run: Callable[[], None], state: Any) -> Callable[[], None]:
+    """The run with the generator in a state that it updates; for others the generator stays as it is."""
+    random = torch().random
+
+    def drawing() -> None:
+        others = random.get_rng_state()
+        random.set_rng_state(state.cpu().clone())
+        try:
+            run()
+            state.copy_(random.get_rng_state())
+        finally:
+            random.set_rng_state(others)
+
+    return drawing
+
+
+def allocated_bytes(runs: Iterable[Callable[[], None]]) -> list[int]:
+    """For each run the most bytes that PyTorch has allocated in it at a time. Each runs once, on the CPU,
+    when the iterator gives it.
+
+    As PyTorch's profiler counts them: what libraries allocate past its allocator is not among them.
+    """
+    framework = torch()
+    profiler = framework.profiler
+    mark = "arenaplan: run "
+    with (
+        warnings.catch_warnings(),
+        profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as profile,
+    ):
+        warnings.simplefilter("ignore")  # of kernels that enlarge the tensor which they write into
+        for k, run in enumerate(runs):
+            with profiler.record_function(f"{mark}{k}"):
+                run()
+            del run
+    events = profile.profiler.kineto_results.events()
+    spans = {
+        int(e.name().removeprefix(mark)): (e.start_ns(), e.end_ns())
+        for e in events
+        if e.name().startswith(mark)
+    }
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    most, position = [0] * len(spans), 0
+    for k in range(len(spans)):
+        start, end = spans[k]
+        live = 0
+        while position < len(changes) and changes[position][0] < start:
+            position += 1
+        while position < len(changes) and changes[position][0] <= end:
+            live += changes[position][1]
+            most[k] = max(most[k], live)
+            position += 1
+    return most
