@@ -46,7 +46,6 @@
 typedef void tile(const ap_terms *t, const ap_f32 *a, size_t a_row, const ap_f32 *b, ap_f32 *c, size_t c_row, int mode);
 
 #if !defined(AP_PLAIN) /* tiles of vectors of GNU C */
-#define AP_VECTORS
 #define ALONG_ROW UNROLLED
 #if defined(__AVX__)
 enum { LANES = 8 };
@@ -142,54 +141,23 @@ ap_f32 ap_tree(const ap_f32 *part)
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
 
-#if defined(AP_VECTORS)
-enum { AT_ONCE = LANES / 2, PIECES = PARTS / LANES };
-
-/* The dots of one row of a with `count` rows of b, AT_ONCE at most */
-static void some_dots(size_t count, const ap_f32 *a, const ap_f32 *b, size_t b_row, size_t length, ap_f32 *dots)
-{
-    const ap_f32 *row[AT_ONCE];
-    UNROLLED for (size_t n = 0; n < AT_ONCE; n++) row[n] = n < count ? b + n * b_row : b;
-    vector sum[AT_ONCE][PIECES];
-    UNROLLED for (size_t n = 0; n < AT_ONCE; n++)
-        UNROLLED for (size_t l = 0; l < PIECES; l++) sum[n][l] = (vector){0};
-    size_t k = 0;
-    for (; k + PARTS <= length; k += PARTS)
-        UNROLLED for (size_t l = 0; l < PIECES; l++)
-            UNROLLED for (size_t n = 0; n < AT_ONCE; n++)
-                sum[n][l] += *(const vector *)(a + k + l * LANES) * *(const vector *)(row[n] + k + l * LANES);
-    for (size_t n = 0; n < count; n++) {
-        ap_f32 part[PARTS];
-        UNROLLED for (size_t l = 0; l < PIECES; l++) *(vector *)(part + l * LANES) = sum[n][l];
-        for (size_t l = 0; k + l < length; l++) part[l] += a[k + l] * row[n][k + l];
-        dots[n] = ap_tree(part);
-    }
-}
-#else
-enum { AT_ONCE = 1 };
-
-static void some_dots(size_t count, const ap_f32 *a, const ap_f32 *b, size_t b_row, size_t length, ap_f32 *dots)
+static ap_f32 dot(const ap_f32 *a, const ap_f32 *b, size_t length)
 {
     ap_f32 part[PARTS] = {0};
     size_t k = 0;
-    (void)count, (void)b_row;
     for (; k + PARTS <= length; k += PARTS)
-        AS_VECTOR for (size_t l = 0; l < PARTS; l++) part[l] += a[k + l] * b[k + l];
+        for (size_t l = 0; l < PARTS; l++) part[l] += a[k + l] * b[k + l];
     for (size_t l = 0; k + l < length; l++) part[l] += a[k + l] * b[k + l];
-    *dots = ap_tree(part);
+    return ap_tree(part);
 }
-#endif
 
 void ap_dots(size_t rows, size_t columns, const ap_f32 *a, size_t a_row, const ap_f32 *b, size_t b_row, size_t length,
              ap_f32 *c, size_t c_row, int mode)
 {
-    for (size_t n = 0; n < columns; n += AT_ONCE)
+    for (size_t n = 0; n < columns; n++)
         for (size_t m = 0; m < rows; m++) {
-            ap_f32 dots[AT_ONCE];
-            const size_t count = columns - n < AT_ONCE ? columns - n : AT_ONCE;
-            some_dots(count, a + m * a_row, b + n * b_row, b_row, length, dots);
-            for (size_t i = 0; i < count; i++)
-                c[m * c_row + n + i] = mode == AP_ADD ? c[m * c_row + n + i] + dots[i] : dots[i];
+            const ap_f32 sum = dot(a + m * a_row, b + n * b_row, length);
+            c[m * c_row + n] = mode == AP_ADD ? c[m * c_row + n] + sum : sum;
         }
 }
 
@@ -210,7 +178,7 @@ ap_f32 ap_sum(const ap_f32 *x, size_t count)
     ap_f32 part[PARTS] = {0};
     size_t k = 0;
     for (; k + PARTS <= count; k += PARTS)
-        AS_VECTOR for (size_t l = 0; l < PARTS; l++) part[l] += x[k + l];
+        for (size_t l = 0; l < PARTS; l++) part[l] += x[k + l];
     for (size_t l = 0; k + l < count; l++) part[l] += x[k + l];
     return ap_tree(part);
 }
