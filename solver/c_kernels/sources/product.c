@@ -99,7 +99,6 @@ void ap_products(size_t rows, size_t columns, const ap_terms *t, const ap_f32 *a
     }
 }
 #else /* two by two floats, for processors without vectors: little code. At an edge the tile has an element twice. */
-#define AS_VECTOR
 void ap_products(size_t rows, size_t columns, const ap_terms *t, const ap_f32 *a, size_t a_row, const ap_f32 *b,
                  ap_f32 *c, size_t c_row, int mode)
 {
