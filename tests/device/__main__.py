@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from string import ascii_letters
 
+from tests.device.functions import FUNCTIONS, largest_error
 from tests.device.machines import PACKAGES, Board, Machine, boards, controls, first_machine, machines
 from tests.device.networks import BARE, NETWORKS, Network, Written
 from tests.device.objects import Failed
@@ -188,6 +189,17 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
 
 
+def measure_functions(jobs: int) -> int:
+    """Print the largest error of each elementary function at all floats; 1 if one is above what is stated."""
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        errors = pool.map(lambda name: largest_error(name, Path(folder)), FUNCTIONS)
+        for (name, (_, stated)), error in zip(FUNCTIONS.items(), errors, strict=True):
+            failed += error > stated
+            print(f"{name}: {error:.4f} units in the last place, stated {stated}", flush=True)
+    return int(failed > 0)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     every = " ".join(sorted({package for packages in PACKAGES.values() for package in packages.split()}))
     parser = argparse.ArgumentParser(
@@ -201,7 +213,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--networks", default="", type=_pattern, help="networks by one, as '^(?!resnet)'")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="machines at the same time")
+    parser.add_argument(
+        "--functions", action="store_true", help="only errors of exp, log and others, at all floats"
+    )
     options = parser.parse_args(arguments)
+    if options.functions:
+        return measure_functions(options.jobs)
     here = [machine for machine in (*machines(), *boards()) if options.only.search(machine.title)]
     told = [machine for machine in controls() if options.only.search(machine.title)]
     kinds = {isinstance(machine, Board) for machine in (*here, *told)}
