@@ -1,8 +1,9 @@
 """Kernels in portable C: which steps they compute, and the calls that do.
 
     base           what a kernel says of itself: its operators, its work area, its call
-    convolution, dropout, linear, pooling, elementwise, unary, loss, movement, normalization, recurrent,
-    selection      the kernels of one family, each beside a C file of that name in `sources`
+    activation, convolution, dropout, linear, pooling, elementwise, unary, loss, movement, normalization,
+    recurrent, selection
+                   the kernels of one family, each beside a C file of that name in `sources`
     training       the steps that no operator has: updates, sums, copies
 
 `sources` has C files that can be read, tested and used without this package.
@@ -16,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from solver.c_kernels import (
+    activation,
     convolution,
     dropout,
     elementwise,
@@ -35,8 +37,8 @@ from solver.program import Program, Step
 __all__ = ["C_TYPES", "KERNELS", "SOURCES", "CKernel", "Call", "Task", "refusals", "table", "task_of"]
 
 _FAMILIES = (
-    convolution, dropout, elementwise, linear, loss, movement, normalization, pooling, recurrent,
-    selection, training, unary,
+    activation, convolution, dropout, elementwise, linear, loss, movement, normalization, pooling,
+    recurrent, selection, training, unary,
 )  # fmt: skip
 
 #: The kernel of each operator that has one.

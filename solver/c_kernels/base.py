@@ -28,13 +28,13 @@ C_TYPES: Final[Mapping[DType, str]] = {
 #: Structs that begin with arrays of six numbers, and how many.
 _OF_ROWS: Final = {"ap_pairs": 3, "ap_steps": 2, "ap_region": 3, "ap_operands": 4}
 
-#: The name in C of each activation that an operator may apply to its own output.
+#: The address in C of each activation that an operator may apply to its own output.
 ACTIVATION = {
-    "None": "AP_NONE",
-    "Relu": "AP_RELU",
-    "Relu6": "AP_RELU6",
-    "Sigmoid": "AP_SIGMOID",
-    "Tanh": "AP_TANH",
+    "None": "0",
+    "Relu": "&ap_with_relu",
+    "Relu6": "&ap_with_relu6",
+    "Sigmoid": "&ap_with_sigmoid",
+    "Tanh": "&ap_with_tanh",
 }
 
 
@@ -57,7 +57,7 @@ class Task:
 
     @property
     def activates(self) -> bool:
-        return self.activation != "AP_NONE"
+        return self.activation != "0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,11 +162,11 @@ class _ConvTranspose(_Convolution):
         if "dx1" in task.slots:
             slots = f"{at('dy0')}, 0, {at('x0')}, {at('dx1')}, 0, {at('work')}"
             table = _table(call, transposed(task.node))
-            statements.append(f"{prefix}_backward_w(&{table}, AP_NONE, {slots});")
+            statements.append(f"{prefix}_backward_w(&{table}, 0, {slots});")
         if "dx0" in task.slots:
             slots = f"{at('dy0')}, {at('x1')}, 0, {at('dx0')}, {at('work')}"
             table = _table(call, transposed(task.node))
-            statements.append(f"{prefix}_forward(&{table}, AP_NONE, {slots});")
+            statements.append(f"{prefix}_forward(&{table}, 0, {slots});")
         return " ".join(statements)
 
     @staticmethod

@@ -33,7 +33,7 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "normalization": ("elementwise",),
 }
 
-_ALWAYS: Final = ("product", "scalar")
+_ALWAYS: Final = ("activation", "product", "scalar")
 
 #: Offsets in the C files have 32 bits.
 _MAX_BYTES: Final = 2**32

@@ -11,8 +11,8 @@ from tests.device.objects import called
 
 __all__ = ["FUNCTIONS", "largest_error"]
 
-#: Each function with its value in double, and the largest error at any float in units in the last place, as ap.h and
-#: the page state it.
+#: Each function with its value in double, and the largest error at any float, in units in the last place, as
+#: ap.h and the page state it.
 FUNCTIONS: Final = {
     "ap_exp": ("exp(x)", 0.77),
     "ap_log": ("log(x)", 0.79),

@@ -46,12 +46,6 @@ ap_f32 ap_sqrt(ap_f32 x);     /* 0.5: correctly rounded */
 double ap_sqrt64(double x);  /* within one of double's */
 double ap_power(double x, uint32_t n);
 
-/* ------------------------------------------------------------------ activations that operators apply to their output */
-enum { AP_NONE, AP_RELU, AP_RELU6, AP_SIGMOID, AP_TANH };
-void ap_activate(int activation, ap_f32 *y, size_t count);
-/* dz = dy times the derivative of the activation at y; may be in place */
-void ap_deactivate(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dz, size_t count);
-
 /* ------------------------------------------------------------------ products */
 /* What becomes of c: the sum; c + the sum; or the chain goes on from c */
 enum { AP_SET, AP_ADD, AP_CHAIN };
@@ -74,6 +68,7 @@ void ap_add_to_rows(size_t rows, size_t columns, const ap_f32 *x, ap_f32 *y);   
 ap_f32 ap_sum(const ap_f32 *x, size_t count);                                   /* 16 lanes and a tree */
 ap_f32 ap_tree(const ap_f32 *lanes);                                            /* the sum of 16 */
 
+#include "activation.h"
 #include "broadcast.h"
 #include "cast.h"
 #include "convolution.h"

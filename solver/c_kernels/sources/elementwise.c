@@ -1,72 +1,5 @@
 #include "ap.h"
 
-static int is_nan(ap_f32 x) { return !(x == x); }
-
-void ap_relu_forward(const ap_f32 *x, ap_f32 *y, size_t count)
-{
-    for (size_t i = 0; i < count; i++) y[i] = x[i] > 0.0f || is_nan(x[i]) ? x[i] : 0.0f;
-}
-
-void ap_relu_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count)
-{
-    for (size_t i = 0; i < count; i++) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
-}
-
-void ap_clip_forward(const ap_f32 *x, ap_f32 *y, size_t count, ap_f32 least, ap_f32 most)
-{
-    for (size_t i = 0; i < count; i++) y[i] = x[i] < least ? least : x[i] > most ? most : x[i];
-}
-
-void ap_clip_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count, ap_f32 least, ap_f32 most)
-{
-    for (size_t i = 0; i < count; i++) dx[i] = y[i] > least && y[i] < most ? dy[i] : 0.0f;
-}
-
-/* As of clip, of what lies on a bound, too: reads x */
-void ap_clamp_backward(const ap_f32 *x, const ap_f32 *dy, ap_f32 *dx, size_t count, ap_f32 least, ap_f32 most)
-{
-    for (size_t i = 0; i < count; i++) dx[i] = dy[i] * (x[i] >= least && x[i] <= most ? 1.0f : 0.0f);
-}
-
-void ap_function_forward(int activation, const ap_f32 *x, ap_f32 *y, size_t count)
-{
-    for (size_t i = 0; i < count; i++) y[i] = activation == AP_TANH ? ap_tanh(x[i]) : ap_sigmoid(x[i]);
-}
-
-void ap_function_backward(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count)
-{
-    ap_deactivate(activation, y, dy, dx, count);
-}
-
-/* x times the normal distribution's sum up to x; or its approximation by tanh(sqrt(2 / pi) (x + 0.044715 x^3)) */
-void ap_gelu_forward(int exact, const ap_f32 *x, ap_f32 *y, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const ap_f32 v = x[i];
-        if (exact)
-            y[i] = v * (0.5f * (1.0f + ap_erf(v * 0.70710678118654752f)));
-        else
-            y[i] = v * (0.5f * (1.0f + ap_tanh(0.79788456080286536f * (v + 0.044715f * (v * v * v)))));
-    }
-}
-
-void ap_gelu_backward(int exact, const ap_f32 *x, const ap_f32 *dy, ap_f32 *dx, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const ap_f32 v = x[i];
-        ap_f32 slope;
-        if (exact) {
-            slope = 0.5f * (1.0f + ap_erf(v * 0.70710678118654752f));
-            slope = slope + v * (0.39894228040143268f * ap_exp(-0.5f * (v * v)));
-        } else {
-            const ap_f32 t = ap_tanh(0.79788456080286536f * (v + 0.044715f * (v * v * v)));
-            const ap_f32 inner = 0.79788456080286536f * (1.0f + 0.134145f * (v * v));
-            slope = 0.5f * (1.0f + t) + 0.5f * v * ((1.0f - t * t) * inner);
-        }
-        dx[i] = dy[i] * slope;
-    }
-}
-
 void ap_accumulate(ap_f32 *total, const ap_f32 *partial, size_t count)
 {
     for (size_t i = 0; i < count; i++) total[i] += partial[i];
@@ -110,19 +43,28 @@ static ap_f32 term_b(int kind, ap_f32 dz, const ap_f32 *a, size_t ja, const ap_f
                         }                                                                                           \
     }
 
-void ap_pair_forward(int kind, int activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b, ap_f32 *y)
-{
-    AP_EACH(y[i] = paired(kind, a[ja], b[jb]); ap_activate(activation, y + i, 1))
-}
-
-void ap_pair_backward(int kind, int activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b, const ap_f32 *y,
-                      const ap_f32 *dy, ap_f32 *da, size_t count_a, ap_f32 *db, size_t count_b, ap_f32 *work)
+static size_t count_of(const ap_pairs *p)
 {
     size_t count = 1;
     for (size_t axis = 0; axis < 6; axis++) count *= p->extent[axis];
+    return count;
+}
+
+void ap_pair_forward(int kind, const ap_activation *activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b,
+                     ap_f32 *y)
+{
+    AP_EACH(y[i] = paired(kind, a[ja], b[jb]))
+    if (activation) activation->forward(y, y, count_of(p));
+}
+
+void ap_pair_backward(int kind, const ap_activation *activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b,
+                      const ap_f32 *y, const ap_f32 *dy, ap_f32 *da, size_t count_a, ap_f32 *db, size_t count_b,
+                      ap_f32 *work)
+{
+    const size_t count = count_of(p);
     const ap_f32 *dz = dy;
-    if (activation != AP_NONE) {
-        ap_deactivate(activation, y, dy, work, count);
+    if (activation) {
+        activation->backward(y, dy, work, count);
         dz = work;
     }
     if (da && count_a < count) ap_fill(da, 0.0f, count_a);

@@ -91,7 +91,7 @@ def test_the_self_test_runs_every_entry_point(tmp_path: Path) -> None:
     text = source.read_text(encoding="ascii")
     head, infer, rest = text.partition("int net_infer(void)")
     broken = re.sub(
-        r"ap_dense_forward\(&t\d+, AP_RELU,", lambda m: m[0].replace("RELU", "TANH"), rest, count=1
+        r"ap_dense_forward\(&t\d+, &ap_with_relu,", lambda m: m[0].replace("relu", "tanh"), rest, count=1
     )
     assert broken != rest
     source.write_text(head + infer + broken, encoding="ascii")
