@@ -28,14 +28,20 @@ class Failed(Exception):
     """A program that could not be compiled, that did not run to its end, or that is not as promised."""
 
 
-def called(command: Sequence[str | Path], *, folder: Path | None = None, code: int = 0) -> str:
-    """The output of a command. Raises Failed if it ends with another code, or takes long."""
+def called(
+    command: Sequence[str | Path],
+    *,
+    folder: Path | None = None,
+    code: int = 0,
+    seconds: int | None = SECONDS,
+) -> str:
+    """The output of a command. Raises Failed if it ends with another code, or takes more than `seconds`."""
     try:
         done = subprocess.run(
-            list(map(str, command)), cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
+            list(map(str, command)), cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"took more than {SECONDS} s") from None
+        raise Failed(f"took more than {seconds} s") from None
     if done.returncode != code:
         raise Failed(_first_error(done.stderr or done.stdout) or f"exit {done.returncode}")
     return done.stdout or done.stderr  # QEMU writes what a board tells to the latter

@@ -8,6 +8,16 @@
 
 #include "ap.h"
 
+/* From one float to the next, where x is */
+static double unit(double x)
+{
+    union { double value; uint64_t bits; } u;
+    u.value = x;
+    const uint64_t exponent = u.bits >> 52 & 2047u, least = 1023u - 126u;
+    u.bits = ((exponent < least ? least : exponent) - 23u) << 52;
+    return u.value;
+}
+
 int main(int count, char **words)
 {
     const uint32_t stride = count > 1 ? (uint32_t)strtoul(words[1], 0, 10) : 1u;
@@ -23,9 +33,7 @@ int main(int count, char **words)
             printf("%a gives %a, not %a\n", x, (double)ours, (double)rounded);
             return 1;
         }
-        int exponent;
-        (void)frexp(exact, &exponent);
-        const double error = fabs((double)ours - exact) / ldexp(1.0, exponent < -125 ? -149 : exponent - 24);
+        const double error = fabs((double)ours - exact) / unit(exact);
         if (error > largest) {
             largest = error;
             where = u.value;
