@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+import numpy as np
+
 from solver.graph.ops.base import Node
 from solver.graph.types import DType, TensorType
 from solver.program import Phase
 
-__all__ = ["ACTIVATION", "C_TYPES", "CKernel", "Call", "Task", "number", "spread", "table"]
+__all__ = ["ACTIVATION", "C_TYPES", "CKernel", "Call", "Task", "float_number", "number", "spread", "table"]
 
 #: The types of elements in C.
 C_TYPES: Final[Mapping[DType, str]] = {
@@ -119,6 +121,11 @@ def number(value: float) -> str:
     if math.isinf(value):
         return "-AP_INFINITY" if value < 0 else "AP_INFINITY"
     return float(value).hex() if not float(value).is_integer() or abs(value) > 1e15 else f"{value:.1f}"
+
+
+def float_number(value: float) -> str:
+    """A C literal of the nearest float, which last bits of the double do not change."""
+    return number(value) if math.isinf(value) else f"{number(float(np.float32(value)))}f"
 
 
 def spread(shape: Iterable[int]) -> int:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from solver.c_kernels.base import Call, CKernel, Task, number, only_float32, spread
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from solver.c_kernels.base import Call, CKernel, Task, float_number, number, only_float32, spread
 from solver.program import ACCUMULATE, CLIP, COPY, SEED, UPDATE
 
 __all__ = ["KERNELS"]
@@ -62,13 +66,23 @@ class _Clip(_Own):
         )
 
 
-_FIELDS = {
-    "SGD": ("learning_rate", "weight_decay", "momentum", None, None, None),
-    "Adam": ("learning_rate", "weight_decay", None, "beta1", "beta2", "epsilon"),
-    "AdamW": ("learning_rate", "weight_decay", None, "beta1", "beta2", "epsilon"),
-    "RMSProp": ("learning_rate", "weight_decay", "momentum", None, "alpha", "epsilon"),
-    "Adagrad": ("learning_rate", "weight_decay", None, "learning_rate_decay", None, "epsilon"),
-}
+_BETAS = {"Adam": ("beta1", "beta2"), "AdamW": ("beta1", "beta2"), "RMSProp": (None, "alpha")}
+
+
+def _numbers(attributes: Mapping[str, Any]) -> list[str]:
+    """The numbers of the struct `ap_rules`, in the order of its members; 0 where the optimizer has none.
+
+    What is left of 1, and logarithms, are computed here: the float nearest to beta has too few digits.
+    """
+
+    def of(name: str | None) -> float:
+        return float(attributes.get(name, 0.0)) if name else 0.0
+
+    betas = [of(name) for name in _BETAS.get(attributes["optimizer"], (None, None))]
+    plain = [of("learning_rate"), of("weight_decay"), of("momentum"), *betas, of("epsilon")]
+    logarithms = [math.log(beta) if beta else -math.inf for beta in betas]
+    rates = [*plain, *(1 - beta for beta in betas), *logarithms, of("learning_rate_decay")]
+    return [float_number(rate) for rate in rates]
 
 
 class _Update(_Own):
@@ -84,14 +98,14 @@ class _Update(_Own):
         node, at = call.task.node, call.at
         attributes, kind = node.attributes, node.attributes["optimizer"]
         count = spread(node.inputs[0].shape) if node.inputs[0] else 0
-        numbers = [number(attributes[name] if name else 0.0) for name in _FIELDS[kind]]
+        numbers = _numbers(attributes)
         switches = [
             int(bool(attributes.get("nesterov"))), int(kind == "AdamW"),
             int(bool(attributes.get("epsilon_hat"))), int(bool(attributes.get("centered"))),
         ]  # fmt: skip
         rules = call.table("ap_rules", (count, *switches, *numbers))
         divisor = attributes["loss_scale"] * attributes["accumulate"]
-        factor = f"*{at('factor')}" if "factor" in call.task.slots else f"1.0 / {number(divisor)}"
+        factor = f"(ap_f32)*{at('factor')}" if "factor" in call.task.slots else float_number(1 / divisor)
         update = f"(uint32_t)*{at('updates')}" if "updates" in call.task.slots else call.update
         first = f"&{rules}, {factor}"
         weight = f"{at('x0')}, {at('dx0')}"

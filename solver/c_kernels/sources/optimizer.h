@@ -6,14 +6,16 @@
 typedef struct {
     size_t count;
     int nesterov, decoupled, epsilon_hat, centered;
-    double rate, decay, momentum, beta1, beta2, epsilon;
+    ap_f32 rate, decay, momentum, beta1, beta2, epsilon;
+    ap_f32 rest1, rest2, log_beta1, log_beta2; /* 1 - beta and ln beta, which the float beta has too few digits for */
+    ap_f32 rate_decay;                         /* Adagrad: rate / (1 + (update - 1) rate_decay) */
 } ap_rules;
 
-void ap_sgd(const ap_rules *s, double factor, ap_f32 *w, const ap_f32 *g, ap_f32 *momentum);
-void ap_adam(const ap_rules *s, double factor, uint32_t update, ap_f32 *w, const ap_f32 *g, ap_f32 *first, ap_f32 *second);
-void ap_rmsprop(const ap_rules *s, double factor, ap_f32 *w, const ap_f32 *g, ap_f32 *second, ap_f32 *first,
+void ap_sgd(const ap_rules *s, ap_f32 factor, ap_f32 *w, const ap_f32 *g, ap_f32 *momentum);
+void ap_adam(const ap_rules *s, ap_f32 factor, uint32_t update, ap_f32 *w, const ap_f32 *g, ap_f32 *first, ap_f32 *second);
+void ap_rmsprop(const ap_rules *s, ap_f32 factor, ap_f32 *w, const ap_f32 *g, ap_f32 *second, ap_f32 *first,
                 ap_f32 *momentum);
-void ap_adagrad(const ap_rules *s, double factor, uint32_t update, ap_f32 *w, const ap_f32 *g, ap_f32 *sum);
+void ap_adagrad(const ap_rules *s, ap_f32 factor, uint32_t update, ap_f32 *w, const ap_f32 *g, ap_f32 *sum);
 
 /* The factor of all gradients: min(1, most / (norm + 1e-6)) / divisor, of the norm divided by `divisor`. Squares are
    added in double, gradient after gradient. With `skips` it is 0 where the sum is not finite; else `updates`, which may

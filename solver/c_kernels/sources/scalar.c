@@ -193,26 +193,3 @@ ap_f32 ap_sqrt(ap_f32 x)
     if (x < 0.0f) return from_bits(0x7fc00000u);
     return root_of(x);
 }
-
-/* Newton's steps from a power of two, which double the digits; x >= 0 and normal, or 0 */
-double ap_sqrt64(double x)
-{
-    if (!(x > 0.0) || x > DBL_MAX) return x;
-    union { uint64_t bits; double value; } u;
-    u.value = x;
-    const int64_t e = (int64_t)(u.bits >> 52) - 1023;
-    u.bits = (uint64_t)(e / 2 + 1023) << 52;
-    double root = u.value;
-    for (int32_t k = 0; k < 8; k++) root = 0.5 * (root + x / root);
-    return root;
-}
-
-double ap_power(double x, uint32_t n)
-{
-    double power = 1.0;
-    for (; n; n >>= 1) {
-        if (n & 1u) power *= x;
-        x *= x;
-    }
-    return power;
-}
