@@ -37,9 +37,9 @@ def planned(graph: TrainableGraph, **options: object) -> Plan:
 def wrong_relu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """From now on the C files have a Relu that halves what is negative."""
     shutil.copytree(SOURCES, folder / "sources")
-    source = folder / "sources/scalar.c"
+    source = folder / "sources/activation.c"
     right = source.read_text(encoding="ascii")
-    wrong = right.replace("y[i] <= 0.0f ? 0.0f : y[i]", "y[i] <= 0.0f ? 0.5f * y[i] : y[i]")
+    wrong = right.replace("x[i] <= 0.0f ? 0.0f : x[i]", "x[i] <= 0.0f ? 0.5f * x[i] : x[i]")
     assert wrong != right
     source.write_text(wrong, encoding="ascii")
     monkeypatch.setattr("solver.c_training.SOURCES", folder / "sources")
