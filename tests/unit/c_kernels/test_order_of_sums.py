@@ -26,10 +26,9 @@ FORMS = {
     "arrays": ("-O3", "-march=native", "-DAP_PLAIN"),
     "single floats": ("-Os", "-U__SSE2__", "-U__aarch64__"),
 }
-FILES = ("product.c", "scalar.c", "convolution.c")
+FILES = ("product.c", "scalar.c", "activation.c", "convolution.c")
 
 SET, ADD, CHAIN = range(3)
-NONE, RELU6 = 0, 2
 
 #: Outputs whose derivatives are summed together: AP_CONV_BAND.
 BAND = 64
@@ -150,9 +149,11 @@ def reads(s: Conv) -> Iterator[tuple[int, int, int, int, int, int, int]]:
             yield n, oy, ox, ky, kx, y, x
 
 
-@pytest.mark.parametrize("activation", [NONE, RELU6])
-def test_convolutions_have_the_order_that_is_stated(kernels: ctypes.CDLL, activation: int) -> None:
-    rng = np.random.default_rng(activation)
+@pytest.mark.parametrize("activates", [False, True])
+def test_convolutions_have_the_order_that_is_stated(kernels: ctypes.CDLL, activates: bool) -> None:
+    """Without an activation, and with Relu6."""
+    activation = ctypes.byref(ctypes.c_byte.in_dll(kernels, "ap_with_relu6")) if activates else None
+    rng = np.random.default_rng(activates)
     for s in convolutions():
         inner, outer = s.channels // s.groups, s.filters // s.groups
         x = drawn(rng, *s.sizes("examples", "high", "wide", "channels"))
@@ -163,7 +164,7 @@ def test_convolutions_have_the_order_that_is_stated(kernels: ctypes.CDLL, activa
         kernels.ap_conv_forward(ctypes.byref(s), activation, at(x), at(w), None, at(y), at(work))
         kernels.ap_conv_backward_x(ctypes.byref(s), activation, at(w), at(y), at(dy), at(dx), at(work))
         kernels.ap_conv_backward_w(ctypes.byref(s), activation, at(x), at(y), at(dy), at(dw), None, at(work))
-        dz = dy if activation == NONE else dy * ((y > 0) & (y < 6))
+        dz = dy * ((y > 0) & (y < 6)) if activates else dy
         result, into_x = np.zeros_like(y), np.zeros_like(x)
         bands: dict[int, Array] = {}
         rows = max(1, min(BAND // s.out_wide, s.out_high))
@@ -176,7 +177,7 @@ def test_convolutions_have_the_order_that_is_stated(kernels: ctypes.CDLL, activa
                 for f in range(g * outer, (g + 1) * outer):
                     into_x[n, i, j, those] += dz[n, oy, ox, f] * w[f, ky, kx]
                 band[these, ky, kx] += dz[n, oy, ox, these, None] * x[n, i, j, None, those]
-        if activation == RELU6:
+        if activates:
             result = np.clip(result, 0, 6)
         into_w = np.zeros_like(w)
         for key in sorted(bands):
