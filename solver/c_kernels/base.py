@@ -30,13 +30,13 @@ C_TYPES: Final[Mapping[DType, str]] = {
 #: Structs that begin with arrays of six numbers, and how many.
 _OF_ROWS: Final = {"ap_pairs": 3, "ap_steps": 2, "ap_region": 3, "ap_operands": 4}
 
-#: The address in C of each activation that an operator may apply to its own output.
+#: The name in C of each activation that an operator may apply to its own output.
 ACTIVATION = {
-    "None": "0",
-    "Relu": "&ap_with_relu",
-    "Relu6": "&ap_with_relu6",
-    "Sigmoid": "&ap_with_sigmoid",
-    "Tanh": "&ap_with_tanh",
+    "None": "AP_NONE",
+    "Relu": "AP_RELU",
+    "Relu6": "AP_RELU6",
+    "Sigmoid": "AP_SIGMOID",
+    "Tanh": "AP_TANH",
 }
 
 
@@ -59,7 +59,7 @@ class Task:
 
     @property
     def activates(self) -> bool:
-        return self.activation != "0"
+        return self.activation != "AP_NONE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,16 @@ class Call:
     def at(self, slot: str) -> str:
         """The address of a slot; a null pointer where the step does not bind it."""
         return self.place(slot) if slot in self.task.slots else "0"
+
+    @property
+    def activation(self) -> str:
+        """The statement that applies the activation to Y, behind a blank; empty if there is none."""
+        if not self.task.activates:
+            return ""
+        name = self.task.activation.lower()
+        return (
+            f" {name}_forward({self.at('y0')}, {self.at('y0')}, {spread(self.task.node.outputs[0].shape)}u);"
+        )
 
 
 class CKernel(ABC):

@@ -113,11 +113,11 @@ class _Conv(_Convolution):
 
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
-        first = f"&{_table(call, convolution(task.node))}, {task.activation}"
-        prefix = _prefix(task)
+        table, prefix = _table(call, convolution(task.node)), _prefix(task)
         if task.is_forward:
-            read = ", ".join(map(at, ("x0", "x1", "x2")))
-            return f"{prefix}_forward({first}, {read}, {at('y0')}, {at('work')});"
+            slots = ", ".join(map(at, ("x0", "x1", "x2", "y0", "work")))
+            return f"{prefix}_forward(&{table}, {slots});{call.activation}"
+        first = f"&{table}, {task.activation}"
         statements = []
         if task.slots & {"dx1", "dx2"}:
             slots = ", ".join(map(at, ("x0", "y0", "dy0", "dx1", "dx2", "work")))
@@ -162,11 +162,11 @@ class _ConvTranspose(_Convolution):
         if "dx1" in task.slots:
             slots = f"{at('dy0')}, 0, {at('x0')}, {at('dx1')}, 0, {at('work')}"
             table = _table(call, transposed(task.node))
-            statements.append(f"{prefix}_backward_w(&{table}, 0, {slots});")
+            statements.append(f"{prefix}_backward_w(&{table}, AP_NONE, {slots});")
         if "dx0" in task.slots:
             slots = f"{at('dy0')}, {at('x1')}, 0, {at('dx0')}, {at('work')}"
             table = _table(call, transposed(task.node))
-            statements.append(f"{prefix}_forward(&{table}, 0, {slots});")
+            statements.append(f"{prefix}_forward(&{table}, {slots});")
         return " ".join(statements)
 
     @staticmethod

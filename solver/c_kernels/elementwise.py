@@ -52,9 +52,7 @@ class _Pair(CKernel):
         table = call.table("ap_pairs", (*extents(out), *steps(a, out), *steps(b, out)))
         kind = _KINDS[node.operation.type]
         if task.is_forward:
-            return (
-                f"ap_pair_forward({kind}, {task.activation}, &{table}, {at('x0')}, {at('x1')}, {at('y0')});"
-            )
+            return f"ap_pair_forward({kind}, &{table}, {at('x0')}, {at('x1')}, {at('y0')});{call.activation}"
         return (
             f"ap_pair_backward({kind}, {task.activation}, &{table}, {at('x0')}, {at('x1')}, {at('y0')},"
             f" {at('dy0')}, {at('dx0')}, {spread(a)}u, {at('dx1')}, {spread(b)}u, {at('work')});"

@@ -38,8 +38,8 @@ class _Gemm(CKernel):
         alpha, beta = (f"{number(attributes[name])}f" for name in ("alpha", "beta"))
         if task.is_forward:
             return (
-                f"ap_dense_forward(&{table}, {task.activation}, {alpha}, {beta}, {at('x0')}, {at('x1')},"
-                f" {at('x2')}, {at('y0')});"
+                f"ap_dense_forward(&{table}, {alpha}, {beta}, {at('x0')}, {at('x1')},"
+                f" {at('x2')}, {at('y0')});{call.activation}"
             )
         return (
             f"ap_dense_backward(&{table}, {task.activation}, {alpha}, {beta}, {at('x0')}, {at('x1')},"
@@ -82,7 +82,7 @@ class _MatMul(CKernel):
             ),
         )  # fmt: skip
         if task.is_forward:
-            return f"ap_matmul_forward(&{table}, {task.activation}, {at('x0')}, {at('x1')}, {at('y0')});"
+            return f"ap_matmul_forward(&{table}, {at('x0')}, {at('x1')}, {at('y0')});{call.activation}"
         return (
             f"ap_matmul_backward(&{table}, {task.activation}, {at('x0')}, {at('x1')}, {at('y0')},"
             f" {at('dy0')}, {at('dx0')}, {at('dx1')}, {at('work')});"

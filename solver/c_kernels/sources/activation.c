@@ -33,12 +33,7 @@ void ap_clamp_backward(const ap_f32 *x, const ap_f32 *dy, ap_f32 *dx, size_t cou
     for (size_t i = 0; i < count; i++) dx[i] = dy[i] * (x[i] >= least && x[i] <= most ? 1.0f : 0.0f);
 }
 
-static void relu6_forward(const ap_f32 *x, ap_f32 *y, size_t count) { ap_clip_forward(x, y, count, 0.0f, 6.0f); }
-
-static void relu6_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count)
-{
-    ap_clip_backward(y, dy, dx, count, 0.0f, 6.0f);
-}
+void ap_relu6_forward(const ap_f32 *x, ap_f32 *y, size_t count) { ap_clip_forward(x, y, count, 0.0f, 6.0f); }
 
 void ap_sigmoid_forward(const ap_f32 *x, ap_f32 *y, size_t count)
 {
@@ -60,10 +55,16 @@ void ap_tanh_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t coun
     for (size_t i = 0; i < count; i++) dx[i] = dy[i] * (1.0f - y[i] * y[i]);
 }
 
-const ap_activation ap_with_relu = {ap_relu_forward, ap_relu_backward};
-const ap_activation ap_with_relu6 = {relu6_forward, relu6_backward};
-const ap_activation ap_with_sigmoid = {ap_sigmoid_forward, ap_sigmoid_backward};
-const ap_activation ap_with_tanh = {ap_tanh_forward, ap_tanh_backward};
+void ap_deactivate(int activation, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t count)
+{
+    switch (activation) {
+    case AP_RELU: ap_relu_backward(y, dy, dx, count); break;
+    case AP_RELU6: ap_clip_backward(y, dy, dx, count, 0.0f, 6.0f); break;
+    case AP_SIGMOID: ap_sigmoid_backward(y, dy, dx, count); break;
+    case AP_TANH: ap_tanh_backward(y, dy, dx, count); break;
+    default: ap_copy(dx, dy, count * sizeof(ap_f32));
+    }
+}
 
 /* x times the normal distribution's sum up to x; or its approximation by tanh(sqrt(2 / pi) (x + 0.044715 x^3)) */
 void ap_gelu_forward(int exact, const ap_f32 *x, ap_f32 *y, size_t count)

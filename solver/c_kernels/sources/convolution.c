@@ -90,8 +90,7 @@ static void outputs(const ap_conv *s, const ap_f32 *image, const ap_f32 *w, cons
 }
 
 /* Every element of y is one chain over the taps inside the image in the order of the kernel's memory, channels inside */
-void ap_conv_forward(const ap_conv *s, const ap_activation *activation, const ap_f32 *x, const ap_f32 *w,
-                     const ap_f32 *bias, ap_f32 *y, ap_f32 *work)
+void ap_conv_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y, ap_f32 *work)
 {
     enum { ROWS = 12 };
     swap_axes(s->filters, weights(s) / s->filters, w, work);
@@ -106,7 +105,6 @@ void ap_conv_forward(const ap_conv *s, const ap_activation *activation, const ap
             }
             const size_t pixels = down.outputs * s->out_wide;
             if (bias) ap_add_to_rows(pixels, s->filters, bias, y);
-            if (activation) activation->forward(y, y, pixels * s->filters);
             y += pixels * s->filters;
         }
     }
@@ -114,12 +112,12 @@ void ap_conv_forward(const ap_conv *s, const ap_activation *activation, const ap
 
 /* A band is a number of rows of outputs: those that have AP_CONV_BAND pixels, at least one. Returns its derivatives before
    the activation, which are in `room` if there is an activation. */
-static const ap_f32 *before_activation(const ap_conv *s, const ap_activation *activation, const ap_f32 *y,
-                                       const ap_f32 *dy, size_t n, size_t oy, size_t rows, ap_f32 *room)
+static const ap_f32 *before_activation(const ap_conv *s, int activation, const ap_f32 *y, const ap_f32 *dy, size_t n,
+                                       size_t oy, size_t rows, ap_f32 *room)
 {
     const size_t count = s->out_wide * s->filters, at = (n * s->out_high + oy) * count;
     if (!activation) return dy + at;
-    activation->backward(y + at, dy + at, room, rows * count);
+    ap_deactivate(activation, y + at, dy + at, room, rows * count);
     return room;
 }
 
@@ -149,8 +147,8 @@ static size_t pixel(const ap_conv *s, size_t tap, const reached *r)
 
 /* Every element of dx is one chain over the outputs that read it, in the order of memory, filters inside: later taps are
    those of earlier outputs. */
-void ap_conv_backward_x(const ap_conv *s, const ap_activation *activation, const ap_f32 *w, const ap_f32 *y,
-                        const ap_f32 *dy, ap_f32 *dx, ap_f32 *work)
+void ap_conv_backward_x(const ap_conv *s, int activation, const ap_f32 *w, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dx, ap_f32 *work)
 {
     const size_t taps = s->kernel_high * s->kernel_wide, rows = activation ? band(s) : s->out_high;
     const int by_channel = is_depthwise(s);
@@ -181,8 +179,8 @@ void ap_conv_backward_x(const ap_conv *s, const ap_activation *activation, const
 }
 
 /* dw: for each band and each tap a chain over the outputs that have it inside; bands in order. dbias: rows in order. */
-void ap_conv_backward_w(const ap_conv *s, const ap_activation *activation, const ap_f32 *x, const ap_f32 *y,
-                        const ap_f32 *dy, ap_f32 *dw, ap_f32 *dbias, ap_f32 *work)
+void ap_conv_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dw, ap_f32 *dbias, ap_f32 *work)
 {
     const size_t taps = s->kernel_high * s->kernel_wide, rows = band(s);
     const int by_channel = is_depthwise(s);
@@ -215,6 +213,6 @@ void ap_conv_backward_w(const ap_conv *s, const ap_activation *activation, const
 void ap_conv_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y,
                                ap_f32 *work)
 {
-    ap_conv_backward_x(s, 0, w, 0, x, y, work);
+    ap_conv_backward_x(s, AP_NONE, w, 0, x, y, work);
     if (bias) ap_add_to_rows(s->examples * s->high * s->wide, s->channels, bias, y);
 }

@@ -15,14 +15,13 @@ typedef struct {
 #define AP_CONV_BAND 64
 
 /* `work` has a copy of the weights as [taps, channels, filters] */
-void ap_conv_forward(const ap_conv *s, const ap_activation *activation, const ap_f32 *x, const ap_f32 *w,
-                     const ap_f32 *bias, ap_f32 *y, ap_f32 *work);
+void ap_conv_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y, ap_f32 *work);
 /* `work` has the same copy if the convolution is depthwise, and behind it a band of y if an activation is undone */
-void ap_conv_backward_x(const ap_conv *s, const ap_activation *activation, const ap_f32 *w, const ap_f32 *y,
-                        const ap_f32 *dy, ap_f32 *dx, ap_f32 *work);
+void ap_conv_backward_x(const ap_conv *s, int activation, const ap_f32 *w, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dx, ap_f32 *work);
 /* dw or dbias may be 0. `work` has dw as [taps, channels, filters], and behind it the same band. */
-void ap_conv_backward_w(const ap_conv *s, const ap_activation *activation, const ap_f32 *x, const ap_f32 *y,
-                        const ap_f32 *dy, ap_f32 *dw, ap_f32 *dbias, ap_f32 *work);
+void ap_conv_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *y, const ap_f32 *dy,
+                        ap_f32 *dw, ap_f32 *dbias, ap_f32 *work);
 /* The same with a transposed convolution's names: x and y change places. `work` is that of backward_x. */
 void ap_conv_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y,
                                ap_f32 *work);

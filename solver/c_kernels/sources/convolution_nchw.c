@@ -67,16 +67,15 @@ static void add_taps(const ap_conv *s, const ap_f32 *from, size_t first, size_t 
 
 /* The derivatives of outputs [first, first + count) of group `g` before the activation, `step` apart for each filter;
    in `block` where there is an activation */
-static const ap_f32 *before_activation(const ap_conv *s, const ap_activation *activation, const ap_f32 *y,
-                                       const ap_f32 *dy, size_t g, size_t first, size_t count, ap_f32 *block,
-                                       size_t *step)
+static const ap_f32 *before_activation(const ap_conv *s, int activation, const ap_f32 *y, const ap_f32 *dy, size_t g,
+                                       size_t first, size_t count, ap_f32 *block, size_t *step)
 {
     const size_t plane = s->out_high * s->out_wide, filters = s->filters / s->groups;
     const size_t at = g * filters * plane + first;
     *step = activation ? count : plane;
     if (!activation) return dy + at;
     for (size_t f = 0; f < filters; f++)
-        activation->backward(y + at + f * plane, dy + at + f * plane, block + f * count, count);
+        ap_deactivate(activation, y + at + f * plane, dy + at + f * plane, block + f * count, count);
     return block;
 }
 
@@ -95,8 +94,8 @@ static void add_bias(size_t examples, size_t channels, size_t plane, const ap_f3
 
 /* Every element of y is one chain over channels and the taps of each, in the order of the weights in memory; taps outside
    of the image add zero times their weight. */
-void ap_conv_nchw_forward(const ap_conv *s, const ap_activation *activation, const ap_f32 *x, const ap_f32 *w,
-                          const ap_f32 *bias, ap_f32 *y, ap_f32 *work)
+void ap_conv_nchw_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y,
+                          ap_f32 *work)
 {
     const size_t plane = s->out_high * s->out_wide, pixels = s->high * s->wide;
     const size_t in = s->channels / s->groups, out = s->filters / s->groups;
@@ -115,12 +114,11 @@ void ap_conv_nchw_forward(const ap_conv *s, const ap_activation *activation, con
         }
     }
     if (bias) add_bias(s->examples, s->filters, plane, bias, y);
-    if (activation) activation->forward(y, y, s->examples * s->filters * plane);
 }
 
 /* dx: outputs in their order; each adds, for each tap, a chain over the filters of the group. */
-void ap_conv_nchw_backward_x(const ap_conv *s, const ap_activation *activation, const ap_f32 *w, const ap_f32 *y,
-                             const ap_f32 *dy, ap_f32 *dx, ap_f32 *work)
+void ap_conv_nchw_backward_x(const ap_conv *s, int activation, const ap_f32 *w, const ap_f32 *y, const ap_f32 *dy,
+                             ap_f32 *dx, ap_f32 *work)
 {
     const size_t plane = s->out_high * s->out_wide, pixels = s->high * s->wide;
     const size_t in = s->channels / s->groups, out = s->filters / s->groups;
@@ -146,8 +144,8 @@ void ap_conv_nchw_backward_x(const ap_conv *s, const ap_activation *activation, 
 
 /* dw: for each example and block of outputs, in order, a chain over the outputs of the block; dbias: a chain over examples
    and outputs. */
-void ap_conv_nchw_backward_w(const ap_conv *s, const ap_activation *activation, const ap_f32 *x, const ap_f32 *y,
-                             const ap_f32 *dy, ap_f32 *dw, ap_f32 *dbias, ap_f32 *work)
+void ap_conv_nchw_backward_w(const ap_conv *s, int activation, const ap_f32 *x, const ap_f32 *y, const ap_f32 *dy,
+                             ap_f32 *dw, ap_f32 *dbias, ap_f32 *work)
 {
     const size_t plane = s->out_high * s->out_wide, pixels = s->high * s->wide;
     const size_t in = s->channels / s->groups, out = s->filters / s->groups;
@@ -173,7 +171,7 @@ void ap_conv_nchw_backward_w(const ap_conv *s, const ap_activation *activation, 
 void ap_conv_nchw_transpose_forward(const ap_conv *s, const ap_f32 *x, const ap_f32 *w, const ap_f32 *bias, ap_f32 *y,
                                     ap_f32 *work)
 {
-    ap_conv_nchw_backward_x(s, 0, w, 0, x, y, work);
+    ap_conv_nchw_backward_x(s, AP_NONE, w, 0, x, y, work);
     if (bias) add_bias(s->examples, s->channels, s->high * s->wide, bias, y);
 }
 

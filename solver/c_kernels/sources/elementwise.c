@@ -50,21 +50,18 @@ static size_t count_of(const ap_pairs *p)
     return count;
 }
 
-void ap_pair_forward(int kind, const ap_activation *activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b,
-                     ap_f32 *y)
+void ap_pair_forward(int kind, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b, ap_f32 *y)
 {
     AP_EACH(y[i] = paired(kind, a[ja], b[jb]))
-    if (activation) activation->forward(y, y, count_of(p));
 }
 
-void ap_pair_backward(int kind, const ap_activation *activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b,
-                      const ap_f32 *y, const ap_f32 *dy, ap_f32 *da, size_t count_a, ap_f32 *db, size_t count_b,
-                      ap_f32 *work)
+void ap_pair_backward(int kind, int activation, const ap_pairs *p, const ap_f32 *a, const ap_f32 *b, const ap_f32 *y,
+                      const ap_f32 *dy, ap_f32 *da, size_t count_a, ap_f32 *db, size_t count_b, ap_f32 *work)
 {
     const size_t count = count_of(p);
     const ap_f32 *dz = dy;
     if (activation) {
-        activation->backward(y, dy, work, count);
+        ap_deactivate(activation, y, dy, work, count);
         dz = work;
     }
     if (da && count_a < count) ap_fill(da, 0.0f, count_a);

@@ -1,7 +1,7 @@
 #include "ap.h"
 
-void ap_dense_forward(const ap_dense *s, const ap_activation *activation, ap_f32 alpha, ap_f32 beta, const ap_f32 *x,
-                      const ap_f32 *w, const ap_f32 *bias, ap_f32 *y)
+void ap_dense_forward(const ap_dense *s, ap_f32 alpha, ap_f32 beta, const ap_f32 *x, const ap_f32 *w,
+                      const ap_f32 *bias, ap_f32 *y)
 {
     const size_t rows = s->rows, in = s->inputs, out = s->outputs;
     if (s->transposed_w && !s->transposed_x)
@@ -16,17 +16,15 @@ void ap_dense_forward(const ap_dense *s, const ap_activation *activation, ap_f32
             if (alpha != 1.0f) *to *= alpha;
             if (bias) *to += beta * bias[(s->bias_rows > 1 ? m * s->bias_columns : 0) + (s->bias_columns > 1 ? n : 0)];
         }
-    if (activation) activation->forward(y, y, rows * out);
 }
 
-void ap_dense_backward(const ap_dense *s, const ap_activation *activation, ap_f32 alpha, ap_f32 beta, const ap_f32 *x,
-                       const ap_f32 *w, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, ap_f32 *dw, ap_f32 *dbias,
-                       ap_f32 *work)
+void ap_dense_backward(const ap_dense *s, int activation, ap_f32 alpha, ap_f32 beta, const ap_f32 *x, const ap_f32 *w,
+                       const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, ap_f32 *dw, ap_f32 *dbias, ap_f32 *work)
 {
     const size_t rows = s->rows, in = s->inputs, out = s->outputs;
     const ap_f32 *dz = dy;
     if (activation) {
-        activation->backward(y, dy, work, rows * out);
+        ap_deactivate(activation, y, dy, work, rows * out);
         dz = work;
     }
     if (dbias) {
@@ -61,22 +59,20 @@ void ap_dense_backward(const ap_dense *s, const ap_activation *activation, ap_f3
     }
 }
 
-void ap_matmul_forward(const ap_matrices *s, const ap_activation *activation, const ap_f32 *a, const ap_f32 *b,
-                       ap_f32 *c)
+void ap_matmul_forward(const ap_matrices *s, const ap_f32 *a, const ap_f32 *b, ap_f32 *c)
 {
     for (size_t i = 0; i < s->count; i++)
         ap_product(s->rows, s->columns, s->length, a + i * s->step_a, s->length, 1, b + i * s->step_b, s->columns,
                    c + i * s->rows * s->columns, s->columns, AP_SET);
-    if (activation) activation->forward(c, c, s->count * s->rows * s->columns);
 }
 
-void ap_matmul_backward(const ap_matrices *s, const ap_activation *activation, const ap_f32 *a, const ap_f32 *b,
-                        const ap_f32 *c, const ap_f32 *dc, ap_f32 *da, ap_f32 *db, ap_f32 *work)
+void ap_matmul_backward(const ap_matrices *s, int activation, const ap_f32 *a, const ap_f32 *b, const ap_f32 *c,
+                        const ap_f32 *dc, ap_f32 *da, ap_f32 *db, ap_f32 *work)
 {
     const size_t area = s->rows * s->columns;
     const ap_f32 *dz = dc;
     if (activation) {
-        activation->backward(c, dc, work, s->count * area);
+        ap_deactivate(activation, c, dc, work, s->count * area);
         dz = work;
     }
     for (size_t i = 0; i < s->count; i++) {
