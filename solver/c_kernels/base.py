@@ -81,10 +81,12 @@ class Call:
 
     @property
     def activation(self) -> str:
-        """The statement that applies the activation to Y, behind a blank; empty if there is none."""
-        if not self.task.activates:
-            return ""
-        name = self.task.activation.lower()
+        """The statement that applies the task's activation to Y, behind a blank; empty if there is none."""
+        return self.activated(self.task.activation) if self.task.activates else ""
+
+    def activated(self, name: str) -> str:
+        """The statement that applies an activation to Y, by its name in C, behind a blank."""
+        name = name.lower()
         return (
             f" {name}_forward({self.at('y0')}, {self.at('y0')}, {spread(self.task.node.outputs[0].shape)}u);"
         )

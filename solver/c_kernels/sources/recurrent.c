@@ -165,11 +165,10 @@ void ap_gru_backward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const a
     if (last && !h) ap_fill(last, 0.0f, n * n);
 }
 
-void ap_rnn_forward(const ap_cell *s, int activation, const ap_f32 *x, const ap_f32 *h, const ap_f32 *w,
-                    const ap_f32 *r, const ap_f32 *bias, ap_f32 *y)
+void ap_rnn_forward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const ap_f32 *w, const ap_f32 *r,
+                    const ap_f32 *bias, ap_f32 *y)
 {
     sums_of_gates(s, s->hidden, s->hidden, s->hidden, x, h, w, r, bias, y);
-    ap_activate(activation, y, s->batch * s->hidden);
 }
 
 void ap_rnn_backward(const ap_cell *s, int activation, const ap_f32 *x, const ap_f32 *h, const ap_f32 *w,

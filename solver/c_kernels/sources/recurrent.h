@@ -30,8 +30,8 @@ void ap_gru_backward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const a
                      const ap_f32 *gates, const ap_f32 *product, const ap_f32 *dy, ap_f32 *dx, ap_f32 *dh, ap_f32 *dw,
                      ap_f32 *dr, ap_f32 *dbias, ap_f32 *work);
 
-void ap_rnn_forward(const ap_cell *s, int activation, const ap_f32 *x, const ap_f32 *h, const ap_f32 *w,
-                    const ap_f32 *r, const ap_f32 *bias, ap_f32 *y);
+void ap_rnn_forward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const ap_f32 *w, const ap_f32 *r,
+                    const ap_f32 *bias, ap_f32 *y);
 /* `work` has a float for each hidden unit of each example. */
 void ap_rnn_backward(const ap_cell *s, int activation, const ap_f32 *x, const ap_f32 *h, const ap_f32 *w,
                      const ap_f32 *r, const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, ap_f32 *dh, ap_f32 *dw, ap_f32 *dr,
