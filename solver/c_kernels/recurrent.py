@@ -78,8 +78,8 @@ class _RNNCell(_Cell):
         at = call.at
         activation = ACTIVATION[call.task.node.attributes["nonlinearity"]]
         if call.task.is_forward:
-            slots = ", ".join(map(at, ("x0", "x1", "x2", "x3", "x4", "y0")))
-            return f"ap_rnn_forward(&{self.table(call)}, {slots});{call.activated(activation)}"
+            read = ", ".join(map(at, ("x0", "x1", "x2", "x3", "x4")))
+            return f"ap_rnn_forward(&{self.table(call)}, {read}, {at('y0')});{call.activated(activation)}"
         first = f"&{self.table(call)}, {activation}"
         slots = ("x0", "x1", "x2", "x3", "y0", "dy0", "dx0", "dx1", "dx2", "dx3", "dx4", "work")
         return f"ap_rnn_backward({first}, {', '.join(map(at, slots))});"
