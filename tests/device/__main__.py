@@ -98,7 +98,8 @@ class Check:
             return
         is_first = not self.bits
         for written in self.written:
-            if not is_first and isinstance(machine, Board) != written.network.bare:
+            elsewhere = isinstance(machine, Board) != written.network.bare
+            if (elsewhere and not is_first) or (differs and written.network.is_tiny):
                 cells += ABSENT
                 continue
             name = written.network.name
