@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from arenaplan import executorch, jax, onnx, torch
     from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
     from arenaplan.models import (
+        choose_trainable,
         deploy,
         entry_graphs,
         explain,
@@ -78,6 +79,7 @@ __all__ = [
     "ValidationReport",
     "Verdict",
     "adam",
+    "choose_trainable",
     "deploy",
     "entry_graphs",
     "evaluation",
@@ -104,8 +106,8 @@ __all__ = [
 #: The names of each module; a name of no module is a module itself.
 _WHERE = {
     "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
-    "arenaplan.models": "deploy entry_graphs explain load_graph load_plan load_program plan plan_at save"
-    " tradeoff",
+    "arenaplan.models": "choose_trainable deploy entry_graphs explain load_graph load_plan load_program plan"
+    " plan_at save tradeoff",
     "clients": "AsyncClient Client",
     "solver.errors": "ArenaplanError CapacityError DocumentError GraphError InternalError"
     " OptionsError PlanError ProblemError",

@@ -30,6 +30,7 @@ from solver.pipeline import (
 )
 from solver.pipeline import plan_at as at_size
 from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict, read_entry, read_tie
+from solver.verdict import ChosenTrainable
 
 __all__ = [
     "HasGraph",
@@ -320,6 +321,25 @@ def explain(
         graph = _graph(read.subject)
         batches = None if read.document is None else verdict.batches_of(read.document, asked.options)
     return verdict.explain(graph, asked, training=training, batches=batches)
+
+
+@shows(PlanChoices)
+@checks_arguments
+def choose_trainable(
+    model: Plannable,
+    scores: Mapping[str, float] | None = None,
+    options: PlanOptions | None = None,
+    **choices: Unpack[PlanChoices],
+) -> ChosenTrainable:
+    """The layers with the largest sum of `scores` that can be trained in ``capacity``, with the plan of that.
+
+    Scores are by the name of an operation or parameter; without them a layer counts as many as it has bytes.
+    `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError without a capacity,
+    for a name that reads no parameter, and for an explicit program.
+    """
+    asked = requested(options, choices)
+    graph = _graph(_network(model, asked.options.batch).subject)
+    return verdict.choose_trainable(graph, asked, scores)
 
 
 @shows(PlanChoices)

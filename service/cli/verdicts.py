@@ -26,7 +26,7 @@ from solver.plan import Changes, Remedy, TradeOff, Verdict, VerdictStatus
 from solver.schedules import SearchProgress
 from solver.verdict import Largest
 
-__all__ = ["check_largest", "explain", "largest", "tradeoff"]
+__all__ = ["check_largest", "explain", "graph_alone", "largest", "progress", "tradeoff"]
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
@@ -65,12 +65,12 @@ def tradeoff(
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(file.read_for(service, requested.options.batch, choices))
+        graph = graph_alone(file.read_for(service, requested.options.batch, choices))
         curve = service.tradeoff(graph, file.document_with(choices), requested, points)
     else:
-        graph = _graph(file.read(requested.options.batch, choices))
+        graph = graph_alone(file.read(requested.options.batch, choices))
         options = pipeline.free_measures(graph, requested)
-        with _progress(f"looking for schedules of {graph.name}") as show:
+        with progress(f"looking for schedules of {graph.name}") as show:
 
             def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
                 heed()
@@ -105,12 +105,12 @@ def explain(
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(file.read_for(service, batch, choices))
+        graph = graph_alone(file.read_for(service, batch, choices))
         result = service.explain(graph, file.document_with(choices), requested, training=training)
     else:
-        graph = _graph(file.read(batch, choices))
+        graph = graph_alone(file.read(batch, choices))
         batches = file.batches(graph, requested.options, choices)
-        with _progress(f"looking for what makes {graph.name} fit") as show:
+        with progress(f"looking for what makes {graph.name} fit") as show:
             tried = ["the network as it is"]
 
             def observe(names: tuple[str, ...]) -> None:
@@ -134,17 +134,25 @@ def explain(
     return Exit.CHANGE if result.remedies else Exit.TOO_LARGE
 
 
-def check_largest(name: str | None, output: Path | None, server: str | None) -> None:
+def check_largest(name: str | None, scores: str | None, output: Path | None, server: str | None) -> None:
     """Raises OptionsError for options that do not go together."""
-    if name is None and output is not None:
+    if name is not None and scores is not None:
         raise OptionsError(
-            "Only the plan of the largest size can be written.",
-            remedy="Add --largest batch, or leave out -o; `arenaplan plan` writes plans.",
+            "Both the largest size and what to train are asked for.",
+            remedy="Ask for one; then for the other with what the first answers.",
+            path=("largest",),
+        )
+    if name is None and scores is None and output is not None:
+        raise OptionsError(
+            "Only the plan of the largest size, or of what is chosen to be trained, can be written.",
+            remedy="Add --largest batch or --choose-trainable bytes, or leave out -o; `arenaplan plan` writes"
+            " plans.",
             path=("output",),
         )
-    if name is not None and server is not None:
+    if (name or scores) is not None and server is not None:
         raise OptionsError(
-            "The command looks for the largest size here, not at a service.",
+            f"The command looks for {'the largest size' if name else 'what to train'} here, and not at a"
+            " service.",
             remedy="Leave out --server.",
             path=("server",),
         )
@@ -173,8 +181,8 @@ def largest(
             batch = batch or 1
         elif not any(str(text).startswith(f"{name}=") for text in choices.get("dim", ())):
             choices = {**choices, "dim": [*choices.get("dim", ()), f"{name}=1"]}
-    graph = _graph(file.read(batch, choices))
-    with _progress(f"looking for the largest {name} of {graph.name}") as show:
+    graph = graph_alone(file.read(batch, choices))
+    with progress(f"looking for the largest {name} of {graph.name}") as show:
         result = verdict.largest(
             graph, requested, name, training=training, observe=show, follow=lambda *_: heed()
         )
@@ -239,7 +247,8 @@ def _print_largest(
         console.print("Time ran out: a larger one may fit.")
 
 
-def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
+def graph_alone(network: TrainableGraph | BlockProgram) -> TrainableGraph:
+    """The network, which is a graph. Raises OptionsError for a program."""
     if not isinstance(network, TrainableGraph):
         raise OptionsError(
             f"{network.name!r} is a program of explicit operations; curves and verdicts are about graphs.",
@@ -250,7 +259,7 @@ def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
 
 
 @contextlib.contextmanager
-def _progress(title: str) -> Iterator[Callable[[str], None]]:
+def progress(title: str) -> Iterator[Callable[[str], None]]:
     """Show the stage of a search on standard error, if that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:

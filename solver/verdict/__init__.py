@@ -5,6 +5,7 @@
     measures     what could make a network fit, one row each
     explain      impossible, open or a plan, and the measures that help: `explain`, `brief`
     largest      the largest batch, or size of another dimension, within a capacity: `largest`
+    trainable    the layers to train within a capacity, by their scores: `choose_trainable`
 
 Stands above the pipeline: what a verdict recommends has been planned and proved.
 """
@@ -14,6 +15,7 @@ from solver.verdict.curve import MOST_POINTS, tradeoff
 from solver.verdict.explain import Brief, brief, explain
 from solver.verdict.largest import Largest, largest
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, batches_of, batches_of_model
+from solver.verdict.trainable import ChosenTrainable, Layer, choose_trainable, layers_of
 
 __all__ = [
     "MEASURES",
@@ -22,7 +24,9 @@ __all__ = [
     "Batches",
     "Brief",
     "Changes",
+    "ChosenTrainable",
     "Largest",
+    "Layer",
     "Measure",
     "Remedy",
     "Request",
@@ -34,7 +38,9 @@ __all__ = [
     "batches_of",
     "batches_of_model",
     "brief",
+    "choose_trainable",
     "explain",
     "largest",
+    "layers_of",
     "tradeoff",
 ]

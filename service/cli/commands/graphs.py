@@ -245,6 +245,7 @@ def tradeoff(
         "arenaplan explain model.onnx --loss cross-entropy --batch 8 --capacity 512KiB",
         "arenaplan explain graph.json --batch 32 --capacity 16MB --json",
         "arenaplan explain graph.json --capacity 16MB --largest batch -o plan.json",
+        "arenaplan explain graph.json --capacity 16MB --choose-trainable scores.json -o plan.json",
     )
 )
 @grouped
@@ -268,8 +269,17 @@ def explain(
             help="Find the largest batch that fits, or size of another dimension.",
         ),
     ] = None,
+    choose_trainable: Annotated[
+        str | None,
+        typer.Option(
+            "--choose-trainable",
+            metavar="FILE",
+            help="Choose the layers to train by the scores in a file; bytes: by the bytes of each.",
+        ),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where the plan of the largest size goes.")
+        Path | None,
+        typer.Option("-o", "--output", help="Where the plan of the largest size, or of the choice, goes."),
     ] = None,
     search: SearchOptions,
     steps: StepOptions,
@@ -280,7 +290,8 @@ def explain(
     """Say whether a network fits, and what would make it fit.
 
     Each way to make it fit is a whole command, those that change no bit first. Where there is none, says why,
-    and how near each measure came. With --largest, says how large a batch fits. Exit code 0: it fits; 5: it
+    and how near each measure came. With --largest, says how large a batch fits;
+    with --choose-trainable, which layers can be trained. Exit code 0: it fits; 5: it
     fits after a change; 3: nothing makes it fit.
     """
     if search.get("costs") == "measured":
@@ -290,11 +301,15 @@ def explain(
 
         options = {**steps, **search, "capacity": capacity}
         training = not keep_training
-        verdicts.check_largest(largest, output, server)
+        verdicts.check_largest(largest, choose_trainable, output, server)
         if largest is not None:
             code = verdicts.largest(
                 model, options, largest, output, choices, training=training, as_json=as_json
             )
+        elif choose_trainable is not None:
+            from service.cli.choosing import choose
+
+            code = choose(model, options, choose_trainable, output, choices, as_json=as_json)
         else:
             code = verdicts.explain(
                 model, options, choices, training=training, as_json=as_json, server=server

@@ -123,6 +123,7 @@ _FIT: Final = (
 )
 _SEARCH: Final = (
     *("solver", "deadline_seconds", "costs", "work", "seed", "threads", "race", "target_gap", "without"),
+    "choose_trainable",
     "keep_training",
     "largest",
 )

@@ -29,7 +29,7 @@ compiles = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wpedantic", "-Wshadow", "-Wundef", "-Wcast-qual")
 CODES = {
     "OK": 0, "NO_SUCH_NAME": 1, "OTHER_SIZE": 2, "OTHER_PLAN": 3, "NOT_STARTED": 4, "OTHER_BITS": 5,
-    "NO_STATE": 6, "OTHER_BYTE_ORDER": 7,
+    "NO_STATE": 6, "OTHER_BYTE_ORDER": 7, "NO_SUCH_SIZE": 8,
 }  # fmt: skip
 #: Where a saved state has what: magic, version, digest of the plan, iteration, values.
 VERSION_AT, PLAN_AT, VALUES_AT = 8, 12, 80

@@ -1,0 +1,124 @@
+"""What to train within a capacity, on the command line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+
+from service.cli.console import (
+    Exit,
+    heed,
+    print_json,
+    print_line,
+    read_document,
+    read_options,
+    write_document,
+)
+from service.cli.costs import chosen
+from service.cli.models import read_model_file
+from service.cli.planning import print_recomputation
+from service.cli.verdicts import graph_alone, progress
+from solver import documents, verdict
+from solver.errors import DocumentError, OptionsError
+from solver.verdict import ChosenTrainable
+
+__all__ = ["BYTES", "choose"]
+
+#: In the place of a file: the score of a layer is the bytes of its parameters.
+BYTES: Final = "bytes"
+
+
+def choose(
+    model: Path,
+    fields: Mapping[str, Any],
+    scores: str,
+    output: Path | None,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    as_json: bool,
+) -> Exit:
+    """Choose the layers to train within the capacity, which is among `fields`, and print them.
+
+    `scores` is `BYTES`, or names a file with a JSON object of numbers by operation or parameter. The plan
+    goes to `output`, if there is one. Raises OptionsError for scores that are none.
+    """
+    file = read_model_file(model)
+    requested = read_options(chosen(fields, file, choices))
+    graph = graph_alone(file.read(requested.options.batch, choices))
+    by_name = None if scores == BYTES else _read(Path(scores))
+    with progress(f"looking for what to train of {graph.name}") as show:
+        result = verdict.choose_trainable(graph, requested, by_name, observe=show, follow=lambda *_: heed())
+    if output is not None and result.plan is not None:
+        write_document(output, documents.dump_plan(result.plan, indent=2) + b"\n")
+    if as_json:
+        print_json(_facts(result))
+    else:
+        _print(Console(highlight=False), result, is_document=file.importer is None)
+    return Exit.OK if result.plan is not None else Exit.TOO_LARGE
+
+
+def _read(path: Path) -> dict[str, float]:
+    try:
+        scores = documents.parse_json(read_document(path))
+    except DocumentError as error:
+        raise OptionsError(
+            f"{path.name!r}: {error.message}", remedy=error.remedy, path=("choose_trainable",)
+        ) from error
+    if not isinstance(scores, dict) or not all(type(each) in (int, float) for each in scores.values()):
+        raise OptionsError(
+            f"{path.name!r} is no JSON object of numbers.",
+            remedy='Write scores by the name of an operation or parameter, as {"conv1": 0.2, "fc": 3}.',
+            path=("choose_trainable",),
+        )
+    return scores
+
+
+def _facts(result: ChosenTrainable) -> dict[str, Any]:
+    return {
+        "graph": result.graph,
+        "capacity": result.capacity,
+        "layers": [layer.name for layer in result.layers],
+        "trainable": result.trainable,
+        "score": result.score,
+        "all_scores": result.all_scores,
+        "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
+        "exact": result.exact,
+        "open": result.open,
+        "sets": result.sets,
+        "complete": result.complete,
+    }
+
+
+def _print(console: Console, result: ChosenTrainable, *, is_document: bool) -> None:
+    title = f"{result.graph} in {result.capacity:,} bytes"
+    if result.plan is None:
+        console.print(escape(f"{title}: not even the forward pass with its loss fits."))
+    else:
+        score = f"a score of {result.score:,.10g} of {result.all_scores:,.10g}"
+        console.print(escape(f"{title}: {score}, in {result.plan.arena_bytes:,}. Train"))
+        for layer in result.layers:
+            console.print(escape(f"  {layer.name} ({', '.join(layer.parameters)}), {layer.score:,.10g}"))
+        if not result.layers:
+            console.print("  nothing: no layer fits besides")
+        print_recomputation(console, result.plan)
+        if is_document and result.layers:
+            names = json.dumps(list(result.trainable), ensure_ascii=False)
+            print_line(f'In the document: "trainable": {names}')
+        elif result.layers:
+            print_line(f"With the model: --trainable {shlex.quote(','.join(result.trainable))}")
+    if result.exact:
+        console.print("No set with a larger score fits, whatever the order and whatever runs again.")
+    elif result.open:
+        sets = "set has" if result.open == 1 else "sets have"
+        console.print(
+            f"Open: {result.open:,} {sets} a larger score, and neither a plan nor a proof was found."
+        )
+    if not result.complete:
+        console.print(f"After {result.sets:,} sets the search was cut short: a better one may fit.")
