@@ -44,6 +44,8 @@ def plans(graph: arenaplan.TrainableGraph) -> arenaplan.Plan:
     print([point.peak for point in curve.points])
     verdict: arenaplan.Verdict = arenaplan.explain(graph, capacity="8 MiB", training=True)
     print(verdict.status, [remedy.names for remedy in verdict.remedies])
+    choice = arenaplan.choose_trainable(graph, {"dense1": 1, "dense2": 2}, capacity="8 MiB")
+    print(choice.trainable, choice.score)
     report: arenaplan.ValidationReport = arenaplan.validate(graph, plan, steps=2)
     print(report.identical)
     ranged = arenaplan.plan(HERE / "mnist.json", batch="1..4")
@@ -138,6 +140,10 @@ def pytorch(module: Any, images: Any, targets: Any, optimizer: Any) -> None:
     document: dict[str, Any] = arenaplan.torch.document(module, images, loss="mse", targets=targets)
     step: arenaplan.torch.TracedStep = arenaplan.torch.program(module, images, optimizer=optimizer)
     arenaplan.torch.runner(step).run()
+    train: arenaplan.torch.TrainStep = arenaplan.torch.train_step(
+        module, None, optimizer, images, capacity="2 GB"
+    )
+    print(train(images), train.planned_bytes)
     traced = arenaplan.torch.trace(lambda tensors: tensors["x"].sum(), {"x": images})
     print(loss, len(weights), arenaplan.plan(document, batch=16), arenaplan.plan(traced))
 

@@ -192,7 +192,7 @@ class Runner:
                 np.copyto(self._memory.raw(entry.value), contents[entry.reference])
                 self._memory.keep(entry.value)
             elif entry.value in self._begins:
-                self._writefirst_content(entry, data)
+                self._write_first(entry, data)
         self.iteration = iteration
 
     def write_constants(self, before: Runner, data: Data) -> None:
@@ -204,16 +204,16 @@ class Runner:
             theirs = before.program.values[number].type, before.program.initial.get(number)
             ours = self.program.values[entry.value].type, self.program.initial.get(entry.value)
             if entry.kind is EntryKind.CONSTANT and ours != theirs:
-                self._writefirst_content(entry, data)
+                self._write_first(entry, data)
 
     # ------------------------------------------------------------------------ preparing
 
     def _write_initial(self, data: Data) -> None:
         for entry in self.program.entry:
             if entry.value in self._begins:
-                self._writefirst_content(entry, data)
+                self._write_first(entry, data)
 
-    def _writefirst_content(self, entry: Entry, data: Data) -> None:
+    def _write_first(self, entry: Entry, data: Data) -> None:
         self._views[entry.value][...] = first_content(self.program, entry.value, data)
         self._memory.keep(entry.value)
 

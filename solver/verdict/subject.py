@@ -29,6 +29,15 @@ def check_subject(options: PlanOptions) -> None:
 
     A curve has no capacity, so recomputation may be asked for without one.
     """
+    without = options.capacity is None and not (options.tiers or options.memories)
+    target = checked(replace(options, capacity=0) if without else options)
+    if not target.capabilities.recompute:
+        able = ", ".join(name for name, target in TARGETS.items() if target.capabilities.recompute)
+        raise OptionsError(
+            f"Target {options.target!r} runs each step once, so it has no trade-off between memory and time.",
+            remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
+            path=("target",),
+        )
     if options.memories:
         raise OptionsError(
             "Curves and verdicts are about one memory, and several that kernels reach are given.",
@@ -41,14 +50,6 @@ def check_subject(options: PlanOptions) -> None:
             remedy="Leave them out, and give the size of the first one as the capacity of a verdict, which"
             " tries paging, too.",
             path=("tiers",),
-        )
-    target = checked(options if options.capacity is not None else replace(options, capacity=0))
-    if not target.capabilities.recompute:
-        able = ", ".join(name for name, target in TARGETS.items() if target.capabilities.recompute)
-        raise OptionsError(
-            f"Target {options.target!r} runs each step once, so it has no trade-off between memory and time.",
-            remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
-            path=("target",),
         )
 
 

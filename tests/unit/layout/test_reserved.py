@@ -171,8 +171,8 @@ def test_names_that_match_nothing(fields: dict[str, object], words: str) -> None
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"pins": ["b"]}, "names with bytes"),
-        ({"pins": ["b=x"]}, "'b=x' has none"),
+        ({"pins": ["b"]}, "is no name with bytes"),
+        ({"pins": ["b=x"]}, "'b=x' has no bytes behind the name"),
         ({"pins": ["b=0", "b=4"]}, "'b' has two"),
         ({"pins": {"b": -1}}, "pins"),
         ({"alignments": {"b": 3}}, "power of two"),

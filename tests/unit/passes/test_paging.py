@@ -238,7 +238,7 @@ def test_tiers_that_make_no_sense_are_named() -> None:
     assert caught.value.path == ("tiers",)
 
 
-def test_tiers_are_for_graphs_targets_that_page_and_no_other_capacity() -> None:
+def test_tiers_are_for_targets_that_page_and_no_other_capacity() -> None:
     given = tiers(4096)
     for target in ("onert", "nntrainer", "singa"):
         with pytest.raises(OptionsError, match="memory of one kind"):
@@ -247,8 +247,9 @@ def test_tiers_are_for_graphs_targets_that_page_and_no_other_capacity() -> None:
         plan(tower(), PlanOptions(capacity=4096, tiers=given))
     block = Block("a", TensorType((4,), DType.UINT8))
     blocks = build_program("p", [block], [BlockOperation("w", (), ("a",), "")])
-    with pytest.raises(OptionsError, match="for graphs"):
-        plan_program(blocks, PlanOptions(tiers=given))
+    with pytest.raises(OptionsError, match="Both a capacity and tiers"):
+        plan_program(blocks, PlanOptions(capacity=4096, tiers=given))
+    assert plan_program(blocks, PlanOptions(tiers=given)).sizes == (64, 0)
 
 
 def test_a_first_tier_that_is_too_small_is_proved_to_be() -> None:

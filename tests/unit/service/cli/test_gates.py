@@ -86,7 +86,7 @@ def test_junit(tmp_path: Path) -> None:
     odd = replace(NEW, graph="a\x00<b>\ud800")
     name = ElementTree.fromstring(written(tmp_path, "junit", OLD, odd)).find("testsuite/testcase")
     assert name is not None
-    assert name.get("name") == "a�<b>�"
+    assert name.get("name") == "test -> a�<b>�"  # the networks of both plans
 
 
 def test_an_unknown_format() -> None:
@@ -287,7 +287,7 @@ def test_plans_of_other_networks_are_both_named(tmp_path: Path, several: Deploym
     gates.diff(several, other, None, "text", out)
     assert out.read_text().startswith(f"net -> other: {several.arena_bytes:,} -> {other.arena_bytes:,} bytes")
     gates.diff(several, other, None, "markdown", out)
-    assert out.read_text(encoding="utf-8").startswith("### Memory of net -> other\n")
+    assert out.read_text(encoding="utf-8").startswith("### Memory of net -\\> other\n")
     gates.diff(several, other, None, "json", out)
     assert json.loads(out.read_text())["graph"] == "other"
 

@@ -100,7 +100,7 @@ def test_a_paging_file_is_counted(graph: Path, tmp_path: Path) -> None:
     [
         (["--tier", "sram=1MB"], 2, "nothing to page out to"),
         (["--tier", "sram=1MB", "--tier", "flash=1GB"], 2, "how fast tier 'flash' is written"),
-        (["--tier", "sram=1MB", "--tier", "flash=1GB,bandwidth=0MB/s"], 2, "a bandwidth above zero"),
+        (["--tier", "sram=1MB", "--tier", "flash=1GB,bandwidth=0MB/s"], 2, "Give bytes a second above zero"),
         (["--tier", "sram"], 2, "NAME=SIZE"),
         (["--tier", "sram=1kB", *WORDS[2:]], 3, "Kernels run in tier 'sram'"),
         ([*WORDS[:2], "--tier", "flash=1kB,bandwidth=1MB/s"], 3, "and has 1,000"),

@@ -73,7 +73,7 @@ def test_no_curve_of_a_program(command: tuple[str, ...]) -> None:
     result = run(*command, EXAMPLES / "programs" / "momentum.json")
     assert result.exit_code == Exit.USAGE
     assert "program of explicit operations" in result.stderr
-    assert "Give a graph" in result.stderr
+    assert "Plan the program with a capacity: its pure operations may run again" in result.stderr
 
 
 @pytest.mark.parametrize("command", [("tradeoff",), ("explain", "--capacity", "1MB")])
