@@ -209,7 +209,7 @@ NETWORKS: Final = (
     _gallery("lstm_classifier"),
     _gallery("transformer"),
     *(_tiny(name, 4) for name in MLPERF_TINY),
-    _synthetic("unet b2, channels in front", unet),
+    replace(_synthetic("unet b2, channels in front", unet), is_tiny=True),
     replace(_synthetic("residual b4, channels in front", residual_with_statistics), is_tiny=True),
     _gallery("mobilenet_v2_bn", 2),
     _gallery("resnet18", 2, "resnet18 b2, SGD", changes={"optimizer": sgd(0.01, momentum=0.9)}),
