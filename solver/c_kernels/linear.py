@@ -37,9 +37,10 @@ class _Gemm(CKernel):
         )
         alpha, beta = (f"{number(attributes[name])}f" for name in ("alpha", "beta"))
         if task.is_forward:
+            added = at("x2") if attributes["beta"] else "0"
             return (
                 f"ap_dense_forward(&{table}, {alpha}, {beta}, {at('x0')}, {at('x1')},"
-                f" {at('x2')}, {at('y0')});{call.activation}"
+                f" {added}, {at('y0')});{call.activation}"
             )
         return (
             f"ap_dense_backward(&{table}, {task.activation}, {alpha}, {beta}, {at('x0')}, {at('x1')},"

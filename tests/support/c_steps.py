@@ -90,13 +90,19 @@ class CSteps:
         return ctypes.CDLL(str(library))
 
     def run(
-        self, library: ctypes.CDLL, step: OperatorStep, shared: Mapping[str, str] | None = None
+        self,
+        library: ctypes.CDLL,
+        step: OperatorStep,
+        shared: Mapping[str, str] | None = None,
+        *,
+        changed: Mapping[str, Array] | None = None,
     ) -> dict[str, Array]:
         """The contents of each slot that the step writes, in memory of NaN; `shared` puts a slot into the
-        memory of a read one.
+        memory of a read one, `changed` replaces what slots hold.
         """
         k, slots = self._slots[id(step)]
-        arrays = {slot: placed(value) for slot, value in step.reads.items()}
+        reads = {**step.reads, **(changed or {})}
+        arrays = {slot: placed(value) for slot, value in reads.items()}
         for slot, type_ in step.writes.items():
             if shared and slot in shared:
                 arrays[slot] = arrays[shared[slot]].reshape(type_.shape)
@@ -107,8 +113,8 @@ class CSteps:
             arrays[_WORK] = _guarded(nbytes)
         addresses = (ctypes.c_void_p * max(1, len(slots)))(*(arrays[slot].ctypes.data for slot in slots))
         getattr(library, f"step{k}")(addresses, ctypes.c_uint32(1))
-        for slot in step.reads.keys() - step.writes.keys() - {*(shared or {}).values()}:
-            assert arrays[slot].tobytes() == step.reads[slot].tobytes(), f"the step changed {slot}"
+        for slot in reads.keys() - step.writes.keys() - {*(shared or {}).values()}:
+            assert arrays[slot].tobytes() == reads[slot].tobytes(), f"the step changed {slot}"
         if _WORK in slots:
             assert (arrays[_WORK].reshape(-1)[nbytes // 4 :].view(np.uint8) == 0xFF).all(), "work overrun"
         return {slot: arrays[slot] for slot in step.writes}

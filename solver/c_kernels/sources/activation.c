@@ -13,6 +13,10 @@ void ap_relu_backward(const ap_f32 *y, const ap_f32 *dy, ap_f32 *dx, size_t coun
 
 void ap_clip_forward(const ap_f32 *x, ap_f32 *y, size_t count, ap_f32 least, ap_f32 most)
 {
+    if (!(least == least && most == most)) { /* a bound is NaN */
+        ap_fill(y, least + most, count);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         const ap_f32 v = x[i] < least ? least : x[i];
         y[i] = v > most ? most : v;

@@ -65,17 +65,18 @@ void ap_is_nan(size_t count, const ap_f32 *x, uint8_t *y)
     for (size_t i = 0; i < count; i++) y[i] = !(x[i] == x[i]);
 }
 
+/* The slope counts on both sides of 0: one that is not finite gives NaN even where X is positive */
 void ap_prelu_forward(const ap_operands *s, const ap_f32 *x, const ap_f32 *slope, ap_f32 *y)
-    WALK(y[i] = x[i] > 0.0f ? x[i] : x[i] * slope[at_b])
+    WALK(y[i] = x[i] > 0.0f ? x[i] + 0.0f * slope[at_b] : x[i] * slope[at_b])
 
 void ap_prelu_backward(const ap_operands *s, const ap_f32 *x, const ap_f32 *slope, const ap_f32 *dy, ap_f32 *dx,
                        ap_f32 *dslope, size_t count)
 {
     if (dslope) {
         ap_fill(dslope, 0.0f, count);
-        WALK(if (!(x[i] > 0.0f)) dslope[at_b] += dy[i] * x[i])
+        WALK(dslope[at_b] += dy[i] * (x[i] > 0.0f ? 0.0f : x[i]))
     }
-    if (dx) WALK(dx[i] = x[i] > 0.0f ? dy[i] : dy[i] * slope[at_b])
+    if (dx) WALK(dx[i] = x[i] <= 0.0f ? dy[i] * slope[at_b] : dy[i])
 }
 
 /* ln x of a positive, finite x: with x = 2^e m, the series of 2 artanh((m - 1) / (m + 1)) */

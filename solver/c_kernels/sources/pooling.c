@@ -27,7 +27,7 @@ void ap_maxpool_forward(const ap_pool *s, const ap_f32 *x, ap_f32 *y, uint8_t *t
                 const ap_f32 v = x[pixel + c];
                 if (none || v > y[o + c] || (!(v == v) && y[o + c] == y[o + c])) {
                     y[o + c] = v;
-                    if (taken) taken[o + c] = tap;
+                    if (taken) taken[o + c] = v == v ? tap : 0;
                 }
             }
             none = 0)
@@ -44,7 +44,7 @@ void ap_maxpool_backward(const ap_pool *s, const uint8_t *taken, const ap_f32 *d
     AP_PIXELS AP_TAPS(
         const uint8_t tap = (uint8_t)((s->kernel_high - ky) * s->kernel_wide - kx);
         for (size_t c = 0; c < s->channels; c++)
-            if (taken[o + c] == tap) dx[pixel + c] += dy[o + c])
+            dx[pixel + c] += (taken[o + c] == tap ? 1.0f : 0.0f) * dy[o + c])
 }
 
 /* One over the number of elements of a window */

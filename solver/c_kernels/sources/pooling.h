@@ -11,7 +11,7 @@ typedef struct {
 } ap_pool;
 
 /* `taken` may be 0. It gets the distance of the first largest element's tap from the last one, plus 1; 0 where there is
-   padding alone. NaN is larger than all. */
+   padding alone, or where the largest is NaN, which is larger than all. */
 void ap_maxpool_forward(const ap_pool *s, const ap_f32 *x, ap_f32 *y, uint8_t *taken);
 void ap_maxpool_backward(const ap_pool *s, const uint8_t *taken, const ap_f32 *dy, ap_f32 *dx);
 void ap_meanpool_forward(const ap_pool *s, const ap_f32 *x, ap_f32 *y);

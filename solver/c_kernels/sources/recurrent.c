@@ -69,11 +69,15 @@ void ap_lstm_backward(const ap_cell *s, const ap_f32 *x, const ap_f32 *h, const 
         const ap_f32 *g = gates + b * 4 * n;
         ap_f32 *d = work + b * 4 * n;
         for (size_t k = 0; k < n; k++) {
-            const ap_f32 squashed = ap_tanh(y_c[b * n + k]), dy = dy_h ? dy_h[b * n + k] : 0.0f;
             const ap_f32 in = g[k], out = g[n + k], forget = g[2 * n + k], candidate = g[3 * n + k];
-            ap_f32 dcell = dy * out * (1.0f - squashed * squashed);
-            d[n + k] = dy * squashed * (out * (1.0f - out));
-            if (peepholes) dcell += d[n + k] * peepholes[n + k];
+            ap_f32 dcell = 0.0f;
+            d[n + k] = 0.0f;
+            if (dy_h) {
+                const ap_f32 squashed = ap_tanh(y_c[b * n + k]), dy = dy_h[b * n + k];
+                dcell = dy * out * (1.0f - squashed * squashed);
+                d[n + k] = dy * squashed * (out * (1.0f - out));
+                if (peepholes) dcell += d[n + k] * peepholes[n + k];
+            }
             if (dy_c) dcell += dy_c[b * n + k];
             d[k] = dcell * candidate * (in * (1.0f - in));
             d[2 * n + k] = c ? dcell * c[b * n + k] * (forget * (1.0f - forget)) : 0.0f;

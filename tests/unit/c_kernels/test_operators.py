@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from solver.c_kernels import KERNELS
+from solver.graph.ops import OPERATOR_NAMES
 from solver.graph.types import Array
 from tests.support.c_steps import CSteps, task_of_step
 from tests.support.operator_cases import CASES
@@ -68,6 +69,40 @@ def test_results_are_those_of_numpy(steps: CSteps, library: ctypes.CDLL) -> None
             type_ = step.writes[slot]
             theirs = np.frombuffer(expected[slot], type_.dtype.numpy).reshape(type_.shape)
             close(ours, theirs, f"{case} {step}: {slot}")
+
+
+#: What one element of an operand holds in turn: the last is subnormal.
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-42)
+
+
+def some_derivatives(step: OperatorStep) -> bool:
+    """Forward, or the derivative of one input alone, or of all: the sets between are many and repeat these."""
+    return step.forward or len(step.writes) in (1, len(step.kind.differentiable(step.node)))
+
+
+def test_special_floats_go_through_as_in_numpy(steps: CSteps, library: ctypes.CDLL) -> None:
+    """NaN where NumPy has NaN and infinities where it has them, with one such element in one operand."""
+    assert {case.type for case, _ in STEPS} == KERNELS.keys() & OPERATOR_NAMES
+    turn = 0
+    for case, step in STEPS:
+        if not some_derivatives(step):
+            continue
+        as_before = steps.run(library, step) if case.type in ("Conv", "ConvTranspose") else None
+        for slot, array in step.reads.items():
+            for special in SPECIAL if array.dtype == np.float32 else ():
+                turn += 1
+                changed = {slot: array.copy()}
+                changed[slot].reshape(-1)[(array.size - 1) * (turn % 7) // 6] = special
+                expected = step.run(changed=changed)
+                for result, ours in steps.run(library, step, changed=changed).items():
+                    theirs = np.frombuffer(expected[result], ours.dtype).reshape(ours.shape)
+                    if as_before is not None:
+                        # NumPy multiplies some padding by weights and derivatives, C none of it.
+                        untouched = ours.view(np.int32) == as_before[result].view(np.int32)
+                        theirs = np.where(np.isnan(theirs) & untouched, ours, theirs)
+                    label = f"{case} {step}: {result} with {special} in {slot}"
+                    if ours.tobytes() != theirs.tobytes():
+                        close(ours, theirs, label)
 
 
 def test_one_memory_or_two_make_no_difference(steps: CSteps, library: ctypes.CDLL) -> None:
