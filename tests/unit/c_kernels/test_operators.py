@@ -76,7 +76,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-42)
 
 
 def some_derivatives(step: OperatorStep) -> bool:
-    """Forward, or the derivative of one input alone, or of all: the sets between are many and repeat these."""
+    """Forward, or the derivative of one input alone, or of all: sets between these are many."""
     return step.forward or len(step.writes) in (1, len(step.kind.differentiable(step.node)))
 
 
