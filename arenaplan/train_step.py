@@ -217,7 +217,7 @@ class TrainStep:
 
 
 def _kept(optimizer: Any, parameter: Any, word: str) -> Any:
-    """What the optimizer keeps for a parameter now."""
+    """The tensor that the optimizer keeps for a parameter now."""
     return optimizer.state[parameter][word]
 
 

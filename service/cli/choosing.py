@@ -1,4 +1,4 @@
-"""What to train within a capacity, on the command line."""
+"""The choice of what to train within a capacity, on the command line."""
 
 from __future__ import annotations
 

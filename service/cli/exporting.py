@@ -26,7 +26,7 @@ _INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """What an export takes beside the plan: the `model`, `choices` of its import, `weights`, a capacity."""
+    """Inputs of an export beside the plan: the `model`, `choices` of its import, `weights`, a capacity."""
 
     model: Path | None = None
     choices: Mapping[str, Any] = field(default_factory=dict)

@@ -204,7 +204,7 @@ class _Part(NamedTuple):
 
 
 def _repeats(mode: str, size: int, before: int, after: int, x: int, y: int) -> list[_Part]:
-    """What is inside first, then each border: x and y are the steps of the axis in X and Y."""
+    """The inner part first, then each border: x and y are the steps of the axis in X and Y."""
     behind = (before + size) * y
     parts = [_Part(size, 0, x, before * y, y)]
     if mode == "edge":

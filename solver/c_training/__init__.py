@@ -131,7 +131,7 @@ def persistent_values(planned: Plan | Deployment) -> tuple[Persistent, ...]:
 
 
 class _Stays:
-    """What the program of a plan leaves to the next run: the values by their number in the reference."""
+    """The values that a program leaves to the next run, by their number in the reference."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -240,7 +240,7 @@ class _Writer:
         )
 
     def _declarations(self, function: Function) -> str:
-        """What net.h has of one entry point."""
+        """The part of net.h for one entry point."""
         several = isinstance(self.planned, Deployment)
         title = (
             f"/* ---- {c_comment(function.entry_point)}: {_TITLES[function.purpose]} ---- */\n"

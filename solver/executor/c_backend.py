@@ -165,7 +165,7 @@ def _compiled(planned: Plan | Deployment, *, poison: bool) -> ctypes.CDLL:
 
 
 def _machine(compiler: str, flags: Sequence[str]) -> bytes:
-    """What object files depend on besides their sources: flags, and the macros of compiler and processor."""
+    """The inputs of object files besides their sources: flags, and the macros of compiler and processor."""
     done = subprocess.run(
         [compiler, *flags, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, check=False
     )

@@ -127,7 +127,7 @@ class Runs:
         return self._sizes[key]
 
     def _at_size(self, plan: Plan) -> Runner:
-        """What runs a plan in the memory of all sizes, which begins nothing."""
+        """A runner of a plan in the memory of all sizes, which begins nothing."""
         if self._kernels == "c":
             from solver.executor.c_backend import CLibrary, CRunner
 

@@ -1,4 +1,4 @@
-"""What to train within a capacity: the layers with the largest sum of scores whose training step fits.
+"""The choice of what to train: the layers with the largest sum of scores that fit a capacity.
 
     all layers ──► do not fit ──► all but the least ──► ... ──► a plan, and no better set can fit
 

@@ -1,4 +1,4 @@
-"""What compiled files of a network say about it: functions of others, variables, the depth of the stack."""
+"""Facts that compiled files of a network show: functions of others, variables, the depth of the stack."""
 
 from __future__ import annotations
 

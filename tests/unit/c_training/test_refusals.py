@@ -81,7 +81,7 @@ def compile_(folder: Path, compiler: str, *arguments: str | Path) -> None:
 
 
 def refusal(folder: Path, compiler: str, flags: Sequence[str]) -> str:
-    """What a compiler says about the program with these flags; empty if it has nothing to say."""
+    """The complaints of a compiler about the program with these flags; empty if it has nothing to say."""
     command = [compiler, "-std=c11", *flags, f"-I{folder}", "-fsyntax-only", str(folder / "net.c")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr if done.returncode else ""
