@@ -26,6 +26,7 @@ def program(
     *,
     carried: Sequence[int] = (0,),
     in_place: bool = False,
+    scratch: bool = False,
     name: str = "step",
 ) -> TracedStep:
     """The primitives of a step as an explicit program: `plan` takes what this returns, `runner` runs it.
@@ -33,7 +34,10 @@ def program(
     `step` takes and returns trees of arrays; its first results are the new values of the arguments
     `carried`, the others are read by the caller. What does not carry over is fed before every iteration. With
     `in_place`, results of element-wise primitives take the place of operands that end there; a runtime has to
-    run them so.
+    run them so. With `scratch` each primitive is compiled by itself, and the temporary bytes that XLA states
+    for it are planned as the scratch of its step.
     Raises ImportError without JAX, DocumentError where it cannot trace the step.
     """
-    return trace(step, tuple(example_arguments), carried=carried, in_place=in_place, name=name)
+    return trace(
+        step, tuple(example_arguments), carried=carried, in_place=in_place, scratch=scratch, name=name
+    )

@@ -239,14 +239,17 @@ def program(
     loss: Callable[..., Any] | None = None,
     targets: Any = (),
     optimizer: Any,
+    scratch: bool = False,
     name: str | None = None,
 ) -> TracedStep:
     """Forward pass, backward pass and PyTorch's optimizer as an explicit program of PyTorch's kernels.
 
     For modules that have no graph here, and for runtimes that run PyTorch's kernels: `plan` takes what this
     returns, `runner` runs it. `loss` is a function of the output and the targets, or None where the module
-    returns it. `trace` does the same with any function of tensors. Raises ImportError without PyTorch,
-    DocumentError where it cannot trace the step.
+    returns it. With `scratch` each kernel runs once on tensors of ones and zeros, and the bytes that it
+    allocates and frees again are planned as the scratch of its step. `trace` does the same with any function
+    of tensors. Raises ImportError without PyTorch, DocumentError where it cannot trace the step or measure
+    a kernel.
     """
     return trace_module(
         module,
@@ -255,6 +258,7 @@ def program(
         loss=loss,
         targets=_tuple(targets),
         optimizer=optimizer,
+        scratch=scratch,
         name=name,
     )
 

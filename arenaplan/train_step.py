@@ -11,16 +11,17 @@ and checkpoints see what the step has learned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from arenaplan.choices import requested
 from solver.errors import BatchError, CapacityError, PlanError
-from solver.importers.pytorch.calls import GENERATOR, View, allocated_bytes
+from solver.importers.pytorch.allocations import Runs, outside_bytes
+from solver.importers.pytorch.calls import View
 from solver.importers.pytorch.program import view_of
-from solver.importers.pytorch.training import Runs, TracedTraining
+from solver.importers.pytorch.training import TracedTraining
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_requested, reference_of
 from solver.plan import Plan
@@ -36,7 +37,7 @@ def in_slab(training: TracedTraining, module: Any, optimizer: Any, capacity: int
 
     Raises what planning raises: CapacityError where nothing was found that fits.
     """
-    outside, into_place = _outside(training.traced)
+    outside, into_place = outside_bytes(training.traced)
     asked = requested(None, {"capacity": capacity})
     within = asked.options.capacity
     if within is not None:
@@ -53,48 +54,6 @@ def in_slab(training: TracedTraining, module: Any, optimizer: Any, capacity: int
         asked = replace(asked, options=replace(asked.options, capacity=within - outside))
     plan = plan_requested(training.traced.program, asked)
     return TrainStep(training, plan, module, optimizer, outside, into_place)
-
-
-def _outside(traced: TracedStep) -> tuple[int, frozenset[str]]:
-    """The most bytes that PyTorch allocates outside of the slab while one operation of the step runs, and the
-    operations whose kernels write results into their places.
-
-    Each runs once, on zeros that are there for it alone. What it returns is among the bytes where PyTorch has
-    no kernel that writes it into its place, and so is what a kernel allocates and frees again.
-    """
-    into_place: set[str] = set()
-    tried = allocated_bytes(_alone(traced, traced.functions, into_place))
-    allocated = dict(zip(traced.functions, tried, strict=True))
-    others = [name for name in traced.functions if name not in into_place]
-    if others:
-        allocated |= zip(others, allocated_bytes(_alone(traced, others, None)), strict=True)
-    return max(allocated.values(), default=0), frozenset(into_place)
-
-
-def _alone(
-    traced: TracedStep, names: Iterable[str], into_place: set[str] | None
-) -> Iterator[Callable[[], None]]:
-    """Operations in memory of their own, one after the other. With `into_place` results are written to their
-    places, and the operations are added that keep to these.
-    """
-    import torch
-
-    for name in names:
-        # A generator of random numbers takes no zeros for its state.
-        blocks: dict[str, Any] = {GENERATOR: torch.random.get_rng_state()}
-
-        def tensor_of(view: View, blocks: dict[str, Any] = blocks) -> Any:
-            if not view.block:
-                return torch.empty(view.shape, dtype=view.dtype)
-            size = traced.program.blocks[view.block].type.nbytes
-            return view.within(blocks.setdefault(view.block, torch.zeros(size, dtype=torch.uint8)))
-
-        runs = replace(cast("Runs", traced.functions[name]))
-        yield runs.bound(tensor_of, into_place=into_place is not None)
-        # Some kernels use the tensor that they write into as room for more, and enlarge it.
-        kept = all(raw.untyped_storage().nbytes() == raw.nbytes for raw in blocks.values())
-        if into_place is not None and kept:
-            into_place.add(name)
 
 
 class TrainStep:
@@ -183,7 +142,7 @@ class TrainStep:
             results = [result.clone() for result in self._results]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _bound(self, traced: TracedStep, into_place: Collection[str]) -> list[Callable[[], None]]:
+    def _bound(self, traced: TracedStep, into_place: Collection[str]) -> list[Callable[[], Any]]:
         """A function for each step of the plan, whose tensors are views of the slab."""
         program, reference = self.plan.program, reference_of(traced.program, self.plan.options)
         tasks = []

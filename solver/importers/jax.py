@@ -10,7 +10,7 @@ values and no memory, so this decides where values lie:
 
 Primitives without effects are pure, and keys of random numbers are values. Calls of compiled functions are
 looked into, loops and branches are not: they are one operation, with a block for what their bodies hold at
-most. XLA fuses primitives, which a program does not know.
+most, or on request for what XLA says that they take. XLA fuses primitives, which a program does not know.
 """
 
 from __future__ import annotations
@@ -63,13 +63,16 @@ def trace(
     *,
     carried: Sequence[int] = (0,),
     in_place: bool = False,
+    scratch: bool = False,
     name: str = "step",
 ) -> TracedStep:
     """The program of `step`, whose first results are the arguments `carried`, renewed; others are read.
 
     Arguments are trees of arrays; those that are not carried are fed before every iteration. Nothing is
-    computed. Raises ImportError without JAX, DocumentError where it cannot trace the step or a new state has
-    another type than the old one, and what building a program raises. Linear in the primitives.
+    computed. With `scratch` each primitive is compiled, and the temporary bytes that XLA states for it are
+    the workspace of its operation. Raises ImportError without JAX, DocumentError where it cannot trace the
+    step or a new state has another type than the old one, and what building a program raises. Linear in the
+    primitives.
     """
     try:
         import jax
@@ -96,7 +99,8 @@ def trace(
             f"The step returns {renewed} arrays for the {len(states)} that carry over.",
             remedy="Return the new states first, in the order of `carried`, as (state, loss).",
         )
-    return _Program(closed, leaves, states, in_place=in_place).build(name, paths)
+    program = _Program(closed, leaves, states, in_place=in_place, scratch=scratch)
+    return program.build(name, paths)
 
 
 def _argument_name(step: Callable[..., Any], k: int) -> str:
@@ -143,9 +147,15 @@ class _Program:
     """Finds the values of a jaxpr, then their blocks."""
 
     def __init__(
-        self, closed: Any, leaves: Sequence[tuple[str, Any, bool]], states: Sequence[str], *, in_place: bool
+        self,
+        closed: Any,
+        leaves: Sequence[tuple[str, Any, bool]],
+        states: Sequence[str],
+        *,
+        in_place: bool,
+        scratch: bool,
     ) -> None:
-        self.in_place = in_place
+        self.in_place, self.scratch = in_place, scratch
         self.calls: list[_Call] = []
         self.types: list[TensorType] = []
         self.blocks: dict[str, Block] = {}
@@ -253,6 +263,7 @@ class _Program:
         functions: dict[str, Callable[[Any], None]] = {}
         maker = {x.value: k for k, call in enumerate(self.calls) for x in call.results if x is not None}
         copies = self._place_states(renewed, maker, last)
+        temporary: dict[Any, int] = {}
         for k, call in enumerate(self.calls):
             self._place_results(k, call, last)
             label = f"{call.primitive.name}{k}"
@@ -272,7 +283,7 @@ class _Program:
                     tuple(writes),
                     call.primitive.name,
                     permissions,
-                    call.workspace,
+                    _temporary_bytes(call, temporary) if self.scratch else call.workspace,
                     pure=not call.has_effects,
                     cost=OperationCost(flops=_flops(call)),
                 )
@@ -455,6 +466,31 @@ def _flops(call: _Call) -> int:
         features = shapes[1][call.params["dimension_numbers"].rhs_spec[0]]
         return int(2 * elements * math.prod(shapes[1]) // max(1, features))
     return 0
+
+
+def _temporary_bytes(call: _Call, known: dict[Any, int]) -> int:
+    """The temporary bytes of a primitive as XLA states them when it compiles the primitive alone.
+
+    `known` are those of other calls, by what is compiled. What XLA's kernels allocate while they run, as
+    those of products may, it does not state.
+    """
+    import jax
+
+    types = [x.aval if isinstance(x, _Seen) else jax.typeof(x) for x in call.operands]
+    types = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in types]
+    key = call.primitive, tuple(call.params.items()), tuple((x.shape, x.dtype, x.weak_type) for x in types)
+    if key not in known:
+        compiled = (
+            jax.jit(lambda *arrays: call.primitive.bind(*arrays, **call.params)).lower(*types).compile()
+        )
+        stated = compiled.memory_analysis()
+        if stated is None:
+            raise DocumentError(
+                f"XLA does not state the temporary memory of {call.primitive.name!r} on this device.",
+                remedy="Trace the step without scratch=True.",
+            )
+        known[key] = int(stated.temp_size_in_bytes)
+    return known[key]
 
 
 def _peak_bytes(jaxpr: Any) -> int:

@@ -8,7 +8,7 @@ else PyTorch allocates the result, and it is copied.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from solver.importers.pytorch.capture import torch
 from solver.importers.traced import Placed
 
-__all__ = ["GENERATOR", "Call", "View", "allocated_bytes"]
+__all__ = ["GENERATOR", "Call", "View"]
 
 #: The block that holds the state of PyTorch's generator of random numbers.
 GENERATOR = "torch.random.state"
@@ -84,8 +84,10 @@ class Call:
         """Run on blocks of NumPy."""
         self.bound(lambda view: view.of_array(blocks))()
 
-    def bound(self, tensor_of: TensorOf, *, into_place: bool = False) -> Callable[[], None]:
-        """A function that runs the kernel on these tensors; `into_place` uses ``out=`` where there is one."""
+    def bound(self, tensor_of: TensorOf, *, into_place: bool = False) -> Callable[[], Any]:
+        """A function that runs the kernel on these tensors, and returns what the kernel does; `into_place`
+        uses ``out=`` where there is one.
+        """
 
         def tensors(argument: Any) -> Any:
             if isinstance(argument, list | tuple):
@@ -104,23 +106,24 @@ class Call:
 
 def _copying(
     target: Any, arguments: Sequence[Any], named: Mapping[str, Any], places: Sequence[Any]
-) -> Callable[[], None]:
+) -> Callable[[], Any]:
     framework = torch()
 
-    def run() -> None:
+    def run() -> Any:
         with framework.no_grad():
             returned = target(*arguments, **named)
             many = returned if isinstance(returned, list | tuple) else [returned]
             for place, result in zip(places, many, strict=True):
                 if place is not None:
                     place.copy_(result)
+        return returned
 
     return run
 
 
 def _writing(
     target: Any, arguments: Sequence[Any], named: Mapping[str, Any], places: Sequence[Any]
-) -> Callable[[], None] | None:
+) -> Callable[[], Any] | None:
     """A run of the same operator's kernel that writes into `places`; None where there is none."""
     packet = getattr(target, "overloadpacket", None)
     if packet is None or not places or any(place is None for place in places):
@@ -133,7 +136,7 @@ def _writing(
         same = [(a.name, str(a.type)) for a in taken if not a.is_out] == plain
         if same and len(outs) == len(places) and _has_kernel(overload, places[0]):
             into = dict(zip(outs, places, strict=True))
-            run: Callable[[], None] = torch().no_grad()(partial(overload, *arguments, **named, **into))
+            run: Callable[[], Any] = torch().no_grad()(partial(overload, *arguments, **named, **into))
             return run
     return None
 
@@ -144,55 +147,18 @@ def _has_kernel(overload: Any, place: Any) -> bool:
     return bool(torch()._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key))
 
 
-def _drawing(run: Callable[[], None], state: Any) -> Callable[[], None]:
+def _drawing(run: Callable[[], Any], state: Any) -> Callable[[], Any]:
     """The run with the generator in a state that it updates; for others the generator stays as it is."""
     random = torch().random
 
-    def drawing() -> None:
+    def drawing() -> Any:
         others = random.get_rng_state()
         random.set_rng_state(state.cpu().clone())
         try:
-            run()
+            returned = run()
             state.copy_(random.get_rng_state())
         finally:
             random.set_rng_state(others)
+        return returned
 
     return drawing
-
-
-def allocated_bytes(runs: Iterable[Callable[[], None]]) -> list[int]:
-    """For each run the most bytes that PyTorch has allocated in it at a time. Each runs once, on the CPU,
-    when the iterator gives it.
-
-    As PyTorch's profiler counts them: what libraries allocate past its allocator is not among them.
-    """
-    framework = torch()
-    profiler = framework.profiler
-    mark = "arenaplan: run "
-    with (
-        warnings.catch_warnings(),
-        profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as profile,
-    ):
-        warnings.simplefilter("ignore")  # of kernels that enlarge the tensor which they write into
-        for k, run in enumerate(runs):
-            with profiler.record_function(f"{mark}{k}"):
-                run()
-            del run
-    events = profile.profiler.kineto_results.events()
-    spans = {
-        int(e.name().removeprefix(mark)): (e.start_ns(), e.end_ns())
-        for e in events
-        if e.name().startswith(mark)
-    }
-    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
-    most, position = [0] * len(spans), 0
-    for k in range(len(spans)):
-        start, end = spans[k]
-        live = 0
-        while position < len(changes) and changes[position][0] < start:
-            position += 1
-        while position < len(changes) and changes[position][0] <= end:
-            live += changes[position][1]
-            most[k] = max(most[k], live)
-            position += 1
-    return most

@@ -5,8 +5,8 @@ runs. A block of the program is a storage: views are the block that they look in
 it, and everything else defines a block of its own. The program permits results of element-wise calls to take
 the place of their operands, and other orders. A call that writes nothing but its results is pure, and has
 PyTorch's own count of its floating-point operations. The state of PyTorch's generator is a block: calls that
-draw random numbers update it. What a kernel allocates inside and frees again PyTorch does not say, so plans
-do not have it.
+draw random numbers update it. What a kernel allocates inside and frees again PyTorch does not say: it is
+measured on request.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from solver.arguments import checks_arguments
 from solver.errors import DocumentError
 from solver.graph import Array, TensorType
 from solver.graph.types import DType
+from solver.importers.pytorch.allocations import with_scratch
 from solver.importers.pytorch.calls import GENERATOR, Call, View
 from solver.importers.pytorch.capture import Loss, check_type, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
 from solver.importers.traced import Placed, TracedStep, reason_of
 from solver.training import Block, BlockOperation, OperationCost, build_program
 
-__all__ = ["defaults_of", "tensor_block", "trace", "trace_module", "view_of", "zeros_kept"]
+__all__ = ["defaults_of", "module_call", "tensor_block", "trace", "trace_module", "view_of", "zeros_kept"]
 
 #: Operators that share memory with their first argument, or write arguments, and whose schemas do not say so.
 _VIEWS = frozenset({"aten._unsafe_view.default", "aten._reshape_alias.default"})
@@ -54,16 +55,19 @@ def trace(
     tensors: Mapping[str, Any],
     *,
     fed: Collection[str] = (),
+    scratch: bool = False,
     name: str = "step",
 ) -> TracedStep:
     """The program of a function that takes tensors by name, updates some, and returns what is read.
 
     Those in `fed` are written anew before every iteration; the others carry over. What is returned may be any
     structure of tensors, of which `TracedStep.results` has the places. Nothing is computed: tensors are
-    traced by their types, each as if it were contiguous and all of its memory. Raises DocumentError where
-    PyTorch cannot trace the step, for shapes that depend on elements, for arguments that are no dense tensor,
-    and for a write into memory that two arguments share. Raises what building a program raises. The
-    generator of random numbers begins with the state that it has now. Cost: linear in the calls.
+    traced by their types, each as if it were contiguous and all of its memory. With `scratch` each kernel
+    runs once by itself, and the bytes that it allocates and frees again are the workspace of its operation.
+    Raises DocumentError where PyTorch cannot trace the step, for shapes that depend on elements, for
+    arguments that are no dense tensor, for a write into memory that two arguments share, and for a kernel
+    whose scratch cannot be measured. Raises what building a program raises. The generator of random numbers
+    begins with the state that it has now. Cost: linear in the calls.
     """
     framework = torch()
     generator = framework.random.get_rng_state()
@@ -101,7 +105,7 @@ def trace(
                 f"The step writes {name!r}, which shares its memory with {other!r}.",
                 remedy="Give a tensor once, or clones of it.",
             )
-    return traced_step
+    return with_scratch(traced_step) if scratch else traced_step
 
 
 def _check(tensors: Mapping[str, Any], fed: Collection[str]) -> None:
@@ -162,6 +166,7 @@ def trace_module(
     loss: Loss | None,
     targets: Sequence[Any] = (),
     optimizer: Any,
+    scratch: bool = False,
     name: str | None = None,
 ) -> TracedStep:
     """The program of one step of PyTorch's `optimizer` on a module and its loss.
@@ -177,16 +182,10 @@ def trace_module(
     buffers = dict(module.named_buffers())
     names = {id(parameter): key for key, parameter in parameters.items()}
     state = _optimizer_state(framework, optimizer, names)
-    names_in = tuple(keywords) or tuple(f"input{k}" for k in range(len(inputs)))
-    fed = dict(zip(names_in, inputs, strict=True)) | {f"target{k}": x for k, x in enumerate(targets)}
+    fed, value_of = module_call(module, inputs, keywords=keywords, loss=loss, targets=targets)
 
     def step(tensors: Mapping[str, Any]) -> Any:
-        weights = {key: tensors[key] for key in (*parameters, *buffers)}
-        arguments = tuple(tensors[name] for name in names_in)
-        named = dict(zip(keywords, arguments, strict=True)) if keywords else {}
-        output = framework.func.functional_call(module, weights, () if keywords else arguments, named)
-        labels = [tensors[f"target{k}"] for k in range(len(targets))]
-        value = output if loss is None else loss(output, *labels)
+        value = value_of(tensors)
         trained = [key for key in parameters if parameters[key].requires_grad]
         gradients = framework.autograd.grad(value, [tensors[key] for key in trained], allow_unused=True)
         updated = {key: tensors[key].detach() for key in parameters}
@@ -197,7 +196,35 @@ def trace_module(
 
     stored = {f"{key}.{word}": x for key, kept in state.items() for word, x in kept.items()}
     tensors = {**parameters, **buffers, **stored, **fed}
-    return trace(step, tensors, fed=tuple(fed), name=name or type(module).__name__)
+    return trace(step, tensors, fed=tuple(fed), scratch=scratch, name=name or type(module).__name__)
+
+
+def module_call(
+    module: Any,
+    inputs: Sequence[Any],
+    *,
+    keywords: Sequence[str],
+    loss: Loss | None,
+    targets: Sequence[Any],
+) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], Any]]:
+    """(The tensors that are fed, by name; the value of the loss from all tensors by name).
+
+    Inputs are called by their keywords, else ``input0`` and so on, targets ``target0``. All tensors are the
+    module's parameters and buffers, by PyTorch's names, with what is fed.
+    """
+    names = tuple(keywords) or tuple(f"input{k}" for k in range(len(inputs)))
+    fed = dict(zip(names, inputs, strict=True)) | {f"target{k}": x for k, x in enumerate(targets)}
+    own = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+
+    def value_of(tensors: Mapping[str, Any]) -> Any:
+        arguments = () if keywords else tuple(tensors[name] for name in names)
+        named = {name: tensors[name] for name in keywords}
+        weights = {name: tensors[name] for name in own}
+        output = torch().func.functional_call(module, weights, arguments, named)
+        labels = [tensors[f"target{k}"] for k in range(len(targets))]
+        return output if loss is None else loss(output, *labels)
+
+    return fed, value_of
 
 
 def _is_tensor(x: Any) -> bool:

@@ -11,24 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from solver.errors import DocumentError
 from solver.importers.pytorch.calls import View
 from solver.importers.pytorch.capture import Loss, check_type, torch
-from solver.importers.pytorch.program import defaults_of, tensor_block, trace, view_of, zeros_kept
+from solver.importers.pytorch.program import (
+    defaults_of,
+    module_call,
+    tensor_block,
+    trace,
+    view_of,
+    zeros_kept,
+)
 from solver.importers.traced import TracedStep
 from solver.training import BlockOperation, build_program
 
-__all__ = ["Runs", "TracedTraining", "Update", "trace_training"]
-
-
-class Runs(Protocol):
-    """A dataclass: what an operation of a traced step runs, in memory that it is bound to."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def bound(self, tensor_of: Callable[[View], Any], *, into_place: bool) -> Callable[[], None]: ...
+__all__ = ["TracedTraining", "Update", "trace_training"]
 
 
 @dataclass(slots=True)
@@ -111,16 +110,10 @@ def trace_training(
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     trained = [key for key, p in parameters.items() if p.requires_grad and id(p) in groups]
-    names_in = tuple(keywords) or tuple(f"input{k}" for k in range(len(inputs)))
-    fed = dict(zip(names_in, inputs, strict=True)) | {f"target{k}": x for k, x in enumerate(targets)}
+    fed, value_of = module_call(module, inputs, keywords=keywords, loss=loss, targets=targets)
 
     def step(tensors: Mapping[str, Any]) -> Any:
-        weights = {key: tensors[key] for key in (*parameters, *buffers)}
-        arguments = tuple(tensors[name] for name in names_in)
-        named = dict(zip(keywords, arguments, strict=True)) if keywords else {}
-        output = framework.func.functional_call(module, weights, () if keywords else arguments, named)
-        labels = [tensors[f"target{k}"] for k in range(len(targets))]
-        value = output if loss is None else loss(output, *labels)
+        value = value_of(tensors)
         gradients = framework.autograd.grad(value, [tensors[key] for key in trained], allow_unused=True)
         return value, {key: g for key, g in zip(trained, gradients, strict=True) if g is not None}
 

@@ -303,3 +303,25 @@ def test_parameters_that_are_returned_as_they_are_are_constants(jax: Any) -> Non
     made = arenaplan.plan(arenaplan.jax.program(forward, (parameters, numpy.ones((3, 6)))))
     kinds = {made.program.values[entry.value].label: entry.kind.value for entry in made.program.entry}
     assert kinds == {"parameters['w']": "constant", "parameters['v']": "constant", "x": "fed"}
+
+
+def test_scratch_is_what_xla_states_for_each_primitive(jax: Any) -> None:
+    """Running sums have a copy inside; a loop takes what XLA needs for it. The step trains all the same."""
+    numpy = jax.numpy
+
+    def step(state: Any, x: Any) -> Any:
+        sums = numpy.cumsum(x @ state, axis=0)
+        carry, _ = jax.lax.scan(lambda c, t: (numpy.tanh(c @ state + t), None), sums, sums[:3])
+        return state - 0.1 * carry, (carry**2).sum()
+
+    arguments = numpy.ones((64, 64)) / 64, numpy.ones((64, 64))
+    plain, measured = (arenaplan.jax.program(step, arguments, scratch=scratch) for scratch in (False, True))
+    by_kernel = [{o.kernel: o.workspace for o in t.program.operations} for t in (plain, measured)]
+    cumsum = jax.jit(lambda x: numpy.cumsum(x, axis=0)).lower(arguments[1]).compile().memory_analysis()
+    assert cumsum.temp_size_in_bytes >= arguments[1].nbytes
+    assert (by_kernel[0]["cumsum"], by_kernel[1]["cumsum"]) == (0, cumsum.temp_size_in_bytes)
+    assert by_kernel[1]["scan"] >= arguments[1].nbytes
+    assert by_kernel[1]["mul"] == 0
+    plan = arenaplan.plan(measured)
+    assert any(label.endswith(".workspace") for label in plan.program.by_label)
+    assert arenaplan.validate(measured, plan, steps=2).identical

@@ -462,3 +462,81 @@ def test_training_in_bfloat16(name: str) -> None:
         expected.backward()
         optimizer.step()
         assert int(value) == expected.detach().view(torch.uint16).item()
+
+
+def test_scratch_that_kernels_allocate_inside_is_measured_on_request() -> None:
+    """A median works on a copy of its tensor. A kernel's results are no scratch, wherever it puts them."""
+    import torch
+
+    def sums(x: Any) -> Any:
+        most = torch.ones(3000), torch.ones(5000)
+        total = float(most[0].sum() + most[1].sum())
+        del most  # the result may lie where these were
+        return x.new_full((5000,), total)
+
+    operator = torch.library.custom_op(
+        "arenaplan_tests::sums", sums, mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
+    operator.register_fake(lambda x: x.new_empty(5000))
+
+    def step(tensors: Mapping[str, Any]) -> Any:
+        drawn = torch.nn.functional.dropout(tensors["x"], 0.5)
+        return drawn.median(), operator(drawn)
+
+    tensors = {"x": torch.randn(64, 64)}
+    plain, measured = (
+        arenaplan.torch.trace(step, tensors, fed=["x"], scratch=scratch) for scratch in (False, True)
+    )
+    assert not any(operation.workspace for operation in plain.program.operations)
+    workspace = {o.kernel: o.workspace for o in measured.program.operations}
+    assert workspace["aten.median.default"] == 64 * 64 * 4
+    assert 32_000 <= workspace["arenaplan_tests.sums.default"] <= 32_000 + 64  # with the two sums
+    assert workspace["aten.mul.Tensor"] == 0
+    plan = arenaplan.plan(measured)
+    assert plan.arena_bytes > arenaplan.plan(plain).arena_bytes
+    assert {"median.workspace", "sums.workspace"} <= set(plan.program.by_label)
+    assert arenaplan.validate(measured, plan, steps=1).identical
+
+
+def test_a_training_step_with_scratch_trains_in_its_arena() -> None:
+    import torch
+    from torch import nn
+
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(800, 4))
+    images, labels = torch.randn(4, 3, 12, 12), torch.randint(0, 4, (4,))
+    optimizer, loss = torch.optim.SGD(module.parameters(), lr=0.1), nn.functional.cross_entropy
+    step = arenaplan.torch.program(
+        module, images, targets=labels, loss=loss, optimizer=optimizer, scratch=True
+    )
+    workspace = {operation.name: operation.workspace for operation in step.program.operations}
+    assert workspace["convolution"]
+    assert workspace["convolution_backward"]
+    runner = arenaplan.torch.runner(step)
+    for _ in range(2):
+        step.feed(runner, "input0", images.numpy())
+        step.feed(runner, "target0", labels.numpy())
+        runner.run()
+        value = loss(module(images), labels)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        assert float(step.read(runner)[0]) == value.item()
+
+
+def test_a_kernel_that_cannot_run_alone_is_named() -> None:
+    import torch
+
+    def picky(x: Any) -> Any:
+        if float(x.sum()) == x.numel():
+            raise RuntimeError("ones are too few")
+        return x + 1
+
+    operator = torch.library.custom_op(
+        "arenaplan_tests::picky", picky, mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
+    operator.register_fake(torch.empty_like)
+    with pytest.raises(
+        DocumentError, match=r"'picky' allocates cannot be measured.*ones are too few"
+    ) as caught:
+        arenaplan.torch.trace(lambda tensors: operator(tensors["x"]), {"x": torch.zeros(4)}, scratch=True)
+    assert "without scratch=True" in str(caught.value.remedy)
