@@ -112,6 +112,11 @@ _TYPES: Final = (
         "update it.",
     ),
     ProblemType(
+        "invalid-storage", 422, "A stored weight does not fit its shape, its bytes or an operator",
+        "Only parameters that are not trained, and constants, are stored: as float16 or bfloat16, or as int8 or "
+        "int4 in groups that divide their rows. Operators that cannot read a storage are named.",
+    ),
+    ProblemType(
         "too-many-operations", 422, "More operations or operands than allowed",
         "The graph has more operations (ARENAPLAN_MAX_OPERATIONS), or one of them more inputs or outputs "
         "(ARENAPLAN_MAX_OPERANDS), than this service was started to take.",

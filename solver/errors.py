@@ -18,6 +18,7 @@
     │   ├── TrainableError       unused, unknown or underivable trainable
     │   ├── LossError            none, several, not a scalar
     │   ├── StateError           an update of what is not a state, or a state with a second reader
+    │   ├── StorageError         a stored operand that does not fit its shape, its bytes or an operator
     │   └── TooManyOperationsError
     ├── OptionsError             an option out of its range
     │   └── ConstraintError      pins, alignments and reserved bytes that no layout keeps
@@ -58,6 +59,7 @@ __all__ = [
     "ProblemError",
     "ShapeMismatchError",
     "StateError",
+    "StorageError",
     "TooManyOperationsError",
     "TrainableError",
     "UnknownOperatorError",
@@ -164,6 +166,10 @@ class LossError(GraphError):
 
 class StateError(GraphError):
     code = "invalid-state"
+
+
+class StorageError(GraphError):
+    code = "invalid-storage"
 
 
 class TooManyOperationsError(GraphError):

@@ -38,7 +38,7 @@ READING_PROBLEMS: Final = (
     *ANY_PROBLEM, "invalid-graph", "unknown-operator", "invalid-attribute", "shape-mismatch",
     "invalid-dimension", "invalid-batch", "cyclic-graph", "use-before-def", "duplicate-def",
     "duplicate-name", "dangling-operand", "invalid-trainable", "invalid-loss", "invalid-state",
-    "too-many-operations", "invalid-options",
+    "invalid-storage", "too-many-operations", "invalid-options",
 )  # fmt: skip
 #: Problems of every route that asks the database.
 STORE_PROBLEMS: Final = ("jobs-off", "database-unavailable", "stopping")

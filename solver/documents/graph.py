@@ -23,6 +23,8 @@ from solver.documents.fields import (
     JsonList,
     Name,
     Natural,
+    ScaleName,
+    StorageName,
     expected,
 )
 from solver.documents.initializers import (
@@ -44,6 +46,8 @@ from solver.errors import (
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
 from solver.graph.content import declared_operands, graph_content, graph_digest
 from solver.graph.declared import with_sizes
+from solver.graph.packing import check_storage
+from solver.graph.storage import DEFAULT_GROUP, STORAGES, Storage
 from solver.graph.types import (
     DType,
     Initializer,
@@ -161,6 +165,20 @@ HyperParameter = Annotated[
 ]
 
 
+class StorageDocument(DocumentModel):
+    """How a weight that is not trained is kept: as floats of 16 bits, or as integers with scales."""
+
+    kind: StorageName
+    group: Natural | None = Field(
+        None, description="Of integers: elements along a row that share a scale; 32 if left out."
+    )
+    zero_points: bool = Field(False, description="Of integers: each group has a zero point beside its scale.")
+    scales: ScaleName = Field("float16", description="Of integers: the type of the scales.")
+    axis: Natural = Field(
+        0, description="The axis of the rows; products sum over the other axes, along which groups lie."
+    )
+
+
 class OperandDocument(DocumentModel):
     """A tensor. Shape and dtype of intermediate operands may be left out: they are inferred."""
 
@@ -170,6 +188,9 @@ class OperandDocument(DocumentModel):
     dtype: DTypeName | None = None
     trainable: bool | None = Field(None, description="Of parameters; true unless said otherwise.")
     initializer: InitializerDocument | None = None
+    storage: StorageDocument | None = Field(
+        None, description="Of parameters that are not trained, and of constants: how their bytes are kept."
+    )
 
 
 class OperationDocument(DocumentModel):
@@ -443,13 +464,22 @@ def _declared(
     shape = None if operand.shape is None else with_sizes(operand.shape, sizes, (*path, "shape"))
     dtype = None if operand.dtype is None else _DTYPES[operand.dtype]
     _check_dimensions(operand.name, shape or (), (*path, "shape"))
-    initializer = _initializer(operand, role, shape, dtype, (*path, "initializer"))
+    storage = None if operand.storage is None else _storage(operand.storage)
+    if storage is not None and shape is not None and dtype is not None:
+        check_storage(operand.name, role, TensorType(shape, dtype), storage, path)
+    initializer = _initializer(operand, role, shape, dtype, storage, (*path, "initializer"))
     if initializer is not None and initializer.file is not None:
         place = "" if folder is None else str(folder / initializer.file.path)
         initializer = replace(initializer, file=replace(initializer.file, path=place))
-    return DeclaredOperand(
-        operand.name, role, shape, dtype, initializer, operand.trainable is not False, path
-    )
+    trainable = operand.trainable is not False
+    return DeclaredOperand(operand.name, role, shape, dtype, initializer, trainable, path, storage)
+
+
+def _storage(document: StorageDocument) -> Storage:
+    group = document.group
+    if group is None:
+        group = 0 if STORAGES[document.kind] == 16 else DEFAULT_GROUP
+    return Storage(document.kind, group, document.zero_points, document.scales, document.axis)
 
 
 def _check_dimensions(name: str, shape: Sequence[int], path: _Path) -> None:
@@ -465,7 +495,12 @@ def _check_dimensions(name: str, shape: Sequence[int], path: _Path) -> None:
 
 
 def _initializer(
-    operand: OperandDocument, role: Role, shape: tuple[int, ...] | None, dtype: DType | None, path: _Path
+    operand: OperandDocument,
+    role: Role,
+    shape: tuple[int, ...] | None,
+    dtype: DType | None,
+    storage: Storage | None,
+    path: _Path,
 ) -> Initializer | None:
     if operand.initializer is None:
         return None
@@ -477,7 +512,7 @@ def _initializer(
         )
     if shape is None or dtype is None:
         return None  # build_graph refuses the operand
-    return to_initializer(operand.initializer, operand.name, TensorType(shape, dtype), path)
+    return to_initializer(operand.initializer, operand.name, TensorType(shape, dtype, storage), path)
 
 
 def _optimizer_spec(document: OptimizerDocument) -> OptimizerSpec:

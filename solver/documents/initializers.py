@@ -26,6 +26,7 @@ from solver.canonical import NotFinite, float_of, without_words, word_for
 from solver.documents.fields import DocumentModel, Int64, JsonList, Natural, Text
 from solver.errors import DocumentError
 from solver.graph.content import SCHEMES, scheme_content
+from solver.graph.packing import check_packed
 from solver.graph.types import Array, DType, FileRange, Initializer, TensorType
 
 __all__ = [
@@ -213,7 +214,9 @@ def _decode(text: str, name: str, type_: TensorType, path: _Path) -> bytes:
             remedy="Encode with the standard alphabet and padding, without line breaks.",
             path=path,
         ) from None
-    if len(data) != type_.nbytes:
+    if type_.storage is not None:
+        check_packed(name, data, type_, path)
+    elif len(data) != type_.nbytes:
         raise DocumentError(
             f"Operand {name!r} is {type_}, {type_.nbytes} bytes, but its values decode to {len(data)} bytes.",
             remedy="Encode exactly the raw little-endian elements in C order.",
@@ -299,7 +302,8 @@ def initializer_content(initializer: Initializer, type_: TensorType | None = Non
         return {"kind": "file", "file": file.path, "offset": file.offset, "sha256": file.sha256}
     if initializer.data is None:
         return scheme_content(initializer)
-    rule = None if type_ is None else rule_of(initializer.data, type_)
+    # The bytes of a rule are elements.
+    rule = None if type_ is None or type_.storage is not None else rule_of(initializer.data, type_)
     if rule is not None:
         return {key: word_for(field) for key, field in rule.items()}
     return {"kind": "values", "base64": base64.b64encode(initializer.data).decode()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PlainValidator, WithJsonSchema
@@ -24,6 +25,8 @@ from solver.documents.fields import (
     JsonList,
     Natural,
     Positive,
+    ScaleName,
+    StorageName,
     StoredDTypeName,
     Text,
     expected,
@@ -35,6 +38,7 @@ from solver.documents.read import header, read
 from solver.documents.rows import REMEDY, In, Table, check_positions
 from solver.errors import PlanError
 from solver.graph.ops.base import Node
+from solver.graph.storage import Storage
 from solver.graph.types import DType, Operation, TensorType
 from solver.layout import Lifespan
 from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, plan_content, with_digest
@@ -122,6 +126,17 @@ class TypeOfPlan(NamedTuple):
 
     shape: JsonList[Natural]
     dtype: StoredDTypeName
+
+
+class StorageOfPlan(NamedTuple):
+    """How the elements of a type are kept: rows along `axis`, in groups that share a scale."""
+
+    type: _TypeNumber
+    kind: StorageName
+    group: Natural
+    zero_points: bool
+    scales: ScaleName
+    axis: Natural
 
 
 class FloatsOfPlan(NamedTuple):
@@ -248,6 +263,9 @@ class ProgramTables(DocumentModel):
     period: Positive = Field(description="Iterations (micro-batches) that make one update.")
     spaces: Table[SpaceOfPlan]
     types: Table[TypeOfPlan]
+    storages: Table[StorageOfPlan] = Field(
+        (), description="The types of stored weights; left out where there are none."
+    )
     kinds: JsonList[_Kind]
     origins: JsonList[Text] = Field(description="Operands and operations of the graph that values serve.")
     kernels: Table[KernelOfPlan]
@@ -466,10 +484,26 @@ def _planned_sizes(sizes: PlannedSizesOfPlan) -> PlannedSizes:
     )
 
 
+def _types(document: ProgramTables) -> list[TensorType]:
+    """Raises PlanError for a storage that does not fit its type."""
+    types = [TensorType(type_.shape, DType(type_.dtype)) for type_ in document.types]
+    for i, row in enumerate(document.storages):
+        number, stored = row.type, Storage(row.kind, row.group, row.zero_points, row.scales, row.axis)
+        fault = stored.fault(types[number].shape)
+        if fault is not None or types[number].dtype is not DType.FLOAT32:
+            raise PlanError(
+                f"storages[{i}] does not fit {types[number]}: it {fault or 'is of float32 elements'}.",
+                remedy=REMEDY,
+                path=("storages", i),
+            )
+        types[number] = replace(types[number], storage=stored)
+    return types
+
+
 def to_program(document: ProgramTables) -> Program:
     """The program of a document's tables. Raises PlanError where a number names nothing. Linear."""
     check_positions(document)
-    types = [TensorType(type_.shape, DType(type_.dtype)) for type_ in document.types]
+    types = _types(document)
     kinds, kernels, forms = document.kinds, document.kernels, document.forms
     operations = []
     for row in document.operations:

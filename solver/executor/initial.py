@@ -11,33 +11,41 @@ from pathlib import Path
 import numpy as np
 
 from solver.errors import GraphError, PlanError
+from solver.graph.packing import pack, packed_values
 from solver.graph.types import Array, FileRange, Initializer, Operand, Role, TensorType
 
 __all__ = ["initial_value", "stored_values"]
 
 
 def initial_value(operand: Operand) -> Array:
-    """A new array with the operand's first value.
+    """A new array with the operand's first value; of a stored one its packed bytes (`packed_values`).
 
     Without an initializer a parameter of rank 2 or more is he_normal, seeded by its name, and anything
-    else zeros. Raises GraphError for an unknown initializer.
+    else zeros. Raises GraphError for an unknown initializer, StorageError for values that cannot be packed.
     """
-    initializer = operand.initializer or _default(operand)
+    initializer, stored = operand.initializer or _default(operand), operand.type.storage is not None
+    data = initializer.data
     if initializer.file is not None:
         data = stored_values(operand.id, initializer.file, operand.type.nbytes)
+    if data is not None and stored:
+        return packed_values(operand.id, data, operand.type)
+    if data is not None:
         return np.frombuffer(data, operand.dtype.numpy).reshape(operand.shape)
-    if initializer.data is not None:
-        return np.frombuffer(initializer.data, operand.dtype.numpy).reshape(operand.shape)
     if initializer.kind not in _SCHEMES:
         raise GraphError(
             f"Operand {operand.id!r} has the unknown initializer {initializer.kind!r}.",
             remedy=f"Choose one of {', '.join(sorted(_SCHEMES))}, or give inline values.",
         )
-    return _SCHEMES[initializer.kind](initializer, operand.type).astype(operand.dtype.numpy)
+    values = _SCHEMES[initializer.kind](initializer, operand.type).astype(operand.dtype.numpy)
+    return pack(values, operand.type) if stored else values
 
 
 def stored_values(name: str, place: FileRange, size: int) -> bytes:
-    """The `size` bytes of an operand's values in a file. Raises PlanError where they are not there."""
+    """The bytes of an operand's values in a file, `size` of them where the file range does not say how many.
+
+    Raises PlanError where they are not there.
+    """
+    size = size if place.nbytes is None else place.nbytes
     if not place.path:
         raise PlanError(
             f"The first values of {name!r} lie in a file that was not sent.",

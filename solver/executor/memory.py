@@ -72,10 +72,15 @@ class Memory:
             self._file.write(patterns, self._positions[value], count=False)
 
     def view(self, value: int) -> Array:
-        """A value as a C-contiguous tensor; no copy. Empty for what only copies to and from a file touch."""
+        """A value as a C-contiguous tensor; no copy. Empty for what only copies to and from a file touch.
+
+        A stored one as its packed rows, ``uint8[rows, bytes of a row]``.
+        """
         type_ = self._program.values[value].type
         if len(self._raw[value]) < type_.nbytes:
             return np.empty(0, type_.dtype.numpy)
+        if type_.storage is not None:
+            return self._raw[value].reshape(type_.shape[type_.storage.axis], -1)
         return self._raw[value].view(type_.dtype.numpy).reshape(type_.shape)
 
 

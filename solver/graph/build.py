@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from solver.errors import (
     DanglingOperandError,
@@ -27,6 +28,7 @@ from solver.graph.objective import check_outputs, with_training
 from solver.graph.ops import SEQUENCES, signature
 from solver.graph.ops.base import Node
 from solver.graph.order import topological_order
+from solver.graph.packing import check_packed, check_storage
 from solver.graph.types import (
     DType,
     Graph,
@@ -68,7 +70,7 @@ def build_graph(
         loss=loss,
         optimizer=optimizer,
         trainable=trainable,
-        frozen=[operand.id for operand in declared if not operand.trainable],
+        frozen=[o.id for o in declared if not o.trainable or o.storage is not None],
         rules=training,
         max_operations=max_operations,
         paths={operand.id: operand.path for operand in declared},
@@ -299,6 +301,9 @@ def _declared_operand(declared: DeclaredOperand, alike: dict[TensorType, TensorT
             path=(*declared.path, "dtype"),
         )
     type_ = TensorType(declared.shape, declared.dtype)
+    if declared.storage is not None:
+        check_storage(declared.id, declared.role, type_, declared.storage, declared.path)
+        type_ = replace(type_, storage=declared.storage)
     _check_bytes(declared.id, type_, (*declared.path, "shape"))
     _check_values(declared, type_)
     return Operand(declared.id, alike.setdefault(type_, type_), declared.role, declared.initializer)
@@ -324,7 +329,9 @@ def _check_values(declared: DeclaredOperand, type_: TensorType) -> None:
         )
     if initializer is None or initializer.data is None:
         return
-    if len(initializer.data) != type_.nbytes:
+    if type_.storage is not None:
+        check_packed(declared.id, initializer.data, type_, (*declared.path, "initializer"))
+    elif len(initializer.data) != type_.nbytes:
         raise ShapeMismatchError(
             f"Operand {declared.id!r} is {type_}, {type_.nbytes:,} bytes, but its values decode to"
             f" {len(initializer.data):,} bytes.",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from solver.canonical import digest_of, word_for
+from solver.graph.storage import Storage
 from solver.graph.types import (
     Initializer,
     Operand,
@@ -106,7 +107,16 @@ def _operand_content(operand: Operand, initializer: Mapping[str, Any] | None) ->
         "shape": list(operand.shape),
         "dtype": operand.dtype.value,
     }
+    if operand.type.storage is not None:
+        content["storage"] = storage_content(operand.type.storage)
     return content if initializer is None else content | {"initializer": initializer}
+
+
+def storage_content(storage: Storage) -> dict[str, Any]:
+    """The document of a storage. What has its default is left out."""
+    usual = Storage(storage.kind)
+    fields = {name: value for name, value in asdict(storage).items() if value != getattr(usual, name)}
+    return {"kind": storage.kind, **fields}
 
 
 def _operation_content(operation: Operation) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from solver.errors import BatchError
+from solver.graph.storage import Storage
 from solver.graph.types import DType, Initializer, Role
 
 __all__ = ["MAX_BYTES", "DeclaredOperand", "Trainable", "with_sizes"]
@@ -22,8 +23,8 @@ Trainable = Literal["all"] | Sequence[str] | int
 class DeclaredOperand:
     """An operand as a document declares it.
 
-    `shape` and `dtype` may be left out for an INTERMEDIATE operand and are then inferred. `path`
-    leads to the declaration in the document; errors point there.
+    `shape` and `dtype` may be left out for an INTERMEDIATE operand and are then inferred. What has a
+    `storage` is not trained. `path` leads to the declaration in the document; errors point there.
     """
 
     id: str
@@ -33,6 +34,7 @@ class DeclaredOperand:
     initializer: Initializer | None = None
     trainable: bool = True
     path: tuple[str | int, ...] = ()
+    storage: Storage | None = None
 
 
 def with_sizes(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.errors import GraphError, ShapeMismatchError
+from solver.errors import GraphError, ShapeMismatchError, StorageError
 from solver.graph.ops import signature
-from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node, Signature
 from solver.graph.types import Initializer, Operand, Operation, Role, TensorType, TrainableGraph
 
 __all__ = ["graph_nodes", "node_with_types", "output_types", "resolve"]
@@ -47,7 +47,7 @@ def resolve(
         # Most inputs are neither.
         is_known = must or operand.role is Role.CONSTANT
         constants.append(_constant(operation, k, operand, must=must) if is_known else None)
-        if must and operand.dtype.is_floating:
+        if must and operand.dtype.is_floating and operand.type.storage is None:
             floats[k] = _floats(operand)
     return Node(
         operation=operation,
@@ -92,6 +92,7 @@ def node_with_types(
             path=("outputs",),
         )
     types = kind.infer(node)
+    _check_stored(kind, node)
     filled = {
         k: value
         for k, name in enumerate(operation.inputs)
@@ -99,6 +100,25 @@ def node_with_types(
     }
     kind.check_filled(node, filled)
     return node, types
+
+
+def _check_stored(kind: Signature, node: Node) -> None:
+    """Raises StorageError for a stored input whose rows the operator's kernels do not take."""
+    for position, type_ in enumerate(node.inputs):
+        if type_ is None or type_.storage is None:
+            continue
+        axis, storage = kind.stored_axis(node, position), type_.storage
+        if axis == storage.axis:
+            continue
+        operation, name = node.operation, node.operation.inputs[position]
+        reads = "elements alone" if axis is None else f"the rows of axis {axis}"
+        remedy = "Leave the storage of this operand out."
+        raise StorageError(
+            f"Operation {operation.id!r} ({operation.type}) reads {name!r}, which is stored as {storage} with"
+            f" its rows along axis {storage.axis}; as input {position} it takes {reads}.",
+            remedy=remedy if axis is None else f'Store this operand with "axis": {axis}.',
+            path=("inputs", position),
+        )
 
 
 def _filled(operand: Operand) -> int | None:

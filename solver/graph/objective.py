@@ -189,6 +189,12 @@ def _check_trainable(
                 remedy="Make it a constant, or leave it out of the trainable set.",
                 path=paths.get(name, ()),
             )
+        if operand.type.storage is not None:
+            raise TrainableError(
+                f"Trainable {name!r} is stored as {operand.type.storage}, in which nothing is trained.",
+                remedy="Leave its storage out, or leave it out of the trainable set.",
+                path=paths.get(name, ()),
+            )
         if name not in reached:
             raise TrainableError(
                 f"Trainable {name!r} does not influence the loss {loss!r}.",

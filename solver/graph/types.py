@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.errors import BatchError
+from solver.graph.storage import Storage
 
 __all__ = [
     "Array",
@@ -105,26 +106,32 @@ class TensorType:
     """Shape and element type. Shape () is a scalar; one with a dimension of 0 has no elements and no bytes.
 
     `elements` and the exact size in bytes, `nbytes`, follow from these. They are asked often, so they are
-    worked out once.
+    worked out once. The bytes of a weight that is not trained may have a `storage` of their own, from which
+    kernels make elements of the type; elsewhere they are the elements.
     """
 
     shape: tuple[int, ...]
     dtype: DType
+    storage: Storage | None = None
     elements: int = field(init=False, repr=False, compare=False)
     nbytes: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         elements = math.prod(self.shape)
         object.__setattr__(self, "elements", elements)
-        object.__setattr__(self, "nbytes", elements * self.dtype.itemsize)
+        stored = self.storage
+        nbytes = elements * self.dtype.itemsize if stored is None else stored.nbytes(self.shape)
+        object.__setattr__(self, "nbytes", nbytes)
 
     def __str__(self) -> str:
-        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
+        stored = "" if self.storage is None else f" stored as {self.storage}"
+        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]{stored}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes of a file: as many as the operand has, from `offset` on, with the given SHA-256 (hexadecimal).
+    """Bytes of a file: `nbytes`, or as many as the operand has, from `offset` on, with the given SHA-256
+    (hexadecimal).
 
     `path` is empty where the file is elsewhere: enough to plan, not to train. The file is read when training
     starts, and never before.
@@ -133,6 +140,7 @@ class FileRange:
     path: str
     offset: int
     sha256: str
+    nbytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,8 @@ class Initializer:
     ``zeros``, ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation,
     half width), ``he_normal``, ``glorot_uniform`` (fan in and out from the shape and `data_layout` of the
     consumer are not known here, so the last axis convention of `solver.executor` applies). `seed` makes it
-    repeatable.
+    repeatable. Of a stored operand the bytes are its packed ones, or those of float32 elements, which are
+    packed when training begins.
     """
 
     kind: str

@@ -263,11 +263,15 @@ def _program_tables(program: Program, offsets: Sequence[int]) -> dict[str, Any]:
         type_, kind = types.of(value.type), kinds.setdefault(value.kind, len(kinds))
         source = origins.setdefault(origin, len(origins))
         value_rows.append((suffix, type_, kind, source, value.space, offset))
+    storages = [
+        (k, *astuple(type_.storage)) for k, type_ in enumerate(types.found) if type_.storage is not None
+    ]
     return {
         "name": program.name,
         "period": program.period,
         "spaces": [(space.name, space.alignment, space.addressable) for space in program.spaces],
         "types": [(type_.shape, type_.dtype.value) for type_ in types.found],
+        **({} if not storages else {"storages": storages}),
         "kinds": [kind.value for kind in kinds],
         "origins": list(origins),
         "kernels": kernel_rows,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from itertools import islice
 from operator import attrgetter
 from typing import Final
 
 from solver.graph.ops.base import Node
+from solver.graph.types import TensorType
 from solver.program.ir import Access, Binding, Program, Step, Value
 
 __all__ = ["PIECE", "exact", "reference_digest"]
@@ -76,7 +78,8 @@ def _values(values: Iterable[Value]) -> Iterator[str]:
     for value in values:
         type_ = types.get(id(value.type))
         if type_ is None:
-            text = f"{value.type.dtype.value}{value.type.shape}"
+            shape, dtype, *stored = _type(value.type)
+            text = f"{dtype}{shape}{''.join(map(repr, stored))}"
             type_ = types[id(value.type)] = repr(text)
         yield f"({value.label!r}, {type_}, {value.kind.word!r}, {value.origin!r}, {value.space})"
 
@@ -92,7 +95,7 @@ def _nodes(nodes: Iterable[Node]) -> Iterator[str]:
         operation = node.operation
         for type_ in (*node.inputs, *node.outputs):
             if id(type_) not in types:
-                types[id(type_)] = repr(type_ and (type_.shape, type_.dtype.value))
+                types[id(type_)] = repr(type_ and _type(type_))
         if id(node.attributes) not in attributes:
             attributes[id(node.attributes)] = repr(sorted(node.attributes.items()))
         named = (operation.id, operation.type, operation.inputs, operation.outputs, node.scratch_budget)
@@ -100,6 +103,11 @@ def _nodes(nodes: Iterable[Node]) -> Iterator[str]:
         outputs = ", ".join([types[id(type_)] for type_ in node.outputs])
         shared, floats = attributes[id(node.attributes)], sorted(node.floats.items())
         yield f"({named!r}, [{inputs}], [{outputs}], {shared}, {node.constants!r}, {floats!r})"
+
+
+def _type(type_: TensorType) -> tuple[object, ...]:
+    stored = () if type_.storage is None else (astuple(type_.storage),)
+    return (type_.shape, type_.dtype.value, *stored)
 
 
 def _steps(steps: Iterable[Step]) -> Iterator[str]:

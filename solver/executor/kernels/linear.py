@@ -1,4 +1,7 @@
-"""Kernels of the matrix products: one BLAS call for each product, written where its result belongs."""
+"""Kernels of the matrix products: one BLAS call for each product, written where its result belongs.
+
+A stored right operand takes one call for each of its tiles.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from solver.executor.kernels.helpers.blocks import (
     sum_steps,
     with_small_buffers,
 )
+from solver.executor.kernels.helpers.stored import tiles
+from solver.graph.ops.helpers.stored import is_stored
 from solver.graph.ops.linear import Product, gemm_product, inner_rows, matmul_product
 from solver.graph.types import Array
 
@@ -35,6 +40,31 @@ def _product(a: Array, b: Array, out: Array, scale: float = 1.0) -> Step:
         np.multiply(out, scale, out=out)
 
     return run
+
+
+def _products_with_tiles(call: Call, left: Array, y: Array, scale: float = 1.0) -> list[Step]:
+    """Y = A B, for the columns of Y that belong to each tile of a stored B."""
+    steps: list[Step] = []
+    for columns, tile, unpacks in tiles(call, 1):
+        steps += [unpacks, _product(left, tile.T, y[:, columns], scale)]
+    return steps
+
+
+def _left_derivative_with_tiles(call: Call, dz: Array, out: Array, scale: float = 1.0) -> list[Step]:
+    """dA = dZ B^T, each tile of a stored B adding its part to `out`, by as many rows as scratch has."""
+    steps: list[Step] = []
+    for columns, tile, unpacks in tiles(call, 1):
+        steps.append(unpacks)
+        if not columns.start:
+            steps.append(_product(dz[:, columns], tile, out, scale))
+            continue
+        (scratch,) = present(call.scratch["partial_left"])
+        for start in range(0, len(dz), len(scratch)):
+            rows = slice(start, start + len(scratch))
+            part = scratch[: len(dz[rows])]
+            steps.append(_product(dz[rows, columns], tile, part, scale))
+            steps.append(bound(np.add, out[rows], part, out=out[rows]))
+    return steps
 
 
 def _bias_steps(call: Call, y: Array) -> list[Step]:
@@ -66,10 +96,12 @@ def _activate(call: Call, y: Array) -> list[Step]:
 
 def _gemm_forward(call: Call) -> Step:
     a, b, y = present(call.x[0], call.x[1], call.y[0])
-    left = a.T if call.attributes["transA"] else a
-    right = b.T if call.attributes["transB"] else b
-    product = _product(left, right, y, call.attributes["alpha"])
-    return with_small_buffers(run_all([product, *_bias_steps(call, y), *_activate(call, y)]))
+    alpha, left = call.attributes["alpha"], _transposed(a, call.attributes["transA"])
+    if is_stored(call.node, 1):
+        products = _products_with_tiles(call, left, y, alpha)
+    else:
+        products = [_product(left, _transposed(b, call.attributes["transB"]), y, alpha)]
+    return with_small_buffers(run_all([*products, *_bias_steps(call, y), *_activate(call, y)]))
 
 
 def _inner(call: Call, product: Product) -> Iterator[tuple[slice, Array, list[Step]]]:
@@ -110,7 +142,10 @@ def _gemm_backward(call: Call) -> Step:
     bias_seen: set[int] = set()
     for rows, dz, before in _inner(call, product):
         steps += before
-        if da is not None:
+        if da is not None and is_stored(call.node, 1):
+            out = _transposed(da, attributes["transA"])[rows]
+            steps += _left_derivative_with_tiles(call, dz, out, attributes["alpha"])
+        elif da is not None:
             (b,) = present(call.x[1])
             out = _transposed(da, attributes["transA"])[rows]
             steps.append(_product(dz, _transposed(b, not attributes["transB"]), out, attributes["alpha"]))
@@ -134,6 +169,9 @@ def _bias_sum(call: Call, dz: Array, dc: Array, rows: slice, seen: set[int]) -> 
 def _matmul_forward(call: Call) -> Step:
     a, b, y = present(call.x[0], call.x[1], call.y[0])
     product = matmul_product(call.node)
+    if is_stored(call.node, 1):
+        left, out = a.reshape(product.rows, product.inner), y.reshape(product.rows, product.columns)
+        return run_all([*_products_with_tiles(call, left, out), *_activate(call, y)])
     left, right, out = _matrices(product, a, b, y)
     return run_all([_product(left, right, out), *_activate(call, y)])
 
@@ -157,7 +195,9 @@ def _single_backward(call: Call, product: Product) -> Step:
     steps: list[Step] = []
     for rows, dz, before in _inner(call, product):
         steps += before
-        if da is not None:
+        if da is not None and is_stored(call.node, 1):
+            steps += _left_derivative_with_tiles(call, dz, da.reshape(product.rows, product.inner)[rows])
+        elif da is not None:
             (b,) = present(call.x[1])
             out = da.reshape(product.rows, product.inner)[rows]
             steps.append(_product(dz, b.reshape(product.inner, product.columns).T, out))

@@ -19,7 +19,9 @@ from solver.executor.kernels.helpers.blocks import (
 )
 from solver.executor.kernels.helpers.broadcast import Parts, broadcast_backward
 from solver.executor.kernels.helpers.scatter import add_groups, add_rows
+from solver.graph.ops.helpers.stored import is_stored
 from solver.graph.ops.selection import Rows, gathered_rows
+from solver.graph.packing import unpack_rows
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]
@@ -108,7 +110,25 @@ def _added(call: Call, gradient: Array, data: Array) -> list[Step]:
     return steps
 
 
+def _unpacked_rows(call: Call, packed: Array, target: Array) -> list[Step]:
+    """Steps that take the packed rows at the indices, and write their elements."""
+    rows, storage = gathered_rows(call.node), call.node.input(0).storage
+    assert storage is not None, "only stored tables are packed"
+    taken = target.reshape(rows.picked, rows.inner)
+    steps: list[Step] = []
+    for places, index, prepare in _indices(call, rows):
+        part = call.scratch["packed"][: index.size]
+        steps += [
+            prepare,
+            bound(np.take, packed, index, axis=0, out=part, mode="clip"),
+            with_small_buffers(bound(unpack_rows, part, storage, taken[places])),
+        ]
+    return steps
+
+
 def _gather_forward(call: Call) -> Step:
+    if is_stored(call.node, 0):
+        return run_all(_unpacked_rows(call, *present(call.x[0], call.y[0])))
     return run_all(_taken(call, *present(call.x[0], call.y[0])))
 
 

@@ -223,6 +223,13 @@ class Signature(ABC):
         """
         return frozenset()
 
+    def stored_axis(self, node: Node, position: int) -> int | None:
+        """The axis of the rows in which the kernels take a stored input; None where they take elements alone.
+
+        Asked once the types are known to be right, of inputs that have a storage.
+        """
+        return None
+
     # ------------------------------------------------------------------ attributes, once for all
 
     def rules(self) -> dict[str, Attribute]:

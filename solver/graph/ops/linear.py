@@ -1,4 +1,14 @@
-"""Matrix products. dA reads B, dB reads A, the bias reads neither; a fused activation adds Y."""
+"""Matrix products. dA reads B, dB reads A, the bias reads neither; a fused activation adds Y.
+
+The right operand may be stored (`solver.graph.storage`), its rows being the columns of Y. Kernels then unpack
+a tile of these at a time:
+
+    Y[:, tile]  = A tile^T                            each element one product, as without storage
+    dA          = sum over tiles of dZ[:, tile] tile  the first product, then the others added to it in order
+
+so Y rounds as it does from the unpacked matrix, where BLAS sums a column alike in any width, and dA rounds
+once more for each tile behind the first.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +26,8 @@ from solver.graph.ops.base import (
     scratch,
 )
 from solver.graph.ops.helpers.shared import IGNORED_IN_PRODUCTS, block, same_floating
-from solver.graph.types import TensorType
+from solver.graph.ops.helpers.stored import is_stored, tile_request, tile_rows
+from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Product", "gemm_product", "inner_rows", "matmul_product"]
 
@@ -105,6 +116,24 @@ def _staged(node: Node, product: Product, derivatives: frozenset[int]) -> tuple[
     return (scratch("inner", shape, node.outputs[0].dtype),)
 
 
+def _tile(node: Node) -> tuple[ScratchRequest, ...]:
+    """Scratch to unpack the right operand, where it is stored."""
+    return (tile_request(node, 1),) if is_stored(node, 1) else ()
+
+
+def _tiles_of_derivative(
+    node: Node, product: Product, derivatives: frozenset[int]
+) -> tuple[ScratchRequest, ...]:
+    """Scratch to unpack the right operand, and for the part of dA that each further tile adds."""
+    if not is_stored(node, 1) or 0 not in derivatives:
+        return ()
+    tile = tile_request(node, 1)
+    if tile_rows(node, 1) == product.columns:
+        return (tile,)
+    rows = min(product.rows, tile.type.shape[0])
+    return (tile, scratch("partial_left", (rows, product.inner), DType.FLOAT32))
+
+
 def _reads(node: Node, derivatives: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
     inputs = frozenset(1 - i for i in derivatives if i < 2)
     fused = node.attributes["activation"] != "None"
@@ -135,14 +164,19 @@ class _Gemm(OperationType):
                 raise node.mismatch(f"the bias does not broadcast to {list(output)}")
         return (TensorType(output, dtype),)
 
+    def stored_axis(self, node: Node, position: int) -> int | None:
+        return 1 - int(node.attributes["transB"]) if position == 1 else None
+
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        requests = _tile(node)
         if not node.has_input(2) or node.attributes["beta"] in (0, 1):
-            return ()
-        return (block("bias", node.outputs[0].elements, node.outputs[0].dtype),)
+            return requests
+        return (*requests, block("bias", node.outputs[0].elements, node.outputs[0].dtype))
 
     def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         inputs, outputs = _reads(node, derivatives)
-        requests = _staged(node, gemm_product(node), derivatives)
+        product = gemm_product(node)
+        requests = _staged(node, product, derivatives) + _tiles_of_derivative(node, product, derivatives)
         if 2 in derivatives and node.input(2).elements < node.outputs[0].elements:
             requests += (block("partial", node.input(2).elements, node.outputs[0].dtype),)
         return BackwardNeeds(inputs=inputs, outputs=outputs, scratch=requests)
@@ -165,10 +199,16 @@ class _MatMul(OperationType):
         columns = right[-1:] if len(right) > 1 else ()
         return (TensorType(_batches(node)[0] + left[-2:-1] + columns, dtype),)
 
+    def stored_axis(self, node: Node, position: int) -> int | None:
+        return 1 if position == 1 and len(node.input(1).shape) == 2 else None
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        return _tile(node)
+
     def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         product, dtype = matmul_product(node), node.outputs[0].dtype
         inputs, outputs = _reads(node, derivatives)
-        requests = _staged(node, product, derivatives)
+        requests = _staged(node, product, derivatives) + _tiles_of_derivative(node, product, derivatives)
         if 0 in derivatives and product.sums_left:
             requests += (scratch("partial_left", (product.rows, product.inner), dtype),)
         if 1 in derivatives and product.sums_right:

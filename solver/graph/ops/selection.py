@@ -148,8 +148,19 @@ class _Gather(OperationType):
         if 1 in filled:
             _check_index(node, 0, filled[1])
 
+    def stored_axis(self, node: Node, position: int) -> int | None:
+        return 0 if position == 0 and node.attributes["axis"] % len(node.input(0).shape) == 0 else None
+
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        return (block("index", node.input(1).elements, DType.INT64),)
+        index = block("index", node.input(1).elements, DType.INT64)
+        stored = node.input(0).storage
+        if stored is None:
+            return (index,)
+        # The packed rows of a block of indices, which are unpacked into Y.
+        return (
+            index,
+            scratch("packed", (*index.type.shape, stored.row_bytes(node.input(0).shape)), DType.UINT8),
+        )
 
     def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds(inputs=frozenset({1}), scratch=_added_rows(node))

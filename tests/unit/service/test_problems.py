@@ -19,7 +19,7 @@ STABLE = {
     "invalid-graph": 422, "unknown-operator": 422, "invalid-attribute": 422, "shape-mismatch": 422,
     "invalid-dimension": 422, "invalid-batch": 422, "cyclic-graph": 422, "use-before-def": 422,
     "duplicate-def": 422, "duplicate-name": 422, "dangling-operand": 422, "invalid-trainable": 422,
-    "invalid-loss": 422, "invalid-state": 422, "too-many-operations": 422, "invalid-options": 422,
+    "invalid-loss": 422, "invalid-state": 422, "invalid-storage": 422, "too-many-operations": 422, "invalid-options": 422,
     "invalid-problem": 422, "invalid-plan": 422, "invalid-request": 422, "validation-too-large": 422,
     "unauthorized": 401,
     "forbidden": 403,

@@ -370,6 +370,7 @@ export interface OperandDocument {
   dtype?: "float32" | "float64" | "int32" | "int64" | "int8" | "uint8" | "bool" | null;
   trainable?: boolean | null;
   initializer?: InitializerDocument | null;
+  storage?: StorageDocument | null;
 }
 
 /** An operand and its bytes. */
@@ -424,6 +425,7 @@ export interface PlanDocument {
   period: number;
   spaces: Array<SpaceOfPlan>;
   types: Array<TypeOfPlan>;
+  storages?: Array<StorageOfPlan>;
   kinds: Array<Kind>;
   origins: Array<string>;
   kernels: Array<KernelOfPlan>;
@@ -685,6 +687,17 @@ export interface StepOfReport {
   entry?: string;
   size?: string;
 }
+
+/** How a weight that is not trained is kept: as floats of 16 bits, or as integers with scales. */
+export interface StorageDocument {
+  kind: "float16" | "bfloat16" | "int8" | "int4";
+  group?: number | null;
+  zero_points?: boolean;
+  scales?: "float16" | "bfloat16" | "float32";
+  axis?: number;
+}
+
+export type StorageOfPlan = [number, "float16" | "bfloat16" | "int8" | "int4", number, boolean, "float16" | "bfloat16" | "float32", number];
 
 /** One memory. Bandwidths are bytes a second, 0 where that of another memory decides; latency is ns. */
 export interface TierFields {

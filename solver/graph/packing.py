@@ -1,0 +1,261 @@
+"""Packed bytes of stored operands: made from floats, turned back into floats, and checked.
+
+Unpacking computes in float32: the integer, less the zero point, both exact, times the scale as a float32,
+rounded once. Packing rounds to the nearest element that the storage can have:
+
+    int8    s = largest magnitude / 127                  q = x / s rounded, halves away from 0
+    int4    s = m / -8, m the element of largest         q = x / s + 8 rounded, halves up, at most 15
+            magnitude, with its sign
+    with    s = (most - least) / (2**bits - 1), 0 one    z = -least / s rounded, halves to even
+    zero points  of least..most                          q = x / s + z rounded, halves to even
+
+s is rounded to the type of the scales before it is stored, and q is worked out with the s from before, as the
+reference implementation of GGUF has it. Rounding to float16 and bfloat16 is to nearest, ties to even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from solver.errors import StorageError
+from solver.graph.storage import SCALES, STORAGES, Storage
+from solver.graph.types import Array, DType, Role, TensorType
+
+__all__ = ["check_packed", "check_storage", "pack", "packed_values", "unpack", "unpack_rows"]
+
+_Path = tuple[str | int, ...]
+
+_SCALES: Final[Mapping[str, np.dtype[Any]]] = {
+    "float16": np.dtype("<f2"),
+    "bfloat16": np.dtype("<u2"),
+    "float32": np.dtype("<f4"),
+}
+
+
+def check_storage(name: str, role: Role, type_: TensorType, storage: Storage, path: _Path = ()) -> None:
+    """Raises StorageError where an operand of this role and type, without storage, cannot be stored so."""
+    if role not in (Role.PARAMETER, Role.CONSTANT):
+        raise StorageError(
+            f"Operand {name!r} ({role.value}) has a storage.",
+            remedy="Only parameters that are not trained, and constants, have one: leave it out.",
+            path=(*path, "storage"),
+        )
+    if type_.dtype is not DType.FLOAT32:
+        raise StorageError(
+            f"Operand {name!r} is {type_}, and has a storage.",
+            remedy="Declare it as float32: the element type is the one that operators compute in.",
+            path=(*path, "storage"),
+        )
+    fault = storage.fault(type_.shape)
+    if fault is not None:
+        raise StorageError(
+            f"Operand {name!r} is {type_} and cannot be stored as asked: {fault}.",
+            remedy="Choose a storage that fits, or leave the storage of this operand out.",
+            path=(*path, "storage"),
+        )
+
+
+def check_packed(name: str, data: bytes, type_: TensorType, path: _Path = ()) -> None:
+    """Raises StorageError where bytes are no first values of a stored operand, packed or float32. Linear."""
+    floats = type_.elements * DType.FLOAT32.itemsize
+    if len(data) == floats:
+        return
+    if len(data) != type_.nbytes:
+        raise StorageError(
+            f"Operand {name!r} is {type_}, {type_.nbytes:,} bytes, but its values have {len(data):,} bytes.",
+            remedy=f"Give the {type_.nbytes:,} packed bytes, or {floats:,} bytes of float32 elements.",
+            path=path,
+        )
+    packed = np.frombuffer(data, np.uint8).reshape(type_.shape[_storage(type_).axis], -1)
+    fault = _fault(packed, type_)
+    if fault is not None:
+        raise StorageError(
+            f"The packed values of operand {name!r} stand for no weights: {fault}.",
+            remedy="Pack the weights again: scales are finite, and zero only where all elements are.",
+            path=path,
+        )
+
+
+def packed_values(name: str, data: bytes, type_: TensorType) -> Array:
+    """First values of a stored operand, ``uint8[rows, bytes of a row]``, from packed bytes or from float32
+    elements. Raises StorageError, also where elements have no finite scale. Linear.
+    """
+    check_packed(name, data, type_)
+    if len(data) == type_.nbytes:
+        return np.frombuffer(data, np.uint8).reshape(type_.shape[_storage(type_).axis], -1)
+    packed = pack(np.frombuffer(data, "<f4").reshape(type_.shape), type_)
+    fault = _fault(packed, type_)
+    if fault is not None:
+        raise StorageError(
+            f"The values of operand {name!r} cannot be stored as {type_.storage}: {fault}.",
+            remedy="Leave this operand as it is: some of its elements are too large, or no numbers.",
+        )
+    return packed
+
+
+def _storage(type_: TensorType) -> Storage:
+    assert type_.storage is not None, "only stored operands are packed"
+    return type_.storage
+
+
+def _rows(values: Array, storage: Storage) -> Array:
+    """The elements as a matrix ``[rows, elements of a row]``, as `storage` counts them."""
+    return np.moveaxis(values, storage.axis, 0).reshape(values.shape[storage.axis], -1)
+
+
+def pack(values: Array, type_: TensorType) -> Array:
+    """The bytes of elements of the operand's shape, ``uint8[rows, bytes of a row]``. Linear."""
+    storage = _storage(type_)
+    rows = np.ascontiguousarray(_rows(np.asarray(values, np.float32), storage))
+    if storage.kind == "float16":
+        with np.errstate(over="ignore"):
+            return rows.astype("<f2").view(np.uint8)
+    if storage.kind == "bfloat16":
+        return _bfloat16(rows).view(np.uint8)
+    groups = rows.reshape(len(rows), -1, storage.group)
+    with np.errstate(all="ignore"):
+        scales, zeros, integers = _quantised(groups, storage)
+        parts = [_stored_scales(scales, storage)]
+        if storage.zero_points:
+            parts.append(zeros.astype(np.uint8)[..., np.newaxis])
+        if storage.kind == "int8":
+            parts.append(integers.astype(np.uint8 if storage.zero_points else np.int8).view(np.uint8))
+        else:
+            whole, half = integers.astype(np.uint8), storage.group // 2
+            parts.append(whole[..., :half] | (whole[..., half:] << 4))
+    return np.concatenate(parts, axis=-1).reshape(len(rows), -1)
+
+
+def _quantised(groups: Array, storage: Storage) -> tuple[Array, Array, Array]:
+    """Scales and zero points ``[rows, groups]``, integers ``[rows, groups, group]``."""
+    bits = STORAGES[storage.kind]
+    top = np.float32(2**bits - 1)
+    if storage.zero_points:
+        least = np.minimum(groups.min(axis=-1), np.float32(0))
+        most = np.maximum(groups.max(axis=-1), np.float32(0))
+        scales = _kept((most - least) / top, storage)
+        zeros = np.clip(np.rint(-least * _inverse(scales)), 0, top)
+        integers = np.rint(groups * _inverse(scales)[..., np.newaxis]) + zeros[..., np.newaxis]
+        return scales, zeros, np.clip(integers, 0, top)
+    if storage.kind == "int8":
+        scales = _kept(np.abs(groups).max(axis=-1) / np.float32(127), storage)
+        quotients = groups * _inverse(scales)[..., np.newaxis]
+        whole = np.floor(np.abs(quotients))
+        return scales, scales, np.copysign(whole + np.floor(2 * (np.abs(quotients) - whole)), quotients)
+    place = np.abs(groups).argmax(axis=-1)[..., np.newaxis]
+    scales = _kept(np.take_along_axis(groups, place, axis=-1)[..., 0] / np.float32(-8), storage)
+    integers = np.trunc(groups * _inverse(scales)[..., np.newaxis] + np.float32(8.5))
+    return scales, scales, np.clip(integers, 0, 15)
+
+
+def _kept(scales: Array, storage: Storage) -> Array:
+    """The scales, zero where nothing else is left of them in the type in which they are kept."""
+    stored = _stored_scales(scales, storage).view(_SCALES[storage.scales])
+    return np.where(_floats_of_scales(stored, storage)[..., 0] == 0, np.float32(0), scales)
+
+
+def _inverse(scales: Array) -> Array:
+    return np.where(scales == 0, np.float32(0), np.float32(1) / scales).astype(np.float32)
+
+
+def _stored_scales(scales: Array, storage: Storage) -> Array:
+    """Bytes of scales, ``uint8[rows, groups, bytes of a scale]``."""
+    if storage.scales == "bfloat16":
+        stored = _bfloat16(np.ascontiguousarray(scales, np.float32))
+    else:
+        stored = scales.astype(_SCALES[storage.scales])
+    return stored[..., np.newaxis].view(np.uint8)
+
+
+def _bfloat16(values: Array) -> Array:
+    """The first halves of float32s, rounded to nearest, ties to even; a NaN stays one."""
+    bits = values.view("<u4")
+    rounded = ((bits + ((bits >> 16) & 1) + 0x7FFF) >> 16).astype("<u2")
+    return np.where(np.isnan(values), (bits >> 16).astype("<u2") | 0x40, rounded)
+
+
+def unpack(packed: Array, type_: TensorType) -> Array:
+    """The elements of a stored operand, in its shape. Linear."""
+    storage = _storage(type_)
+    rows, inner = storage.matrix(type_.shape)
+    floats = np.empty((rows, inner), np.float32)
+    unpack_rows(packed, storage, floats)
+    others = [size for axis, size in enumerate(type_.shape) if axis != storage.axis]
+    return np.moveaxis(floats.reshape(rows, *others), 0, storage.axis)
+
+
+def unpack_rows(packed: Array, storage: Storage, floats: Array) -> None:
+    """Write the elements of stored rows, ``uint8[rows, bytes of a row]``, to ``float32[rows, elements]``.
+
+    Both C-contiguous; nothing of their size is allocated, beside NumPy's own buffers. Linear.
+    """
+    if not storage.group:
+        halves = packed.view("<u2")
+        if storage.kind == "float16":
+            np.copyto(floats, halves.view("<f2"))
+        else:
+            np.left_shift(halves, 16, out=floats.view(np.uint32), dtype=np.uint32)
+        return
+    scales, zeros, integers = _parts(packed, storage)
+    groups = floats.reshape(*scales.shape[:2], storage.group)
+    if storage.kind == "int8":
+        np.copyto(groups, integers)
+    else:
+        half = storage.group // 2
+        np.bitwise_and(integers, 15, out=groups[..., :half])
+        np.right_shift(integers, 4, out=groups[..., half:])
+    if storage.zero_points:
+        np.subtract(groups, zeros, out=groups, dtype=np.float32)
+    elif storage.kind == "int4":
+        np.subtract(groups, 8, out=groups)
+    np.multiply(groups, _floats_of_scales(scales, storage), out=groups, dtype=np.float32)
+
+
+def _parts(packed: Array, storage: Storage) -> tuple[Array, Array, Array]:
+    """Views of scales and zero points ``[rows, groups, 1]``, and integers ``[rows, groups, bytes]``."""
+    blocks = packed.reshape(len(packed), -1, storage.block_bytes)
+    size = SCALES[storage.scales]
+    start = size + storage.zero_points
+    signed = storage.kind == "int8" and not storage.zero_points
+    return (
+        blocks[..., :size].view(_SCALES[storage.scales]),
+        blocks[..., size:start],
+        blocks[..., start:].view(np.int8 if signed else np.uint8),
+    )
+
+
+def _floats_of_scales(scales: Array, storage: Storage) -> Array:
+    """Scales as floats: themselves, or of bfloat16 a copy, which is small beside the elements."""
+    if storage.scales != "bfloat16":
+        return scales
+    return (scales.astype(np.uint32) << 16).view(np.float32)
+
+
+def _fault(packed: Array, type_: TensorType) -> str | None:
+    """A clause about packed bytes that stand for no weights: scales that are no number, infinite, or zero.
+
+    A scale of zero is right where all integers of its group are the zero point. None where all is right.
+    Linear.
+    """
+    storage = _storage(type_)
+    if not storage.group:
+        return None
+    scales, zeros, integers = _parts(packed, storage)
+    factors = _floats_of_scales(scales, storage).astype(np.float32)
+    wrong = np.argwhere(~np.isfinite(factors[..., 0]))
+    if len(wrong):
+        row, group = (int(number) for number in wrong[0])
+        return f"the scale of group {group} in row {row} is {float(factors[row, group, 0])}"
+    zero = factors[..., 0] == 0
+    bytes_of_groups = integers[zero]
+    if storage.kind == "int4":
+        bytes_of_groups = np.concatenate([bytes_of_groups & 15, bytes_of_groups >> 4], axis=-1)
+    zero_point = zeros[zero] if storage.zero_points else 8 if storage.kind == "int4" else 0
+    lost = np.argwhere(zero)[(bytes_of_groups != zero_point).any(axis=-1)]
+    if not len(lost):
+        return None
+    row, group = (int(number) for number in lost[0])
+    return f"the scale of group {group} in row {row} is zero, and its integers are not"
