@@ -113,8 +113,8 @@ _TYPES: Final = (
     ),
     ProblemType(
         "invalid-storage", 422, "A stored weight does not fit its shape, its bytes or an operator",
-        "Only parameters that are not trained, and constants, are stored: as float16 or bfloat16, or as int8 or "
-        "int4 in groups that divide their rows. Operators that cannot read a storage are named.",
+        "Only parameters that are not trained, and constants, are stored: as float16 or bfloat16, or as int8 "
+        "or int4 in groups that divide their rows. Operators that cannot read a storage are named.",
     ),
     ProblemType(
         "too-many-operations", 422, "More operations or operands than allowed",
