@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -66,10 +67,11 @@ def capture(
     """The module in the mode that it is in, with a function for the loss behind it if there is one.
 
     With `keywords` the inputs are given to the module by these names, not by position.
-    Tensors are traced by their types alone: nothing is computed. Raises DocumentError with what PyTorch says
-    about a module that it cannot export.
+    Tensors are traced by their types alone: nothing is computed, and tensors on the device meta will do.
+    Raises DocumentError with what PyTorch says about a module that it cannot export.
     """
     framework = torch()
+    module, inputs, targets = _off_meta(framework, module, inputs, targets)
     wrapped = loss is not None or bool(keywords)
     subject = _wrapped(framework, module, loss, len(inputs), tuple(keywords)) if wrapped else module
     names = _all_names(module)
@@ -121,6 +123,36 @@ def _without_gradients(
                 detached.meta = dict(node.meta)
                 region.replace_input_with(node, detached)
     return {name for name in places.values() if regions and name not in outside}
+
+
+def _off_meta(
+    framework: Any, module: Any, inputs: Sequence[Any], targets: Sequence[Any]
+) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+    """The same with tensors on the CPU that have no storage either in place of those on the device meta.
+
+    Operators make some of their tensors, such as masks, on the CPU whatever the device of their operands. The
+    module is copied, but for its tensors that have a storage.
+    """
+    held = [*module.parameters(), *module.buffers()]
+    if not any(_is_meta(x) for x in (*held, *inputs, *targets)):
+        return module, inputs, targets
+    mode = framework._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+
+    def moved(tensor: Any) -> Any:
+        if not _is_meta(tensor):
+            return tensor
+        with mode:
+            empty = framework.empty_like(tensor, device="cpu")
+            if isinstance(tensor, framework.nn.Parameter):
+                return framework.nn.Parameter(empty, requires_grad=tensor.requires_grad)
+        return empty
+
+    copied = copy.deepcopy(module, {id(tensor): moved(tensor) for tensor in held})
+    return copied, [moved(x) for x in inputs], [moved(x) for x in targets]
+
+
+def _is_meta(tensor: Any) -> bool:
+    return bool(getattr(tensor, "is_meta", False))
 
 
 def _first_line(error: Exception) -> str:

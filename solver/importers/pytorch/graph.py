@@ -146,6 +146,8 @@ def import_module(
             remedy="Give a loss too; if the module returns its loss, give the targets with its inputs.",
             path=("loss",),
         )
+    if values:
+        _check_values(module)
     function, labels = (None, ()) if loss is None or isinstance(loss, str) else (loss, targets)
     captured = capture(module, inputs, labels, function, keywords=keywords)
     translation = _translated(captured, values=values)
@@ -164,7 +166,7 @@ def import_module(
         trainable,
         tuple(dict.fromkeys(value.name for value in prediction)) if outputs or infers else (),
         rules,
-        apart=_uniform_buffers(translation.weights, saved),
+        apart=_uniform_buffers(translation, saved),
     )
     weights = tuple(
         replace(weight, operand=merged.get(weight.operand, weight.operand))
@@ -172,22 +174,42 @@ def import_module(
         if not saved.keys().isdisjoint(weight.names)  # others are in no state_dict
     )
     held = {name for weight in weights if weight.operand in graph.operands for name in weight.names}
-    others = {name: tensor.detach().cpu().clone() for name, tensor in saved.items() if name not in held}
+    others = {
+        name: tensor.detach().cpu().clone()
+        for name, tensor in saved.items()
+        if name not in held and not tensor.is_meta
+    }
     notes += widening_notes(typed for name, typed in translation.computed.items() if name in graph.operands)
     imported = Imported(graph, weights, translation.inputs, translation.labels, others, notes)
     return imported.with_weights(saved) if values else imported
 
 
-def _uniform_buffers(weights: Sequence[Weight], saved: Mapping[str, Any]) -> frozenset[str]:
+def _check_values(module: Any) -> None:
+    """Raises DocumentError for a module whose parameters have no values."""
+    for name, parameter in module.named_parameters():
+        if parameter.is_meta:
+            raise DocumentError(
+                f"The parameter {name!r} is on PyTorch's device meta, which holds no values.",
+                remedy="Capture the module with weights=False, or make it on the CPU.",
+                path=("module",),
+            )
+
+
+def _uniform_buffers(translation: Translation, saved: Mapping[str, Any]) -> frozenset[str]:
     """Operands of saved buffers that are all one number, such as running statistics before any training.
 
     Buffers of two layers may be equal now and differ in the next `state_dict` that is loaded. They are one
     operand only where their contents say that they are masks or tables.
     """
     uniform = []
-    for weight in weights:
+    operands = translation.context.operands
+    for weight in translation.weights:
+        if operands[weight.operand].role is Role.PARAMETER:
+            continue
         tensor = next((saved[name] for name in weight.names if name in saved), None)
-        if tensor is not None and tensor.numel() and bool((tensor == tensor.reshape(-1)[0]).all()):
+        if tensor is None or tensor.is_meta or not tensor.numel():
+            continue
+        if bool((tensor == tensor.reshape(-1)[0]).all()):
             uniform.append(weight.operand)
     return frozenset(uniform)
 

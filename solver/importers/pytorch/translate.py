@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from solver.errors import ArenaplanError, LossError, UnknownOperatorError
+from solver.errors import ArenaplanError, DocumentError, LossError, UnknownOperatorError
 from solver.graph import Array, Role, TensorType
 from solver.importers.pytorch.capture import Captured, operator_name, torch
 from solver.importers.pytorch.context import Context, UnsupportedError, Value, Weight, element_type
@@ -101,6 +101,8 @@ class _Translator:
         #: By the identity of known tensors, which `env` keeps.
         self.origins: dict[int, Origin] = {}
         self.computed: dict[str, tuple[TensorType, Origin]] = {}
+        #: Those on the device meta.
+        self.valueless: set[Origin] = set()
 
     def run(self) -> Translation:
         signature = self.captured.program.graph_signature
@@ -188,7 +190,9 @@ class _Translator:
         self.env[place] = tensor
         self.buffers[id(tensor)] = name
         element = str(tensor.dtype).removeprefix("torch.")
-        self.origins[id(tensor)] = Origin(name, element, tensor.numel() * tensor.element_size())
+        origin = self.origins[id(tensor)] = Origin(name, element, tensor.numel() * tensor.element_size())
+        if isinstance(tensor, torch()._subclasses.FakeTensor):
+            self.valueless.add(origin)
 
     def _computed(self, target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """PyTorch's own result for known arguments."""
@@ -291,10 +295,13 @@ class _Translator:
             return argument
         if id(argument) not in self.recorded:
             buffer = self.buffers.get(id(argument))
+            origin = self.origins.get(id(argument), Origin())
+            if isinstance(argument, torch()._subclasses.FakeTensor):
+                raise _no_values(next(each.name for each in origin.stored() if each in self.valueless))
             type_ = TensorType(tuple(argument.shape), element_type(argument.dtype))
             constant = self.context.constant(buffer or f"{name}.constant", array_of(argument), argument)
             self.recorded[id(argument)] = constant
-            self.computed[constant.name] = (type_, self.origins.get(id(argument), Origin()))
+            self.computed[constant.name] = (type_, origin)
             if buffer:
                 self.stored[constant.name] = ((buffer,), argument)
         return self.recorded[id(argument)]
@@ -305,6 +312,14 @@ class _Translator:
         path = str(stack[-1][0]) if stack else ""
         own = self.captured.own(path)
         return "" if self.captured.wrapped and own == "module" else own
+
+
+def _no_values(name: str) -> DocumentError:
+    return DocumentError(
+        f"{name!r} is on PyTorch's device meta, which holds no values, and the graph has them as a constant.",
+        remedy="Make this tensor on the CPU, or compute it in `forward`.",
+        path=("module",),
+    )
 
 
 def _needed(nodes: Sequence[Any]) -> set[Any]:
