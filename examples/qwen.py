@@ -1,6 +1,6 @@
 """Qwen2.5-0.5B with LoRA on its query and value projections, in plain PyTorch, and its graph document.
 
-    python -m examples.qwen -o qwen.json                     # the real shapes, random weights: 494 M parameters
+    python -m examples.qwen -o qwen.json                     # the real shapes: 494 million parameters
     python -m examples.qwen -o small.json --divide-width 8   # the same structure, an eighth as wide
 
 The shapes are those of the public model (Qwen Team, "Qwen2.5 Technical Report", arXiv 2412.15115); LoRA is
@@ -110,7 +110,7 @@ class Layer(nn.Module):
 
 
 class Qwen(nn.Module):
-    """Token numbers [batch, sequence] to logits [batch, sequence, vocabulary]; the embedding is the head, too."""
+    """Token numbers [batch, sequence] to logits [batch, sequence, vocabulary], with the embedding as the head."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
