@@ -110,7 +110,7 @@ class Layer(nn.Module):
 
 
 class Qwen(nn.Module):
-    """Token numbers [batch, sequence] to logits [batch, sequence, vocabulary], with the embedding as the head."""
+    """Token numbers [batch, sequence] to logits [batch, sequence, vocabulary], by a tied embedding."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
