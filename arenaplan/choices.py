@@ -45,6 +45,7 @@ class PlanChoices(TypedDict, total=False):
     update: Literal["immediate", "end"]
     parallelism: int
     rewrite: bool
+    chunked_head: bool
     tiers: Sequence[str | Mapping[str, Any]]
     memories: Sequence[str | Mapping[str, Any]]
     place: Sequence[str]

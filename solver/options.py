@@ -155,6 +155,13 @@ PLAN_OPTIONS: Final = _by_name(
         Option("in_place", "switch", "Operands in the memory of others, where that is safe.", False),
         Option("rewrite", "switch", "Equivalent operations, where they lower the peak.", False),
         Option(
+            "chunked_head",
+            "switch",
+            "The last product and its cross-entropy in chunks within the scratch budget: the logits are never"
+            " whole. Results round differently.",
+            False,
+        ),
+        Option(
             "sub_ranges",
             "switch",
             "In place also the parts that Slice, Split and Concat take from others or put into them.",

@@ -19,6 +19,9 @@ __all__ = ["flops_of", "roofline", "step_costs"]
 
 _FLOPS_A_NANOSECOND, _BYTES_A_NANOSECOND, _NANOSECONDS_A_STEP = 30, 4, 2_000
 
+#: Operators whose backward step computes the product of the forward step again.
+_COMPUTED_AGAIN = frozenset({"ProductLogSumExp"})
+
 #: Slots of derivatives that take one product each: of the data and of the weights.
 _PRODUCTS = frozenset({"dx0", "dx1"})
 
@@ -34,7 +37,8 @@ def flops_of(program: Program, step: Step) -> int:
     forward = _forward_flops(node)
     if not forward or step.phase is Phase.FORWARD or node.operation.type in GATES:
         return forward
-    return forward * max(1, sum(b.slot in _PRODUCTS and b.access.defines for b in step.bindings))
+    products = max(1, sum(b.slot in _PRODUCTS and b.access.defines for b in step.bindings))
+    return forward * (products + (node.operation.type in _COMPUTED_AGAIN))
 
 
 def _forward_flops(node: Node) -> int:
@@ -49,6 +53,8 @@ def _forward_flops(node: Node) -> int:
     if kind == "Gemm":
         rows, columns = math.prod(node.outputs[0].shape[:-1]), node.outputs[0].shape[-1]
         return 2 * columns * node.input(0).elements if rows else 0
+    if kind == "ProductLogSumExp":
+        return 2 * node.outputs[0].elements * node.input(1).elements
     if kind == "MatMul":
         return 2 * node.outputs[0].elements * node.input(0).shape[-1]
     if kind in GATES:

@@ -15,7 +15,7 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import Node, ScratchRequest
 from solver.graph.types import Array, Operand, TensorType, TrainableGraph
 from solver.plan import Plan
-from solver.preparations.rewriting import replay
+from solver.preparations.rewriting import CHUNK_HEAD, replay
 
 __all__ = ["KernelArithmetic", "rewritten"]
 
@@ -70,7 +70,8 @@ def rewritten(graph: TrainableGraph, plan: Plan) -> TrainableGraph:
 
     Raises PlanError where a rule does not hold, and for replacements that the options do not ask for.
     """
-    if plan.replacements and not plan.options.rewrite:
+    asked = {True: plan.options.chunked_head, False: plan.options.rewrite}
+    if not all(asked[one.rule == CHUNK_HEAD.name] for one in plan.replacements):
         raise PlanError(
             "The plan replaces operations, and its options do not ask for that.",
             remedy="Plan this graph again with this version.",

@@ -19,7 +19,7 @@ def synthetic_batch(graph: TrainableGraph, seed: int, step: int) -> dict[str, Ar
 
     Floats are standard normal. What a loss reads as dense class targets is one-hot, or 0 or 1
     where there are two; what it reads as sparse labels is a class number; what a Gather reads as
-    indices is in range. Other integers are 0 or 1.
+    indices, or a ProductLogSumExp as classes, is in range. Other integers are 0 or 1.
     """
     return {
         operand.id: _values(
@@ -47,12 +47,16 @@ def _values(graph: TrainableGraph, operand: Operand, rng: np.random.Generator) -
 
 def _index_end(graph: TrainableGraph, name: str) -> int:
     """The end of the range of integers that every reader of `name` takes."""
-    axes = [
-        graph.operands[operation.inputs[0]].shape[lookup("Gather").normalise(operation)["axis"]]
-        for operation in graph.operations
-        if operation.type == "Gather" and operation.inputs[1] == name
-    ]
-    return min(axes, default=2)
+    ends = []
+    for operation in graph.operations:
+        shapes = [graph.operands[operand].shape if operand else () for operand in operation.inputs]
+        if operation.type == "Gather" and operation.inputs[1] == name:
+            ends.append(shapes[0][lookup("Gather").normalise(operation)["axis"]])
+        if operation.type == "ProductLogSumExp" and operation.inputs[2] == name:
+            attributes = lookup("ProductLogSumExp").normalise(operation)
+            columns = shapes[1][1 - attributes["transB"]]
+            ends.append(attributes.get("classes", attributes["first_class"] + columns))
+    return min(ends, default=2)
 
 
 def _loss_reading(graph: TrainableGraph, name: str) -> Operation | None:

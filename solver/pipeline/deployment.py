@@ -58,6 +58,7 @@ __all__ = ["EntryRequest", "plan_deployment"]
 #: Options that no entry point takes yet, and why.
 _NOT_TAKEN: Final = {
     "rewrite": "rewritten operations may need other weights than those of the other entry points",
+    "chunked_head": "an entry point without the loss has the whole logits",
     "costs": "they are of the steps of one program",
 }
 

@@ -35,6 +35,7 @@ _ASKED_OF_TARGETS = {
     "in_place": ("in_place", "says itself what is defined in place", "Leave it out."),
     "sub_ranges": ("sub_ranges", "says itself what is defined in place", "Leave it out."),
     "rewrite": ("rewrite", "runs the operations that it is given", "Leave it out."),
+    "chunked_head": ("rewrite", "runs the operations that it is given", "Leave it out."),
     "order": ("order", "has an order of its own", "Leave it out."),
     "recompute": ("recompute", "runs each step once", "Leave it out."),
     "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
@@ -152,6 +153,7 @@ def check_of_program(options: PlanOptions) -> None:
         "update",
         "sub_ranges",
         "rewrite",
+        "chunked_head",
         "storage",
     ):
         if getattr(options, name) != getattr(DEFAULTS, name):

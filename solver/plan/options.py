@@ -35,6 +35,7 @@ class PlanOptions:
     parallelism: int = PLAN_OPTIONS["parallelism"].default
     in_place: bool = PLAN_OPTIONS["in_place"].default
     rewrite: bool = PLAN_OPTIONS["rewrite"].default
+    chunked_head: bool = PLAN_OPTIONS["chunked_head"].default
     sub_ranges: bool = PLAN_OPTIONS["sub_ranges"].default
     recompute: bool = PLAN_OPTIONS["recompute"].default
     order: bool = PLAN_OPTIONS["order"].default

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from solver.preparations.base import Planner, Preparation, Prepared
+from solver.preparations.chunked_head import ChunkedHead
 from solver.preparations.fit_scratch import FitScratch
 from solver.preparations.rewrite import Rewrite
 from solver.preparations.scratch import Scratch
@@ -17,6 +18,7 @@ from solver.preparations.storage import Storage
 
 __all__ = [
     "PREPARATIONS",
+    "ChunkedHead",
     "FitScratch",
     "Planner",
     "Preparation",
@@ -29,7 +31,10 @@ __all__ = [
 
 #: Every preparation, in the order in which they run. Adding one is a module here and its place in this list.
 #: Scratch is fitted to the graph as it is, and again to what rewriting leaves of it.
-PREPARATIONS: tuple[type[Preparation], ...] = (Scratch, Storage, FitScratch, Rewrite, FitScratch)
+PREPARATIONS: tuple[type[Preparation], ...] = (
+    *(Scratch, Storage, ChunkedHead),
+    *(FitScratch, Rewrite, FitScratch),
+)
 
 
 def chosen(options: object) -> tuple[Preparation, ...]:

@@ -37,7 +37,8 @@ class FitScratch(Preparation):
 
     def run(self, prepared: Prepared, planner: Planner) -> Prepared:
         earlier = next((record for record in prepared.records if record.name == self.name), None)
-        if not self.fit_scratch or (earlier is not None and not prepared.replacements):
+        nothing_since = earlier is not None and (not prepared.replacements or earlier is prepared.records[-1])
+        if not self.fit_scratch or nothing_since:
             return prepared
 
         def bound(budget: int) -> int:

@@ -30,15 +30,18 @@ class Rewrite(Preparation):
             return Footprint(*planner.footprint(replace(prepared, graph=candidate)))
 
         result = rewrite(prepared.graph, planner.arithmetic, cost, stop=planner.stop)
+        earlier = prepared.replacements
+        # Groups are counted on: those of another preparation are replayed before these.
+        applied = (*earlier, *(replace(one, group=one.group + len(earlier)) for one in result.applied))
         facts = {
-            "replacements": len(result.applied),
-            "bound_before": result.applied[0].bytes_before if result.applied else 0,
-            "bound_after": result.applied[-1].bytes_after if result.applied else 0,
+            "replacements": len(applied),
+            "bound_before": applied[0].bytes_before if applied else 0,
+            "bound_after": applied[-1].bytes_after if applied else 0,
         }
         return replace(
             prepared,
             graph=result.graph,
-            replacements=(*prepared.replacements, *result.applied),
+            replacements=applied,
             complete=prepared.complete and result.complete,
             records=(*prepared.records, Record(self.name, facts)),
         )

@@ -31,6 +31,7 @@ UNCHECKED: Final[Mapping[str, str]] = MappingProxyType(
         "options.in_place": _ASKED,
         "options.sub_ranges": _ASKED,
         "options.rewrite": _ASKED,
+        "options.chunked_head": _ASKED,
         "options.recompute": _ASKED,
         "options.order": _ASKED,
         "options.fit_scratch": _ASKED,

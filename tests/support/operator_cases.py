@@ -259,6 +259,21 @@ def _losses() -> Iterator[Case]:
                 yield Case("CategoricalCrossEntropy", sparse, {**common, "sparse": 1})
 
 
+def _heads() -> Iterator[Case]:
+    sizes: list[dict[str, Any]] = [{}, {"chunk_rows": 3, "chunk_columns": 4}, {"chunk_columns": 1}]
+    for trans_b in (0, 1):
+        x, w = _uniform((7, 5)), _uniform((10, 5) if trans_b else (5, 10), 1)
+        for chunks in sizes:
+            common: dict[str, Any] = {"transB": trans_b, **chunks}
+            yield Case("ProductLogSumExp", (x, w, np.array([0, 9, 3, 3, 4, 8, 1])), common, outputs=2)
+            labels, bias = np.array([0, 19, 3, -1, 13, 4, 12], np.int32), _uniform((10,), 2)
+            part = {"first_class": 4, "classes": 20, "ignore_index": -1}
+            yield Case("ProductLogSumExp", (x, w, labels, bias), {**common, **part}, outputs=2)
+    yield Case("ProductLogSumExp", (_uniform((90, 40)), _uniform((40, 701), 1), np.arange(90)), {}, 2, 1)
+    small = (_uniform((2, 3), 0, "float64"), _uniform((3, 4), 1, "float64"), np.array([1, 3]))
+    yield Case("ProductLogSumExp", (*small, None), {"ignore_index": 3}, outputs=2)
+
+
 def _movement() -> Iterator[Case]:
     yield _case("Reshape", _SMALL, more=(np.array([4, -1]),))
     yield Case("Reshape", (np.arange(6), np.array([2, 3])))
@@ -401,6 +416,7 @@ CASES: tuple[Case, ...] = (
     *_pooling(),
     *_recurrent(),
     *_losses(),
+    *_heads(),
     *_movement(),
     *_chosen(),
     *_drawn_and_running(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 
 import numpy as np
@@ -81,12 +82,14 @@ def weight(graph: TrainableGraph) -> tuple[int, int, int]:
     return sum(weights.get(op.type, 2) for op in graph.operations), pooled, len(graph.operations)
 
 
-def gradients(graph: TrainableGraph) -> tuple[float, dict[str, Array]]:
+def gradients(
+    graph: TrainableGraph, batch: Mapping[str, Array] | None = None
+) -> tuple[float, dict[str, Array]]:
     """Loss and gradients of one plain step of gradient descent, from the graph's first values."""
     plain = graph.with_spec(optimizer=OptimizerSpec("SGD", {"learning_rate": 1.0}))
     trainer = Trainer(plain, plan(plain))
     before = {name: trainer.read(name) for name in plain.trainable}
-    loss = trainer.step(synthetic_batch(graph, 5, 1))
+    loss = trainer.step(synthetic_batch(graph, 5, 1) if batch is None else batch)
     return loss, {name: before[name] - trainer.read(name) for name in plain.trainable}
 
 
@@ -100,8 +103,9 @@ def outputs(graph: TrainableGraph) -> dict[str, Array]:
 def same_training(
     before: TrainableGraph, after: TrainableGraph, *, bitwise: bool = False, rtol: float = 1e-5
 ) -> None:
-    """Loss and every gradient agree, bit for bit or to `rtol` of the largest element."""
-    (loss, old), (other_loss, new) = gradients(before), gradients(after)
+    """Loss and every gradient agree for one batch, bit for bit or to `rtol` of the largest element."""
+    batch = synthetic_batch(before, 5, 1)
+    (loss, old), (other_loss, new) = gradients(before, batch), gradients(after, batch)
     assert old.keys() == new.keys()
     old["loss"], new["loss"] = np.array(loss), np.array(other_loss)
     for name, one in old.items():

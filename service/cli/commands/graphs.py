@@ -495,7 +495,7 @@ def rewritten(
     choices: ModelChoices,
     as_json: AsJson = False,
 ) -> None:
-    """Write the graph that a plan made with --rewrite is for.
+    """Write the graph that a plan with replacements is for.
 
     A runtime elsewhere needs it: the plan names its operations.
     """

@@ -24,11 +24,11 @@ from solver.errors import PlanError
 from solver.graph.types import TrainableGraph
 from solver.preparations.rewriting.apply import apply
 from solver.preparations.rewriting.rule import Edit, Rule
-from solver.preparations.rewriting.rules import RULES
+from solver.preparations.rewriting.rules import CHUNK_HEAD, RULES
 from solver.preparations.rewriting.surroundings import Arithmetic, Surroundings
 from solver.program import Replacement
 
-__all__ = ["TRIAL_WORK", "Footprint", "Rewriting", "replay", "rewrite"]
+__all__ = ["TRIAL_WORK", "Footprint", "Rewriting", "edits_of", "replay", "rewrite"]
 
 #: Trials times operations: a graph of 150 operations may try 200 groups, one of 3,000 ten. A trial derives
 #: and orders the whole program, which takes about a tenth of a millisecond an operation.
@@ -187,7 +187,7 @@ def replay(graph: TrainableGraph, applied: Sequence[Replacement], arithmetic: Ar
 
     Raises PlanError where one does not, or would do something else.
     """
-    rules = {rule.name: rule for rule in RULES}
+    rules = {rule.name: rule for rule in (*RULES, CHUNK_HEAD)}
     for _, members in groupby(applied, key=lambda replacement: replacement.group):
         group = list(members)
         rule = rules.get(group[0].rule)

@@ -479,6 +479,7 @@ export interface PlanRequestOptions {
   update?: "end" | "immediate";
   parallelism?: number;
   rewrite?: boolean;
+  chunked_head?: boolean;
   tiers?: Array<TierFields | string>;
   memories?: Array<MemoryFields | string>;
   place?: Array<string>;
@@ -505,6 +506,7 @@ export interface PlannedOptionFields {
   parallelism?: number;
   in_place?: boolean;
   rewrite?: boolean;
+  chunked_head?: boolean;
   sub_ranges?: boolean;
   recompute?: boolean;
   order?: boolean;

@@ -6,6 +6,7 @@ from solver.preparations.rewriting.rules.bias import FuseBias
 from solver.preparations.rewriting.rules.constants import FoldConstants
 from solver.preparations.rewriting.rules.dead import DropDeadCode
 from solver.preparations.rewriting.rules.duplicates import MergeDuplicates
+from solver.preparations.rewriting.rules.head import ChunkHead
 from solver.preparations.rewriting.rules.identities import DropIdentities
 from solver.preparations.rewriting.rules.normalization import FoldNormalization
 from solver.preparations.rewriting.rules.pooling import PoolFirst
@@ -14,7 +15,10 @@ from solver.preparations.rewriting.rules.splitting import SplitActivation
 from solver.preparations.rewriting.rules.transposes import JoinTransposes
 from solver.preparations.rewriting.rules.views import JoinViews
 
-__all__ = ["RULES"]
+__all__ = ["CHUNK_HEAD", "RULES"]
+
+#: The rule of the preparation `chunked_head`, which rewriting does not try by itself.
+CHUNK_HEAD = ChunkHead()
 
 RULES: tuple[Rule, ...] = (
     DropDeadCode(),

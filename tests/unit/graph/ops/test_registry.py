@@ -21,6 +21,7 @@ HERE = {
         *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
         *("And", "Or", "Not", "IsNaN"),
     ),
+    "head": ("ProductLogSumExp",),
     "linear": ("Gemm", "MatMul"),
     "loss": (
         *("MeanSquaredError", "CategoricalCrossEntropy", "BinaryCrossEntropy"),

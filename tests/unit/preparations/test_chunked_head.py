@@ -1,0 +1,201 @@
+"""A head in chunks trains as the whole one does, has no whole logits, and is proved again from the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.errors import OptionsError, PlanError
+from solver.executor import Trainer, rewritten, synthetic_batch, validate
+from solver.graph import DType, TrainableGraph
+from solver.pipeline import plan, reference_of
+from solver.plan import Plan, PlanOptions
+from solver.verify import prove
+from tests.support.every import grid
+from tests.support.graphs import Sketch
+from tests.support.rewriting import same_training, types
+
+CHUNKED = PlanOptions(chunked_head=True, scratch_budget=1)
+LOSS: dict[str, Any] = {"from_logits": 1, "sparse": 1}
+
+
+def language_model(
+    *,
+    head: str = "tied",
+    tokens: tuple[int, ...] = (2, 70),
+    words: int = 300,
+    dtype: DType = DType.FLOAT64,
+    outputs: tuple[str, ...] = (),
+    views: bool = True,
+    **loss: Any,
+) -> TrainableGraph:
+    """An embedding, a layer, and a head: the embedding turned, a Gemm of the weight as it is, or a MatMul."""
+    s, width = Sketch("words", dtype), 24
+    embedding = s.parameter("embedding", words, width)
+    h = s.op("Gather", [embedding, s.label("tokens", *tokens, dtype=DType.INT32)], "embedded", axis=0)
+    h = s.op("MatMul", [h, s.parameter("w", width, width)], "hidden", activation="Tanh")
+    rows = int(np.prod(tokens))
+    if head == "tied":
+        h = s.op("MatMul", [h, s.op("Transpose", [embedding], "turned")], "z", "head")
+    elif head == "gemm":
+        h = s.op("Reshape", [h, s.integers("flat", rows, width)], "rows")
+        h = s.op("Gemm", [h, s.parameter("v", words, width), s.parameter("b", words)], "z", "head", transB=1)
+        h = s.op("Reshape", [h, s.integers("batch", *tokens, words)], "zs")
+    else:
+        h = s.op("MatMul", [h, s.parameter("v", width, words)], "z", "head")
+        h = s.op("Add", [s.parameter("b", words), h], "sum")
+    targets = tokens
+    if views and len(tokens) > 1:
+        h, targets = s.op("Reshape", [h, s.integers("logits.shape", -1, words)], "logits"), (rows,)
+    labels = s.label("targets", *targets, dtype=DType.INT64)
+    s.op("CategoricalCrossEntropy", [h, labels], "loss", "entropy", **{**LOSS, **loss})
+    return s.graph(outputs=outputs)
+
+
+def chunked(graph: TrainableGraph, options: PlanOptions = CHUNKED) -> tuple[Plan, TrainableGraph]:
+    made = plan(graph, options)
+    return made, rewritten(graph, made)
+
+
+@grid("head", ["tied", "gemm", "matmul"])
+@grid("loss", [{}, {"reduction": "sum"}, {"ignore_index": 7}, {"ignore_index": 7, "reduction": "sum"}])
+@grid("views", [True, False])
+def test_it_trains_as_the_whole_head(head: str, loss: dict[str, Any], views: bool) -> None:
+    graph = language_model(head=head, views=views, **loss)
+    _, after = chunked(graph)
+    assert "ProductLogSumExp" in types(after)
+    assert not {"CategoricalCrossEntropy", "Add", "Transpose"} & set(types(after))
+    assert (after.loss, after.trainable) == (graph.loss, graph.trainable)
+    same_training(graph, after, rtol=1e-12)
+
+
+def test_losses_of_each_row() -> None:
+    s = Sketch("rows", DType.FLOAT64)
+    z = s.op("MatMul", [s.input("x", 2, 3, 4), s.parameter("w", 4, 90)], "z", "head")
+    labels = s.label("targets", 2, 3, dtype=DType.INT32)
+    s.op("CategoricalCrossEntropy", [z, labels], "losses", "entropy", reduction="none", **LOSS)
+    s.op("ReduceMax", ["losses"], "loss", keepdims=0)
+    graph = s.graph(outputs=("losses",))
+    same_training(graph, chunked(graph)[1], rtol=1e-12)
+
+
+def test_a_mean_of_ignored_labels_alone_is_no_number() -> None:
+    graph = language_model(ignore_index=7, tokens=(4,))
+    batch = {**synthetic_batch(graph, 1, 1), "targets": np.full(4, 7)}
+    for options in (PlanOptions(), CHUNKED):
+        assert np.isnan(Trainer(graph, plan(graph, options)).step(batch))
+
+
+@grid("head", ["tied", "gemm", "matmul"])
+def test_the_arena_trains_bit_for_bit_as_the_reference(head: str) -> None:
+    graph = language_model(head=head, dtype=DType.FLOAT32, ignore_index=3)
+    for options in (
+        CHUNKED,
+        replace(CHUNKED, rewrite=True, in_place=True, order=True, sub_ranges=True),
+        replace(CHUNKED, storage="bfloat16", fit_scratch=True, scratch_budget=1 << 21),
+    ):
+        made = plan(graph, options)
+        assert validate(graph, made, steps=3).identical
+        assert prove(reference_of(rewritten(graph, made), made.options), made) == ()
+
+
+def test_the_logits_are_never_whole() -> None:
+    """No value of the program has their size, forward or backward, and the arena is smaller for it."""
+    graph = language_model(words=4000, dtype=DType.FLOAT32)
+    logits = 2 * 70 * 4000 * 4
+    whole, made = plan(graph, PlanOptions(scratch_budget=1)), chunked(graph)[0]
+    assert sum(v.type.nbytes >= logits for v in whole.program.values) >= 2
+    parameters = {v.type.nbytes for v in made.program.values if v.type.shape == (4000, 24)}
+    assert all(v.type.nbytes < logits / 4 or v.type.nbytes in parameters for v in made.program.values)
+    assert made.arena_bytes < whole.arena_bytes - logits
+    bounds = made.replacements[0]
+    assert (bounds.rule, bounds.bytes_before - bounds.bytes_after > logits) == ("chunk-head", True)
+
+
+def test_the_scratch_budget_bounds_the_chunks() -> None:
+    graph = language_model(words=4000, dtype=DType.FLOAT32)
+    largest = []
+    for budget in (1 << 16, 1 << 18, 1 << 20):
+        program = plan(graph, PlanOptions(chunked_head=True, scratch_budget=budget)).program
+        head = {t for t, step in enumerate(program.steps) if program.kernel(step) == "ProductLogSumExp"}
+        scratch = [
+            sum(program.values[b.value].type.nbytes for b in program.steps[t].bindings if b.slot not in KEPT)
+            for t in head
+        ]
+        largest.append(max(scratch))
+    assert largest[0] < largest[1] < largest[2]
+    assert largest[1] <= (1 << 18) + 140 * 30
+
+
+#: Slots of a head that are no scratch.
+KEPT = frozenset({"x0", "x1", "x2", "x3", "y0", "y1", "dy0", "dy1", "dx0", "dx1", "dx3"})
+
+
+def test_a_plan_does_not_replace_a_head_that_nobody_asked_for() -> None:
+    graph = language_model()
+    made = chunked(graph)[0]
+    for options in (
+        replace(made.options, chunked_head=False),
+        replace(made.options, rewrite=True, chunked_head=False),
+    ):
+        with pytest.raises(PlanError, match="its options do not ask for that"):
+            rewritten(graph, replace(made, options=options))
+    other = language_model(label_smoothing=0.1)
+    with pytest.raises(PlanError, match=r"replacement 'chunk-head' of turned.op, head, .* does not hold"):
+        rewritten(other, made)
+
+
+def _dense() -> TrainableGraph:
+    s = Sketch("dense")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "z", "head")
+    s.op("CategoricalCrossEntropy", [z, s.label("t", 3, 5)], "loss", "entropy", from_logits=1)
+    return s.graph()
+
+
+def _of(head: Callable[[Sketch], str], *shape: int) -> TrainableGraph:
+    s = Sketch("other")
+    labels = s.label("t", *(shape or (3,)), dtype=DType.INT32)
+    s.op("CategoricalCrossEntropy", [head(s), labels], "loss", "entropy", **LOSS)
+    return s.graph()
+
+
+def _scaled(s: Sketch) -> str:
+    return s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "z", "head", alpha=0.5)
+
+
+def _two_biases(s: Sketch) -> str:
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 5), s.parameter("b", 5)], "z", "head")
+    return s.op("Add", [z, s.parameter("c", 5)], "sum")
+
+
+def _capped(s: Sketch) -> str:
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "z", "head")
+    return s.op("Tanh", [z], "capped", "cap")
+
+
+def _no_axis_of_classes(s: Sketch) -> str:
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 10)], "z", "head")
+    return s.op("Reshape", [z, s.integers("shape", 6, 5)], "reshaped", "reshape")
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (language_model(outputs=("logits",)), "'entropy' reads 'logits', which is an output"),
+        (language_model(label_smoothing=0.1), "'entropy' smooths its labels"),
+        (_dense(), "'entropy' does not compare logits with classes by number"),
+        (_of(_scaled), "'entropy' reads the product 'head', which does more than"),
+        (_of(_two_biases), "'entropy' reads the product 'head', which does more than"),
+        (_of(_capped), r"'entropy' reads the result of 'cap' \(Tanh\), not of a product"),
+        (_of(_no_axis_of_classes, 6), r"'entropy' reads the result of 'reshape' \(Reshape\), not"),
+        (_of(lambda s: s.input("z", 3, 5)), "'entropy' reads 'z', which no operation computes"),
+    ],
+)
+def test_a_graph_without_such_a_head_is_refused_with_the_reason(graph: TrainableGraph, reason: str) -> None:
+    with pytest.raises(OptionsError, match=f"No head of '.*' can be chunked: {reason}") as caught:
+        plan(graph, CHUNKED)
+    assert caught.value.path == ("chunked_head",)
