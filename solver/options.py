@@ -407,7 +407,7 @@ IMPORT_OPTIONS: Final = _by_name(
             "weights",
             "word",
             "First values: reference (they stay in the model's file), none (drawn at random), or on the"
-            " command line a .safetensors or .npz file that has them by name.",
+            " command line a .safetensors, .gguf or .npz file that has them by name.",
             metavar="WHERE",
         ),
         Option(

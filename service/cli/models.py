@@ -267,7 +267,7 @@ def _weights_apart(choices: Mapping[str, Any]) -> tuple[Path | None, Mapping[str
     if not isinstance(weights, str | os.PathLike) or not Path(weights).is_file():
         raise OptionsError(
             f"There is no file {weights!r:.200}.",
-            remedy="Give a .safetensors or .npz file, reference (as the model says) or none (drawn).",
+            remedy="Give a .safetensors, .gguf or .npz file, reference (as the model says) or none (drawn).",
             path=("weights",),
         )
     return Path(weights), {name: value for name, value in choices.items() if name != "weights"}

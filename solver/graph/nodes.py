@@ -9,9 +9,9 @@ import numpy as np
 from solver.errors import GraphError, ShapeMismatchError, StorageError
 from solver.graph.ops import signature
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node, Signature
-from solver.graph.types import Initializer, Operand, Operation, Role, TensorType, TrainableGraph
+from solver.graph.types import DType, Initializer, Operand, Operation, Role, TensorType, TrainableGraph
 
-__all__ = ["graph_nodes", "node_with_types", "output_types", "resolve"]
+__all__ = ["graph_nodes", "node_with_types", "output_types", "resolve", "stored_axes"]
 
 
 def resolve(
@@ -154,3 +154,26 @@ def _constant(operation: Operation, position: int, operand: Operand, *, must: bo
 def graph_nodes(graph: TrainableGraph, scratch_budget: int = DEFAULT_SCRATCH_BUDGET) -> dict[str, Node]:
     """Nodes of all operations of a verified graph, by operation, in its order."""
     return {op.id: resolve(op, graph.operands, scratch_budget) for op in graph.operations}
+
+
+def stored_axes(graph: TrainableGraph) -> dict[str, int]:
+    """Weights that may have a storage, with the axis that has to count its rows.
+
+    These are float32 parameters that are not trained and constants, without a storage so far, of which every
+    operation that reads one takes the rows of the same axis. Linear.
+    """
+    frozen = {
+        operand.id
+        for operand in graph.operands.values()
+        if operand.role in (Role.PARAMETER, Role.CONSTANT)
+        and operand.id not in graph.trained
+        and operand.type == TensorType(operand.shape, DType.FLOAT32)
+        and operand.id not in graph.results
+    }
+    axes: dict[str, set[int | None]] = {}
+    for node in graph_nodes(graph).values():
+        kind = signature(node.operation.type)
+        for position, name in enumerate(node.operation.inputs):
+            if name in frozen:
+                axes.setdefault(name, set()).add(kind.stored_axis(node, position))
+    return {name: axis for name, (axis, *more) in axes.items() if axis is not None and not more}

@@ -58,7 +58,7 @@ def check_storage(name: str, role: Role, type_: TensorType, storage: Storage, pa
         )
 
 
-def check_packed(name: str, data: bytes, type_: TensorType, path: _Path = ()) -> None:
+def check_packed(name: str, data: bytes | memoryview, type_: TensorType, path: _Path = ()) -> None:
     """Raises StorageError where bytes are no first values of a stored operand, packed or float32. Linear."""
     floats = type_.elements * DType.FLOAT32.itemsize
     if len(data) == floats:
