@@ -305,22 +305,26 @@ def explain(
     training: bool = True,
     **choices: Unpack[PlanChoices],
 ) -> Verdict:
-    """Whether the graph can be trained in ``capacity``, and the measures that make it fit, the best first.
+    """Whether the model can be trained in ``capacity``, and the measures that make it fit, the best first.
 
     Each measure has been planned and proved. Measures that change what is learned, such as smaller batches,
-    come last; without `training` they are not tried. `model`, `options` and `choices` as in `plan`. Raises
-    ArenaplanError: an OptionsError without a capacity, and for an explicit program.
+    come last; without `training` they are not tried. For an explicit program they are recomputation of pure
+    operations and paging. `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an
+    OptionsError without a capacity.
     """
     asked = requested(options, choices)
+    batches = None
     if isinstance(model, str | os.PathLike):
         file = read_model_file(Path(model))
-        graph = _graph(file.read(asked.options.batch))
-        batches = file.batches(graph, asked.options, {})
+        network: TrainableGraph | BlockProgram = file.read(asked.options.batch)
+        if isinstance(network, TrainableGraph):
+            batches = file.batches(network, asked.options, {})
     else:
         read = _network(model, asked.options.batch)
-        graph = _graph(read.subject)
-        batches = None if read.document is None else verdict.batches_of(read.document, asked.options)
-    return verdict.explain(graph, asked, training=training, batches=batches)
+        network = read.subject if isinstance(read.subject, BlockProgram) else _graph(read.subject)
+        if read.document is not None:
+            batches = verdict.batches_of(read.document, asked.options)
+    return verdict.explain(network, asked, training=training, batches=batches)
 
 
 @shows(PlanChoices)
@@ -350,20 +354,18 @@ def tradeoff(
     """The cost of less memory in modelled time, as a curve of at most `points` points.
 
     `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError for an explicit
-    program.
+    program without pure operations.
     """
     asked = requested(options, choices)
-    graph = _graph(_network(model, asked.options.batch).subject)
-    return verdict.tradeoff(graph, free_measures(graph, asked), points=points)
+    network = _subject(model, asked.options.batch)
+    return verdict.tradeoff(network, free_measures(network, asked), points=points)
 
 
 def _graph(subject: TrainableGraph | BlockProgram | Plan | Deployment) -> TrainableGraph:
     if not isinstance(subject, TrainableGraph):
         raise OptionsError(
-            f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and curves and"
-            " verdicts are about graphs.",
-            remedy="Plan the program with a capacity: its pure operations may run again, and the plan says at"
-            " what cost.",
+            f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and no graph.",
+            remedy="Give a graph: a program has one size and no layers. plan, explain and tradeoff take it.",
         )
     return subject
 

@@ -109,6 +109,7 @@ def _measured(graph: TrainableGraph, options: PlanOptions, repeats: int) -> Cost
             path=("costs",),
         )
     prepared = pipeline.start_of(graph, options).prepared
+    assert prepared is not None  # a graph is
     plain = PlanOptions(
         target=options.target,
         alignment=options.alignment,

@@ -130,7 +130,7 @@ def _can_be_explained(file: ModelFile, options: PlanOptions) -> bool:
     if options.place:
         return False
     if file.importer is None and file.parsed().get("format") == documents.PROGRAM_FORMAT:
-        return False
+        return True
     return pipeline.TARGETS[options.target].capabilities.recompute
 
 

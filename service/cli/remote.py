@@ -92,6 +92,13 @@ class SentGraphs:
     texts: Mapping[str, bytes]
 
 
+def _text_of(network: TrainableGraph | BlockProgram) -> bytes:
+    """The document of a network that came from another tool."""
+    if isinstance(network, TrainableGraph):
+        return documents.dump_graph(network)
+    return documents.dump_program(network)
+
+
 class Service:
     """The service at `url`. The key is `ARENAPLAN_API_KEY`; jobs are waited for `ARENAPLAN_WAIT_SECONDS`.
 
@@ -117,14 +124,12 @@ class Service:
     ) -> Plan:
         """The plan of a graph or a program; `document` is its text, None for what came from another tool."""
         fields = json.loads(documents.dump_options(options))
-        title = f"planning {model.name}"
+        title, text = f"planning {model.name}", document or _text_of(model)
         if isinstance(model, BlockProgram):
-            text = document or documents.dump_program(model)
             answer = self._answer(
                 title, lambda c: c.jobs.plan_program(text, fields), lambda c: c.plan_program(text, fields)
             )
         else:
-            text = document or documents.dump_graph(model)
             answer = self._answer(title, lambda c: c.jobs.plan(text, fields), lambda c: c.plan(text, fields))
         return documents.load_plan(answer.document)
 
@@ -145,27 +150,36 @@ class Service:
         return documents.load_deployment(answer.document)
 
     def tradeoff(
-        self, graph: TrainableGraph, document: bytes | None, options: RequestedOptions, points: int
+        self,
+        network: TrainableGraph | BlockProgram,
+        document: bytes | None,
+        options: RequestedOptions,
+        points: int,
     ) -> TradeOff:
-        """The curve of a graph; `document` as for plans."""
+        """The curve of a graph or program; `document` as for plans."""
         fields = json.loads(documents.dump_options(options))
-        text = document or documents.dump_graph(graph)
+        text = document or _text_of(network)
         answer = self._answer(
-            f"looking for schedules of {graph.name}",
+            f"looking for schedules of {network.name}",
             lambda c: c.jobs.tradeoff(text, fields, points=points),
             lambda c: c.tradeoff(text, fields, points=points),
         )
         return documents.load_tradeoff(answer.document)
 
     def explain(
-        self, graph: TrainableGraph, document: bytes | None, options: RequestedOptions, *, training: bool
+        self,
+        network: TrainableGraph | BlockProgram,
+        document: bytes | None,
+        options: RequestedOptions,
+        *,
+        training: bool,
     ) -> Verdict:
         """The verdict on the capacity among the options; `document` as for plans."""
         fields = json.loads(documents.dump_options(options))
         capacity = fields.pop("capacity")
-        text = document or documents.dump_graph(graph)
+        text = document or _text_of(network)
         answer = self._answer(
-            f"looking for what makes {graph.name} fit",
+            f"looking for what makes {network.name} fit",
             lambda c: c.jobs.explain(text, capacity, fields, training=training),
             lambda c: c.explain(text, capacity, fields, training=training),
         )

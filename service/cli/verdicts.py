@@ -65,18 +65,18 @@ def tradeoff(
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = graph_alone(file.read_for(service, requested.options.batch, choices))
-        curve = service.tradeoff(graph, file.document_with(choices), requested, points)
+        network = file.read_for(service, requested.options.batch, choices)
+        curve = service.tradeoff(network, file.document_with(choices), requested, points)
     else:
-        graph = graph_alone(file.read(requested.options.batch, choices))
-        options = pipeline.free_measures(graph, requested)
-        with progress(f"looking for schedules of {graph.name}") as show:
+        network = file.read(requested.options.batch, choices)
+        options = pipeline.free_measures(network, requested)
+        with progress(f"looking for schedules of {network.name}") as show:
 
             def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
                 heed()
                 show(progress_line(stage, progress))
 
-            curve = verdict.tradeoff(graph, options, points=points, follow=follow)
+            curve = verdict.tradeoff(network, options, points=points, follow=follow)
     if output is not None:
         write_document(output, _written(curve, output.suffix.lower()))
     if as_json:
@@ -105,12 +105,14 @@ def explain(
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = graph_alone(file.read_for(service, batch, choices))
-        result = service.explain(graph, file.document_with(choices), requested, training=training)
+        network = file.read_for(service, batch, choices)
+        result = service.explain(network, file.document_with(choices), requested, training=training)
     else:
-        graph = graph_alone(file.read(batch, choices))
-        batches = file.batches(graph, requested.options, choices)
-        with progress(f"looking for what makes {graph.name} fit") as show:
+        network = file.read(batch, choices)
+        batches = None
+        if isinstance(network, TrainableGraph):
+            batches = file.batches(network, requested.options, choices)
+        with progress(f"looking for what makes {network.name} fit") as show:
             tried = ["the network as it is"]
 
             def observe(names: tuple[str, ...]) -> None:
@@ -122,13 +124,16 @@ def explain(
                 show(f"{tried[-1]} ({progress_line(stage, progress)})")
 
             result = verdict.explain(
-                graph, requested, training=training, batches=batches, observe=observe, follow=follow
+                network, requested, training=training, batches=batches, observe=observe, follow=follow
             )
     if as_json:
         write_document(Path("-"), documents.dump_verdict(result, indent=2) + b"\n")
     else:
         commands = [_command(remedy, model, fields, choices, server) for remedy in result.remedies]
         _print_verdict(Console(highlight=False), result, commands)
+        runs_once = isinstance(network, BlockProgram) and not any(each.pure for each in network.operations)
+        if runs_once and not result.fits_as_it_is:
+            print_line("No operation of the program may run again: none says that it is pure.")
     if result.status is VerdictStatus.PLAN:
         return Exit.OK
     return Exit.CHANGE if result.remedies else Exit.TOO_LARGE
@@ -251,9 +256,8 @@ def graph_alone(network: TrainableGraph | BlockProgram) -> TrainableGraph:
     """The network, which is a graph. Raises OptionsError for a program."""
     if not isinstance(network, TrainableGraph):
         raise OptionsError(
-            f"{network.name!r} is a program of explicit operations; curves and verdicts are about graphs.",
-            remedy="Plan the program with a capacity: its pure operations may run again, and the plan says at"
-            " what cost.",
+            f"{network.name!r} is a program of explicit operations, which has neither dimensions nor layers.",
+            remedy="Leave out --largest and --choose-trainable.",
         )
     return network
 

@@ -65,6 +65,9 @@ class PlanRequestOptions(OptionFields):
 _LIKE: Final = "A plan whose persistent values stay at their places, as far as they can."
 
 
+_NETWORK: Final = "A graph, or a program of explicit operations."
+
+
 class EntryPointRequest(EntryFields):
     """A program of one of the models, which runs in the memory that all entry points share."""
 
@@ -112,9 +115,9 @@ class ProgramRequest(_Strict):
 
 
 class TradeOffRequest(_Strict):
-    """The graph of a curve, and options."""
+    """The graph or program of a curve, and options."""
 
-    graph: GraphDocument
+    graph: Annotated[GraphDocument | ProgramDocument, Field(description=_NETWORK)]
     options: Annotated[
         PlanRequestOptions | None,
         Field(description="Defaults of the target if left out; a capacity is left aside."),
@@ -125,7 +128,7 @@ class TradeOffRequest(_Strict):
 class ExplainRequest(_Strict):
     """A network, and among the options the capacity that it is to fit."""
 
-    graph: GraphDocument
+    graph: Annotated[GraphDocument | ProgramDocument, Field(description=_NETWORK)]
     options: PlanRequestOptions
     training: Annotated[
         bool, Field(description="Whether to try what changes what is learned, as micro-batches.")

@@ -399,9 +399,8 @@ def _with_verdict(
         options = requested.options
         able = pipeline.TARGETS[options.target].capabilities.recompute
         if able and not (options.rewrite or options.tiers or options.memories):
-            brief = verdict.brief(
-                graph, dataclasses.replace(pipeline.free_measures(graph, requested), order=False)
-            )
+            free = dataclasses.replace(pipeline.free_measures(graph, requested), order=False)
+            brief = verdict.brief(graph, free, automatic=requested.automatic)
             known = brief.peak if error.proved else min(brief.peak, error.required)
             problem.extensions["verdict"] = {
                 "floor": brief.floor,
@@ -417,13 +416,13 @@ def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     with _reading(body, limits, channel) as clock:
         asked = read("tradeoff", body)
         points = _whole_number(asked, "points", 10, 2, verdict.MOST_POINTS)
-        requested, graph = _to_explain(asked, limits, channel)
+        requested, network = _to_explain(asked, limits, channel)
         with _inside(*asked.graph_path):
-            options = pipeline.free_measures(graph, requested)
+            options = pipeline.free_measures(network, requested)
     options = dataclasses.replace(options, deadline_seconds=clock.left(options.deadline_seconds))
     with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
-        curve = verdict.tradeoff(graph, options, points=points, follow=_follower(channel))
+        curve = verdict.tradeoff(network, options, points=points, follow=_follower(channel))
     facts = {"points": len(curve.points), "complete": curve.complete}
     channel.send("result", facts, documents.dump_tradeoff(curve))
 
@@ -440,13 +439,15 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
                 remedy="Give true or false.",
                 pointer=f"{asked.members_pointer}/training",
             )
-        requested, graph = _to_explain(asked, limits, channel)
-        batches = asked.batches(graph, requested.options)
+        requested, network = _to_explain(asked, limits, channel)
+        batches = None
+        if isinstance(network, pipeline.TrainableGraph):
+            batches = asked.batches(network, requested.options)
     requested = with_deadline(requested, clock.left(requested.deadline_seconds))
     with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
         result = verdict.explain(
-            graph, requested, training=training, batches=batches, follow=_follower(channel)
+            network, requested, training=training, batches=batches, follow=_follower(channel)
         )
     facts = {"verdict": result.status.value, "complete": result.complete}
     channel.send("result", facts, documents.dump_verdict(result))
@@ -454,11 +455,16 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
 
 def _to_explain(
     asked: Subject, limits: Mapping[str, Any], channel: Channel
-) -> tuple[RequestedOptions, pipeline.TrainableGraph]:
+) -> tuple[RequestedOptions, pipeline.TrainableGraph | pipeline.BlockProgram]:
+    """The options, and the graph or the program in its place; notes on its import go with the answer."""
     requested = _options(asked, limits)
     if requested.deadline_seconds is None:
         requested = with_deadline(requested, limits["deadline_max_seconds"])
-    return requested, _graph(asked, requested.options.batch, limits, channel)
+    (path,) = asked.models().values()
+    with _inside(*asked.models_path):
+        network = asked.network(path, requested.options.batch, limits)
+    channel.notes = notes_text(network.notes)
+    return requested, network.subject
 
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:

@@ -31,6 +31,7 @@ from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
     Start,
     arena_bytes,
+    checked_of_program,
     modelled_costs,
     plan,
     plan_program,
@@ -56,6 +57,7 @@ __all__ = [
     "TrainableGraph",
     "arena_bytes",
     "checked",
+    "checked_of_program",
     "entry_graphs",
     "entry_requests",
     "entry_subject",

@@ -66,12 +66,19 @@ def plan_requested(
         alone = replace(requested, ranges=())
         plan = plan_requested(graph, alone, observe=observe, follow=follow, advise=advise)
         return with_planned_sizes(plan, graph, requested.ranges, deadline)
-    plans: Plans
-    if isinstance(subject, TrainableGraph):
-        plans = GraphPlans(subject, options, observe, follow)
-    else:
-        plans = ProgramPlans(subject, options, observe, follow)
+    plans = _plans_of(subject, options, observe, follow)
     return plans.proved(candidate_requested(plans, requested, advise=advise))
+
+
+def _plans_of(
+    subject: TrainableGraph | BlockProgram,
+    options: PlanOptions,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
+) -> Plans:
+    if isinstance(subject, TrainableGraph):
+        return GraphPlans(subject, options, observe, follow)
+    return ProgramPlans(subject, options, observe, follow)
 
 
 def candidate_requested(plans: Plans, requested: RequestedOptions, *, advise: bool = True) -> Candidate:
@@ -81,7 +88,7 @@ def candidate_requested(plans: Plans, requested: RequestedOptions, *, advise: bo
     return _cheapest(plans, requested.options, advise=advise)
 
 
-def free_measures(graph: TrainableGraph, requested: RequestedOptions) -> PlanOptions:
+def free_measures(subject: TrainableGraph | BlockProgram, requested: RequestedOptions) -> PlanOptions:
     """The options with the measures that take no time, as in the first plan that `plan_requested` tries.
 
     Raises OptionsError for an option out of range, and for ranges of sizes: curves, verdicts and costs, which
@@ -90,7 +97,7 @@ def free_measures(graph: TrainableGraph, requested: RequestedOptions) -> PlanOpt
     refuse_ranges(requested.ranges, "A curve, a verdict or a list of costs")
     if not requested.automatic:
         return requested.options
-    return _free_choices(GraphPlans(graph, requested.options), requested.options)[0].options
+    return _free_choices(_plans_of(subject, requested.options), requested.options)[0].options
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from solver.program import (
     reference_digest,
     regions,
 )
-from solver.targets import TARGETS, Capabilities, Lowered, Target, aligned
+from solver.targets import TARGETS, Capabilities, Lowered, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove
 from solver.version import producer
@@ -63,6 +63,7 @@ __all__ = [
     "ProgramPlans",
     "Start",
     "arena_bytes",
+    "checked_of_program",
     "modelled_costs",
     "nearest",
     "plan",
@@ -381,9 +382,7 @@ class ProgramPlans(Plans):
         return program_digest(self._program)
 
     def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
-        options = of_program(options)
-        check_of_program(options)
-        _check_permissions(self._program, options)
+        options = checked_of_program(self._program, options)
         if options.costs is not None:
             check_costs(self._reference.program, options.costs)
         check_places(self._reference.program, options)
@@ -448,8 +447,10 @@ def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
     )
 
 
-def _check_permissions(program: BlockProgram, options: PlanOptions) -> None:
-    """Raises OptionsError for what the program does not permit."""
+def checked_of_program(program: BlockProgram, options: PlanOptions) -> PlanOptions:
+    """The options as those of an explicit program. Raises OptionsError for what it does not permit."""
+    options = of_program(options)
+    check_of_program(options)
     if options.order and not program.any_order:
         raise OptionsError(
             "The program does not permit another order of its operations.",
@@ -463,6 +464,7 @@ def _check_permissions(program: BlockProgram, options: PlanOptions) -> None:
             " it writes.",
             path=("recompute",),
         )
+    return options
 
 
 def _check_extent(program: Program) -> None:
@@ -487,20 +489,33 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of every plan of a graph: the prepared graph, its reference program, and the target."""
+    """The start of every plan: the reference program and the passes; of a graph also its prepared form."""
 
-    prepared: Prepared
     reference: Lowered
-    target: Target
+    passes: Passes
+    prepared: Prepared | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether no deadline cut the preparation short."""
+        return self.prepared is None or self.prepared.complete
 
 
 @collector_paused()
-def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | None = None) -> Start:
-    """The start of `plan` under these options. Raises OptionsError for an option out of range."""
+def start_of(
+    subject: TrainableGraph | BlockProgram, options: PlanOptions, deadline: Deadline | None = None
+) -> Start:
+    """The start of a plan under these options. Raises OptionsError as `plan` and `plan_program` do."""
+    if not isinstance(subject, TrainableGraph):
+        options = checked_of_program(subject, options)
+        reference = ProgramPlans(subject, options).reference(options)
+        if options.costs is not None:
+            check_costs(reference.program, options.costs)
+        return Start(reference, _passes_of_program)
     target = checked(options)
     planner = Planner(target, options, deadline or Deadline())
-    prepared = _prepared(graph, planner, options)
-    return Start(prepared, _reference(prepared, planner, options), target)
+    prepared = _prepared(subject, planner, options)
+    return Start(_reference(prepared, planner, options), target.passes, prepared)
 
 
 def arena_bytes(program: Program, reference: Lowered, options: PlanOptions, deadline: Deadline) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
@@ -22,6 +23,9 @@ from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOff, TradeOffPoint
 from solver.schedules.recompute.least import descending
 from solver.verdict.subject import Found, Subject
+
+if TYPE_CHECKING:
+    from solver.pipeline import BlockProgram
 
 __all__ = ["MOST_POINTS", "tradeoff"]
 
@@ -34,7 +38,7 @@ _SHARE = 0.2
 
 @heeding_deadline
 def tradeoff(
-    graph: TrainableGraph,
+    network: TrainableGraph | BlockProgram,
     options: PlanOptions | None = None,
     *,
     points: int = 10,
@@ -47,8 +51,9 @@ def tradeoff(
     one beats in both respects, so there may be fewer points. `options.capacity` is left aside; `observe` is
     called with the result of each search, `follow` with its progress. `options.deadline_seconds` ends the
     search with the points so far; without it the same arguments give the same curve. Raises OptionsError for
-    a number of points out of range, for options that no plan takes, for tiers, and for a target that does not
-    recompute. Cost: a second for some hundred steps, more near floors.
+    a number of points out of range, for options that no plan takes, for tiers, for a target that does not
+    recompute, and for an explicit program without pure operations. Cost: a second for some hundred steps,
+    more near floors.
     """
     options = options or PlanOptions()
     if not 2 <= points <= MOST_POINTS:
@@ -57,8 +62,14 @@ def tradeoff(
             remedy=f"Ask for 2 to {MOST_POINTS} points.",
             path=("points",),
         )
+    if not isinstance(network, TrainableGraph) and not any(each.pure for each in network.operations):
+        raise OptionsError(
+            f"No operation of {network.name!r:.80} may run again, since none says that it is pure: its curve"
+            " has one point, which is its plan.",
+            remedy='Write "pure": true into each operation whose reads decide what it writes.',
+        )
     deadline = Deadline.after(options.deadline_seconds)
-    subject = Subject(graph, options, deadline, follow)
+    subject = Subject(network, options, deadline, follow)
     curve = _Curve(subject, observe)
     low = subject.floor.bytes
     budgets = descending(subject.peak, low, points)
@@ -71,7 +82,7 @@ def tradeoff(
             break
         curve.add(between)
     return TradeOff(
-        graph=graph.name,
+        graph=network.name,
         points=curve.points(),
         floor=low,
         floor_step=subject.problem.steps[subject.floor.step],

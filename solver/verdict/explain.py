@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
+from typing import TYPE_CHECKING
 
 from solver import pipeline
 from solver.accounting import ScheduleProblem, step_costs
@@ -35,6 +36,9 @@ from solver.plan import (
 )
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
 from solver.verdict.subject import Subject, check_subject
+
+if TYPE_CHECKING:
+    from solver.pipeline import BlockProgram
 
 __all__ = ["Brief", "brief", "explain"]
 
@@ -61,17 +65,17 @@ class Brief:
 
 
 @heeding_deadline
-def brief(graph: TrainableGraph, options: PlanOptions) -> Brief:
-    """Milliseconds for some hundred steps, and what rewriting takes. Raises OptionsError as `explain`
-    does.
+def brief(graph: TrainableGraph, options: PlanOptions, *, automatic: bool = False) -> Brief:
+    """Milliseconds for some hundred steps, and what rewriting takes. `automatic` says that plans choose their
+    measures, and may take values in place besides. Raises OptionsError as `explain` does.
     """
-    subject = Subject(graph, options, Deadline.after(options.deadline_seconds))
+    subject = Subject(graph, options, Deadline.after(options.deadline_seconds), automatic=automatic)
     return Brief(subject.floor.bytes, subject.problem.steps[subject.floor.step], subject.peak)
 
 
 @heeding_deadline
 def explain(
-    graph: TrainableGraph,
+    network: TrainableGraph | BlockProgram,
     requested: RequestedOptions,
     *,
     training: bool = True,
@@ -80,7 +84,8 @@ def explain(
     observe: Callable[[tuple[str, ...]], None] | None = None,
     follow: Follower | None = None,
 ) -> Verdict:
-    """The verdict on the capacity of these options for this graph, with recomputation and without.
+    """The verdict on the capacity of these options for a graph or explicit program, with recomputation and
+    without.
 
     The floor and the peak are those of the program with the measures that cost nothing, as a plan takes them.
     Measures that change what is learned are tried unless `training` is false; smaller batches and
@@ -92,17 +97,18 @@ def explain(
     seconds for each hundred steps.
     """
     options = requested.options
-    check_subject(options)
+    check_subject(network, options)
     capacity = options.capacity
     if capacity is None:
         raise OptionsError(
             "Nothing says which capacity to explain.", remedy="Give a capacity.", path=("capacity",)
         )
     deadline = Deadline.after(options.deadline_seconds)
-    subject = Subject(graph, pipeline.free_measures(graph, requested), deadline, follow)
-    iterations = graph.training.accumulate
+    free = pipeline.free_measures(network, requested)
+    subject = Subject(network, free, deadline, follow, automatic=requested.automatic)
+    asked = Request(network, requested, batches, fields_of(requested))
+    iterations = asked.iterations
     trial = _Trial(capacity, subject.update_nanoseconds(iterations), deadline, observe, follow)
-    asked = Request(graph, requested, batches, fields_of(requested))
     problem, lowest = subject.problem, subject.floor
     plain = asked if requested.automatic else replace(asked, requested=requested.having(recompute=False))
     planned = trial.remedy(plain, (), Changes.NOTHING)
@@ -112,6 +118,8 @@ def explain(
         planned, repeated = trial.remedy(again, (), Changes.NOTHING), trial.repeated_steps(again)
     fits_as_it_is = planned is not None and not planned.extra and not repeated
     tried = [m for m in measures if training or m.changes is not Changes.TRAINING]
+    if not isinstance(network, TrainableGraph):
+        tried = [measure for measure in tried if measure.programs]
     remedies = () if fits_as_it_is else _remedies(trial, asked, tried)
     # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.
     if observe:
@@ -125,7 +133,7 @@ def explain(
         status = VerdictStatus.IMPOSSIBLE
     touched = {*problem.reads[lowest.step], *problem.writes[lowest.step]}
     return Verdict(
-        graph=graph.name,
+        graph=network.name,
         capacity=capacity,
         status=status,
         peak=subject.peak,
@@ -179,7 +187,9 @@ class _Trial:
         self.complete = True
         self._attempts: dict[tuple[str, ...], Attempt] = {}
         #: By graph and options; the graphs stay, so that no other one comes to have their identity.
-        self._made: dict[tuple[int, RequestedOptions], tuple[TrainableGraph, Plan | _Miss | None]] = {}
+        self._made: dict[
+            tuple[int, RequestedOptions], tuple[TrainableGraph | BlockProgram, Plan | _Miss | None]
+        ] = {}
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -202,7 +212,7 @@ class _Trial:
             self._attempts[names] = Attempt(names, changes, plan.bytes, plan.proved)
         if not isinstance(plan, Plan):
             return None
-        iterations = request.graph.training.accumulate
+        iterations = request.iterations
         again, moved = recomputation(plan), paging(plan)
         # Of as many examples as an update has that was asked for.
         time = int(_update_nanoseconds(plan, iterations) * request.updates) - self.usual
@@ -237,7 +247,7 @@ class _Trial:
         return self._planned(request.requested, request)
 
     def _planned(self, requested: RequestedOptions, request: Request) -> Plan | _Miss | None:
-        key = (id(request.graph), requested)
+        key = (id(request.subject), requested)
         if key not in self._made:
             if self.deadline.expired:
                 self.complete = False
@@ -246,7 +256,7 @@ class _Trial:
             result: Plan | _Miss | None = None
             try:
                 result = pipeline.plan_requested(
-                    request.graph, requested.having(deadline_seconds=left), follow=self.follow, advise=False
+                    request.subject, requested.having(deadline_seconds=left), follow=self.follow, advise=False
                 )
                 self.complete &= result.deterministic
             except CapacityError as error:
@@ -254,7 +264,7 @@ class _Trial:
                 self.complete &= not self.deadline.expired
             except (GraphError, OptionsError):
                 self.complete &= not self.deadline.expired
-            self._made[key] = request.graph, result
+            self._made[key] = request.subject, result
         return self._made[key][1]
 
 

@@ -86,7 +86,7 @@ def largest(
         raise OptionsError(
             "Nothing says which capacity to fill.", remedy="Give a capacity.", path=("capacity",)
         )
-    check_subject(requested.options)
+    check_subject(graph, requested.options)
     if name not in graph.sizes:
         known = ", ".join(graph.sizes)
         raise OptionsError(
@@ -194,7 +194,8 @@ class _Search:
             try:
                 graph = self.graph.at(**{self.name: size})
                 options = pipeline.free_measures(graph, self.requested)
-                problem = Subject(graph, options, Deadline()).first_runs
+                automatic = self.requested.automatic
+                problem = Subject(graph, options, Deadline(), automatic=automatic).first_runs
             except GraphError:
                 self._floors[size] = (self.capacity + 1, self.capacity + 1)
             else:

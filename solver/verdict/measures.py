@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from solver import documents
 from solver.errors import BatchError
@@ -20,6 +20,9 @@ from solver.options import MEASURES as MEASURE_OPTIONS
 from solver.plan import Changes, OptionValue, PlanOptions, RequestedOptions
 from solver.program import Tier
 from solver.training.optimizers import optimizer_rules, state_names
+
+if TYPE_CHECKING:
+    from solver.pipeline import BlockProgram
 
 __all__ = [
     "MEASURES",
@@ -119,14 +122,15 @@ def fields_of(requested: RequestedOptions) -> dict[str, OptionValue]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A graph under options, and `fields`, the options document that asks for them; `choices` and
-    `graph_fields` say how else the graph is trained: as choices for models, and as fields of its document.
+    """A graph or explicit program under options, and `fields`, the options document that asks for them;
+    `choices` and `graph_fields` say how else a graph is trained: as choices for models, and as fields of its
+    document.
 
     `batches` is None where the graph has one batch only. `note` is what a reader should know besides. One
     that `searches` may run steps again, or page: otherwise a plan takes what costs no time.
     """
 
-    graph: TrainableGraph
+    subject: TrainableGraph | BlockProgram
     requested: RequestedOptions
     batches: Batches | None = None
     fields: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -140,6 +144,17 @@ class Request:
     @property
     def options(self) -> PlanOptions:
         return self.requested.options
+
+    @property
+    def graph(self) -> TrainableGraph:
+        """The subject, of measures that are for graphs alone."""
+        assert isinstance(self.subject, TrainableGraph)
+        return self.subject
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations an update takes."""
+        return self.subject.training.accumulate if isinstance(self.subject, TrainableGraph) else 1
 
     def choosing(self, **options: OptionValue) -> Request:
         """With other options of the plan."""
@@ -155,14 +170,14 @@ class Request:
         options = {name: value for name, value in words.items() if name == "batch"}
         choices = {name: value for name, value in words.items() if name != "batch"}
         chosen = self.choosing(**options)
-        return replace(chosen, graph=graph, choices={**self.choices, **choices}, note=note)
+        return replace(chosen, subject=graph, choices={**self.choices, **choices}, note=note)
 
     def training(self, graph: TrainableGraph, note: str, field: str, **choices: OptionValue) -> Request:
         """With a graph that is trained otherwise, as this field of its document and these choices say."""
         content = documents.parse_json(documents.dump_graph(graph)).get(field, {})
         return replace(
             self,
-            graph=graph,
+            subject=graph,
             note=note,
             choices={**self.choices, **choices},
             graph_fields={**self.graph_fields, field: content},
@@ -182,7 +197,7 @@ class Measure:
     """`settings` lists, for a request, what there is to choose from: the mildest first, each taking fewer
     bytes than those before it or as many; nothing where the measure is taken already or cannot be. One that
     `searches` takes as long as a search does, and uses what capacity the others leave. One that stands
-    `alone` is not tried together with others.
+    `alone` is not tried together with others. One of `programs` is for explicit programs, too.
     """
 
     name: str
@@ -190,6 +205,7 @@ class Measure:
     settings: Callable[[Request], tuple[Setting, ...]]
     searches: bool = False
     alone: bool = False
+    programs: bool = False
 
 
 def _free(request: Request) -> tuple[Setting, ...]:
@@ -228,7 +244,10 @@ def _binary(size: int) -> str:
     return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"
 
 
-def _recompute(_request: Request) -> tuple[Setting, ...]:
+def _recompute(request: Request) -> tuple[Setting, ...]:
+    subject = request.subject
+    if not isinstance(subject, TrainableGraph) and not any(each.pure for each in subject.operations):
+        return ()
     return (Setting("recompute", lambda r: replace(r, searches=True)),)
 
 
@@ -361,12 +380,12 @@ def _optimized_by(spec: OptimizerSpec) -> Callable[[Request], Request]:
 
 #: Every measure; those that change less come first. Adding one is a function above and its row here.
 MEASURES: tuple[Measure, ...] = (
-    Measure("free", Changes.NOTHING, _free),
-    Measure("parallelism", Changes.NOTHING, _one_at_a_time),
-    Measure("recompute", Changes.NOTHING, _recompute, searches=True),
+    Measure("free", Changes.NOTHING, _free, programs=True),
+    Measure("parallelism", Changes.NOTHING, _one_at_a_time, programs=True),
+    Measure("recompute", Changes.NOTHING, _recompute, searches=True, programs=True),
     Measure("rewrite", Changes.ROUNDING, _rewrite),
     Measure("scratch", Changes.ROUNDING, _scratch),
-    Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True),
+    Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True, programs=True),
     Measure("micro-batches", Changes.TRAINING, _micro_batches),
     Measure("storage", Changes.TRAINING, _storage),
     Measure("batch", Changes.TRAINING, _smaller_batch),

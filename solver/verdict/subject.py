@@ -1,9 +1,10 @@
-"""One graph under given options, derived once and scheduled for many budgets."""
+"""One graph or explicit program under given options, derived once and scheduled for many budgets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from typing import TYPE_CHECKING
 
 from solver import pipeline
 from solver.accounting import PeakBound, floor, flops_of, schedule_problem, step_costs
@@ -12,7 +13,7 @@ from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Recompute
-from solver.pipeline import checked
+from solver.pipeline import checked, checked_of_program
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads
@@ -20,24 +21,25 @@ from solver.schedules import Schedule, rerun
 from solver.schedules.recompute.least import SHARE, least_peak
 from solver.targets import TARGETS
 
+if TYPE_CHECKING:
+    from solver.pipeline import BlockProgram
+
 __all__ = ["Found", "Subject", "check_subject"]
 
 
-def check_subject(options: PlanOptions) -> None:
+def check_subject(subject: TrainableGraph | BlockProgram, options: PlanOptions) -> None:
     """Raises OptionsError for what no plan takes, for a target whose steps run once, whatever the memory, and
     for several memories.
 
     A curve has no capacity, so recomputation may be asked for without one.
     """
     without = options.capacity is None and not (options.tiers or options.memories)
-    target = checked(replace(options, capacity=0) if without else options)
-    if not target.capabilities.recompute:
-        able = ", ".join(name for name, target in TARGETS.items() if target.capabilities.recompute)
-        raise OptionsError(
-            f"Target {options.target!r} runs each step once, so it has no trade-off between memory and time.",
-            remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
-            path=("target",),
-        )
+    if without:
+        options = replace(options, capacity=0)
+    if isinstance(subject, TrainableGraph):
+        _check_target(options)
+    else:
+        checked_of_program(subject, options)
     if options.memories:
         raise OptionsError(
             "Curves and verdicts are about one memory, and several that kernels reach are given.",
@@ -50,6 +52,17 @@ def check_subject(options: PlanOptions) -> None:
             remedy="Leave them out, and give the size of the first one as the capacity of a verdict, which"
             " tries paging, too.",
             path=("tiers",),
+        )
+
+
+def _check_target(options: PlanOptions) -> None:
+    target = checked(options)
+    if not target.capabilities.recompute:
+        able = ", ".join(name for name, target in TARGETS.items() if target.capabilities.recompute)
+        raise OptionsError(
+            f"Target {options.target!r} runs each step once, so it has no trade-off between memory and time.",
+            remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
+            path=("target",),
         )
 
 
@@ -76,20 +89,24 @@ class Subject:
     @collector_paused()
     def __init__(
         self,
-        graph: TrainableGraph,
+        subject: TrainableGraph | BlockProgram,
         options: PlanOptions,
         deadline: Deadline,
         follow: Follower | None = None,
+        *,
+        automatic: bool = False,
     ) -> None:
-        """`follow` hears how far each search is. Raises OptionsError as `check_subject` does."""
-        check_subject(options)
+        """`follow` hears how far each search is. With `automatic` the floor holds for plans that take values
+        in place besides, as those do that choose their measures. Raises OptionsError as `check_subject` does.
+        """
+        check_subject(subject, options)
         options = replace(options, recompute=False, capacity=None)
-        start = pipeline.start_of(graph, options, deadline)
-        passes = start.target.passes(options)
+        start = pipeline.start_of(subject, options, deadline)
+        passes = start.passes(options)
         at = next(i for i, each in enumerate(passes) if isinstance(each, Recompute))
         self._after = passes[at + 1 :]
         self._options, self._start = options, start
-        self.complete = start.prepared.complete
+        self.complete = start.complete
         self.deadline = deadline
         self._tell = None if follow is None else partial(follow, Recompute.name)
         self.in_place = options.in_place
@@ -99,11 +116,11 @@ class Subject:
         #: What schedules are made of, where steps run again.
         self._repeatable = self.program.at_same_residues()
         cost = step_costs(self.program, options.costs)
-        first_runs = schedule_problem(self.program, cost, in_place=options.in_place)
-        self.first_runs = first_runs
-        self.floor: PeakBound = floor(first_runs)
-        self.problem = first_runs
-        if self._repeatable is not self.program:
+        in_place = options.in_place or automatic
+        self.first_runs = schedule_problem(self.program, cost, in_place=in_place)
+        self.floor: PeakBound = floor(self.first_runs)
+        self.problem = self.first_runs
+        if self._repeatable is not self.program or in_place is not options.in_place:
             self.problem = schedule_problem(self._repeatable, cost, in_place=options.in_place)
         self.flops = tuple(flops_of(self.program, step) for step in self.program.steps)
         self.peak = self._peak(self.program)

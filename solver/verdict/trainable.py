@@ -144,7 +144,7 @@ def choose_trainable(
             remedy="Leave rewriting out, choose, and plan the choice with it.",
             path=("rewrite",),
         )
-    check_subject(requested.options)
+    check_subject(graph, requested.options)
     layers = sorted(layers_of(graph, scores), key=lambda layer: -layer.score)
     return _Search(graph, requested, capacity, layers, observe, follow).result()
 
@@ -235,7 +235,8 @@ class _Search:
                 self._bounds[members] = 0
             else:
                 options = pipeline.free_measures(graph, self.requested)
-                problem = Subject(graph, options, Deadline()).first_runs
+                automatic = self.requested.automatic
+                problem = Subject(graph, options, Deadline(), automatic=automatic).first_runs
                 bare = replace(problem, scratch=(0,) * len(problem.scratch))
                 self._bounds[members] = floor(bare).bytes
         return self._bounds[members]

@@ -17,10 +17,11 @@ from solver.executor import BlockRunner, BlockViews, validate
 from solver.executor.blocks import Steps
 from solver.graph import DType, TensorType
 from solver.pipeline import plan_program, reference_of
-from solver.plan import Plan, PlanOptions
+from solver.plan import Plan, PlanOptions, RequestedOptions, VerdictStatus
 from solver.program import Tier, loads
 from solver.schedules import rerun
 from solver.training import Block, BlockOperation, BlockProgram, OperationCost, build_program
+from solver.verdict import explain, tradeoff
 from solver.verify import prove
 from tests.support.small_plans import placed
 
@@ -140,6 +141,29 @@ def test_the_least_cost_is_found_and_proved(seed: int, layers: int, cost: int) -
         assert prove(reference, plan) == ()
 
 
+@pytest.mark.parametrize(("seed", "layers"), [(22, 4), (20, 5), (21, 5), (5, 4)])
+def test_curves_and_verdicts_keep_what_they_prove(seed: int, layers: int) -> None:
+    """Beside every sequence with up to two repetitions; verdicts may take other orders, and more of them."""
+    program = replace(training(seed, layers).program, any_order=False)
+    usual = plan_program(program, PlanOptions()).arena_bytes
+    curve = tradeoff(program, points=5)
+    assert curve.present.peak == usual
+    for point in curve.points[1:]:
+        cheapest = _cheapest(program, point.peak)
+        assert curve.floor <= point.peak
+        assert cheapest is None or point.bound <= cheapest
+        assert point.repeated_steps > 2 or point.extra == cheapest or not point.optimal
+    for capacity in range(usual - 64, usual // 2, -512):
+        result = explain(program, RequestedOptions(PlanOptions(capacity=capacity)))
+        cheapest = _cheapest(program, capacity)
+        if result.status is VerdictStatus.PLAN:
+            assert result.arena_bytes is not None
+            assert result.arena_bytes <= capacity
+        else:
+            assert cheapest is None
+            assert {remedy.names for remedy in result.remedies} <= {("paging",)}
+
+
 def _cheapest(program: BlockProgram, capacity: int) -> int | None:
     """The least nanoseconds of repetitions with which no more bytes are live, by trying all of up to two."""
     reference = reference_of(program, PlanOptions())
@@ -189,8 +213,16 @@ def test_an_operation_with_hidden_state_is_named() -> None:
 
 
 def test_nothing_pure_may_not_recompute() -> None:
+    """A curve would have one point; a verdict has no more than paging."""
     steps = training(3, 4)
     operations = tuple(replace(o, pure=False) for o in steps.program.operations)
+    bare = replace(steps.program, operations=operations)
+    with pytest.raises(OptionsError, match="No operation of 'random' may run again, since none says"):
+        tradeoff(bare)
+    usual = plan_program(bare, PlanOptions(in_place=True)).arena_bytes
+    result = explain(bare, RequestedOptions(PlanOptions(capacity=usual * 4 // 5)))
+    assert result.status is not VerdictStatus.PLAN
+    assert {remedy.names for remedy in result.remedies} <= {("paging",)}
     with pytest.raises(OptionsError, match="none says that it is pure"):
         plan_program(
             replace(steps.program, operations=operations), PlanOptions(recompute=True, capacity=10**6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -18,7 +19,16 @@ from solver.training import (
     explicit_program,
 )
 
-__all__ = ["AUTO_RECYCLE", "RUN_GRAPH", "block", "independent_pairs", "program", "programs", "sequential"]
+__all__ = [
+    "AUTO_RECYCLE",
+    "CHAIN_DOCUMENT",
+    "RUN_GRAPH",
+    "block",
+    "independent_pairs",
+    "program",
+    "programs",
+    "sequential",
+]
 
 Touches = tuple[str, str]
 
@@ -55,6 +65,24 @@ def sequential(*touches: Touches, fed: str = "", kept: str = "", **sizes: int) -
     derived = explicit_program(program(touches, sizes=sizes, fed=fed.split(), kept=kept.split()))
     return replace(derived, spaces=tuple(replace(space, alignment=1) for space in derived.spaces))
 
+
+#: A program whose peak of 19,200 bytes becomes 13,440 where `f` runs again.
+CHAIN_DOCUMENT: dict[str, Any] = {
+    "format": "arenaplan.program",
+    "version": 3,
+    "name": "chain",
+    "blocks": [
+        {"name": "x", "bytes": 640, "fed": True},
+        *({"name": name, "bytes": 6400} for name in "abc"),
+        {"name": "y", "bytes": 640, "kept": True},
+    ],
+    "operations": [
+        {"name": "f", "reads": ["x"], "writes": ["a"], "pure": True, "cost": {"nanoseconds": 1000}},
+        {"name": "g", "reads": ["a"], "writes": ["b"], "cost": {"nanoseconds": 9000}},
+        {"name": "h", "reads": ["b"], "writes": ["c"]},
+        {"name": "i", "reads": ["a", "c"], "writes": ["y"]},
+    ],
+}
 
 #: (in + b1) * in + (in + b2), and its derivatives.
 AUTO_RECYCLE: tuple[Touches, ...] = (

@@ -201,10 +201,15 @@ class TestVerdicts:
         assert 2 <= len(curve.points) <= 4
         assert curve == arenaplan.tradeoff(arenaplan.load_graph(MNIST, batch=4), points=3)
 
-    @pytest.mark.parametrize("call", [arenaplan.explain, arenaplan.tradeoff])
-    def test_of_a_program(self, call: Callable[..., object]) -> None:
+    def test_of_a_program(self) -> None:
+        for model in (MOMENTUM, arenaplan.load_program(MOMENTUM)):
+            verdict = arenaplan.explain(model, capacity="400 MB")
+            assert (verdict.status.value, verdict.floor) == ("impossible", 580_512_768)
+            assert [remedy.names for remedy in verdict.remedies] == [("paging",)]
+        with pytest.raises(OptionsError, match="No operation of 'linear with momentum' may run again"):
+            arenaplan.tradeoff(MOMENTUM)
         with pytest.raises(OptionsError, match="program of explicit operations"):
-            call(MOMENTUM, capacity="1 MiB")
+            arenaplan.choose_trainable(MOMENTUM, capacity="400 MB")
 
     def test_validate(self) -> None:
         graph = arenaplan.load_graph(MNIST, batch=2)

@@ -166,7 +166,7 @@ export type ExitOfPlan = [number, number];
 
 /** A network, and among the options the capacity that it is to fit. */
 export interface ExplainRequest {
-  graph: GraphDocument;
+  graph: GraphDocument | ProgramDocument;
   options: PlanRequestOptions;
   training?: boolean;
 }
@@ -724,9 +724,9 @@ export interface TradeOffDocument {
   points: Array<PointOfTradeOff>;
 }
 
-/** The graph of a curve, and options. */
+/** The graph or program of a curve, and options. */
 export interface TradeOffRequest {
-  graph: GraphDocument;
+  graph: GraphDocument | ProgramDocument;
   options?: PlanRequestOptions | null;
   points?: number;
 }

@@ -15,6 +15,7 @@ from service.cli.console import Exit
 from solver.documents import load_costs, load_plan, load_tradeoff, load_verdict
 from solver.plan import VerdictStatus
 from tests.support.onnx_models import perceptron
+from tests.support.programs import CHAIN_DOCUMENT
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 MNIST = EXAMPLES / "mnist.json"
@@ -68,12 +69,54 @@ def test_what_a_curve_refuses(arguments: tuple[str, ...], words: str) -> None:
     assert words in result.stderr
 
 
-@pytest.mark.parametrize("command", [("tradeoff",), ("explain", "--capacity", "1MB")])
-def test_no_curve_of_a_program(command: tuple[str, ...]) -> None:
-    result = run(*command, EXAMPLES / "programs" / "momentum.json")
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    path = tmp_path / "chain.json"
+    path.write_text(json.dumps(CHAIN_DOCUMENT), encoding="utf-8")
+    return path
+
+
+def test_a_curve_of_a_program(chain: Path) -> None:
+    curve = load_tradeoff(run("tradeoff", chain, "--json").stdout.encode())
+    assert [(point.peak, point.extra, point.bound) for point in curve.points] == [
+        (19_200, 0, 0),
+        (13_440, 1000, 1000),
+    ]
+    assert (curve.floor, curve.floor_step) == (13_440, "i")
+
+
+def test_a_verdict_on_a_program(chain: Path) -> None:
+    """Its remedy is a command that works; where nothing fits, the values at the floor are named."""
+    result = run("explain", chain, "--capacity", "14KiB", "--as-written")
+    assert result.exit_code == Exit.CHANGE, result.output
+    commands = [line for line in result.stdout.splitlines() if line.startswith("   arenaplan plan")]
+    for command in commands:
+        plan = load_plan(run(*shlex.split(command)[1:-2]).stdout.encode())
+        assert plan.arena_bytes <= 14 * 1024
+    assert commands
+    result = run("explain", chain, "--capacity", "12KiB")
+    assert result.exit_code == Exit.TOO_LARGE
+    assert "step i needs" in result.stdout
+    assert "(a 6,400, c 6,400, y 640)" in result.stdout
+    refused = run("plan", chain, "--capacity", "12KiB")
+    assert f"arenaplan explain {chain} --capacity 12KiB" in refused.stderr
+
+
+def test_a_program_without_pure_operations() -> None:
+    momentum = EXAMPLES / "programs" / "momentum.json"
+    result = run("tradeoff", momentum)
     assert result.exit_code == Exit.USAGE
-    assert "program of explicit operations" in result.stderr
-    assert "Plan the program with a capacity: its pure operations may run again" in result.stderr
+    assert "No operation of 'linear with momentum' may run again" in result.stderr
+    result = run("explain", momentum, "--capacity", "400MB")
+    assert "No operation of the program may run again: none says that it is pure." in result.stdout
+    assert "arenaplan plan" in result.stdout  # with paging
+
+
+@pytest.mark.parametrize("more", [("--largest", "batch"), ("--choose-trainable", "bytes")])
+def test_a_program_has_no_sizes_and_no_layers(chain: Path, more: tuple[str, str]) -> None:
+    result = run("explain", chain, "--capacity", "14KiB", *more)
+    assert result.exit_code == Exit.USAGE
+    assert "'chain' is a program of explicit operations, which has neither dimensions" in result.stderr
 
 
 @pytest.mark.parametrize("command", [("tradeoff",), ("explain", "--capacity", "1MB")])

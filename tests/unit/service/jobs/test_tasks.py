@@ -25,6 +25,7 @@ from solver.canonical import canonical_json
 from solver.compile import load
 from tests.support.every import every
 from tests.support.graphs import chain
+from tests.support.programs import CHAIN_DOCUMENT
 from tests.support.rewritable import mobile_block
 from tests.support.server import ROOT
 
@@ -103,6 +104,19 @@ def test_a_program() -> None:
     assert late.kinds == ["fallback", "result"]
     fallback = documents.load_plan(late.sent[0][2])
     assert (fallback.options.target, fallback.deterministic) == ("program", False)
+
+
+def test_curves_and_verdicts_of_a_program() -> None:
+    """In the place of the graph; what is wrong with it is named there."""
+    (_, _, body), *rest = run("tradeoff", {"graph": CHAIN_DOCUMENT, "points": 4}).sent
+    assert ([point.peak for point in documents.load_tradeoff(body).points], rest) == ([19_200, 13_440], [])
+    (_, head, body), *_ = run("explain", {"graph": CHAIN_DOCUMENT, "options": {"capacity": 14_000}}).sent
+    verdict = documents.load_verdict(body)
+    assert (head["verdict"], verdict.arena_bytes, verdict.extra) == ("plan", 13_440, 1000)
+    wrong = [{**CHAIN_DOCUMENT["operations"][0], "reads": ["nothing"]}, *CHAIN_DOCUMENT["operations"][1:]]
+    with pytest.raises(Problem) as caught:
+        run("tradeoff", {"graph": {**CHAIN_DOCUMENT, "operations": wrong}})
+    assert caught.value.pointer == "/graph/operations/0/reads/0"
 
 
 def test_a_plan() -> None:
