@@ -92,7 +92,7 @@ def test_a_verdict_on_a_program(chain: Path) -> None:
     commands = [line for line in result.stdout.splitlines() if line.startswith("   arenaplan plan")]
     for command in commands:
         plan = load_plan(run(*shlex.split(command)[1:-2]).stdout.encode())
-        assert plan.arena_bytes <= 14 * 1024
+        assert plan.sizes[0] == 13_440
     assert commands
     result = run("explain", chain, "--capacity", "12KiB")
     assert result.exit_code == Exit.TOO_LARGE
