@@ -59,10 +59,13 @@ def task_of(program: Program, step: Step) -> Task:
 def refusals(program: Program) -> Iterator[tuple[str, str]]:
     """Each step that no kernel here computes, by its label, with the reason as the end of a sentence."""
     for t, step in enumerate(program.steps):
-        name = program.kernel(step)
+        name, task = program.kernel(step), task_of(program, step)
         kernel = KERNELS.get(name)
-        reason = (
-            f"there is no C kernel for {name}" if kernel is None else kernel.refusal(task_of(program, step))
-        )
+        if kernel is None:
+            reason: str | None = f"there is no C kernel for {name}"
+        elif any(type_ and type_.storage for type_ in task.node.inputs):
+            reason = "it reads stored weights"
+        else:
+            reason = kernel.refusal(task)
         if reason is not None:
             yield program.step_labels[t], reason

@@ -28,6 +28,10 @@ __all__ = ["check_packed", "check_storage", "pack", "packed_values", "unpack", "
 
 _Path = tuple[str | int, ...]
 
+#: Blocks that are unpacked at a time, so that their elements stay in the cache while they are worked on, and
+#: a copy of their scales takes 8 KiB.
+_BLOCKS: Final = 2048
+
 _SCALES: Final[Mapping[str, np.dtype[Any]]] = {
     "float16": np.dtype("<f2"),
     "bfloat16": np.dtype("<u2"),
@@ -199,8 +203,15 @@ def unpack_rows(packed: Array, storage: Storage, floats: Array) -> None:
         else:
             np.left_shift(halves, 16, out=floats.view(np.uint32), dtype=np.uint32)
         return
-    scales, zeros, integers = _parts(packed, storage)
-    groups = floats.reshape(*scales.shape[:2], storage.group)
+    blocks, groups = packed.reshape(-1, storage.block_bytes), floats.reshape(-1, storage.group)
+    for start in range(0, len(blocks), _BLOCKS):
+        some = slice(start, start + _BLOCKS)
+        _unpack_blocks(blocks[some], storage, groups[some])
+
+
+def _unpack_blocks(blocks: Array, storage: Storage, groups: Array) -> None:
+    """Write the elements of ``uint8[blocks, bytes of a block]`` to ``float32[blocks, group]``."""
+    scales, zeros, integers = _parts(blocks, storage)
     if storage.kind == "int8":
         np.copyto(groups, integers)
     else:
@@ -214,9 +225,8 @@ def unpack_rows(packed: Array, storage: Storage, floats: Array) -> None:
     np.multiply(groups, _floats_of_scales(scales, storage), out=groups, dtype=np.float32)
 
 
-def _parts(packed: Array, storage: Storage) -> tuple[Array, Array, Array]:
-    """Views of scales and zero points ``[rows, groups, 1]``, and integers ``[rows, groups, bytes]``."""
-    blocks = packed.reshape(len(packed), -1, storage.block_bytes)
+def _parts(blocks: Array, storage: Storage) -> tuple[Array, Array, Array]:
+    """Views of scales, zero points (one or none a block) and integers of ``[..., bytes of a block]``."""
     size = SCALES[storage.scales]
     start = size + storage.zero_points
     signed = storage.kind == "int8" and not storage.zero_points
@@ -243,7 +253,7 @@ def _fault(packed: Array, type_: TensorType) -> str | None:
     storage = _storage(type_)
     if not storage.group:
         return None
-    scales, zeros, integers = _parts(packed, storage)
+    scales, zeros, integers = _parts(packed.reshape(len(packed), -1, storage.block_bytes), storage)
     factors = _floats_of_scales(scales, storage).astype(np.float32)
     wrong = np.argwhere(~np.isfinite(factors[..., 0]))
     if len(wrong):

@@ -58,6 +58,7 @@ class Planner:
         for known, last, lowered in self._derived:
             if known == key and last.graph is prepared.graph:
                 return lowered
+        self._target.check_stored(prepared.graph)
         lowered = self._target.reference(prepared, self._options)
         lowered = replace(lowered, program=holding(lowered.program, self._held))
         self._derived[:] = [(key, prepared, lowered)]

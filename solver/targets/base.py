@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
+from solver.errors import OptionsError
+from solver.graph.types import TrainableGraph
 from solver.layout import Lifespan
 from solver.passes import Pass
 from solver.preparations import Prepared
@@ -43,7 +45,7 @@ class Capabilities:
     `update`: gradients may be applied at another time. `sub_ranges`: in place also parts of values.
     `recompute`: its steps may run several times. `order`: they may run in another order.
     `paging`: values may leave its arena for slower memory. `storage`: it can keep activations in 16 bits.
-    `scratch`: its kernels work within a scratch budget.
+    `scratch`: its kernels work within a scratch budget. `stored`: they unpack weights that have a storage.
     """
 
     trains: bool = False
@@ -57,6 +59,7 @@ class Capabilities:
     paging: bool = False
     storage: bool = False
     scratch: bool = False
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,17 @@ class Target(ABC):
 
         Raises OptionsError for a graph that the target cannot train.
         """
+
+    def check_stored(self, graph: TrainableGraph) -> None:
+        """Raises OptionsError for a graph with stored weights where the target's kernels read none."""
+        stored = [operand for operand in graph.operands.values() if operand.type.storage is not None]
+        if stored and not self.capabilities.stored:
+            raise OptionsError(
+                f"The target {self.name!r} reads no stored weights, and {stored[0].id!r} is stored as"
+                f" {stored[0].type.storage}.",
+                remedy="Plan for the target 'reference', or leave the storage out of all operands.",
+                path=("target",),
+            )
 
     def passes(self, options: TargetOptions) -> tuple[Pass, ...]:
         """The passes that turn the reference program into the one that is planned, in their order."""

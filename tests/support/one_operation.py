@@ -11,6 +11,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from solver.executor.kernels.base import Call
 from solver.graph.nodes import resolve
 from solver.graph.ops import lookup
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, BackwardNeeds, Node, ScratchRequest
+from solver.graph.packing import pack
+from solver.graph.storage import Storage
 from solver.graph.types import Array, DType, Initializer, Operand, Operation, Role, TensorType
 
 _POISON = 0xFF  # NaN in both floating types, -1 in the integers, true in bool
@@ -59,7 +62,10 @@ def normal(*shape: int, dtype: str = "float64", seed: int = 9) -> Array:
 
 
 class OneOperation:
-    """`type` applied to `values` (``None`` for an input left out); integer inputs are constants."""
+    """`type` applied to `values` (``None`` for an input left out); integer inputs are constants.
+
+    Inputs that are `stored`, by position, are packed: kernels and `values` have their bytes.
+    """
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class OneOperation:
         *,
         scratch_budget: int = DEFAULT_SCRATCH_BUDGET,
         outputs: int = 1,
+        stored: Mapping[int, Storage] = MappingProxyType({}),
         **attributes: Any,
     ) -> None:
         self.type, self.attributes = type_, attributes
@@ -78,10 +85,12 @@ class OneOperation:
         defined = tuple(f"y{i}" for i in range(self.kind.outputs or outputs))
         operation = Operation("op", type_, names, defined, attributes)
         operands = {
-            name: _operand(name, value, is_constant=i in self.kind.constant_inputs)
+            name: _operand(name, value, is_constant=i in self.kind.constant_inputs, storage=stored.get(i))
             for i, (name, value) in enumerate(zip(names, self.values, strict=True))
             if value is not None
         }
+        for i in stored:
+            self.values[i] = placed(pack(_present(self.values[i]), operands[names[i]].type))
         self.types = self.kind.infer(resolve(operation, operands, scratch_budget))
         for name, output in zip(defined, self.types, strict=True):
             operands[name] = Operand(name, output, Role.INTERMEDIATE)
@@ -228,8 +237,8 @@ def _subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(positions, size)
 
 
-def _operand(name: str, value: Array, *, is_constant: bool) -> Operand:
-    type_ = TensorType(value.shape, _dtype(value))
+def _operand(name: str, value: Array, *, is_constant: bool, storage: Storage | None) -> Operand:
+    type_ = TensorType(value.shape, _dtype(value), storage)
     if type_.dtype.is_floating and not is_constant:
         return Operand(name, type_, Role.INPUT)
     return Operand(name, type_, Role.CONSTANT, Initializer("values", value.tobytes()))

@@ -6,11 +6,13 @@ that leaves a row at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from solver.graph.storage import Storage
 from solver.graph.types import Array
 from tests.support.operator_steps import Case
 
@@ -149,6 +151,69 @@ def _products() -> Iterator[Case]:
     yield _case("Gemm", (4, 3), (3, 5))
     yield _case("Gemm", (4, 3), (3, 5), (5,), beta=0.0)
     yield _case("MatMul", (4,), (4,), dtype="float64")
+
+
+#: One of each kind, with what each may have beside it. Groups of 8 divide rows of 16 and 24.
+STORAGES = (
+    Storage("float16"),
+    Storage("bfloat16"),
+    Storage("int8", 8),
+    Storage("int8", 8, zero_points=True, scales="bfloat16"),
+    Storage("int4", 8, scales="float32"),
+    Storage("int4", 8, zero_points=True),
+)
+#: All rows in one tile; two rows of 16 or one of 24 at a time; one row at a time.
+_TILES = (1 << 21, 128, 1)
+
+
+def _stored() -> Iterator[Case]:
+    """Frozen weights as they are stored, in every operator that unpacks them, in one tile and in several."""
+    for storage in STORAGES:
+        for budget in _TILES:
+            stored = {1: storage}
+            more: dict[str, Any] = {"stored": stored, "scratch_budget": budget}
+            turned = {1: replace(storage, axis=1)}
+            gemm = (_uniform((3, 16)), _uniform((5, 16), 1))
+            matmul = (_uniform((2, 3, 16)), _uniform((16, 5), 1))
+            yield Case("Gemm", (*gemm, _uniform((5,), 2)), {"transB": 1, "activation": "Relu"}, **more)
+            yield Case("Gemm", gemm, {"transB": 1, "alpha": 0.5}, **more)
+            yield Case("MatMul", matmul, stored=turned, scratch_budget=budget)
+            table = (_uniform((9, 16)), np.array([[0, 8, -9], [3, 3, -1]]))
+            yield Case("Gather", table, stored={0: storage}, scratch_budget=budget)
+    for budget in _TILES:
+        yield from _stored_convolutions({"stored": {1: STORAGES[5]}, "scratch_budget": budget})
+    for storage in (Storage("float16"), Storage("int8", 8)):
+        for budget in _TILES:
+            left = (_uniform((400, 200)), _uniform((200, 30), 1))
+            turned = {1: replace(storage, axis=1)}
+            yield Case("Gemm", left, {}, stored=turned, scratch_budget=budget)
+        yield Case("Gather", (_uniform((50, 8)), np.arange(3000) % 50), stored={0: storage})
+    depthwise = (_uniform((2, 5, 6, 6)), _uniform((5, 1, 3, 3), 1))
+    for storage in STORAGES[:2]:
+        for strides in ((1, 1), (2, 1)):
+            attributes = {"group": 5, "strides": strides}
+            yield Case("Conv", depthwise, attributes, stored={1: storage}, scratch_budget=1)
+
+
+def _stored_convolutions(more: Mapping[str, Any]) -> Iterator[Case]:
+    settings: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+        ((2, 4, 5, 4), (6, 4, 3, 2), {"pads": (1, 1, 0, 0), "activation": "Relu6"}),
+        ((2, 4, 7, 5), (6, 4, 3, 2), {"strides": (2, 2)}),
+        ((2, 16, 3, 2), (6, 16, 1, 1), {}),
+        ((2, 8, 5, 4), (6, 4, 2, 2), {"group": 2}),
+        ((2, 8, 5), (4, 4, 4), {"group": 2, "strides": (2,)}),
+    ]
+    for x, w, attributes in settings:
+        for layout in ("NCHW", "NHWC"):
+            values = [_uniform(x), _uniform(w, 1)]
+            if layout == "NHWC":
+                values = [np.ascontiguousarray(np.moveaxis(value, 1, -1)) for value in values]
+            attributes = {**attributes, "data_layout": layout}
+            yield Case("Conv", (*values, _uniform((w[0],), 2)), attributes, **more)
+            if "activation" not in attributes:
+                sizes = (3,) * (len(x) - 2)
+                back = (2, w[0], *sizes) if layout == "NCHW" else (2, *sizes, w[0])
+                yield Case("ConvTranspose", (_uniform(back), values[1]), attributes, **more)
 
 
 #: (X, W) with channels second, attributes.
@@ -412,6 +477,7 @@ CASES: tuple[Case, ...] = (
     *_binary(),
     *_normalisation(),
     *_products(),
+    *_stored(),
     *_convolutions(),
     *_pooling(),
     *_recurrent(),

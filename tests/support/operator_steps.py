@@ -16,6 +16,7 @@ import numpy as np
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node, OperationType, ScratchRequest
+from solver.graph.storage import Storage
 from solver.graph.types import Array, TensorType
 from tests.support.one_operation import OneOperation, placed, poisoned
 
@@ -24,18 +25,20 @@ __all__ = ["Case", "OperatorStep", "steps_of"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An operator, values of its inputs (``None`` for one left out) and attributes."""
+    """An operator, values of its inputs (``None`` for one left out), attributes, storages by position."""
 
     type: str
     values: tuple[Array | None, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
     scratch_budget: int = DEFAULT_SCRATCH_BUDGET
+    stored: Mapping[int, Storage] = field(default_factory=dict)
 
     def __str__(self) -> str:
         shapes = ",".join("-" if v is None else f"{v.dtype}{list(v.shape)}" for v in self.values)
         attributes = "".join(f" {key}={value}" for key, value in self.attributes.items())
-        return f"{self.type} {shapes}{attributes}".replace(" ", "_")
+        storages = "".join(f" {position} stored as {how}" for position, how in self.stored.items())
+        return f"{self.type} {shapes}{attributes}{storages}".replace(" ", "_")
 
     def operation(self) -> OneOperation:
         return OneOperation(
@@ -43,6 +46,7 @@ class Case:
             self.values,
             outputs=self.outputs,
             scratch_budget=self.scratch_budget,
+            stored=self.stored,
             **self.attributes,
         )
 

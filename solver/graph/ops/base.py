@@ -204,14 +204,17 @@ class Signature(ABC):
         """
 
     def differentiable(self, node: Node) -> frozenset[int]:
-        """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones.
+        """Positions of the inputs that have a derivative: floating ones, neither constant by rule nor stored.
 
         `node` may be without its outputs.
         """
         return frozenset(
             i
             for i, type_ in enumerate(node.inputs)
-            if type_ is not None and type_.dtype.is_floating and i not in self.constant_inputs
+            if type_ is not None
+            and type_.dtype.is_floating
+            and type_.storage is None
+            and i not in self.constant_inputs
         )
 
     def updates(self, node: Node) -> frozenset[int]:

@@ -7,6 +7,13 @@ Three loops, each a function of the geometry alone; operator and kernels share t
     weigh       dW and dB: dZ times the columns of X, summed over the chunks
 
 dZ is the derivative before the fused activation. It exists as a chunk of scratch, never as a tensor.
+
+W may be stored (`solver.graph.storage`), its rows being the filters. Kernels unpack a tile of them at a time,
+all of them where they are depthwise, and run the loop for each tile in turn:
+
+    Y[tile]     each element the same sum of products as without storage
+    dX          if one tile holds W, as without storage; else scattered: columns of the first tile are added
+                tap by tap to zeros, then those of the next tile to that
 """
 
 from __future__ import annotations
@@ -27,9 +34,10 @@ from solver.graph.ops.helpers.spatial import (
     stage,
     window_of,
 )
+from solver.graph.ops.helpers.stored import is_stored, tile_request, tile_rows
 from solver.graph.types import DType, TensorType
 
-__all__ = ["OPERATORS", "Convolution", "convolution"]
+__all__ = ["OPERATORS", "Convolution", "convolution", "filters_a_tile", "tile_of_filters"]
 
 X, W, B = 0, 1, 2
 
@@ -50,7 +58,10 @@ _BUDGETS_PER_WEIGHTS = 8
 
 @dataclass(frozen=True)
 class Convolution:
-    """Sizes of one convolution. `window` slides over X; `transposed` over dZ, for stride 1."""
+    """Sizes of one convolution. `window` slides over X; `transposed` over dZ, for stride 1.
+
+    `tile` is the number of filters that are unpacked at a time, 0 where W is not stored.
+    """
 
     window: Spatial
     groups: int
@@ -58,6 +69,7 @@ class Convolution:
     activation: str
     dtype: DType
     budget: int
+    tile: int = 0
 
     @property
     def group_channels(self) -> int:
@@ -90,10 +102,12 @@ class Convolution:
     def scatters(self) -> bool:
         """Whether dX is added up from columns of it, and not a correlation of dZ with the flipped W.
 
-        It must be with strides; without, it is where the copy of W would take half the budget or more.
+        It must be with strides, and with several tiles of W; without, it is where the copy of W would take
+        half the budget or more.
         """
         copied = self.weights * self.dtype.itemsize if self.window.taps > 1 and not self.is_depthwise else 0
-        return self.window.strides_over or 2 * copied > self.budget
+        in_tiles = 0 < self.tile < self.filters
+        return self.window.strides_over or in_tiles or 2 * copied > self.budget
 
     @property
     def filters_a_sum(self) -> int:
@@ -246,7 +260,28 @@ def convolution(node: Node) -> Convolution:
         node.attributes["activation"],
         node.input(X).dtype,
         node.scratch_budget,
+        filters_a_tile(node, group, is_depthwise=depth == 1),
     )
+
+
+def filters_a_tile(node: Node, groups: int, *, is_depthwise: bool) -> int:
+    """Filters of a stored W that are unpacked at a time: of whole groups, or equal shares of one; else 0."""
+    if not is_stored(node, W):
+        return 0
+    filters, fitting = node.input(W).shape[0], tile_rows(node, W)
+    if groups == 1 or fitting == filters:
+        return fitting
+    each = filters // groups
+    if is_depthwise:
+        return filters
+    if fitting >= each:
+        return fitting - fitting % each
+    return next(n for n in range(fitting, 0, -1) if each % n == 0)
+
+
+def tile_of_filters(node: Node, conv: Convolution) -> tuple[ScratchRequest, ...]:
+    """Scratch to unpack W, where it is stored."""
+    return (tile_request(node, W, conv.tile),) if conv.tile else ()
 
 
 class Conv(OperationType):
@@ -271,7 +306,10 @@ class Conv(OperationType):
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         conv = convolution(node)
-        return requests(conv.dtype, conv.correlate(backward=False).sizes)
+        return requests(conv.dtype, conv.correlate(backward=False).sizes) + tile_of_filters(node, conv)
+
+    def stored_axis(self, node: Node, position: int) -> int | None:
+        return 0 if position == W else None
 
     def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         conv = convolution(node)
@@ -284,7 +322,7 @@ class Conv(OperationType):
         return BackwardNeeds(
             inputs=frozenset(reads[position] for position in derivatives if position in reads),
             outputs=frozenset({0} if conv.is_fused else ()),
-            scratch=requests(conv.dtype, *loops),
+            scratch=requests(conv.dtype, *loops) + (tile_of_filters(node, conv) if X in derivatives else ()),
         )
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:

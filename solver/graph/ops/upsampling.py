@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
-from solver.graph.ops.convolution import Convolution
+from solver.graph.ops.convolution import Convolution, filters_a_tile, tile_of_filters
 from solver.graph.ops.helpers.shared import IGNORED_IN_PRODUCTS, bad_attribute, same_floating
 from solver.graph.ops.helpers.spatial import WINDOW_ATTRIBUTES, Axis, Spatial, image_of, requests
 from solver.graph.types import TensorType
@@ -43,7 +43,8 @@ def transposed(node: Node) -> Convolution:
         raise bad_attribute(node, "kernel_shape", f"must be that of the weights, {list(kernel)}")
     axes = tuple(_axes(node, sizes, kernel))
     window = Spatial(node.attributes["data_layout"], batch, filters * groups, axes)
-    return Convolution(window, groups, channels, "None", node.input(X).dtype, node.scratch_budget)
+    tile = filters_a_tile(node, groups, is_depthwise=filters == 1)
+    return Convolution(window, groups, channels, "None", node.input(X).dtype, node.scratch_budget, tile)
 
 
 def _listed(node: Node, key: str, count: int, default: int) -> tuple[int, ...]:
@@ -104,7 +105,10 @@ class _ConvTranspose(OperationType):
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         conv = transposed(node)
         loop = conv.scatter() if conv.scatters else conv.correlate(backward=True)
-        return requests(conv.dtype, loop.sizes)
+        return requests(conv.dtype, loop.sizes) + tile_of_filters(node, conv)
+
+    def stored_axis(self, node: Node, position: int) -> int | None:
+        return 0 if position == W else None
 
     def backward(self, node: Node, derivatives: frozenset[int]) -> BackwardNeeds:
         conv = transposed(node)
@@ -114,7 +118,7 @@ class _ConvTranspose(OperationType):
         reads = {W: X, X: W}
         return BackwardNeeds(
             inputs=frozenset(reads[position] for position in derivatives if position in reads),
-            scratch=requests(conv.dtype, *loops),
+            scratch=requests(conv.dtype, *loops) + (tile_of_filters(node, conv) if X in derivatives else ()),
         )
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:

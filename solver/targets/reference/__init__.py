@@ -34,6 +34,7 @@ class Reference(Target):
         order=True,
         paging=True,
         storage=True,
+        stored=True,
         scratch=True,
     )
 

@@ -8,6 +8,8 @@ decides which of the last two axes is the dense one, and BLAS takes both:
     NCHW   a block an example: columns [channels * taps, positions], seen transposed
 
 Pointwise convolutions need no columns: the images are the columns.
+
+The loops go over the tiles of a stored W, and over the chunks of images for each.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from solver.executor.kernels.base import Call
 from solver.executor.kernels.helpers import depthwise
 from solver.executor.kernels.helpers.blocks import Step, bound, present, staging
 from solver.executor.kernels.helpers.inner import bias_steps, finish, inner, inner_source, optional
+from solver.executor.kernels.helpers.stored import tiles, whole
 from solver.executor.kernels.helpers.windows import channels_last, chunk, chunk_source, windows
 from solver.graph.ops.convolution import Convolution
 from solver.graph.ops.helpers.spatial import Part, Spatial
@@ -72,6 +75,21 @@ def _weight_matrices(w: Array, groups: int) -> Array:
     return w.reshape(groups, w.shape[0] // groups, -1)
 
 
+def _filter_tiles(call: Call, conv: Convolution) -> Iterator[tuple[Array, tuple[slice, slice], list[Step]]]:
+    """([group, filters, features], place in (groups, filters of a group), steps that unpack them) of each
+    tile of W, which is all of it where it is not stored.
+    """
+    groups, each = conv.groups, conv.group_filters
+    if not conv.tile:
+        yield _weight_matrices(present(call.x[W])[0], groups), (slice(0, groups), slice(0, each)), []
+        return
+    for rows, tile, unpacks in tiles(call, W):
+        group, first = divmod(rows.start, each)
+        count, filters = max(1, len(tile) // each), min(each, len(tile))
+        place = slice(group, group + count), slice(first, first + filters)
+        yield tile.reshape(count, filters, -1), place, [unpacks]
+
+
 def _flipped(conv: Convolution, w: Array, scratch: Mapping[str, Array]) -> tuple[Array, list[Step]]:
     """W of the correlation that takes dZ to dX, and the steps that write it.
 
@@ -108,16 +126,18 @@ def convolve(call: Call, conv: Convolution) -> list[Step]:
     if conv.is_depthwise:
         return depthwise.forward(call, conv)
     layout = conv.window.layout
-    x, w, y = present(call.x[X], call.x[W], call.y[0])
-    images, out = channels_last(x, layout), channels_last(y, layout)
-    weights = _weight_matrices(w, conv.groups).swapaxes(-1, -2)
+    images, out = (channels_last(array, layout) for array in present(call.x[X], call.y[0]))
     steps: list[Step] = []
-    for part in conv.correlate(backward=False).parts():
-        source, fill = chunk_source(conv.window, part, images, call.scratch)
-        samples, gather = _samples(conv, conv.window, part, source, call.scratch)
-        target = chunk(out, part)
-        product = bound(np.matmul, samples, weights, out=_matrices(target, layout, conv.groups))
-        steps += [*fill, *gather, product, *finish(call, conv, target)]
+    for weights, (groups, filters), unpack in _filter_tiles(call, conv):
+        is_last = (groups.stop, filters.stop) == (conv.groups, conv.group_filters)
+        steps += unpack
+        for part in conv.correlate(backward=False).parts():
+            source, fill = chunk_source(conv.window, part, images, call.scratch)
+            samples, gather = _samples(conv, conv.window, part, source, call.scratch)
+            target = chunk(out, part)
+            sums = _matrices(target, layout, conv.groups)[:, groups, :, filters]
+            product = bound(np.matmul, samples[:, groups], weights.swapaxes(-1, -2), out=sums)
+            steps += [*fill, *gather, product, *(finish(call, conv, target) if is_last else ())]
     return steps
 
 
@@ -138,9 +158,10 @@ def weigh(call: Call, conv: Convolution) -> list[Step]:
 def _correlate_back(call: Call, conv: Convolution) -> list[Step]:
     """dX as the correlation of dZ with the flipped W; for stride 1."""
     window, layout = conv.transposed, conv.window.layout
-    w, dx = present(call.x[W], call.dx[X])
-    images = channels_last(dx, layout)
-    weights, steps = _flipped(conv, w, call.scratch)
+    images = channels_last(present(call.dx[X])[0], layout)
+    w, unpack = whole(call, W)
+    weights, flip = _flipped(conv, w, call.scratch)
+    steps = unpack + flip
     for part in conv.correlate(backward=True).parts():
         source, fill = inner_source(call, conv, part)
         samples, gather = _samples(conv, window, part, source, call.scratch)
@@ -152,19 +173,21 @@ def _correlate_back(call: Call, conv: Convolution) -> list[Step]:
 def _scatter(call: Call, conv: Convolution) -> list[Step]:
     """dX from columns of it, added back tap by tap."""
     window = conv.window
-    w, dx = present(call.x[W], call.dx[X])
+    (dx,) = present(call.dx[X])
     images = _grouped(channels_last(dx, window.layout), conv.groups)
-    weights = _weight_matrices(w, conv.groups)
     taps = list(np.ndindex(*(axis.kernel for axis in window.axes)))
     steps = [bound(dx.fill, 0)]
-    for part in conv.scatter().parts():
-        dz, derive = inner(call, conv, part)
-        columns, seen = _column_matrices(call.scratch["columns"], window, part, conv.groups)
-        dz_matrices = _matrices(dz, window.layout, conv.groups)
-        steps += [*derive, bound(np.matmul, dz_matrices, weights, out=columns)]
-        for number, outputs, inputs in window.taps_of(part):
-            share = seen[(*outputs, *taps[number])]
-            steps.append(bound(np.add, images[inputs], share, out=images[inputs]))
+    for weights, (groups, filters), unpack in _filter_tiles(call, conv):
+        steps += unpack
+        for part in conv.scatter().parts():
+            dz, derive = inner(call, conv, part)
+            columns, seen = _column_matrices(call.scratch["columns"], window, part, conv.groups)
+            factor = _matrices(dz, window.layout, conv.groups)[:, groups, :, filters]
+            steps += [*derive, bound(np.matmul, factor, weights, out=columns[:, groups])]
+            for number, outputs, inputs in window.taps_of(part):
+                share = seen[(*outputs, *taps[number])][..., groups, :]
+                target = images[inputs][..., groups, :]
+                steps.append(bound(np.add, target, share, out=target))
     return steps
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.helpers.blocks import Step, bound, present, staging
 from solver.executor.kernels.helpers.inner import bias_steps, finish, inner, inner_source, optional
+from solver.executor.kernels.helpers.stored import whole
 from solver.executor.kernels.helpers.windows import carve, channels_last, chunk, chunk_source, windows
 from solver.graph.ops.convolution import Convolution
 from solver.graph.ops.helpers.spatial import Part, Spatial
@@ -39,13 +40,16 @@ def _taps(window: Spatial, source: Array, part: Part, conv: Convolution, spread:
         yield _split(seen[(slice(None),) * (rank + 1) + tap], conv, spread)
 
 
-def _tap_weights(call: Call, conv: Convolution, spread: int, *, flip: bool = False) -> tuple[Array, Step]:
-    """W as [taps, spread, channels, multiplier], and the step that writes it."""
-    w = present(call.x[W])[0].reshape(conv.groups, conv.group_filters, -1)
+def _tap_weights(
+    call: Call, conv: Convolution, spread: int, *, flip: bool = False
+) -> tuple[Array, list[Step]]:
+    """W as [taps, spread, channels, multiplier], and the steps that write it."""
+    filters, unpack = whole(call, W)
+    w = filters.reshape(conv.groups, conv.group_filters, -1)
     rows = np.moveaxis(w[..., ::-1] if flip else w, -1, 0)[:, None]
     shape = (conv.window.taps, spread, conv.groups, conv.group_filters)
     target = staging(call.scratch["weights"], shape)
-    return target, bound(np.copyto, target, rows)
+    return target, [*unpack, bound(np.copyto, target, rows)]
 
 
 def _product(call: Call, name: str, window: Spatial, part: Part, channels: int) -> Array:
@@ -70,8 +74,7 @@ def _accumulate(pairs: Iterator[tuple[Array, Array]], product: Array, target: Ar
 def forward(call: Call, conv: Convolution) -> list[Step]:
     window, spread = conv.window, conv.spread(conv.window)
     x, y = (channels_last(array, window.layout) for array in present(call.x[X], call.y[0]))
-    weights, write = _tap_weights(call, conv, spread)
-    steps = [write]
+    weights, steps = _tap_weights(call, conv, spread)
     for part in conv.correlate(backward=False).parts():
         source, fill = chunk_source(window, part, x, call.scratch)
         out = chunk(y, part)
@@ -85,8 +88,7 @@ def correlate_back(call: Call, conv: Convolution) -> list[Step]:
     """dX as the correlation of dZ with the flipped W; for stride 1."""
     window, spread = conv.transposed, conv.spread(conv.transposed)
     dx = channels_last(present(call.dx[X])[0], window.layout)
-    weights, write = _tap_weights(call, conv, spread, flip=True)
-    steps = [write]
+    weights, steps = _tap_weights(call, conv, spread, flip=True)
     for part in conv.correlate(backward=True).parts():
         source, fill = inner_source(call, conv, part)
         product = _split(_product(call, "product", window, part, conv.groups), conv, spread)
@@ -105,8 +107,8 @@ def scatter(call: Call, conv: Convolution) -> list[Step]:
     """dX as shares of dZ, added back tap by tap; for strides above 1."""
     window = conv.window
     dx = channels_last(present(call.dx[X])[0], window.layout)
-    weights, write = _tap_weights(call, conv, 1)
-    steps = [bound(dx.fill, 0), write]
+    weights, steps = _tap_weights(call, conv, 1)
+    steps.append(bound(dx.fill, 0))
     for part in conv.scatter().parts():
         dz, derive = inner(call, conv, part)
         split = dz.reshape(*dz.shape[:-1], conv.groups, conv.group_filters, copy=False)

@@ -21,8 +21,9 @@ def tile_rows(node: Node, position: int) -> int:
     return min(rows, max(1, node.scratch_budget // max(1, inner * DType.FLOAT32.itemsize)))
 
 
-def tile_request(node: Node, position: int) -> ScratchRequest:
-    """The scratch ``tile``, ``float32[rows, elements of a row]``."""
+def tile_request(node: Node, position: int, rows: int | None = None) -> ScratchRequest:
+    """The scratch ``tile``, ``float32[rows, elements of a row]``, of `tile_rows` where not of `rows`."""
     type_ = node.input(position)
     assert type_.storage is not None, "only stored inputs are unpacked"
-    return scratch("tile", (tile_rows(node, position), type_.storage.matrix(type_.shape)[1]), DType.FLOAT32)
+    size = tile_rows(node, position) if rows is None else rows
+    return scratch("tile", (size, type_.storage.matrix(type_.shape)[1]), DType.FLOAT32)

@@ -22,7 +22,7 @@ def scales(*shape: int) -> Any:
 @pytest.mark.parametrize(
     ("shape", "attributes"), [((), {}), ((5,), {"axis": 1}), ((3, 5, 1), {"axis": -1, "block_size": 4})]
 )
-def test_forward_is_onnx(dtype: Any, shape: tuple[int, ...], attributes: dict[str, int]) -> None:
+def test_forward_is_onnx(dtype: Any, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
     limits, scale = np.iinfo(dtype), scales(*shape)
     zero = RNG.integers(limits.min, limits.max, shape, dtype)
     values = [RNG.standard_normal((3, 5, 4)).astype(np.float32) * 20, scale, np.asarray(zero)]
