@@ -51,6 +51,7 @@ class PlanChoices(TypedDict, total=False):
     place: Sequence[str]
     costs: str | Mapping[str, Any] | None
     storage: Literal["float16", "bfloat16"] | None
+    frozen_storage: str | None
     pins: Mapping[str, int | str] | Sequence[str]
     alignments: Mapping[str, int | str] | Sequence[str]
     reserved: Sequence[str | Mapping[str, Any]]

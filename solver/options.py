@@ -195,6 +195,13 @@ PLAN_OPTIONS: Final = _by_name(
             metavar="TYPE",
         ),
         Option(
+            "frozen_storage",
+            "word",
+            "Storage of weights that are not trained, rounded: float16, bfloat16, int8 or int4; integers with"
+            " the elements of a group, 32 by default, and with zero points, as int4:64:zero-points.",
+            metavar="STORAGE",
+        ),
+        Option(
             "fit_scratch", "switch", "A smaller scratch budget, where scratch would make the peak.", False
         ),
         _PINS,

@@ -48,6 +48,7 @@ from solver.plan.report import (
     MemoryMap,
     PlanReport,
     certificate_note,
+    frozen_storage_note,
     gradient_notes,
     memory_map,
     order_note,
@@ -132,6 +133,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "gradients": list(gradient_notes(plan)),
         "in_place": asdict(sharing(plan)),
         "storage": storage_note(plan),
+        "frozen_storage": frozen_storage_note(plan),
         "order": order_note(plan),
         "recomputation": None if (again := recomputation(plan)) is None else asdict(again),
         "homes": None if (placed := homes(plan)) is None else asdict(placed),
@@ -191,7 +193,7 @@ def render(plan: PlanView, width: int | None) -> None:
             _render_arena(console, plan, arena, about)
     for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
         console.print(note, markup=False)
-    for remark in (storage_note(plan), _target_note(plan)):
+    for remark in (storage_note(plan), frozen_storage_note(plan), _target_note(plan)):
         if remark is not None:
             console.print(remark, markup=False, highlight=False)
     if plan.options.target == PROGRAM:

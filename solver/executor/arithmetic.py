@@ -15,6 +15,7 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import Node, ScratchRequest
 from solver.graph.types import Array, Operand, TensorType, TrainableGraph
 from solver.plan import Plan
+from solver.preparations import with_frozen_storage
 from solver.preparations.rewriting import CHUNK_HEAD, replay
 
 __all__ = ["KernelArithmetic", "rewritten"]
@@ -66,9 +67,10 @@ def _block(nbytes: int) -> Array:
 
 
 def rewritten(graph: TrainableGraph, plan: Plan) -> TrainableGraph:
-    """`graph` itself where the plan replaces nothing. No record is believed: every rule looks again.
+    """The graph with weights stored and operations replaced as the plan has it; itself where it has neither.
 
-    Raises PlanError where a rule does not hold, and for replacements that the options do not ask for.
+    No record is believed: every rule looks again. Raises PlanError where a rule does not hold, and for
+    replacements that the options do not ask for.
     """
     asked = {True: plan.options.chunked_head, False: plan.options.rewrite}
     if not all(asked[one.rule == CHUNK_HEAD.name] for one in plan.replacements):
@@ -77,4 +79,5 @@ def rewritten(graph: TrainableGraph, plan: Plan) -> TrainableGraph:
             remedy="Plan this graph again with this version.",
             path=("replacements",),
         )
+    graph = with_frozen_storage(graph, plan.options.frozen_storage)
     return replay(graph, plan.replacements, KernelArithmetic())

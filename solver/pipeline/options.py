@@ -42,6 +42,7 @@ _ASKED_OF_TARGETS = {
     "memories": ("paging", "has memory of one kind", "Leave the memories out."),
     "place": ("paging", "has memory of one kind", "Leave the places out."),
     "storage": ("storage", "keeps values as they are", "Leave it out."),
+    "frozen_storage": ("stored", "reads weights as floats only", "Leave it out."),
     "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
     "fit_scratch": ("scratch", "says itself what its kernels need", "Leave it out."),
 }
@@ -155,6 +156,7 @@ def check_of_program(options: PlanOptions) -> None:
         "rewrite",
         "chunked_head",
         "storage",
+        "frozen_storage",
     ):
         if getattr(options, name) != getattr(DEFAULTS, name):
             raise OptionsError(

@@ -247,7 +247,10 @@ class GraphPlans(Plans):
         follow: Follower | None = None,
     ) -> None:
         """Raises OptionsError for an option out of range."""
-        self._graph, self._target = graph, checked(options)
+        self._target = checked(options)
+        self._given = graph
+        # Once for all trials: the preparation then finds nothing left to store.
+        self._graph = preparations.with_frozen_storage(graph, options.frozen_storage)
         super().__init__(options, observe, follow)
         self._derived: list[Derived] = []
 
@@ -256,7 +259,7 @@ class GraphPlans(Plans):
         return self._target.capabilities
 
     def digest(self) -> str:
-        return graph_digest(self._graph)
+        return graph_digest(self._given)
 
     def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
         checked(options)

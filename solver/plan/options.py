@@ -44,6 +44,7 @@ class PlanOptions:
     place: tuple[str, ...] = PLAN_OPTIONS["place"].default
     costs: Costs | None = PLAN_OPTIONS["costs"].default
     storage: str | None = PLAN_OPTIONS["storage"].default
+    frozen_storage: str | None = PLAN_OPTIONS["frozen_storage"].default
     fit_scratch: bool = PLAN_OPTIONS["fit_scratch"].default
     pins: tuple[Pin, ...] = PLAN_OPTIONS["pins"].default
     alignments: tuple[Alignment, ...] = PLAN_OPTIONS["alignments"].default

@@ -21,6 +21,7 @@ __all__ = [
     "PlanReport",
     "SharingReport",
     "certificate_note",
+    "frozen_storage_note",
     "gradient_notes",
     "live_curve",
     "memory_map",
@@ -211,6 +212,29 @@ def storage_note(plan: PlanView) -> str | None:
     share = spent / max(step - spent, 1)
     count = int(facts.get("conversions", 0))
     return f"{note} {count:,} conversions add {100 * share:.2f} % to the modelled time of a step."
+
+
+def frozen_storage_note(plan: PlanView) -> str | None:
+    """The weights that are kept in fewer bits, in a sentence; None where the plan asks for no storage."""
+    if plan.options.frozen_storage is None:
+        return None
+    sizes = [
+        (value.nbytes, TensorType(value.shape, DType(value.dtype)).nbytes)
+        for _, buffer in plan.buffers()
+        for value in buffer.values
+        if value.kind in (Kind.PARAMETER, Kind.CONSTANT)
+    ]
+    stored = [(nbytes, whole) for nbytes, whole in sizes if nbytes < whole]
+    if not stored:
+        return (
+            f"In {plan.options.frozen_storage}: no weight is stored. Frozen float32 matrices of products,"
+            " convolutions and embeddings are, where groups divide their rows."
+        )
+    size, whole = (sum(column) for column in zip(*stored, strict=True))
+    return (
+        f"In {plan.options.frozen_storage}: {len(stored):,} frozen weights take {size:,} bytes instead of"
+        f" {whole:,}. They are rounded once: losses and gradients are those of the rounded weights."
+    )
 
 
 def order_note(plan: PlanView) -> str | None:

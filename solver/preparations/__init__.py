@@ -12,6 +12,7 @@ from dataclasses import fields
 from solver.preparations.base import Planner, Preparation, Prepared
 from solver.preparations.chunked_head import ChunkedHead
 from solver.preparations.fit_scratch import FitScratch
+from solver.preparations.frozen_storage import FrozenStorage, with_frozen_storage
 from solver.preparations.rewrite import Rewrite
 from solver.preparations.scratch import Scratch
 from solver.preparations.storage import Storage
@@ -20,6 +21,7 @@ __all__ = [
     "PREPARATIONS",
     "ChunkedHead",
     "FitScratch",
+    "FrozenStorage",
     "Planner",
     "Preparation",
     "Prepared",
@@ -27,12 +29,13 @@ __all__ = [
     "Scratch",
     "Storage",
     "chosen",
+    "with_frozen_storage",
 ]
 
 #: Every preparation, in the order in which they run. Adding one is a module here and its place in this list.
 #: Scratch is fitted to the graph as it is, and again to what rewriting leaves of it.
 PREPARATIONS: tuple[type[Preparation], ...] = (
-    *(Scratch, Storage, ChunkedHead),
+    *(Scratch, Storage, FrozenStorage, ChunkedHead),
     *(FitScratch, Rewrite, FitScratch),
 )
 

@@ -54,6 +54,7 @@ REFUSED: tuple[Refused, ...] = (
     _of_target("memories", [FAST, SLOW]),
     _of_target("place", ["fc1.weight=fast"]),
     _of_target("storage", "bfloat16"),
+    _of_target("frozen_storage", "int4"),
     _of_target("costs", {"nanoseconds": {"fc1": 1}}),
     _of_target("fit_scratch", True),
     # Values that mean nothing.
@@ -61,6 +62,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused({"solver": "abacus"}, "/solver", "Unknown solver 'abacus'"),
     Refused({"update": "never"}, "/update", "Unknown update mode 'never'"),
     Refused({"storage": "float8"}, "/storage", "float8"),
+    Refused({"frozen_storage": "int3"}, "/frozen_storage", "int3"),
     Refused({"alignment": 2**21}, "/alignment", "power of two"),
     Refused({"alignment": 48}, "/alignment", "power of two"),
     Refused({"alignment": 0}, "/alignment", "alignment"),

@@ -118,7 +118,8 @@ _FIT: Final = (
         "order",
         "recompute",
     ),
-    *("rewrite", "chunked_head", "scratch_budget", "fit_scratch", "storage", "parallelism", "alignment"),
+    *("rewrite", "chunked_head", "scratch_budget", "fit_scratch", "storage", "frozen_storage"),
+    *("parallelism", "alignment"),
     *CONSTRAINTS,
 )
 _SEARCH: Final = (
@@ -265,7 +266,10 @@ def _sizes(text: str) -> int | str:
 
 StepOptions = Annotated[
     Mapping[str, Any],
-    _group(REQUEST_OPTIONS, "as_written only batch scratch_budget update rewrite chunked_head storage"),
+    _group(
+        REQUEST_OPTIONS,
+        "as_written only batch scratch_budget update rewrite chunked_head storage frozen_storage",
+    ),
 ]
 RuntimeOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "target alignment parallelism")]
 SearchOptions = Annotated[

@@ -485,6 +485,7 @@ export interface PlanRequestOptions {
   place?: Array<string>;
   costs?: CostsFields | null;
   storage?: string | null;
+  frozen_storage?: string | null;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string> | string;
@@ -515,6 +516,7 @@ export interface PlannedOptionFields {
   place?: Array<string>;
   costs?: CostsFields | null;
   storage?: string | null;
+  frozen_storage?: string | null;
   fit_scratch?: boolean;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;

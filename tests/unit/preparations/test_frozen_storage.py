@@ -1,0 +1,129 @@
+"""The preparation that stores frozen weights: which ones, and that training runs on the rounded ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver import pipeline
+from solver.documents import load_graph
+from solver.errors import OptionsError
+from solver.executor import Trainer, validate
+from solver.executor.initial import initial_value
+from solver.graph import Initializer, TrainableGraph
+from solver.graph.packing import pack, unpack
+from solver.plan import PlanOptions
+from solver.plan.report import frozen_storage_note
+from solver.preparations import with_frozen_storage
+
+_DOCUMENT: dict[str, Any] = {
+    "format": "arenaplan.graph",
+    "version": 1,
+    "name": "adapter",
+    "operands": [
+        {"name": "ids", "role": "input", "shape": [6], "dtype": "int32"},
+        {"name": "target", "role": "label", "shape": [6, 96], "dtype": "float32"},
+        {"name": "table", "role": "parameter", "shape": [96, 64], "dtype": "float32", "trainable": False},
+        {"name": "base", "role": "parameter", "shape": [64, 64], "dtype": "float32", "trainable": False},
+        {"name": "narrow", "role": "parameter", "shape": [40, 64], "dtype": "float32", "trainable": False},
+        {"name": "wide", "role": "parameter", "shape": [64, 40], "dtype": "float32", "trainable": False},
+        {"name": "scale", "role": "parameter", "shape": [6, 64], "dtype": "float32", "trainable": False},
+        {"name": "bias", "role": "parameter", "shape": [64], "dtype": "float32"},
+    ],
+    "operations": [
+        {"name": "embed", "type": "Gather", "inputs": ["table", "ids"], "outputs": ["x"]},
+        {"name": "shift", "type": "Add", "inputs": ["x", "bias"], "outputs": ["shifted"]},
+        {"name": "product", "type": "MatMul", "inputs": ["shifted", "base"], "outputs": ["h"]},
+        {"name": "down", "type": "MatMul", "inputs": ["h", "wide"], "outputs": ["low"]},
+        {"name": "up", "type": "MatMul", "inputs": ["low", "narrow"], "outputs": ["high"]},
+        {"name": "scaled", "type": "Mul", "inputs": ["high", "scale"], "outputs": ["y"]},
+        {
+            "name": "head",
+            "type": "Gemm",
+            "inputs": ["y", "table"],
+            "outputs": ["z"],
+            "attributes": {"transB": 1},
+        },
+        {"name": "loss", "type": "MeanSquaredError", "inputs": ["z", "target"], "outputs": ["l"]},
+    ],
+    "loss": "l",
+    "optimizer": {"type": "SGD", "learning_rate": 0.01},
+}
+
+
+@pytest.fixture(name="graph")
+def _graph() -> TrainableGraph:
+    return load_graph(_DOCUMENT)
+
+
+def test_weights_that_products_and_embeddings_read_are_stored(graph: TrainableGraph) -> None:
+    stored = with_frozen_storage(graph, "int4")
+    axes = {o.id: o.type.storage.axis for o in stored.operands.values() if o.type.storage is not None}
+    # "narrow" has rows of 40 elements, which groups of 32 do not divide; "scale" is read by a Mul.
+    assert axes == {"table": 0, "base": 1, "wide": 1}
+    assert with_frozen_storage(stored, "int4") is stored
+    assert with_frozen_storage(graph, None) is graph
+    assert with_frozen_storage(graph, "int4:8").operands["narrow"].type.storage is not None
+
+
+def test_plan_is_proved_and_trains_bit_for_bit(graph: TrainableGraph) -> None:
+    plain = pipeline.plan(graph)
+    for word in ("int4", "int8:16", "int4:64:zero-points", "bfloat16"):
+        plan = pipeline.plan(graph, PlanOptions(frozen_storage=word))
+        report = validate(graph, plan, steps=3)
+        assert report.identical
+        assert not report.violations
+        assert plan.arena_bytes < plain.arena_bytes
+        note = frozen_storage_note(plan)
+        assert note is not None
+        assert "frozen weights take" in note
+    assert frozen_storage_note(plain) is None
+
+
+def test_training_is_that_of_the_rounded_weights(graph: TrainableGraph) -> None:
+    """The same losses, up to the order of sums, as float weights that were packed and unpacked before."""
+    stored = with_frozen_storage(graph, "int4")
+    rounded = dict(graph.operands)
+    for name, operand in stored.operands.items():
+        if operand.type.storage is not None:
+            values = unpack(initial_value(operand), operand.type)
+            assert np.array_equal(unpack(pack(values, operand.type), operand.type), values)
+            rounded[name] = replace(
+                graph.operands[name], initializer=Initializer("values", data=values.tobytes())
+            )
+    plain = graph.with_graph(operands=rounded)
+    random = np.random.default_rng(7)
+    feed = {
+        "ids": random.integers(0, 96, 6).astype(np.int32),
+        "target": random.standard_normal((6, 96), np.float32),
+    }
+    with (
+        Trainer(graph, pipeline.plan(graph, PlanOptions(frozen_storage="int4"))) as ours,
+        Trainer(plain, pipeline.plan(plain)) as theirs,
+    ):
+        losses = [(ours.step(feed), theirs.step(feed)) for _ in range(5)]
+    np.testing.assert_allclose(*zip(*losses, strict=True), rtol=1e-5)
+    assert losses[-1][0] < losses[0][0]
+
+
+@pytest.mark.parametrize("word", ["int3", "int4:7", "int4:6", "float16:32", "int4:64:points", "", "int4:"])
+def test_unknown_word(graph: TrainableGraph, word: str) -> None:
+    with pytest.raises(OptionsError, match="Unknown storage") as caught:
+        pipeline.plan(graph, PlanOptions(frozen_storage=word))
+    assert caught.value.path == ("frozen_storage",)
+
+
+def test_nothing_to_store(graph: TrainableGraph) -> None:
+    trained = load_graph(
+        {
+            **_DOCUMENT,
+            "operands": [{k: v for k, v in o.items() if k != "trainable"} for o in _DOCUMENT["operands"]],
+        }
+    )
+    plan = pipeline.plan(trained, PlanOptions(frozen_storage="int4"))
+    note = frozen_storage_note(plan)
+    assert note is not None
+    assert "no weight is stored" in note
