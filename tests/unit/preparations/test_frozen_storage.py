@@ -104,9 +104,9 @@ def test_training_is_that_of_the_rounded_weights(graph: TrainableGraph) -> None:
         Trainer(graph, pipeline.plan(graph, PlanOptions(frozen_storage="int4"))) as ours,
         Trainer(plain, pipeline.plan(plain)) as theirs,
     ):
-        losses = [(ours.step(feed), theirs.step(feed)) for _ in range(5)]
-    np.testing.assert_allclose(*zip(*losses, strict=True), rtol=1e-5)
-    assert losses[-1][0] < losses[0][0]
+        losses = [ours.step(feed) for _ in range(5)]
+        np.testing.assert_allclose(losses, [theirs.step(feed) for _ in range(5)], rtol=1e-5)
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize("word", ["int3", "int4:7", "int4:6", "float16:32", "int4:64:points", "", "int4:"])
