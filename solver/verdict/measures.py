@@ -228,6 +228,19 @@ def _rewrite(request: Request) -> tuple[Setting, ...]:
     return () if request.options.rewrite else (Setting("rewrite", lambda r: r.choosing(rewrite=True)),)
 
 
+def _chunked_head(request: Request) -> tuple[Setting, ...]:
+    # The operators' kernels are loaded where a loss may have a head.
+    losses = (operation.type == "CategoricalCrossEntropy" for operation in request.graph.operations)
+    if request.options.chunked_head or not any(losses):
+        return ()
+    from solver.executor.arithmetic import KernelArithmetic
+    from solver.preparations.rewriting import CHUNK_HEAD, Surroundings, edits_of
+
+    if not edits_of(CHUNK_HEAD, Surroundings(request.graph, KernelArithmetic())):
+        return ()
+    return (Setting("a chunked head", lambda r: r.choosing(chunked_head=True)),)
+
+
 def _scratch(request: Request) -> tuple[Setting, ...]:
     settings, budget = [], 1 << (request.options.scratch_budget - 1).bit_length()
     while (budget := budget // 2) >= _LEAST_SCRATCH:
@@ -384,6 +397,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("parallelism", Changes.NOTHING, _one_at_a_time, programs=True),
     Measure("recompute", Changes.NOTHING, _recompute, searches=True, programs=True),
     Measure("rewrite", Changes.ROUNDING, _rewrite),
+    Measure("chunked head", Changes.ROUNDING, _chunked_head),
     Measure("scratch", Changes.ROUNDING, _scratch),
     Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True, programs=True),
     Measure("micro-batches", Changes.TRAINING, _micro_batches),

@@ -48,6 +48,7 @@ REFUSED: tuple[Refused, ...] = (
     _of_target("in_place", True),
     _of_target("sub_ranges", True),
     _of_target("rewrite", True),
+    _of_target("chunked_head", True),
     _of_target("order", True),
     _of_target("recompute", True, capacity=30_000),
     _of_target("tiers", [FAST, SLOW]),

@@ -17,7 +17,7 @@ from solver.graph.ops.helpers.shared import (
 )
 from solver.graph.types import DType, TensorType
 
-__all__ = ["OPERATORS", "padding"]
+__all__ = ["OPERATORS", "padding", "permuted_axes"]
 
 
 class _Movement(OperationType):
@@ -103,6 +103,12 @@ class _Transpose(_Movement):
         if sorted(perm) != list(range(len(data.shape))):
             raise bad_attribute(node, "perm", f"must be a permutation of the {len(data.shape)} axes")
         return (TensorType(tuple(data.shape[i] for i in perm), data.dtype),)
+
+
+def permuted_axes(node: Node) -> tuple[int, ...]:
+    """The permutation of a Transpose: axis i of Y is that axis of X."""
+    perm: tuple[int, ...] | None = node.attributes["perm"]
+    return tuple(range(len(node.input(0).shape)))[::-1] if perm is None else perm
 
 
 def padding(node: Node) -> tuple[tuple[int, int], ...]:

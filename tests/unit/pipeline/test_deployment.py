@@ -185,6 +185,7 @@ def test_ties_that_do_not_go_together(graphs: tuple[TrainableGraph, ...], tie: T
     ("requested", "message"),
     [
         (PlanOptions(rewrite=True), "take no rewrite"),
+        (PlanOptions(chunked_head=True), "take no chunked_head"),
         (PlanOptions(target="onert"), "runs one program alone"),
     ],
 )

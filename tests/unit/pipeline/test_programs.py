@@ -49,6 +49,7 @@ def test_stages() -> None:
         (PlanOptions(order=True), ("order",)),
         (PlanOptions(recompute=True, capacity=2**20), ("recompute",)),
         (PlanOptions(rewrite=True), ("rewrite",)),
+        (PlanOptions(chunked_head=True), ("chunked_head",)),
         (PlanOptions(update="end"), ("update",)),
         (PlanOptions(scratch_budget=1), ("scratch_budget",)),
     ],

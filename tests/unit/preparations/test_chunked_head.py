@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from solver.documents import dump_graph, load_graph
 from solver.errors import OptionsError, PlanError
 from solver.executor import Trainer, rewritten, synthetic_batch, validate
 from solver.graph import DType, TrainableGraph
-from solver.pipeline import plan, reference_of
-from solver.plan import Plan, PlanOptions
+from solver.pipeline import plan, plan_requested, reference_of
+from solver.plan import Changes, Plan, PlanOptions, RequestedOptions, SizeRange
+from solver.verdict import explain
 from solver.verify import prove
 from tests.support.every import grid
 from tests.support.graphs import Sketch
@@ -71,6 +74,57 @@ def test_it_trains_as_the_whole_head(head: str, loss: dict[str, Any], views: boo
     assert not {"CategoricalCrossEntropy", "Add", "Transpose"} & set(types(after))
     assert (after.loss, after.trainable) == (graph.loss, graph.trainable)
     same_training(graph, after, rtol=1e-12)
+
+
+#: An operation and its constants, or the permutation of a Transpose.
+Move = tuple[str, list[list[int]]]
+SHIFT: Move = ("Slice", [[0], [-1], [1]])
+FRONT: Move = ("Transpose", [[0, 2, 1]])
+FLAT: Move = ("Reshape", [[-1, 90]])
+
+
+def moved(moves: Sequence[Move], rows: Sequence[int]) -> TrainableGraph:
+    """Logits [2, 5, 90] that are moved before the loss reads them, with the classes at the end again."""
+    s = Sketch("moved", DType.FLOAT64)
+    h = s.op("MatMul", [s.parameter("x", 2, 5, 4), s.parameter("w", 4, 90)], "z", "head")
+    h = s.op("Add", [h, s.parameter("b", 90)], "biased")
+    for k, (type_, constants) in enumerate(moves):
+        if type_ == "Transpose":
+            h = s.op(type_, [h], f"h{k}", perm=constants[0])
+        else:
+            names = [s.integers(f"c{k}.{i}", *values) for i, values in enumerate(constants)]
+            h = s.op(type_, [h, *names], f"h{k}")
+    labels = s.label("targets", *rows, dtype=DType.INT32)
+    s.op("CategoricalCrossEntropy", [h, labels], "loss", "entropy", **LOSS)
+    return s.graph()
+
+
+@pytest.mark.parametrize(
+    ("moves", "rows", "left"),
+    [
+        ([SHIFT], (2, 4), ["Slice", "Reshape"]),
+        ([SHIFT, FLAT], (8,), ["Slice", "Reshape"]),
+        ([FLAT, ("Slice", [[9], [2], [0], [-3]])], (3,), ["Reshape", "Slice"]),
+        ([FRONT, FRONT], (2, 5), ["Reshape"]),
+        ([FRONT, ("Slice", [[1], [5], [2]]), FRONT], (2, 4), ["Transpose", "Slice", "Transpose", "Reshape"]),
+        ([("Transpose", [[1, 0, 2]])], (5, 2), ["Transpose", "Reshape"]),
+        ([("Transpose", [[1, 2, 0]]), ("Transpose", [[0, 2, 1]])], (5, 2), ["Transpose", "Reshape"]),
+        ([FLAT, ("Reshape", [[5, 2, 90]]), SHIFT], (5, 1), ["Reshape", "Slice", "Reshape"]),
+    ],
+)
+def test_rows_that_are_moved(moves: list[Move], rows: tuple[int, ...], left: list[str]) -> None:
+    """The rows of X are moved in the place of those of the logits; what cancels goes."""
+    graph = moved(moves, rows)
+    after = chunked(graph)[1]
+    before = types(after)[: types(after).index("ProductLogSumExp")]
+    assert before == [*(["Reshape"] if len(rows) > 1 else []), *left]  # that of the labels comes first
+    same_training(graph, after, rtol=1e-12)
+
+
+@pytest.mark.parametrize("move", [("Slice", [[0], [50], [2]]), ("Slice", [[-1], [-200], [2], [-1]])])
+def test_classes_that_are_cut_or_turned_are_no_head(move: Move) -> None:
+    with pytest.raises(OptionsError, match=r"'entropy' reads the result of 'h0.op' \(Slice\)"):
+        plan(moved([move], (2, 5)), CHUNKED)
 
 
 def test_losses_of_each_row() -> None:
@@ -131,6 +185,49 @@ def test_the_scratch_budget_bounds_the_chunks() -> None:
     assert largest[1] <= (1 << 18) + 140 * 30
 
 
+def test_one_plan_for_a_range_of_sizes() -> None:
+    """Chunks grow with the rows, so every size has a plan of its own reference."""
+    document = json.loads(
+        dump_graph(language_model(tokens=(2, 70), words=100, dtype=DType.FLOAT32, views=False))
+    )
+    for operand in document["operands"]:
+        operand["shape"] = ["batch" if size == 2 else size for size in operand["shape"]]
+    ranged = RequestedOptions(CHUNKED, ranges=(SizeRange("batch", 1, 3),))
+    graph = load_graph({**document, "batch": 3})
+    made = plan_requested(graph, ranged)
+    assert validate(graph, made, steps=3).identical
+
+
+def test_explain_offers_it_where_there_is_a_head() -> None:
+    graph = language_model(words=4000, dtype=DType.FLOAT32)
+    capacity = plan_requested(graph, RequestedOptions(PlanOptions(chunked_head=True))).arena_bytes
+    found = explain(graph, RequestedOptions(PlanOptions(capacity=capacity)))
+    remedies = {remedy.names: remedy for remedy in found.remedies}
+    remedy = remedies[("a chunked head",)]
+    assert (remedy.changes, remedy.options["chunked_head"]) == (Changes.ROUNDING, True)
+    whole = language_model(words=4000, dtype=DType.FLOAT32, outputs=("logits",))
+    capacity = plan(whole).arena_bytes - 4096
+    other = explain(whole, RequestedOptions(PlanOptions(capacity=capacity)))
+    assert not [remedy for remedy in other.remedies if "a chunked head" in remedy.names]
+
+
+def test_scratch_is_fitted_once_behind_it() -> None:
+    graph = language_model(words=4000, dtype=DType.FLOAT32)
+    made = plan(graph, PlanOptions(chunked_head=True, fit_scratch=True))
+    fitted = [record for record in made.records if record.name == "fit_scratch"]
+    assert len(fitted) == 1
+    assert made.options.scratch_budget == fitted[0].facts["budget_after"] < 1 << 21
+    assert validate(graph, made, steps=2).identical
+
+
+def test_c_has_no_kernel_for_it() -> None:
+    graph = chunked(language_model(head="matmul", dtype=DType.FLOAT32))[1]
+    with pytest.raises(
+        OptionsError, match=r"'c' has no kernel for .*entropy\.head:forward: .*ProductLogSumExp"
+    ):
+        plan(graph, PlanOptions(target="c"))
+
+
 #: Slots of a head that are no scratch.
 KEPT = frozenset({"x0", "x1", "x2", "x3", "y0", "y1", "dy0", "dy1", "dx0", "dx1", "dx3"})
 
@@ -177,6 +274,15 @@ def _capped(s: Sketch) -> str:
     return s.op("Tanh", [z], "capped", "cap")
 
 
+def _fused(s: Sketch) -> str:
+    z = s.op("MatMul", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "z", "head")
+    return s.op("Add", [z, s.parameter("b", 5)], "sum", "bias", activation="Relu")
+
+
+def _batched(s: Sketch) -> str:
+    return s.op("MatMul", [s.input("x", 3, 1, 4), s.parameter("w", 3, 4, 5)], "z", "head")
+
+
 def _no_axis_of_classes(s: Sketch) -> str:
     z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 10)], "z", "head")
     return s.op("Reshape", [z, s.integers("shape", 6, 5)], "reshaped", "reshape")
@@ -190,6 +296,8 @@ def _no_axis_of_classes(s: Sketch) -> str:
         (_dense(), "'entropy' does not compare logits with classes by number"),
         (_of(_scaled), "'entropy' reads the product 'head', which does more than"),
         (_of(_two_biases), "'entropy' reads the product 'head', which does more than"),
+        (_of(_fused), r"'entropy' reads the result of 'bias' \(Add\), not of a product"),
+        (_of(_batched, 3, 1), "'entropy' reads the product 'head', which does more than"),
         (_of(_capped), r"'entropy' reads the result of 'cap' \(Tanh\), not of a product"),
         (_of(_no_axis_of_classes, 6), r"'entropy' reads the result of 'reshape' \(Reshape\), not"),
         (_of(lambda s: s.input("z", 3, 5)), "'entropy' reads 'z', which no operation computes"),

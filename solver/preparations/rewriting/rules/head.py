@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from solver.graph.ops.base import Node
+from solver.graph.ops.movement import permuted_axes
+from solver.graph.ops.slicing import cut
 from solver.graph.types import Array, AttributeValue, DType, Initializer, Operand, Operation, Role, TensorType
 from solver.preparations.rewriting.rule import Agreement, Edit, Rule
 from solver.preparations.rewriting.surroundings import Surroundings
@@ -25,11 +28,11 @@ class ChunkHead(Rule):
     """Cross-entropy of X W + b = mean or sum of L - P, where (L, P) = ProductLogSumExp(X, W, classes, b).
 
     The loss of logits z and class c is log sum exp(z) - z[c], so that it takes two numbers of each row, and
-    the logits may be computed in chunks, backward once more. Between product and loss may stand views that
-    keep the axis of classes, and a sum with a bias; W may be transposed by an operation of its own. Sums are
-    taken in another order. L and P are 0 for an ignored class; a mean is then their sum over the number of
-    the other labels. Not for smoothed labels, probabilities, scaled products, or logits that something else
-    reads.
+    the logits may be computed in chunks, backward once more. Between product and loss may stand a sum with a
+    bias, and what moves rows and keeps classes whole (views, Transpose, Slice): X is then moved in the place
+    of the logits. W may be transposed by an operation of its own. Sums are taken in another order. L and P
+    are 0 for an ignored class; a mean is then the sum of L - P over the number of the other labels. Not for
+    smoothed labels, probabilities, scaled products, or logits that something else reads.
     """
 
     name: ClassVar[str] = "chunk-head"
@@ -55,9 +58,14 @@ def why_not(around: Surroundings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The operations between X and the loss, and what the product reads; `weight` as `trans_b` says."""
+    """The operations between X and the loss, and what the product reads; `weight` as `trans_b` says.
+
+    `movements` are those of the operations that move rows of logits, from the product on, each with the axis
+    of classes behind it.
+    """
 
     replaced: tuple[Operation, ...]
+    movements: tuple[tuple[Operation, int], ...]
     x: str
     weight: str
     trans_b: int
@@ -71,20 +79,24 @@ def _head(around: Surroundings, loss: Operation) -> _Head | str:
         return "does not compare logits with classes by number"
     if attributes["label_smoothing"]:
         return "smooths its labels"
-    replaced, name, bias = list[Operation](), loss.inputs[0], None
+    replaced, movements = list[Operation](), list[tuple[Operation, int]]()
+    name, bias, axis = loss.inputs[0], None, len(around.nodes[loss.id].input(0).shape) - 1
     while True:
         operation = around.feeding(name)
         if operation is None:
             return f"reads {name!r}, which {_other_use(around, name)}"
         node = around.nodes[operation.id]
         replaced.insert(0, operation)
-        sides = _bias_of(around, operation) if operation.type == "Add" and bias is None else None
-        if operation.type in _VIEWS and node.input(0).shape[-1:] == node.outputs[0].shape[-1:]:
-            name = operation.inputs[0]
+        is_last = axis == len(node.outputs[0].shape) - 1
+        if operation.type in ("Gemm", "MatMul") and is_last:
+            break
+        axis_before = _axis_before(node, axis)
+        sides = _bias_of(node) if operation.type == "Add" and bias is None and is_last else None
+        if axis_before is not None:
+            movements.insert(0, (operation, axis))
+            name, axis = operation.inputs[0], axis_before
         elif sides is not None:
             name, bias = sides
-        elif operation.type in ("Gemm", "MatMul"):
-            break
         else:
             return f"reads the result of {operation.id!r} ({operation.type}), not of a product with a matrix"
     if not _is_plain(around, operation, bias):
@@ -98,7 +110,7 @@ def _head(around: Surroundings, loss: Operation) -> _Head | str:
     if turned is not None and turned.type == "Transpose":
         replaced.insert(0, turned)
         weight, trans_b = turned.inputs[0], 1 - trans_b
-    return _Head((*replaced, loss), operation.inputs[0], weight, trans_b, bias)
+    return _Head((*replaced, loss), tuple(movements), operation.inputs[0], weight, trans_b, bias)
 
 
 def _other_use(around: Surroundings, name: str) -> str:
@@ -107,12 +119,28 @@ def _other_use(around: Surroundings, name: str) -> str:
     return "is an output" if name in around.kept else "has other readers"
 
 
-def _bias_of(around: Surroundings, add: Operation) -> tuple[str, str] | None:
-    """(the other operand, the bias) of an Add of an element for each class; nothing where it adds more."""
-    node = around.nodes[add.id]
+def _axis_before(node: Node, axis: int) -> int | None:
+    """The axis of classes in front of an operation that has it at `axis`, and moves nothing along it.
+
+    Nothing where the operation does more.
+    """
+    before, after = node.input(0).shape, node.outputs[0].shape
+    if node.operation.type in _VIEWS:
+        is_last = axis == len(after) - 1 and before[-1:] == after[-1:]
+        return len(before) - 1 if is_last else None
+    if node.operation.type == "Transpose":
+        return permuted_axes(node)[axis]
+    if node.operation.type == "Slice":
+        return axis if cut(node)[axis] == slice(0, before[axis], 1) else None
+    return None
+
+
+def _bias_of(node: Node) -> tuple[str, str] | None:
+    """(the other operand, the bias) of an Add of an element for each class; nothing where it does more."""
     for i in (0, 1):
-        if node.outputs[0] == node.input(i) and _is_vector(node.input(1 - i), node.outputs[0]):
-            return add.inputs[i], add.inputs[1 - i]
+        is_bias = node.outputs[0] == node.input(i) and _is_vector(node.input(1 - i), node.outputs[0])
+        if is_bias and node.attributes["activation"] == "None":
+            return node.operation.inputs[i], node.operation.inputs[1 - i]
     return None
 
 
@@ -136,10 +164,14 @@ def _edit(around: Surroundings, loss: Operation, head: _Head) -> Edit:
     parts = _Parts(around, loss)
     classes = around.graph.operands[loss.inputs[1]].type
     rows, columns = classes.elements, around.nodes[loss.id].input(0).shape[-1]
-    labels = parts.shaped(loss.inputs[1], (rows,), "labels")
+    labels = parts.shaped(loss.inputs[1], classes.shape, (rows,), "labels")
     x_type = around.graph.operands[head.x].type
-    inputs = [parts.shaped(head.x, (rows, x_type.shape[-1]), "x"), head.weight, labels]
-    inputs += [] if head.bias is None else [parts.shaped(head.bias, (columns,), "bias")]
+    inner = x_type.shape[-1]
+    x, shape = parts.moved(head, inner)
+    inputs = [parts.shaped(x, shape, (rows, inner), "x"), head.weight, labels]
+    if head.bias is not None:
+        bias = around.graph.operands[head.bias].shape
+        inputs.append(parts.shaped(head.bias, bias, (columns,), "bias"))
     attributes = around.nodes[loss.id].attributes
     ignored: int | None = attributes.get("ignore_index")
     own: dict[str, AttributeValue] = {"transB": 1} if head.trans_b else {}
@@ -167,6 +199,30 @@ def _edit(around: Surroundings, loss: Operation, head: _Head) -> Edit:
     return parts.edit(head)
 
 
+def _joined(around: Surroundings, movements: Sequence[tuple[Operation, int]]) -> list[tuple[Operation, int]]:
+    """The movements without views at the end or in front of views, and pairs of Transpose as one or none."""
+    joined = list[tuple[Operation, int]]()
+    perms = list[tuple[int, ...]]()
+    for operation, axis in movements:
+        previous = joined[-1][0] if joined else None
+        if operation.type == "Transpose":
+            perm = permuted_axes(around.nodes[operation.id])
+            if previous is not None and previous.type == "Transpose":
+                first = perms.pop()
+                perm = tuple(first[i] for i in perm)
+                joined.pop()
+            if perm != tuple(range(len(perm))):
+                perms.append(perm)
+                joined.append((replace(operation, attributes={"perm": perm}), axis))
+            continue
+        if previous is not None and {previous.type, operation.type} <= _VIEWS:
+            joined.pop()
+        joined.append((operation, axis))
+    while joined and joined[-1][0].type in _VIEWS:
+        joined.pop()
+    return joined
+
+
 class _Parts:
     """The operations in the place of one loss, as they are put together; the last one has the loss's name."""
 
@@ -189,9 +245,23 @@ class _Parts:
         own = self._around.new_operation(f"{self._loss.id}.{word}") if word else self._loss.id
         self._operations.append(Operation(own, type_, tuple(inputs), outputs, attributes))
 
-    def shaped(self, name: str, shape: tuple[int, ...], word: str) -> str:
-        """An operand in another shape, by a Reshape where it has not got it."""
-        if self._around.graph.operands[name].shape == shape:
+    def moved(self, head: _Head, inner: int) -> tuple[str, tuple[int, ...]]:
+        """(X, moved as the head moves its logits, and its shape), but for views at the end."""
+        name, shape = head.x, self._around.graph.operands[head.x].shape
+        for k, (operation, axis) in enumerate(_joined(self._around, head.movements)):
+            logits = self._around.nodes[operation.id].outputs[0].shape
+            word, before, shape = f"moved{k}", shape, (*logits[:axis], inner, *logits[axis + 1 :])
+            if operation.type in _VIEWS:
+                name = self.shaped(name, before, shape, word)
+                continue
+            result = self.operand(word)
+            self.add(operation.type, (name, *operation.inputs[1:]), (result,), word, **operation.attributes)
+            name = result
+        return name, shape
+
+    def shaped(self, name: str, own: tuple[int, ...], shape: tuple[int, ...], word: str) -> str:
+        """An operand in another shape, by a Reshape where its `own` one is another."""
+        if own == shape:
             return name
         result = self.operand(word)
         self.add("Reshape", (name, self.shape(shape, f"{word}.shape")), (result,), word)

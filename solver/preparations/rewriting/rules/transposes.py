@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from solver.graph.ops.movement import permuted_axes
 from solver.graph.types import Operation
 from solver.preparations.rewriting.rule import Agreement, Edit, Rule
 from solver.preparations.rewriting.surroundings import Surroundings
@@ -27,13 +28,7 @@ class JoinTransposes(Rule):
         inner = around.feeding(operation.inputs[0])
         if inner is None or inner.type != "Transpose":
             return None
-        first, second = _axes(around, inner), _axes(around, operation)
+        first, second = (permuted_axes(around.nodes[each.id]) for each in (inner, operation))
         perm = tuple(first[axis] for axis in second)
         joined = Operation(operation.id, "Transpose", inner.inputs, operation.outputs, {"perm": perm})
         return Edit((inner.id, operation.id), (joined,))
-
-
-def _axes(around: Surroundings, operation: Operation) -> tuple[int, ...]:
-    node = around.nodes[operation.id]
-    perm: tuple[int, ...] | None = node.attributes["perm"]
-    return tuple(range(len(node.input(0).shape)))[::-1] if perm is None else perm
