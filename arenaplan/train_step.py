@@ -11,20 +11,20 @@ and checkpoints see what the step has learned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 from arenaplan.choices import requested
 from solver.errors import BatchError, CapacityError, PlanError
+from solver.executor import validate
 from solver.importers.pytorch.allocations import Runs, outside_bytes
 from solver.importers.pytorch.calls import View
 from solver.importers.pytorch.program import view_of
 from solver.importers.pytorch.training import TracedTraining
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_requested, reference_of
-from solver.plan import Plan
+from solver.plan import Plan, ValidationReport
 
 __all__ = ["TrainStep", "in_slab"]
 
@@ -77,6 +77,7 @@ class TrainStep:
 
         traced = training.traced
         named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        self._module, self._optimizer, self._traced = module, optimizer, traced
         device = next((tensor.device for tensor in named.values()), torch.device("cpu"))
         whole = torch.zeros(plan.arena_bytes + _ALIGNMENT, dtype=torch.uint8, device=device)
         start = -whole.data_ptr() % _ALIGNMENT
@@ -91,17 +92,18 @@ class TrainStep:
             name: self._named(view_of(place)) for name, place in traced.arguments.items() if name not in named
         }
         self._results = [self._named(view_of(place)) for place in traced.results]
-        #: By name the tensors of module and optimizer, with the address where they must stay.
-        self._ours: dict[str, tuple[Callable[[], Any], int]] = {}
+        ours = set[int]()
         for name, tensor in named.items():
             place = traced.arguments.get(name)
             if place is not None and place.block in plan.program.by_label:
                 tensor.data = self._named(view_of(place))
-                self._ours[name] = partial(getattr, tensor, "data"), tensor.data_ptr()
+                ours.add(id(tensor))
+        #: The addresses where tensors must stay: by all of their names, and by parameter and word.
+        self._addresses = {name: x.data_ptr() for name, x in _tensors_of(module) if id(x) in ours}
+        self._kept_addresses: dict[tuple[str, str], int] = {}
         for (name, word), view in training.kept.items():
-            kept, tensor = optimizer.state[named[name]], self._named(view)
-            kept[word] = tensor
-            self._ours[f"{name}.{word}"] = partial(_kept, optimizer, named[name], word), tensor.data_ptr()
+            tensor = optimizer.state[named[name]][word] = self._named(view)
+            self._kept_addresses[name, word] = tensor.data_ptr()
 
     @property
     def planned_bytes(self) -> int:
@@ -127,13 +129,7 @@ class TrainStep:
                     f"{name!r} is {_type_text(tensor)}; the step was made for {_type_text(place)}.",
                     remedy="Give tensors of the example's shapes, or make another step.",
                 )
-        for name, (tensor_of, address) in self._ours.items():
-            if tensor_of().data_ptr() != address:
-                raise PlanError(
-                    f"{name!r} has been given other memory, and the step would not see it.",
-                    remedy=f"Copy into it, as {name}.copy_(other) under torch.no_grad() and"
-                    " module.load_state_dict do; or make another step.",
-                )
+        self._check_memory()
         with torch.no_grad():
             for place, tensor in zip(self._fed.values(), batch, strict=True):
                 place.copy_(tensor)
@@ -141,6 +137,35 @@ class TrainStep:
                 task()
             results = [result.clone() for result in self._results]
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _check_memory(self) -> None:
+        """Raises PlanError for a tensor of the module or of the optimizer that has left the slab."""
+        named = dict(_tensors_of(self._module))
+        for name, address in self._addresses.items():
+            if name not in named or named[name].data_ptr() != address:
+                raise PlanError(
+                    f"{name!r} of the module has left the memory of the step, which would not see it.",
+                    remedy="Make another step, with an optimizer of the module as it is now. What only copies"
+                    " into tensors keeps the step: module.load_state_dict(state) without assign=True.",
+                )
+        for (name, word), address in self._kept_addresses.items():
+            tensor = self._optimizer.state.get(named[name], {}).get(word)
+            if tensor is None or tensor.data_ptr() != address:
+                raise PlanError(
+                    f"{f'{name}.{word}'!r} of the optimizer has left the memory of the step, which would not"
+                    " see it.",
+                    remedy="Make another step after optimizer.load_state_dict and the like.",
+                )
+
+    def validate(self, steps: int = 1) -> ValidationReport:
+        """The report of `arenaplan.validate` on the step: so many iterations on synthetic batches.
+
+        They run in memory of their own, and change nothing here. Raises PlanError that names an operation
+        which counts as pure, so that it may run again, and whose second run leaves other bits.
+        """
+        functions = {name: replace(cast("Runs", f)) for name, f in self._traced.functions.items()}
+        own = replace(self._traced, functions=cast("Mapping[str, Callable[[Any], None]]", functions))
+        return validate(own, self.plan, steps=steps)
 
     def _bound(self, traced: TracedStep, into_place: Collection[str]) -> list[Callable[[], Any]]:
         """A function for each step of the plan, whose tensors are views of the slab."""
@@ -175,9 +200,10 @@ class TrainStep:
         return self.slab[offset : offset + self.plan.program.values[value].type.nbytes]
 
 
-def _kept(optimizer: Any, parameter: Any, word: str) -> Any:
-    """The tensor that the optimizer keeps for a parameter now."""
-    return optimizer.state[parameter][word]
+def _tensors_of(module: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and buffers of a module as it is now, by each of their names."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
 
 
 def _type_text(tensor: Any) -> str:

@@ -98,10 +98,24 @@ def _read(
 
 
 def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
-    """The graph, with the sizes that the plan was made for."""
-    graph = read_model_file(path).graph(plan.options.batch, split_ranges(choices)[0])
+    """The graph, with the sizes that the plan was made for. Raises OptionsError for a program."""
+    file = read_model_file(path)
+    _refuse_program(file)
+    graph = file.graph(plan.options.batch, split_ranges(choices)[0])
     sizes = {} if plan.planned_sizes is None else plan.planned_sizes.largest
     return graph.at(**sizes) if sizes.keys() <= graph.sizes.keys() else graph
+
+
+def _refuse_program(file: ModelFile) -> None:
+    """Raises OptionsError for a program document, which says what operations touch, not what they compute."""
+    if file.importer is None:
+        value = file.parsed()
+        if isinstance(value, dict) and value.get("format") == documents.PROGRAM_FORMAT:
+            raise OptionsError(
+                f"{file.path.name!r:.80} is a program of explicit operations, whose kernels are not here.",
+                remedy="Run them in Python: arenaplan.validate(step, plan), where step has the program and a"
+                " function for each operation, as what arenaplan.torch.program returns.",
+            )
 
 
 def networks_to_send(
@@ -124,6 +138,7 @@ def networks_to_send(
                 path=("server",),
             )
         if isinstance(plan, Plan) and file.importer is None:
+            _refuse_program(file)
             return file.graph(plan.options.batch, choices)
         if choices.get("weights") not in (None, "reference", "none"):
             raise OptionsError(

@@ -136,17 +136,25 @@ def _check_dense(name: str, tensor: Any) -> None:
 
 
 def _shared(tensors: Mapping[str, Any]) -> dict[str, str]:
-    """Names of tensors that share memory, each with the name of another tensor in the same memory."""
-    owners: dict[int, list[str]] = {}
+    """Names of tensors whose bytes overlap, each with the name of another tensor in the same bytes.
+
+    Tensors side by side in one storage share nothing, as those of a `train_step` do.
+    """
+    spans = []
     for name, tensor in tensors.items():
         if tensor.numel():
-            owners.setdefault(tensor.untyped_storage().data_ptr(), []).append(name)
-    return {
-        name: next(other for other in names if other != name)
-        for names in owners.values()
-        if len(names) > 1
-        for name in names
-    }
+            reach = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+            start = tensor.data_ptr()
+            spans.append((start, start + (reach + 1) * tensor.element_size(), name))
+    shared: dict[str, str] = {}
+    last_end, last = -1, ""
+    for start, end, name in sorted(spans):
+        if start < last_end:
+            shared[name] = last
+            shared.setdefault(last, name)
+        if end > last_end:
+            last_end, last = end, name
+    return shared
 
 
 def _contiguous_copy(tensor: Any, shared: bool) -> Any:
@@ -181,6 +189,14 @@ def trace_module(
     parameters = dict(module.named_parameters())
     buffers = dict(module.named_buffers())
     names = {id(parameter): key for key, parameter in parameters.items()}
+    strangers = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in names]
+    if strangers:
+        raise DocumentError(
+            f"The optimizer updates a tensor of shape {list(strangers[0].shape)}, which is no parameter of"
+            " the module.",
+            remedy="Make the optimizer from module.parameters(), after what replaces them, such as"
+            " load_state_dict(state, assign=True).",
+        )
     state = _optimizer_state(framework, optimizer, names)
     fed, value_of = module_call(module, inputs, keywords=keywords, loss=loss, targets=targets)
 

@@ -110,6 +110,12 @@ def trace_training(
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     trained = [key for key, p in parameters.items() if p.requires_grad and id(p) in groups]
+    if not trained:
+        raise DocumentError(
+            "The optimizer updates no parameter of the module that requires a gradient.",
+            remedy="Make the optimizer from module.parameters(), after what replaces them, such as"
+            " load_state_dict(state, assign=True).",
+        )
     fed, value_of = module_call(module, inputs, keywords=keywords, loss=loss, targets=targets)
 
     def step(tensors: Mapping[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from functools import partial
 from typing import Any
 
@@ -152,13 +153,118 @@ def test_memory_that_is_taken_away_is_noticed() -> None:
     module.load_state_dict({key: tensor.clone() for key, tensor in module.state_dict().items()})
     step(*batch())
     optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    with pytest.raises(PlanError, match=r"'0.weight.step' has been given other memory"):
+    with pytest.raises(PlanError, match=r"'0.weight.step' of the optimizer has left the memory"):
         step(*batch())
     module = network()
     step, _ = made(module)
     module[6].weight.data = torch.zeros(64, 8 * 36)
-    with pytest.raises(PlanError, match=r"'6.weight' has been given other memory"):
+    with pytest.raises(PlanError, match=r"'6.weight' of the module has left the memory"):
         step(*batch())
+
+
+@pytest.mark.parametrize("way", ["to", "data", "assign", "submodule", "untied", "state"])
+def test_every_way_to_take_memory_away_is_noticed_and_another_step_goes_on(way: str) -> None:
+    """The parameter is named; the remedy trains as eager PyTorch does from there."""
+    import torch
+    from torch import nn
+
+    parts = [("first", nn.Linear(6, 6)), ("norm", nn.BatchNorm1d(6)), ("last", nn.Linear(6, 6))]
+    module: Any = nn.Sequential(OrderedDict(parts))
+    module.last.weight = module.first.weight
+    loss = nn.functional.mse_loss
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    optimizer = torch.optim.Adam(module.parameters())
+    step = arenaplan.torch.train_step(module, loss, optimizer, (x, y))
+    step(x, y)
+    name = "first.weight"
+    if way == "to":
+        module.to(torch.float64)
+        x, y = x.double(), y.double()
+    elif way == "data":
+        module.first.weight.data = torch.ones(6, 6)
+    elif way == "assign":
+        module.load_state_dict({k: v.clone() for k, v in module.state_dict().items()}, assign=True)
+    elif way == "submodule":
+        name, module.last = "last.weight", nn.Linear(6, 6)
+    elif way == "untied":
+        name, module.last.weight = "last.weight", nn.Parameter(torch.ones(6, 6))
+    else:
+        optimizer.state.clear()
+        name = "first.weight.step"
+    with pytest.raises(PlanError, match=f"'{name}' of the (module|optimizer) has left the memory"):
+        step(x.float(), y.float())
+    optimizer = torch.optim.Adam(module.parameters())
+    twin = copy.deepcopy(module)
+    eager = torch.optim.Adam(twin.parameters())
+    step = arenaplan.torch.train_step(module, loss, optimizer, (x, y))
+    value = loss(twin(x), y)
+    value.backward()
+    eager.step()
+    assert torch.equal(step(x, y), value.detach())
+    assert torch.equal(module.last.weight, twin.last.weight)
+
+
+def test_an_optimizer_of_other_tensors_is_refused() -> None:
+    """As after ``load_state_dict(assign=True)``, where the optimizer has the parameters of before."""
+    import torch
+    import torch.nn.functional as F
+
+    module = network()
+    stale = torch.optim.SGD(network().parameters(), lr=0.1)
+    with pytest.raises(DocumentError, match="updates no parameter of the module"):
+        arenaplan.torch.train_step(module, F.cross_entropy, stale, batch())
+    images, labels = batch()
+    with pytest.raises(
+        DocumentError, match=r"updates a tensor of shape \[8, 3, 3, 3\], which is no parameter"
+    ):
+        arenaplan.torch.program(module, images, targets=labels, loss=F.cross_entropy, optimizer=stale)
+
+
+def test_an_operation_with_hidden_state_is_named() -> None:
+    """By the step itself, and by `validate` for a runner; checking changes nothing of the training."""
+    import itertools
+
+    import torch
+    from torch import nn
+
+    drawn = itertools.count()
+
+    def counting(x: Any) -> Any:
+        return x + float(next(drawn))
+
+    schema = "(Tensor x) -> Tensor"
+    operator = torch.library.custom_op("arenaplan_tests::counting", counting, mutates_args=(), schema=schema)
+    operator.register_fake(torch.empty_like)
+    operator.register_autograd(lambda _context, gradient: gradient)
+
+    module = nn.Sequential(nn.Linear(6, 6), nn.Tanh())
+    module[1].register_forward_hook(lambda _module, _inputs, output: operator(output))
+    loss = nn.functional.mse_loss
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    step = arenaplan.torch.train_step(module, loss, torch.optim.Adam(module.parameters()), (x, y))
+    message = "Operation 'counting' says that it is pure, but its second run"
+    with pytest.raises(PlanError, match=message):
+        step.validate()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    traced = arenaplan.torch.program(module, x, targets=y, loss=loss, optimizer=optimizer)
+    with pytest.raises(PlanError, match=message):
+        arenaplan.validate(traced, arenaplan.plan(traced), steps=1)
+
+
+def test_a_step_that_is_validated_trains_as_if_it_were_not() -> None:
+    import torch
+
+    torch.manual_seed(0)
+    module = network()
+    twin = copy.deepcopy(module)
+    torch.manual_seed(3)
+    step, _ = made(module)
+    assert step.validate(steps=2).identical
+    torch.manual_seed(3)
+    other, _ = made(twin)
+    for _ in range(2):
+        assert torch.equal(step(*batch()), other(*batch()))
+    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), twin.parameters(), strict=True))
 
 
 def test_batches_of_other_types_are_refused() -> None:

@@ -67,3 +67,13 @@ def test_anything_else_is_taken_for_a_graph(document: Any) -> None:
     result = run("plan", "-", document=document)
     assert result.exit_code == Exit.USAGE
     assert "arenaplan.graph" in result.stderr
+
+
+def test_a_document_has_no_kernels_to_validate(tmp_path: Path) -> None:
+    """The command says where there are some."""
+    plan = tmp_path / "plan.json"
+    assert run("plan", EXAMPLE, "-o", plan).exit_code == Exit.OK
+    result = run("validate", EXAMPLE, plan)
+    assert result.exit_code == Exit.USAGE
+    assert "'momentum.json' is a program of explicit operations, whose kernels are not here" in result.stderr
+    assert "arenaplan.validate(step, plan)" in result.stderr
