@@ -155,14 +155,29 @@ class Tape:
 
     @checks_arguments
     def parameter(
-        self, name: str, shape: Sequence[int], kind: str, *, role: Role = Role.PARAMETER, **fields: float
+        self,
+        name: str,
+        shape: Sequence[int],
+        kind: str,
+        *,
+        role: Role = Role.PARAMETER,
+        storage: Document | None = None,
+        **fields: float,
     ) -> Tensor:
-        """A parameter, or other state, that starts as `kind` says; random kinds get a seed of their own."""
+        """A parameter, or other state, that starts as `kind` says; random kinds get a seed of their own.
+
+        One with a `storage`, as ``{"kind": "int4", "group": 64}``, is not trained and is kept so. Whether the
+        operators that read it can is known when the model is made.
+        """
         initializer: Document = {"kind": kind, **fields}
         if kind in ("he_normal", "glorot_uniform", "normal", "uniform"):
             self._seed += 1
             initializer["seed"] = self._seed
-        return self._declare(name, role, list(shape), TensorType(tuple(shape), DType.FLOAT32), initializer)
+        type_ = TensorType(tuple(shape), DType.FLOAT32)
+        declared = self._declare(name, role, list(shape), type_, initializer)
+        if storage is not None:
+            self._declared[-1] |= {"storage": storage, "trainable": False}
+        return declared
 
     @checks_arguments
     def constant(self, name: str, values: Array) -> Tensor:

@@ -22,6 +22,7 @@ from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, 
 from solver.executor.memory import Memory
 from solver.executor.threads import turns
 from solver.graph.ops.base import Node
+from solver.graph.packing import unpack
 from solver.graph.types import Array, Initializer, Operand, OptimizerSpec, Role, TrainingRules
 from solver.program import (
     ACCUMULATE,
@@ -133,10 +134,14 @@ class Runner:
         return tuple(self._turns)
 
     def value(self, label: str) -> Array:
-        """View of a value; valid during its life only. Raises KeyError for a label that is not there."""
+        """View of a value, of a stored one a copy of its elements; valid during its life only.
+
+        Raises KeyError for a label that is not there.
+        """
         number = self.program.by_label[label]
         self._memory.raw(number)  # what lies in a file is read again
-        return self._views[number]
+        type_ = self.program.values[number].type
+        return self._views[number] if type_.storage is None else unpack(self._views[number], type_)
 
     def raw(self, number: int) -> Array:
         """Bytes of a value, ``uint8[nbytes]``; valid during its life only. Of what lies in a file a copy."""

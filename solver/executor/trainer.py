@@ -20,6 +20,7 @@ from solver.executor.proved import KernelSet, Runnable, entry_programs, inline_d
 from solver.executor.run import Runner
 from solver.executor.runs import Runs, check_paging_file, open_paging_file, write_batch
 from solver.graph import Array, Role, TensorType, TrainableGraph
+from solver.graph.packing import unpack
 from solver.plan import Deployment, Plan
 from solver.plan.deployment import Purpose
 from solver.program import EntryKind, Program
@@ -281,7 +282,8 @@ class Trainer:
             operand = self._programs[entry].graph.operands.get(label)
             if operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
                 # No step reads it, so it has no memory and never changes.
-                return initial_value(operand).copy()
+                first = initial_value(operand)
+                return first.copy() if operand.type.storage is None else unpack(first, operand.type)
         raise PlanError(
             f"{name!r} does not outlive the step that computes it.",
             remedy="Name it in the graph's `outputs` before planning.",

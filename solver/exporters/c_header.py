@@ -28,6 +28,7 @@ from solver.names import c_comment, c_identifiers, c_string
 from solver.program import EntryKind, ReservedRange, held_lives
 
 if TYPE_CHECKING:  # the other exporters know no plans, and their callers wait for every import
+    from solver.graph.types import TensorType
     from solver.plan import Deployment, Plan
 
 __all__ = ["c_header_files", "dump_c_header"]
@@ -193,9 +194,7 @@ class _Header:
                 yield f"#define {one.prefix}_TOTAL_BYTES {whole} /* persistent ones included */"
                 yield f'{p}_CHECK({one.prefix}_TOTAL_BYTES <= {p}_TOTAL_BYTES, "it runs in the arenas");'
         yield ""
-        used = {
-            one.plan.program.values[value].type.dtype.value for one in self.programs for value in one.values
-        }
+        used = {_dtype(one.plan.program.values[value].type) for one in self.programs for value in one.values}
         for dtype in sorted(used):
             name, size = _TYPES[dtype]
             yield f'{p}_CHECK(sizeof({name}) == {size}, "{dtype} is {name}");'
@@ -263,7 +262,7 @@ class _Header:
     def _persistent(self, plan: Plan, value: int, name: str, identifier: str, space: str) -> Iterator[str]:
         info = plan.program.values[value]
         shape = "x".join(map(str, info.type.shape)) or "scalar"
-        yield f"/* {c_comment(name)}: {info.kind.word}, {info.type.dtype.value} {shape}, persistent */"
+        yield f"/* {c_comment(name)}: {info.kind.word}, {_elements(info.type, shape)}, persistent */"
         yield from self.place(self.prefix, identifier, plan, value, space)
 
     def place(self, prefix: str, name: str, plan: Plan, value: int, space: str) -> Iterator[str]:
@@ -273,7 +272,7 @@ class _Header:
         yield f"#define {prefix}_BYTES_{name} {self.size(type_.nbytes)}"
         end = f"{prefix}_OFFSET_{name} + {prefix}_BYTES_{name} <= {self.prefix}_ARENA_BYTES_{space}"
         yield f'{self.prefix}_CHECK({end}, "{name} lies in its space");'
-        _, size = _TYPES[type_.dtype.value]
+        _, size = _TYPES[_dtype(type_)]
         if size > 1:
             fits = f"{prefix}_OFFSET_{name} % {size}u == 0"
             yield f'{self.prefix}_CHECK({fits}, "{name} lies where its elements may");'
@@ -405,7 +404,7 @@ class _Program:
             if value not in self.persistent:
                 shape = "x".join(map(str, info.type.shape)) or "scalar"
                 life = f"levels {span.start} to {span.end - 1}"
-                type_ = f"{info.type.dtype.value} {shape}"
+                type_ = _elements(info.type, shape)
                 yield f"/* {c_comment(info.label)}: {info.kind.word}, {type_}, {life} */"
             yield f"#define {p}_VALUE_{name} {self.number[value]}u"
             if value not in self.persistent:
@@ -426,9 +425,7 @@ class _Program:
         for value in self.values:
             where, type_, span = program.values[value].space, program.values[value].type, self.spans[value]
             sizes = f"{header.size(plan.offsets[value])}, {header.size(type_.nbytes)}"
-            values.append(
-                f"{{{sizes}, {span.start}u, {span.end - 1}u, {where}u, {dtypes[type_.dtype.value]}u}}"
-            )
+            values.append(f"{{{sizes}, {span.start}u, {span.end - 1}u, {where}u, {dtypes[_dtype(type_)]}u}}")
         for t, step in enumerate(program.steps):
             defined = [b.value for b in step.bindings if b.access.defines]
             flags = _DUE * step.due
@@ -564,6 +561,16 @@ _ENTRY_POINT: Final[tuple[str, Sequence[tuple[str, str, str]]]] = (
         ("$_size", "bytes", "that it runs in, persistent ones included"),
     ),
 )
+
+
+def _dtype(type_: TensorType) -> str:
+    """The element type of the table: bytes where elements are packed."""
+    return type_.dtype.value if type_.storage is None else "uint8"
+
+
+def _elements(type_: TensorType, shape: str) -> str:
+    stored = "" if type_.storage is None else f" stored as {type_.storage}"
+    return f"{type_.dtype.value} {shape}{stored}"
 
 
 def _named_after(graph: str) -> str:

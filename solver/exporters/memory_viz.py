@@ -102,8 +102,9 @@ def _trace(arena: Arena, base: int, steps: tuple[str, ...]) -> list[dict[str, An
 def _frames(buffer: PlannedBuffer, level: int, steps: tuple[str, ...]) -> list[dict[str, Any]]:
     """The lines that the viewer prints as a stack, the innermost first."""
     shape = "x".join(map(str, buffer.shape)) or "scalar"
+    elements = buffer.values[0].elements
     step = steps[level] if level < len(steps) else "end"
     return [
-        {"filename": buffer.id, "line": level, "name": f"{buffer.kind.word} {buffer.dtype} {shape}"},
+        {"filename": buffer.id, "line": level, "name": f"{buffer.kind.word} {elements} {shape}"},
         {"filename": step, "line": level, "name": f"level {level}"},
     ]

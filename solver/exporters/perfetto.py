@@ -34,7 +34,7 @@ def dump_perfetto(plan: PlanView) -> bytes:
         for k, buffer in enumerate(arena.buffers):
             about = {
                 "kind": buffer.kind.word, "bytes": buffer.size, "offset": buffer.offset,
-                "dtype": buffer.dtype, "shape": list(buffer.shape),
+                "dtype": buffer.values[0].elements, "shape": list(buffer.shape),
                 "values": [value.id for value in buffer.values],
             }  # fmt: skip
             for span in buffer.spans:

@@ -340,6 +340,7 @@ class _Walk:
             self._may_define(target, step)
             and ours.elements == theirs.elements
             and ours.dtype is theirs.dtype
+            and ours.storage is theirs.storage is None
             and not (promise.alone and writes > 1)
         )
 

@@ -140,6 +140,7 @@ class Plan:
                         alias is not None and alias.view,
                         self.offsets[member],
                         value.type.nbytes,
+                        str(value.type.storage or ""),
                     )
                 )
             longest = max((member.lifetime for member in members), key=_LENGTHS.__getitem__)
@@ -157,6 +158,7 @@ class Plan:
                     offset=self.offsets[region.members[0]],
                     aliases=tuple(members) if len(members) > 1 else (),
                     lent=region.lent,
+                    storage=str(first.type.storage or ""),
                 )
             )
         return tuple(

@@ -5,11 +5,12 @@ Everything is recomputed from the plan's buffers. Sizes are bytes as reserved, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from solver.graph import DType, TensorType
+from solver.graph import DType
 from solver.layout import Certificate, Proof
 from solver.plan.views import Arena, PlannedBuffer, PlanView
 from solver.program import CLIP, Kind, Lifetime
@@ -215,25 +216,24 @@ def storage_note(plan: PlanView) -> str | None:
 
 
 def frozen_storage_note(plan: PlanView) -> str | None:
-    """The weights that are kept in fewer bits, in a sentence; None where the plan asks for no storage."""
-    if plan.options.frozen_storage is None:
-        return None
-    sizes = [
-        (value.nbytes, TensorType(value.shape, DType(value.dtype)).nbytes)
-        for _, buffer in plan.buffers()
-        for value in buffer.values
-        if value.kind in (Kind.PARAMETER, Kind.CONSTANT)
-    ]
-    stored = [(nbytes, whole) for nbytes, whole in sizes if nbytes < whole]
+    """The weights that are kept in fewer bits, in a sentence; None where there are none and none were asked
+    for.
+    """
+    asked = plan.options.frozen_storage
+    stored = [value for _, buffer in plan.buffers() for value in buffer.values if value.storage]
+    size = sum(value.nbytes for value in stored)
+    whole = sum(math.prod(value.shape) * DType.FLOAT32.itemsize for value in stored)
+    figures = f"{len(stored):,} frozen weights take {size:,} bytes instead of {whole:,}"
+    if asked is None:
+        return f"As they are stored, {figures}." if stored else None
     if not stored:
         return (
-            f"In {plan.options.frozen_storage}: no weight is stored. Frozen float32 matrices of products,"
-            " convolutions and embeddings are, where groups divide their rows."
+            f"In {asked}: no weight is stored. Frozen float32 matrices of products, convolutions and"
+            " embeddings are, where groups divide their rows."
         )
-    size, whole = (sum(column) for column in zip(*stored, strict=True))
     return (
-        f"In {plan.options.frozen_storage}: {len(stored):,} frozen weights take {size:,} bytes instead of"
-        f" {whole:,}. They are rounded once: losses and gradients are those of the rounded weights."
+        f"In {asked}: {figures}. They are rounded once: losses and gradients are those of the rounded"
+        " weights."
     )
 
 
@@ -298,8 +298,5 @@ class SharingReport:
 def sharing(plan: PlanView) -> SharingReport:
     """The values that are in place. Linear."""
     shared = [(buffer, value) for _, buffer in plan.buffers() for value in buffer.aliases[1:]]
-    sizes = (
-        -(-TensorType(value.shape, DType(value.dtype)).nbytes // buffer.alignment) * buffer.alignment
-        for buffer, value in shared
-    )
+    sizes = (-(-value.nbytes // buffer.alignment) * buffer.alignment for buffer, value in shared)
     return SharingReport(len(shared), sum(value.view for _, value in shared), sum(sizes))

@@ -22,7 +22,8 @@ class AliasedValue:
     """One of the values that lie in a buffer, one after the other or as views of the same bytes.
 
     Its `nbytes` begin at `offset`. It is defined in the bytes of `source`; a `view` leaves them as they
-    are, and any other value overwrites them. The first of a buffer has no source.
+    are, and any other value overwrites them. The first of a buffer has no source. `storage` says how the
+    elements of a stored weight are kept, and is empty for any other value.
     """
 
     id: str
@@ -35,6 +36,12 @@ class AliasedValue:
     view: bool
     offset: int
     nbytes: int
+    storage: str = ""
+
+    @property
+    def elements(self) -> str:
+        """The element type, and how the elements are stored, in words."""
+        return f"{self.dtype} stored as {self.storage}" if self.storage else self.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class PlannedBuffer:
     offset: int
     aliases: tuple[AliasedValue, ...] = ()
     lent: tuple[Lifespan, ...] = ()
+    storage: str = ""
 
     @property
     def spans(self) -> tuple[Lifespan, ...]:
@@ -78,6 +86,7 @@ class PlannedBuffer:
             False,
             self.offset,
             self.nbytes,
+            self.storage,
         )
         return self.aliases or (alone,)
 

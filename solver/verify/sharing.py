@@ -120,6 +120,8 @@ def _promised(reference: Program, program: Program, step: Step, alias: Alias) ->
     value, source = program.values[alias.value].type, program.values[alias.source].type
     if value.elements != source.elements or value.dtype is not source.dtype:
         return
+    if value.storage is not None or source.storage is not None:
+        return  # no promise is about packed bytes
     # No copy comes this far, so the step is one of the reference.
     original = reference.steps[step.reference or 0]
     results = sum(b.access.defines for b in original.bindings)

@@ -104,7 +104,7 @@ def plan_facts(plan: PlanView, persistent: frozenset[str] = frozenset()) -> dict
                 shape = "×".join(map(str, value.shape)) or "scalar"
                 how = 0 if value.source is None else 1 if value.view else 2
                 facts = (
-                    kinds.number(value.kind.word), types.number(f"{value.dtype} {shape}"), value.offset,
+                    kinds.number(value.kind.word), types.number(f"{value.elements} {shape}"), value.offset,
                     value.nbytes, value.lifespan.start, value.lifespan.end, how,
                 )  # fmt: skip
                 for column, figure in zip(values.values(), facts, strict=True):

@@ -107,10 +107,11 @@ class Surroundings:
     def is_constant(self, name: str) -> bool:
         """Whether an operand is a constant, and not a large one that is not spelt out.
 
-        A parameter is not one, even where it is never trained: checkpoints restore it.
+        A parameter is not one, even where it is never trained: checkpoints restore it. Nor is what is stored:
+        its elements would take more memory than its bytes.
         """
         operand = self.graph.operands[name]
-        if operand.role is not Role.CONSTANT or operand.initializer is None:
+        if operand.role is not Role.CONSTANT or operand.initializer is None or operand.type.storage:
             return False
         return operand.initializer.data is not None or operand.type.nbytes <= LARGEST_SPELT_OUT
 
