@@ -16,6 +16,7 @@ __all__ = [
     "c_identifiers",
     "c_string",
     "check_characters",
+    "counted",
     "first_hidden",
     "matching_names",
     "nearest_names",
@@ -24,6 +25,11 @@ __all__ = [
 #: Unicode's categories of control characters, of format characters (those that turn the direction of writing,
 #: among others), of surrogates, and of line and paragraph separators.
 _REFUSED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def counted(count: int, noun: str) -> str:
+    """The number with its noun: ``3 steps``, ``1 step``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def check_characters(

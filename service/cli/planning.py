@@ -108,7 +108,8 @@ def run(
     except CapacityError as error:
         if _can_be_explained(file, options.options):
             memories = options.options.memories or options.options.tiers[:1]
-            capacity = sum(memory.bytes for memory in memories) if memories else error.available
+            left = error.available or options.options.capacity or 0  # all of it may be reserved
+            capacity = sum(memory.bytes for memory in memories) if memories else left
             command = explain_command(model, asked, wished, capacity, server)
             first = f"{error.remedy} See" if memories else "Raise the capacity, or see"
             error.remedy = f"{first} what would make it fit: {command}"

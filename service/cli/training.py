@@ -23,6 +23,7 @@ from solver import documents, executor
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import MemoryAccess, StepReport, ValidationReport
 from solver.graph import Array, Role
+from solver.names import counted
 from solver.pipeline import BlockProgram, TrainableGraph, entry_graphs
 from solver.plan import Deployment, Plan, one_plan, split_ranges
 
@@ -379,12 +380,19 @@ def _verdict(report: ValidationReport) -> str:
     entries = {step.entry for step in report.steps}
     if "" not in entries:
         return (
-            f"Identical: {report.compared} tensors agree bit for bit after each of {len(report.steps)} runs"
-            f" of {len(entries)} entry points in {report.arena_bytes:,} bytes."
+            f"Identical: {_agreeing(report, 'run', alone=True)} of {counted(len(entries), 'entry point')} in"
+            f" {report.arena_bytes:,} bytes."
         )
-    compared = f"{'' if is_inference else 'loss and '}{report.compared} tensors"
-    runs = f"{len(report.steps)} {'inferences' if is_inference else 'steps'}"
-    return f"Identical: {compared} agree bit for bit after each of {runs} in {report.arena_bytes:,} bytes."
+    compared = _agreeing(report, "inference" if is_inference else "step", alone=is_inference)
+    return f"Identical: {'' if is_inference else 'loss and '}{compared} in {report.arena_bytes:,} bytes."
+
+
+def _agreeing(report: ValidationReport, run: str, *, alone: bool) -> str:
+    """``41 tensors agree bit for bit after each of 5 steps``; `alone` if there is no loss beside them."""
+    agree = "agrees" if alone and report.compared == 1 else "agree"
+    runs = counted(len(report.steps), run)
+    each = "" if len(report.steps) == 1 else "each of "
+    return f"{counted(report.compared, 'tensor')} {agree} bit for bit after {each}{runs}"
 
 
 # ------------------------------------------------------------------------------------ logs of accesses

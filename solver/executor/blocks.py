@@ -17,6 +17,7 @@ from solver.executor.run import Data, Runner
 from solver.executor.threads import Task, turns
 from solver.graph.types import Array
 from solver.importers.traced import TracedStep
+from solver.names import counted
 from solver.plan import Plan
 from solver.program import Access, Entry, EntryKind, Program, Step, is_pure, lives
 from solver.training import BlockOperation, BlockProgram, program_digest
@@ -276,7 +277,7 @@ class BlockRunner:
         violations = check_plan(reference, plan, program_digest(program))
         if violations:
             raise PlanError(
-                f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
+                f"The plan is wrong ({counted(len(violations), 'violation')}): {violations[0].detail}",
                 remedy="Plan again.",
             )
         self._program, self._plan = program, plan

@@ -21,6 +21,7 @@ from solver.executor.run import Runner
 from solver.executor.runs import Runs, check_paging_file, open_paging_file, write_batch
 from solver.graph import Array, Role, TensorType, TrainableGraph
 from solver.graph.packing import unpack
+from solver.names import counted
 from solver.plan import Deployment, Plan
 from solver.plan.deployment import Purpose
 from solver.program import EntryKind, Program
@@ -79,7 +80,7 @@ class Trainer:
         programs, violations = entry_programs(graph, plan, kernels)
         if violations:
             raise PlanError(
-                f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
+                f"The plan is wrong ({counted(len(violations), 'violation')}): {violations[0].detail}",
                 remedy="Plan again.",
             )
         self._plan = plan

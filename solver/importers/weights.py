@@ -45,6 +45,7 @@ from solver.graph.storage import Storage
 from solver.importers.options import Imported
 from solver.importers.text import some
 from solver.importers.widened import Origin, widening_notes
+from solver.names import counted
 
 __all__ = ["StoredWeight", "read_arrays", "read_weights", "weight_array", "with_weights"]
 
@@ -251,12 +252,12 @@ def _check_fits(operand: Operand, weight: StoredWeight, path: Path) -> None:
 def _notes(spare: Sequence[str], kept: Counter[str], converted: Counter[str], path: Path) -> Iterator[str]:
     if spare:
         names = some(spare, quoted=True)
-        yield f"The model has no use for {len(spare)} tensors of {path.name!r:.80}: {names}."
+        yield f"The model has no use for {counted(len(spare), 'tensor')} of {path.name!r:.80}: {names}."
     if kept:
-        what = ", ".join(f"{count} tensors of {kind}" for kind, count in kept.items())
+        what = ", ".join(f"{counted(count, 'tensor')} of {kind}" for kind, count in kept.items())
         yield f"Stored as {path.name!r:.80} has them, for they are not trained: {what}."
     if converted:
-        what = ", ".join(f"{count} tensors of {kinds}" for kinds, count in converted.items())
+        what = ", ".join(f"{counted(count, 'tensor')} of {kinds}" for kinds, count in converted.items())
         yield f"Taken from {path.name!r:.80} by copy: {what}."
 
 

@@ -262,6 +262,9 @@ def _fitting(
             try:
                 applied = _scheduled(reference.program, choice.passes, seen, less, deadline, watch, results)
             except CapacityError as error:
+                if any(reserved):
+                    words = "the capacity is", "the capacity without reserved bytes is"
+                    error.message = error.message.replace(*words)
                 raise refused or _of_memories(error, options) from None
             inside = regions(applied.program, reference.holds)
         with watch("layout"):

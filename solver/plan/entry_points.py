@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from solver.errors import OptionsError
 from solver.layout import Proof
+from solver.names import counted
 from solver.plan.deployment import Deployment, EntryPoint, Purpose
 from solver.plan.plan import Plan
 from solver.plan.views import PlanView
@@ -203,7 +204,8 @@ def one_plan(planned: Plan | Deployment, entry_point: str | None = None) -> Plan
     if not isinstance(chosen, Deployment):
         return chosen
     raise OptionsError(
-        f"The plan of {chosen.name!r:.80} has {len(chosen.entry_points)} entry points, and this is for one.",
+        f"The plan of {chosen.name!r:.80} has {counted(len(chosen.entry_points), 'entry point')}, and this is"
+        " for one program.",
         remedy=f"Add --entry-point {chosen.entry_points[0].name}, or another of {_names(chosen)}.",
         path=("entry_point",),
     )

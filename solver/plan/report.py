@@ -190,7 +190,8 @@ def gradient_notes(plan: PlanView) -> tuple[str, ...]:
         notes.append(f"All gradients live until {CLIP}: every update waits for it.")
     kept = [b for _, b in plan.buffers() if b.kind is Kind.GRADIENT and b.lifetime is Lifetime.MAX]
     if kept:
-        notes.append(f"{len(kept)} gradients carry over: several iterations (micro-batches) make one update.")
+        carry = "1 gradient carries" if len(kept) == 1 else f"{len(kept):,} gradients carry"
+        notes.append(f"{carry} over: several iterations (micro-batches) make one update.")
     return tuple(notes)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from solver.errors import GraphError
 from solver.graph import Operation, TrainableGraph
-from solver.names import check_characters
+from solver.names import check_characters, counted
 from tests.support.every import grid
 from tests.support.graphs import Sketch
 
@@ -70,3 +70,8 @@ def test_outputs_of_sequences_are_names_too() -> None:
 
 def test_an_empty_text_has_nothing_to_refuse() -> None:
     check_characters("graph", "", ())
+
+
+@grid(("count", "text"), [(0, "0 entry points"), (1, "1 entry point"), (1200, "1,200 entry points")])
+def test_one_is_no_plural(count: int, text: str) -> None:
+    assert counted(count, "entry point") == text

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
+from solver.names import counted
 from solver.plan import (
     Deployment,
     JoinedPlan,
@@ -222,8 +223,9 @@ def _notes(plan: PlanView) -> Iterable[str]:
         )
     if plan.replacements:
         first, last = plan.replacements[0], plan.replacements[-1]
+        bring = "brings" if len(plan.replacements) == 1 else "bring"
         yield (
-            f"{len(plan.replacements):,} replacements of operations bring the bound from"
+            f"{counted(len(plan.replacements), 'replacement')} of operations {bring} the bound from"
             f" {first.bytes_before:,} to {last.bytes_after:,} bytes."
         )
 

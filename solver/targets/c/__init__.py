@@ -15,6 +15,7 @@ from solver.errors import OptionsError
 from solver.graph import DType
 from solver.graph.nodes import graph_nodes
 from solver.graph.types import TensorType
+from solver.names import counted
 from solver.passes import Pass, chosen
 from solver.preparations import Prepared
 from solver.program import Access, Binding, Kind, Program, Step, Value, check_program, touching
@@ -51,7 +52,7 @@ class C(Target):
             shown = "; ".join(f"{step}: {reason}" for step, reason in lacking[:5])
             more = f"; and {len(lacking) - 5:,} more" if len(lacking) > 5 else ""
             raise OptionsError(
-                f"The target 'c' has no kernel for {len(lacking):,} steps: {shown}{more}.",
+                f"The target 'c' has no kernel for {counted(len(lacking), 'step')}: {shown}{more}.",
                 remedy="Plan for the target 'reference', or use the operators that"
                 " `arenaplan operators --target c` lists.",
                 path=("target",),

@@ -162,7 +162,7 @@ def test_an_operator_without_a_kernel_is_named_with_its_entry_point() -> None:
     s.op("MeanSquaredError", [y, s.label("t", 2, 3)], "loss")
     odd = inference(s.graph())
     requests = [EntryRequest("a.train", "a", "train", chain()), EntryRequest("b.infer", "b", "infer", odd)]
-    with pytest.raises(OptionsError, match=r"Entry point 'b\.infer': .* no kernel for 1 steps: .*Sin"):
+    with pytest.raises(OptionsError, match=r"Entry point 'b\.infer': .* no kernel for 1 step: .*Sin"):
         deployed(requests, target="c")
 
 

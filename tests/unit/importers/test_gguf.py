@@ -82,7 +82,7 @@ def test_frozen_weights_stay_the_bytes_of_the_file(word: str, values: dict[str, 
     expected = gguf.dequantize(packed, kind)
     assert unpack(packed, operand.type).tobytes() == expected.tobytes()
     np.testing.assert_array_equal(read_arrays(path)["w"], expected)
-    assert any("for they are not trained: 1 tensors" in note for note in imported.notes)
+    assert any("for they are not trained: 1 tensor of " in note for note in imported.notes)
     # The document names the place in the file, and the plan trains from there.
     graph = load_graph(dump_graph(imported.graph), folder=tmp_path)
     assert graph.operands["w"] == operand
@@ -100,7 +100,7 @@ def test_floats_are_made_where_the_storage_cannot_be_read(
     assert imported.graph.operands["w"].type == graph.operands["w"].type
     expected = read_arrays(path)["w"]
     assert initial_value(imported.graph.operands["w"]).tobytes() == expected.tobytes()
-    assert "by copy: 1 tensors of Q4_0 as float32" in imported.notes[0]
+    assert "by copy: 1 tensor of Q4_0 as float32" in imported.notes[0]
     assert "1 weight is stored in 1,152 bytes (Q4_0) and planned in 8,192 bytes" in imported.notes[1]
 
 

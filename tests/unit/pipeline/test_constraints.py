@@ -232,3 +232,11 @@ def test_other_runtimes_keep_reserved_bytes_too(target: str) -> None:
     made = plan(GRAPH, options)
     for value, offset in zip(made.program.values, made.offsets, strict=True):
         assert value.space or offset >= 64 or not value.type.nbytes
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_a_capacity_that_is_reserved_is_not_called_zero(automatic: bool) -> None:
+    options = PlanOptions(capacity=2048, reserved=(ReservedRange(0, 4096),), recompute=not automatic)
+    with pytest.raises(CapacityError, match="the capacity without reserved bytes is 0") as caught:
+        plan_requested(GRAPH, RequestedOptions(options, automatic=automatic))
+    assert caught.value.proved

@@ -197,7 +197,7 @@ def test_refusals_name_the_entry_points(small: Deployment) -> None:
     ):
         plan_of(small, "predict")
     with pytest.raises(
-        OptionsError, match=r"3 entry points, and this is for one\. Add --entry-point train, "
+        OptionsError, match=r"3 entry points, and this is for one program\. Add --entry-point train, "
     ):
         one_plan(small)
     with pytest.raises(OptionsError, match=r"it is for one program\. Leave out --entry-point\."):

@@ -163,7 +163,7 @@ def test_weights_of_another_file(model: Path, tmp_path: Path) -> None:
     chosen = (*CHOICES, "--weights", weights)
     planned = arenaplan("plan", model, *chosen, "-o", made)
     assert planned.exit_code == Exit.OK, planned.output
-    assert "no use for 1 tensors of 'trained.npz': 'step'" in planned.stderr
+    assert "no use for 1 tensor of 'trained.npz': 'step'" in planned.stderr
     first = json.loads(arenaplan("validate", model, made, *chosen, "--steps", "1", "--json").stdout)
     assert first["steps"][0]["identical"]
     # A plan has the values that training begins with, by where they are.

@@ -54,6 +54,8 @@ def test_plans_are_proved_and_run_beside_separate_memory(
     assert done.exit_code == Exit.OK, done.output
     assert "tensors agree bit for bit after each of 2 inferences" in done.output
     assert "loss" not in done.output
+    once = run("validate", graph, tmp_path / "plan.json", "--steps", "1")
+    assert "bit for bit after 1 inference in" in once.output
     report = run("validate", graph, tmp_path / "plan.json", "--steps", "2", "--json")
     assert [step["loss"] for step in json.loads(report.stdout)["steps"]] == [None, None]
 
