@@ -24,7 +24,10 @@ from solver.errors import StorageError
 from solver.graph.storage import SCALES, STORAGES, Storage
 from solver.graph.types import Array, DType, Role, TensorType
 
-__all__ = ["check_packed", "check_storage", "pack", "packed_values", "unpack", "unpack_rows"]
+__all__ = [
+    *("check_packed", "check_storage", "matrix_rows", "pack", "pack_integers", "packed_values"),
+    *("unpack", "unpack_rows"),
+]
 
 _Path = tuple[str | int, ...]
 
@@ -105,32 +108,35 @@ def _storage(type_: TensorType) -> Storage:
     return type_.storage
 
 
-def _rows(values: Array, storage: Storage) -> Array:
-    """The elements as a matrix ``[rows, elements of a row]``, as `storage` counts them."""
-    return np.moveaxis(values, storage.axis, 0).reshape(values.shape[storage.axis], -1)
+def matrix_rows(values: Array, axis: int) -> Array:
+    """The elements as a matrix ``[rows, elements of a row]``, whose rows an axis counts."""
+    return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
 
 
 def pack(values: Array, type_: TensorType) -> Array:
     """The bytes of elements of the operand's shape, ``uint8[rows, bytes of a row]``. Linear."""
     storage = _storage(type_)
-    rows = np.ascontiguousarray(_rows(np.asarray(values, np.float32), storage))
+    rows = np.ascontiguousarray(matrix_rows(np.asarray(values, np.float32), storage.axis))
     if storage.kind == "float16":
         with np.errstate(over="ignore"):
             return rows.astype("<f2").view(np.uint8)
     if storage.kind == "bfloat16":
         return _bfloat16(rows).view(np.uint8)
-    groups = rows.reshape(len(rows), -1, storage.group)
     with np.errstate(all="ignore"):
-        scales, zeros, integers = _quantised(groups, storage)
-        parts = [_stored_scales(scales, storage)]
-        if storage.zero_points:
-            parts.append(zeros.astype(np.uint8)[..., np.newaxis])
-        if storage.kind == "int8":
-            parts.append(integers.astype(np.uint8 if storage.zero_points else np.int8).view(np.uint8))
-        else:
-            whole, half = integers.astype(np.uint8), storage.group // 2
-            parts.append(whole[..., :half] | (whole[..., half:] << 4))
-    return np.concatenate(parts, axis=-1).reshape(len(rows), -1)
+        return pack_integers(*_quantised(rows.reshape(len(rows), -1, storage.group), storage), storage)
+
+
+def pack_integers(scales: Array, zeros: Array, integers: Array, storage: Storage) -> Array:
+    """The bytes of scales and zero points ``[rows, groups]``, and integers ``[rows, groups, group]``."""
+    parts = [_stored_scales(scales, storage)]
+    if storage.zero_points:
+        parts.append(zeros.astype(np.uint8)[..., np.newaxis])
+    if storage.kind == "int8":
+        parts.append(integers.astype(np.uint8 if storage.zero_points else np.int8).view(np.uint8))
+    else:
+        whole, half = integers.astype(np.uint8), storage.group // 2
+        parts.append(whole[..., :half] | (whole[..., half:] << 4))
+    return np.concatenate(parts, axis=-1).reshape(len(scales), -1)
 
 
 def _quantised(groups: Array, storage: Storage) -> tuple[Array, Array, Array]:

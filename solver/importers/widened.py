@@ -7,10 +7,10 @@ without a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from solver.graph import TensorType
+from solver.graph import Array, TensorType
 from solver.importers.text import some
 
 __all__ = ["Origin", "widening_notes"]
@@ -27,13 +27,15 @@ _NAMED_TENSORS = 3
 class Origin:
     """The source of a constant: a tensor of `nbytes` bytes that the model stores, or a result of `parents`.
 
-    `name` and `element`, the element type in the model's own word, are empty for results.
+    `name` and `element`, the element type in the model's own word, are empty for results. `values` returns
+    the elements of a stored tensor of floats, where the importer has them, as float32.
     """
 
     name: str = ""
     element: str = ""
     nbytes: int = 0
     parents: tuple[Origin, ...] = ()
+    values: Callable[[], Array] | None = None
 
     @property
     def is_narrow(self) -> bool:
@@ -55,13 +57,15 @@ class Origin:
 def widening_notes(weights: Iterable[tuple[TensorType, Origin]]) -> tuple[str, ...]:
     """One sentence about the operands that need more bytes than the model stores for them; else none.
 
-    `weights` are the types of operands in the graph, with their origins. Only floating operands count, and
-    only those with a stored tensor of another type than float32 and float64 behind them; masks and tables
-    that are computed from conditions or indices do not. The sentence names the stored tensors.
+    `weights` are the types of operands in the graph, with their origins. Only floating operands without a
+    storage count, and only those with a stored tensor of another type than float32 and float64 behind them;
+    masks and tables that are computed from conditions or indices do not. The sentence names the stored
+    tensors.
     """
     count, planned, sources = 0, 0, dict[Origin, None]()
     for type_, origin in weights:
-        stored = origin.stored() if type_.dtype.is_floating else ()
+        floats = type_.dtype.is_floating and type_.storage is None
+        stored = origin.stored() if floats else ()
         is_narrow = any(each.is_narrow for each in stored)
         if is_narrow and type_.nbytes > sum(each.nbytes for each in stored):
             count += 1

@@ -21,6 +21,7 @@ from solver.graph import (
     TrainingRules,
     build_graph,
 )
+from solver.importers.narrowed import with_stored_origins
 from solver.importers.options import NO_LOSS
 from solver.importers.pytorch.capture import Captured, Loss, capture, check_type, decomposed, torch
 from solver.importers.pytorch.context import Value, Weight
@@ -168,6 +169,7 @@ def import_module(
         rules,
         apart=_uniform_buffers(translation, saved),
     )
+    graph = with_stored_origins(graph, translation.computed)
     weights = tuple(
         replace(weight, operand=merged.get(weight.operand, weight.operand))
         for weight in translation.weights
@@ -179,7 +181,11 @@ def import_module(
         for name, tensor in saved.items()
         if name not in held and not tensor.is_meta
     }
-    notes += widening_notes(typed for name, typed in translation.computed.items() if name in graph.operands)
+    notes += widening_notes(
+        (graph.operands[name].type, origin)
+        for name, origin in translation.computed.items()
+        if name in graph.operands
+    )
     imported = Imported(graph, weights, translation.inputs, translation.labels, others, notes)
     return imported.with_weights(saved) if values else imported
 

@@ -44,8 +44,8 @@ class Translation:
     labels: tuple[str, ...]
     weights: tuple[Weight, ...]
     missing: tuple[Missing, ...]
-    #: Types of constants, and the tensors of the module that they are computed from, by operand.
-    computed: Mapping[str, tuple[TensorType, Origin]]
+    #: The tensors of the module that constants are computed from, by operand.
+    computed: Mapping[str, Origin]
 
 
 class _Unknown:
@@ -100,7 +100,7 @@ class _Translator:
         self.recorded: dict[int, Value] = {}
         #: By the identity of known tensors, which `env` keeps.
         self.origins: dict[int, Origin] = {}
-        self.computed: dict[str, tuple[TensorType, Origin]] = {}
+        self.computed: dict[str, Origin] = {}
         #: Those on the device meta.
         self.valueless: set[Origin] = set()
 
@@ -190,7 +190,9 @@ class _Translator:
         self.env[place] = tensor
         self.buffers[id(tensor)] = name
         element = str(tensor.dtype).removeprefix("torch.")
-        origin = self.origins[id(tensor)] = Origin(name, element, tensor.numel() * tensor.element_size())
+        values = (lambda: array_of(tensor.float())) if tensor.is_floating_point() else None
+        size = tensor.numel() * tensor.element_size()
+        origin = self.origins[id(tensor)] = Origin(name, element, size, values=values)
         if isinstance(tensor, torch()._subclasses.FakeTensor):
             self.valueless.add(origin)
 
@@ -298,10 +300,9 @@ class _Translator:
             origin = self.origins.get(id(argument), Origin())
             if isinstance(argument, torch()._subclasses.FakeTensor):
                 raise _no_values(next(each.name for each in origin.stored() if each in self.valueless))
-            type_ = TensorType(tuple(argument.shape), element_type(argument.dtype))
             constant = self.context.constant(buffer or f"{name}.constant", array_of(argument), argument)
             self.recorded[id(argument)] = constant
-            self.computed[constant.name] = (type_, origin)
+            self.computed[constant.name] = origin
             if buffer:
                 self.stored[constant.name] = ((buffer,), argument)
         return self.recorded[id(argument)]
