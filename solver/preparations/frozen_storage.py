@@ -6,16 +6,13 @@ as they were. Trained weights, activations and gradients stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from solver.errors import OptionsError
-from solver.graph import Operand, Role, TrainableGraph
-from solver.graph.nodes import graph_nodes
-from solver.graph.ops import signature
+from solver.graph import Operand, TrainableGraph
+from solver.graph.nodes import stored_axes
 from solver.graph.storage import STORAGES, Storage, storage_of_word
-from solver.graph.types import DType
 from solver.preparations.base import Planner, Preparation, Prepared
 
 __all__ = ["FrozenStorage", "with_frozen_storage"]
@@ -53,7 +50,10 @@ def with_frozen_storage(graph: TrainableGraph, word: str | None) -> TrainableGra
     storage = _of_word(word)
     if storage is None:
         return graph
-    stored = {name: _stored(graph.operands[name], replace(storage, axis=axis)) for name, axis in _rows(graph)}
+    stored = {
+        name: _stored(graph.operands[name], replace(storage, axis=axis))
+        for name, axis in stored_axes(graph).items()
+    }
     if all(operand is graph.operands[name] for name, operand in stored.items()):
         return graph
     return graph.with_graph(operands={**graph.operands, **stored})
@@ -72,29 +72,6 @@ def _of_word(word: str | None) -> Storage | None:
             path=("frozen_storage",),
         )
     return storage
-
-
-def _rows(graph: TrainableGraph) -> Iterator[tuple[str, int]]:
-    """Frozen operands with the axis of the rows that all operations take which read them."""
-    frozen = {
-        operand.id
-        for operand in graph.operands.values()
-        if operand.role in (Role.PARAMETER, Role.CONSTANT)
-        and operand.id not in graph.trained
-        and operand.dtype is DType.FLOAT32
-        and operand.type.storage is None
-        and operand.id not in graph.results
-    }
-    axes: dict[str, set[int | None]] = {}
-    for node in graph_nodes(graph).values():
-        kind = signature(node.operation.type)
-        for position, operand in enumerate(node.operation.inputs):
-            if operand in frozen:
-                axes.setdefault(operand, set()).add(kind.stored_axis(node, position))
-    for operand, asked in axes.items():
-        axis = next(iter(asked))
-        if len(asked) == 1 and axis is not None:
-            yield operand, axis
 
 
 def _stored(operand: Operand, storage: Storage) -> Operand:
