@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -429,8 +430,13 @@ _WAYS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def cases() -> Iterator[Case]:
-    """Every graph in every way, explicit programs, and what is repeated and paged by hand."""
+@cache
+def cases() -> tuple[Case, ...]:
+    """Every graph in every way, explicit programs, and what is repeated and paged by hand; made once."""
+    return tuple(_cases())
+
+
+def _cases() -> Iterator[Case]:
     for name, graph in _GRAPHS.items():
         reference = _dense(derive(graph()))
         for way, options in _WAYS.items():
