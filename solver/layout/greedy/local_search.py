@@ -113,6 +113,9 @@ def improve(
 #: Placements; each takes about 20 microseconds among a few hundred buffers.
 WORK: Final = 200_000
 
+#: Placements for each buffer: problems of fewer than 100 buffers have no use for more passes.
+WORK_PER_BUFFER: Final = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class LocalSearch:
@@ -130,5 +133,6 @@ class LocalSearch:
         bound, instance = max_load(problem), Instance.of(problem)
         enough = self.options.enough(bound.bytes, problem.capacity)
         layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
-        result = improve(instance, layout, enough, self.work, deadline, self.options.seed)
+        work = min(self.work, WORK_PER_BUFFER * len(instance))
+        result = improve(instance, layout, enough, work, deadline, self.options.seed)
         return settle(problem, result.layout, bound, self.name, began, deterministic=not result.cut)
