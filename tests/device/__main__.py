@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import struct
 import sys
 import tempfile
@@ -68,6 +69,8 @@ class Check:
     networks: Sequence[Network]
     #: The bits of each network on the first machine, whose self-test is its hash.
     bits: dict[str, Bits] = field(default_factory=dict)
+    #: The compiled kernels of each compiler and its flags, which machines share.
+    kernels: dict[tuple[str, ...], Path] = field(default_factory=dict)
     rows: dict[str, str] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
     skipped: dict[Machine, str] = field(default_factory=dict)
@@ -89,7 +92,7 @@ class Check:
             return
         cells, lines, stacks = "", list[str](), [0]
         try:
-            kernels = machine.kernels(self.folder / machine.folder)
+            kernels = self._kernels(machine)
         except Failed as failure:
             refused = differs and re.search(r"ap\.h:\d+:.*error", str(failure)) is not None
             self._count(refused)
@@ -121,6 +124,20 @@ class Check:
         stack = f", at most {max(stacks):,} bytes of stack" if max(stacks) else ""
         self.rows[machine.title] = cells
         print("\n".join((f"{machine.title}: {cells}{stack}", *lines)), flush=True)
+
+    def _kernels(self, machine: Machine) -> Path:
+        """The archive in the folder of the machine, with its call graphs; copies of those of a machine that
+        compiles in the same way.
+        """
+        folder, key = self.folder / machine.folder, (*machine.compiler, *machine.strict, *machine.flags)
+        if key not in self.kernels:
+            self.kernels[key] = machine.kernels(folder)
+        archive = self.kernels[key]
+        if archive.parent != folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in (archive, *archive.parent.glob("*.ci")):
+                shutil.copy(path, folder)
+        return folder / archive.name
 
     def _count(self, right: bool) -> None:
         self.right, self.wrong = self.right + right, self.wrong + (not right)

@@ -16,6 +16,8 @@ from tests.device.machines import Killed, Machine, boards, controls, first_machi
 from tests.device.networks import BARE, NETWORKS, Network
 from tests.device.objects import CALL_GRAPH, Failed, called, check_symbols, stack_depth
 
+Kernels = dict[tuple[str, ...], Path]
+
 HOST = first_machine()
 compiles = pytest.mark.skipif(bool(HOST.lacking), reason="needs gcc or clang")
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, which writes call graphs")
@@ -39,8 +41,15 @@ def _of_each_kind() -> list[Machine]:
 
 
 @pytest.fixture(scope="module")
-def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
-    check = Check(tmp_path_factory.mktemp("device"), [SMALL, replace(SMALL, name="bare", bare=True)])
+def kernels() -> Kernels:
+    """What is compiled, which all tests of this file share."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory, kernels: Kernels) -> Check:
+    networks = [SMALL, replace(SMALL, name="bare", bare=True)]
+    check = Check(tmp_path_factory.mktemp("device"), networks, kernels=kernels)
     check.machine(HOST)
     assert (check.right, check.wrong) == (2, 0)
     return check
@@ -74,8 +83,10 @@ def test_names_of_networks_and_machines_are_unique() -> None:
 
 
 @compiles
-def test_a_machine_with_other_bits_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check = Check(tmp_path, [SMALL])
+def test_a_machine_with_other_bits_counts(
+    tmp_path: Path, kernels: Kernels, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = Check(tmp_path, [SMALL], kernels=kernels)
     check.machine(HOST)
     first = check.bits[SMALL.name]
     check.bits = {SMALL.name: replace(first, state="0" * 16)}
@@ -86,8 +97,8 @@ def test_a_machine_with_other_bits_counts(tmp_path: Path, capsys: pytest.Capture
 
 
 @compiles
-def test_values_that_share_bytes_leave_other_bits(tmp_path: Path) -> None:
-    check = Check(tmp_path, [SMALL])
+def test_values_that_share_bytes_leave_other_bits(tmp_path: Path, kernels: Kernels) -> None:
+    check = Check(tmp_path, [SMALL], kernels=kernels)
     check.machine(HOST)
     (written,) = check.written
     plan, values = written.plan, written.plan.program.values
@@ -106,8 +117,10 @@ def test_values_that_share_bytes_leave_other_bits(tmp_path: Path) -> None:
 
 
 @compiles
-def test_a_state_that_was_not_saved_changes_the_bits_of_a_resumed_run(tmp_path: Path) -> None:
-    check = Check(tmp_path, [SMALL])
+def test_a_state_that_was_not_saved_changes_the_bits_of_a_resumed_run(
+    tmp_path: Path, kernels: Kernels
+) -> None:
+    check = Check(tmp_path, [SMALL], kernels=kernels)
     check.machine(HOST)
     (written,) = check.written
     source = (written.folder / "net.c").read_text(encoding="ascii")
