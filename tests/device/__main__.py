@@ -92,7 +92,7 @@ class Check:
             return
         cells, lines, stacks = "", list[str](), [0]
         try:
-            kernels = self._kernels(machine)
+            kernels = self._kernels(machine, differs)
         except Failed as failure:
             refused = differs and re.search(r"ap\.h:\d+:.*error", str(failure)) is not None
             self._count(refused)
@@ -125,11 +125,15 @@ class Check:
         self.rows[machine.title] = cells
         print("\n".join((f"{machine.title}: {cells}{stack}", *lines)), flush=True)
 
-    def _kernels(self, machine: Machine) -> Path:
+    def _kernels(self, machine: Machine, differs: bool) -> Path:
         """The archive in the folder of the machine, with its call graphs; copies of those of a machine that
-        compiles in the same way.
+        compiles in the same way. A control compiles what its networks use: of the others nothing is asked.
         """
-        folder, key = self.folder / machine.folder, (*machine.compiler, *machine.strict, *machine.flags)
+        if differs:
+            used = {name for written in self.written for name in written.kernels}
+            return machine.kernels(self.folder / machine.folder, used)
+        folder = self.folder / machine.folder
+        key = (*machine.compiler, *machine.strict, *machine.kernel_flags)
         if key not in self.kernels:
             self.kernels[key] = machine.kernels(folder)
         archive = self.kernels[key]

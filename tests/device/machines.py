@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -106,12 +106,17 @@ class Machine:
         """Object files in the folder, and beside them what gcc says of their calls."""
         folder.mkdir(parents=True, exist_ok=True)
         graphs = [CALL_GRAPH] if self._writes_call_graphs else []
-        flags = (*self.strict, *self.flags, *flags, *graphs, "-fno-pie", "-c")
-        called([*self.compiler, *flags, *sources], folder=folder)
+        called([*self.compiler, *self.strict, *flags, *graphs, "-fno-pie", "-c", *sources], folder=folder)
 
-    def kernels(self, folder: Path, sources: Path = SOURCES) -> Path:
-        """All kernels as an archive; each network takes what it uses."""
-        self.compile(sorted(sources.glob("*.c")), folder)
+    @property
+    def kernel_flags(self) -> tuple[str, ...]:
+        """The flags without macros of networks, which no kernel reads."""
+        return tuple(flag for flag in self.flags if not flag.startswith("-DNET_"))
+
+    def kernels(self, folder: Path, names: Collection[str] = ()) -> Path:
+        """The kernels in files of these names, or all, as an archive; each network takes what it uses."""
+        sources = sorted(path for path in SOURCES.glob("*.c") if not names or path.name in names)
+        self.compile(sources, folder, *self.kernel_flags)
         archive = folder / "kernels.a"
         archive.unlink(missing_ok=True)
         called([f"{self.triple}ar", "rcs", archive, *sorted(folder.glob("*.o"))])
@@ -120,7 +125,7 @@ class Machine:
     def build(self, written: Written, kernels: Path, *defined: str) -> Path:
         """The program of a network, in a folder of its own."""
         folder = kernels.parent / written.folder.name
-        self.compile([self._net(written)], folder, *self._places(written))
+        self.compile([self._net(written)], folder, *self.flags, *self._places(written))
         called(
             [*self.compiler, *self.strict, *self.flags, *defined, f"-I{self._net(written).parent}",
              f"-I{written.folder}", f"-I{HERE}", *self._sources(), folder / "net.o",

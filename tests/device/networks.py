@@ -58,10 +58,12 @@ class Network:
         assert not violations, violations
         apart = with_values_apart(plan, entry.reference)
         first = first_contents(plan, graph)
-        states = set()
+        states, kernels = set(), set[str]()
         for place, each in ((folder, plan), (folder / "apart", apart)):
             files = c_training_files(each, first, embeds=False)
             for path, content in files.items():
+                if re.fullmatch(r"kernels/\w+\.c", path):
+                    kernels.add(path.removeprefix("kernels/"))
                 if path.endswith(".h") or path == "net.c":
                     (place / path).parent.mkdir(parents=True, exist_ok=True)
                     (place / path).write_bytes(content)
@@ -74,17 +76,18 @@ class Network:
         (folder / "batches.h").write_text("\n".join((text, *_memories(plan), "")), encoding="ascii")
         (folder / "batches.bin").write_bytes(content)
         (folder / "apart" / "batches.bin").hardlink_to(folder / "batches.bin")
-        return Written(self, plan, apart, folder)
+        return Written(self, plan, apart, folder, frozenset(kernels))
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A network whose files lie in a folder."""
+    """A network whose files lie in a folder, and the names of the files with its kernels."""
 
     network: Network
     plan: Plan
     apart: Plan
     folder: Path
+    kernels: frozenset[str]
 
 
 def _batches(header: str, graph: TrainableGraph, batches: list[Mapping[str, ArrayLike]]) -> tuple[str, bytes]:
