@@ -73,6 +73,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused({"capacity": -1}, "/capacity", "capacity"),
     Refused({"deadline_seconds": -1.0}, "/deadline_seconds", "deadline_seconds"),
     Refused({"batch": 0}, "/batch", "batch"),
+    Refused({"chunked_head": True}, "/chunked_head", "No head of"),
     # What does not go together.
     Refused({"capacity": 30_000, "tiers": [FAST, SLOW]}, "/capacity", "Both a capacity and tiers"),
     Refused({"tiers": [FAST]}, "/tiers", "nothing to page out to"),

@@ -95,19 +95,27 @@ def test_derivatives_are_those_of_differences() -> None:
     OneOperation(HEAD, values, chunk_rows=2, chunk_columns=3).assert_derivatives()
 
 
-@grid("trans_b", [0, 1])
-def test_parts_of_a_head_make_the_whole(trans_b: int) -> None:
-    """The log-sum-exp of the parts' L, and the sum of their P."""
-    x, w, bias = normal(6, 4), normal(4, 11), normal(11)
-    labels = np.array([0, 10, 4, 5, 7, 3])
-    cuts, parts = [0, 4, 5, 11], []
-    for first, end in pairwise(cuts):
-        tile = w[:, first:end].T if trans_b else w[:, first:end]
-        values = [x, np.ascontiguousarray(tile), labels, bias[first:end]]
-        parts.append(OneOperation(HEAD, values, transB=trans_b, first_class=first, classes=11).forward_all())
-    one = OneOperation(HEAD, [x, w, labels, bias]).forward_all()
-    np.testing.assert_allclose(np.logaddexp.reduce([p[0] for p in parts]), one[0], rtol=1e-12)
-    np.testing.assert_allclose(sum(p[1] for p in parts), one[1], rtol=1e-12)
+@given(heads(), st.sets(st.integers(1, 8), max_size=3))
+def test_parts_of_a_head_make_the_whole(
+    case: tuple[list[Array | None], dict[str, Any]], cuts: set[int]
+) -> None:
+    """The log-sum-exp of the parts' L, and the sum of their P; an ignored row has zeros in each."""
+    (x, w, labels, bias), attributes = case
+    assert w is not None
+    assert labels is not None
+    attributes = {name: value for name, value in attributes.items() if name != "first_class"}
+    trans_b, classes = attributes["transB"], attributes["classes"]
+    columns = w.shape[1 - trans_b]
+    one = OneOperation(HEAD, [x, w, labels, bias], **attributes).forward_all()
+    parts = []
+    for first, end in pairwise(sorted({0, columns, *(cut for cut in cuts if cut < columns)})):
+        part = np.ascontiguousarray(w[first:end] if trans_b else w[:, first:end])
+        values = [x, part, labels, None if bias is None else bias[first:end]]
+        parts.append(OneOperation(HEAD, values, **{**attributes, "first_class": first}).forward_all())
+    kept = labels != attributes.get("ignore_index", classes)
+    log_sums = np.logaddexp.reduce([log_sum for log_sum, _ in parts])
+    np.testing.assert_allclose(np.where(kept, log_sums, 0), one[0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(sum(chosen for _, chosen in parts), one[1], rtol=1e-12, atol=1e-12)
 
 
 @grid("dtype", ["float32", "float64"])
