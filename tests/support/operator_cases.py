@@ -178,6 +178,11 @@ def _stored() -> Iterator[Case]:
             yield Case("Gemm", (*gemm, _uniform((5,), 2)), {"transB": 1, "activation": "Relu"}, **more)
             yield Case("Gemm", gemm, {"transB": 1, "alpha": 0.5}, **more)
             yield Case("MatMul", matmul, stored=turned, scratch_budget=budget)
+            labels, chunks = np.array([4, 0, 2]), {"chunk_columns": 2} if budget == 1 else {}
+            head = {"transB": 1, "ignore_index": 2, **chunks}
+            yield Case("ProductLogSumExp", (*gemm, labels), head, outputs=2, **more)
+            head_of = (gemm[0], matmul[1], labels, _uniform((5,), 2))
+            yield Case("ProductLogSumExp", head_of, chunks, 2, budget, turned)
             table = (_uniform((9, 16)), np.array([[0, 8, -9], [3, 3, -1]]))
             yield Case("Gather", table, stored={0: storage}, scratch_budget=budget)
     for budget in _TILES:

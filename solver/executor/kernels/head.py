@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from solver.errors import GraphError
 from solver.executor.kernels.base import Call, Kernels
 from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, staging, with_small_buffers
+from solver.executor.kernels.helpers.stored import tiles
 from solver.graph.ops.head import head
+from solver.graph.ops.helpers.stored import is_stored
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]
-
-
-def _columns_of(w: Array, trans_b: int, columns: slice) -> tuple[Array, list[Step]]:
-    """(the float matrix [inner, columns] of these columns of W', the steps that write it): a view, no steps.
-
-    The kernels ask for a chunk of columns once a pass, and use it before they ask for the next one.
-    """
-    return (w[columns].T if trans_b else w[:, columns]), []
 
 
 class _Chunks:
@@ -34,8 +28,16 @@ class _Chunks:
         self.first_class: int = call.attributes["first_class"]
         self.ignore_index: int | None = call.attributes.get("ignore_index")
 
-    def columns(self) -> list[slice]:
-        return _cut(self.sizes.columns, self.sizes.chunk_columns)
+    def columns(self) -> Iterator[tuple[slice, Array, list[Step]]]:
+        """(columns, the float matrix [inner, columns] of W', steps that write it), for all columns in order.
+
+        A view of W needs no steps; where W is stored, the next matrix takes the place of this one.
+        """
+        if is_stored(self.call.node, 1):
+            yield from ((rows, tile.T, [unpack]) for rows, tile, unpack in tiles(self.call, 1))
+            return
+        for part in _cut(self.sizes.columns, self.sizes.chunk_columns):
+            yield part, self.w[part].T if self.trans_b else self.w[:, part], []
 
     def rows(self) -> list[slice]:
         return _cut(self.sizes.rows, self.sizes.chunk_rows)
@@ -123,9 +125,8 @@ def _forward(call: Call) -> Step:
     maximum, total = log_sums, call.scratch["total"]
     steps = [*chunks.start(), chunks.check_labels()]
     steps += [bound(maximum.fill, np.finfo(maximum.dtype).min), bound(total.fill, 0), bound(chosen.fill, 0)]
-    for columns in chunks.columns():
-        matrix, decode = _columns_of(chunks.w, chunks.trans_b, columns)
-        steps += decode
+    for columns, matrix, unpack in chunks.columns():
+        steps += unpack
         for rows in chunks.rows():
             logits, product = chunks.logits(rows, columns, matrix)
             inside, picked, highest = (chunks.scratch(name, rows) for name in ("inside", "picked", "highest"))
@@ -161,9 +162,8 @@ def _backward(call: Call) -> Step:
     chunks = _Chunks(call)
     dx, dw, _, dbias = (*call.dx, None)[:4]
     steps = chunks.start()
-    for columns in chunks.columns():
-        matrix, decode = _columns_of(chunks.w, chunks.trans_b, columns)
-        steps += decode
+    for columns, matrix, unpack in chunks.columns():
+        steps += unpack
         for rows in chunks.rows():
             g, compute = _derivative_of_logits(chunks, rows, columns, matrix)
             steps += compute

@@ -9,7 +9,8 @@ A softmax cross-entropy of class c is log sum exp(z) - z[c], z = X W + bias, so 
      rows   |    |    |    |  |       logits of the chunk -> maximum and sum of each row so far
             +----+----+----+--+
 
-Columns are the outer loop: a chunk of columns of W is read, or decoded, once for all rows.
+Columns are the outer loop: of a stored W (`solver.graph.storage`, its rows being the columns of logits), a chunk
+of columns is unpacked into scratch once for all rows, and then used as any other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import ClassVar
 
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
 from solver.graph.ops.helpers.shared import bad_attribute, same_floating
+from solver.graph.ops.helpers.stored import is_stored, tile_request
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Head", "head"]
@@ -56,8 +58,8 @@ def head(node: Node) -> Head:
 
         rows * columns + (rows + columns) * inner
 
-    elements are within the scratch budget: the logits of a chunk, a part of dX, and a part of dW or a decoded
-    chunk of W. Both sides are at least 64.
+    elements are within the scratch budget: the logits of a chunk, a part of dX, and a part of dW or an
+    unpacked chunk of W. Both sides are at least 64.
     """
     x, w = node.input(0).shape, node.input(1).shape
     if len(x) != 2 or len(w) != 2:
@@ -125,8 +127,13 @@ class _ProductLogSumExp(OperationType):
             raise bad_attribute(node, "classes", f"must be at least {end}, the end of the columns")
         return (TensorType((sizes.rows,), dtype),) * 2
 
+    def stored_axis(self, node: Node, position: int) -> int | None:
+        return 1 - int(node.attributes["transB"]) if position == 1 else None
+
     def _scratch(self, node: Node, *vectors: str) -> tuple[ScratchRequest, ...]:
-        """The logits of a chunk, `vectors` of an element for each row of it, and room to find its classes."""
+        """Room for the logits of a chunk, for its columns of a stored W, and for its rows: the positions of
+        classes, and `vectors` of an element for each.
+        """
         sizes, dtype = head(node), node.input(0).dtype
         rows = (sizes.chunk_rows,)
         requests = [scratch("logits", (*rows, sizes.chunk_columns), dtype)]
@@ -135,6 +142,8 @@ class _ProductLogSumExp(OperationType):
         requests.append(scratch("inside", rows, DType.BOOL))
         if node.attributes.get("ignore_index") is not None:
             requests.append(scratch("ignored", (sizes.rows,), DType.BOOL))
+        if is_stored(node, 1):
+            requests.append(tile_request(node, 1, sizes.chunk_columns))
         return tuple(requests)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:

@@ -34,16 +34,20 @@ def language_model(
     dtype: DType = DType.FLOAT64,
     outputs: tuple[str, ...] = (),
     views: bool = True,
+    width: int = 24,
     **loss: Any,
 ) -> TrainableGraph:
-    """An embedding, a layer, and a head: the embedding turned, a Gemm of the weight as it is, or a MatMul."""
-    s, width = Sketch("words", dtype), 24
+    """An embedding, a layer, and a head: of the embedding, transposed or by a flag, or of another weight."""
+    s = Sketch("words", dtype)
     embedding = s.parameter("embedding", words, width)
     h = s.op("Gather", [embedding, s.label("tokens", *tokens, dtype=DType.INT32)], "embedded", axis=0)
     h = s.op("MatMul", [h, s.parameter("w", width, width)], "hidden", activation="Tanh")
     rows = int(np.prod(tokens))
     if head == "tied":
         h = s.op("MatMul", [h, s.op("Transpose", [embedding], "turned")], "z", "head")
+    elif head == "table":
+        h = s.op("Reshape", [h, s.integers("flat", rows, width)], "rows")
+        h = s.op("Gemm", [h, embedding], "z", "head", transB=1)
     elif head == "gemm":
         h = s.op("Reshape", [h, s.integers("flat", rows, width)], "rows")
         h = s.op("Gemm", [h, s.parameter("v", words, width), s.parameter("b", words)], "z", "head", transB=1)
@@ -227,6 +231,22 @@ def test_c_has_no_kernel_for_it() -> None:
         OptionsError, match=r"'c' has no kernel for .*entropy\.head:forward: .*ProductLogSumExp"
     ):
         plan(graph, PlanOptions(target="c"))
+
+
+@grid("storage", ["int4", "int8:8", "float16"])
+@grid("head", ["table", "gemm", "matmul"])
+def test_a_stored_weight_is_unpacked_by_the_chunk(storage: str, head: str) -> None:
+    """No value has the size of the logits or of the weight in float32; the arena trains as the reference."""
+    words = 4000
+    graph = language_model(head=head, words=words, width=32, dtype=DType.FLOAT32).with_spec(trainable=("w",))
+    options = PlanOptions(chunked_head=True, scratch_budget=1 << 16, frozen_storage=storage)
+    made = plan(graph, options)
+    assert max(v.type.nbytes for v in made.program.values) <= words * 32 * 4 / 2
+    assert "tile" in {binding.slot for step in made.program.steps for binding in step.bindings}
+    assert validate(graph, made, steps=2).identical
+    whole = Trainer(graph, plan(graph, replace(options, chunked_head=False)))
+    batch = synthetic_batch(graph, 3, 1)
+    np.testing.assert_allclose(Trainer(graph, made).step(batch), whole.step(batch), rtol=1e-6)
 
 
 #: Slots of a head that are no scratch.
