@@ -9,8 +9,8 @@ A softmax cross-entropy of class c is log sum exp(z) - z[c], z = X W + bias, so 
      rows   |    |    |    |  |       logits of the chunk -> maximum and sum of each row so far
             +----+----+----+--+
 
-Columns are the outer loop: of a stored W (`solver.graph.storage`, its rows being the columns of logits), a chunk
-of columns is unpacked into scratch once for all rows, and then used as any other.
+Columns are the outer loop: of a stored W (`solver.graph.storage`, its rows being the columns of logits), the
+columns of a chunk are unpacked into scratch once for all rows, and then used as any other.
 """
 
 from __future__ import annotations
