@@ -19,6 +19,7 @@ from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
+from solver.options import CONSTRAINTS
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOff, TradeOffPoint
 from solver.schedules.recompute.least import descending
@@ -52,8 +53,8 @@ def tradeoff(
     called with the result of each search, `follow` with its progress. `options.deadline_seconds` ends the
     search with the points so far; without it the same arguments give the same curve. Raises OptionsError for
     a number of points out of range, for options that no plan takes, for tiers, for a target that does not
-    recompute, and for an explicit program without pure operations. Cost: a second for some hundred steps,
-    more near floors.
+    recompute, for constraints on places, and for an explicit program without pure operations. Cost: a second
+    for some hundred steps, more near floors.
     """
     options = options or PlanOptions()
     if not 2 <= points <= MOST_POINTS:
@@ -62,6 +63,13 @@ def tradeoff(
             remedy=f"Ask for 2 to {MOST_POINTS} points.",
             path=("points",),
         )
+    for name in CONSTRAINTS:
+        if getattr(options, name):
+            raise OptionsError(
+                "A curve is about the bytes that are live, wherever they lie, and places are constrained.",
+                remedy="Leave the constraint out, and plan with it within a capacity that the curve shows.",
+                path=(name,),
+            )
     if not isinstance(network, TrainableGraph) and not any(each.pure for each in network.operations):
         raise OptionsError(
             f"No operation of {network.name!r:.80} may run again, since none says that it is pure: its curve"

@@ -10,9 +10,10 @@ import pytest
 from solver.documents import dump_tradeoff, load_graph, load_tradeoff
 from solver.errors import DocumentError, OptionsError
 from solver.graph import TrainableGraph
+from solver.layout import Alignment, Pin
 from solver.pipeline import modelled_costs, plan
 from solver.plan import PlanOptions, TradeOffPoint
-from solver.program import Costs
+from solver.program import Costs, ReservedRange
 from solver.verdict import tradeoff
 from tests.support.graphs import Sketch
 from tests.support.sequence_graphs import classifier
@@ -143,3 +144,18 @@ def test_a_document_without_points_is_refused() -> None:
     with pytest.raises(DocumentError) as caught:
         load_tradeoff((text[:start] + '"points":[' + text[end:]).encode())
     assert caught.value.pointer == "/points"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PlanOptions(pins=(Pin("w0", 0),)),
+        PlanOptions(alignments=(Alignment("w0", 4096),)),
+        PlanOptions(reserved=(ReservedRange(0, 4096),)),
+    ],
+    ids=["pins", "alignments", "reserved"],
+)
+def test_constraints_on_places_are_refused(options: PlanOptions) -> None:
+    with pytest.raises(OptionsError, match="bytes that are live, wherever they lie") as caught:
+        tradeoff(tower(), options)
+    assert getattr(options, str(caught.value.path[0]))
