@@ -85,7 +85,7 @@ StoredDTypeName = Literal[
     "float32", "float64", "int32", "int64", "int8", "uint8", "bool", "float16", "bfloat16"
 ]
 #: How stored weights are kept, and the types of their scales.
-StorageName = Literal["float16", "bfloat16", "int8", "int4"]
+StorageName = Literal["float16", "bfloat16", "int8", "int4", "q4_k"]
 ScaleName = Literal["float16", "bfloat16", "float32"]
 Int64 = Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]

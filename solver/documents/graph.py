@@ -47,7 +47,7 @@ from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build
 from solver.graph.content import declared_operands, graph_content, graph_digest
 from solver.graph.declared import with_sizes
 from solver.graph.packing import check_storage
-from solver.graph.storage import DEFAULT_GROUP, STORAGES, Storage
+from solver.graph.storage import Storage, default_group
 from solver.graph.types import (
     DType,
     Initializer,
@@ -170,7 +170,7 @@ class StorageDocument(DocumentModel):
 
     kind: StorageName
     group: Natural | None = Field(
-        None, description="Of integers: elements along a row that share a scale; 32 if left out."
+        None, description="Of integers: elements along a row that share a scale; 32 if left out. Of q4_k 256."
     )
     zero_points: bool = Field(False, description="Of integers: each group has a zero point beside its scale.")
     scales: ScaleName = Field("float16", description="Of integers: the type of the scales.")
@@ -478,7 +478,7 @@ def _declared(
 def _storage(document: StorageDocument) -> Storage:
     group = document.group
     if group is None:
-        group = 0 if STORAGES[document.kind] == 16 else DEFAULT_GROUP
+        group = default_group(document.kind)
     return Storage(document.kind, group, document.zero_points, document.scales, document.axis)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from solver.errors import GraphError, PlanError
-from solver.graph.packing import pack, packed_values
+from solver.graph.packing import check_packable, pack, packed_values
 from solver.graph.types import Array, FileRange, Initializer, Operand, Role, TensorType
 
 __all__ = ["initial_value", "stored_values"]
@@ -37,7 +37,10 @@ def initial_value(operand: Operand) -> Array:
             remedy=f"Choose one of {', '.join(sorted(_SCHEMES))}, or give inline values.",
         )
     values = _SCHEMES[initializer.kind](initializer, operand.type).astype(operand.dtype.numpy)
-    return pack(values, operand.type) if stored else values
+    if not stored:
+        return values
+    check_packable(operand.id, operand.type)
+    return pack(values, operand.type)
 
 
 def stored_values(name: str, place: FileRange, size: int) -> bytes:

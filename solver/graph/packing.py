@@ -1,7 +1,8 @@
 """Packed bytes of stored operands: made from floats, turned back into floats, and checked.
 
 Unpacking computes in float32: the integer, less the zero point, both exact, times the scale as a float32,
-rounded once. Packing rounds to the nearest element that the storage can have:
+rounded once. Of q4_k, d a and e b are rounded, then (d a) q, then the difference. Packing rounds to the
+nearest element that the storage can have:
 
     int8    s = largest magnitude / 127                  q = x / s rounded, halves away from 0
     int4    s = m / -8, m the element of largest         q = x / s + 8 rounded, halves up, at most 15
@@ -21,12 +22,12 @@ from typing import Any, Final
 import numpy as np
 
 from solver.errors import StorageError
-from solver.graph.storage import SCALES, STORAGES, Storage
+from solver.graph.storage import PACKED, SCALES, STORAGES, Storage
 from solver.graph.types import Array, DType, Role, TensorType
 
 __all__ = [
-    *("check_packed", "check_storage", "matrix_rows", "pack", "pack_integers", "packed_values"),
-    *("unpack", "unpack_rows"),
+    *("check_packable", "check_packed", "check_storage", "matrix_rows", "pack"),
+    *("pack_integers", "packed_values", "unpack", "unpack_rows"),
 ]
 
 _Path = tuple[str | int, ...]
@@ -69,6 +70,7 @@ def check_packed(name: str, data: bytes | memoryview, type_: TensorType, path: _
     """Raises StorageError where bytes are no first values of a stored operand, packed or float32. Linear."""
     floats = type_.elements * DType.FLOAT32.itemsize
     if len(data) == floats:
+        check_packable(name, type_, path)
         return
     if len(data) != type_.nbytes:
         raise StorageError(
@@ -82,6 +84,17 @@ def check_packed(name: str, data: bytes | memoryview, type_: TensorType, path: _
         raise StorageError(
             f"The packed values of operand {name!r} stand for no weights: {fault}.",
             remedy="Pack the weights again: scales are finite, and zero only where all elements are.",
+            path=path,
+        )
+
+
+def check_packable(name: str, type_: TensorType, path: _Path = ()) -> None:
+    """Raises StorageError where floats cannot be packed to the storage of an operand."""
+    kind = _storage(type_).kind
+    if kind not in PACKED:
+        raise StorageError(
+            f"Operand {name!r} is stored as {kind}, to which floats are not packed, and has no other values.",
+            remedy="Give the packed bytes, as a .gguf file has them, or store the operand as int4.",
             path=path,
         )
 
@@ -210,9 +223,13 @@ def unpack_rows(packed: Array, storage: Storage, floats: Array) -> None:
             np.left_shift(halves, 16, out=floats.view(np.uint32), dtype=np.uint32)
         return
     blocks, groups = packed.reshape(-1, storage.block_bytes), floats.reshape(-1, storage.group)
-    for start in range(0, len(blocks), _BLOCKS):
-        some = slice(start, start + _BLOCKS)
-        _unpack_blocks(blocks[some], storage, groups[some])
+    step = _BLOCKS // 8 if storage.kind == "q4_k" else _BLOCKS
+    for start in range(0, len(blocks), step):
+        some = slice(start, start + step)
+        if storage.kind == "q4_k":
+            _unpack_q4_k(blocks[some], groups[some])
+        else:
+            _unpack_blocks(blocks[some], storage, groups[some])
 
 
 def _unpack_blocks(blocks: Array, storage: Storage, groups: Array) -> None:
@@ -229,6 +246,26 @@ def _unpack_blocks(blocks: Array, storage: Storage, groups: Array) -> None:
     elif storage.kind == "int4":
         np.subtract(groups, 8, out=groups)
     np.multiply(groups, _floats_of_scales(scales, storage), out=groups, dtype=np.float32)
+
+
+def _unpack_q4_k(blocks: Array, groups: Array) -> None:
+    """Write the elements of ``uint8[blocks, 144]`` to ``float32[blocks, 256]``.
+
+    Of the 12 bytes behind the scales, four have a[0..3] in their low 6 bits, the next four b[0..3], the last
+    four the low 4 bits of a[4..7] in their low halves and of b[4..7] in their high ones. The high 2 bits of
+    these are the high 2 bits of the first eight bytes. Of 64 integers, 32 are the low halves of 32 bytes, and
+    the other 32 the high halves.
+    """
+    scales = blocks[:, :4].view("<f2").astype(np.float32)
+    first, second, mixed = (blocks[:, start : start + 4] for start in (4, 8, 12))
+    a = np.concatenate([first & 63, mixed & 15 | first >> 2 & 48], axis=1)
+    b = np.concatenate([second & 63, mixed >> 4 | second >> 2 & 48], axis=1)
+    integers, halves = blocks[:, 16:].reshape(-1, 4, 32), groups.reshape(-1, 4, 2, 32)
+    np.bitwise_and(integers, 15, out=halves[:, :, 0])
+    np.right_shift(integers, 4, out=halves[:, :, 1])
+    elements = groups.reshape(-1, 8, 32)
+    np.multiply(elements, (scales[:, :1] * a)[..., np.newaxis], out=elements)
+    np.subtract(elements, (scales[:, 1:] * b)[..., np.newaxis], out=elements)
 
 
 def _parts(blocks: Array, storage: Storage) -> tuple[Array, Array, Array]:
@@ -259,12 +296,17 @@ def _fault(packed: Array, type_: TensorType) -> str | None:
     storage = _storage(type_)
     if not storage.group:
         return None
-    scales, zeros, integers = _parts(packed.reshape(len(packed), -1, storage.block_bytes), storage)
+    blocks = packed.reshape(len(packed), -1, storage.block_bytes)
+    scales, zeros, integers = _parts(blocks, storage)
+    if storage.kind == "q4_k":
+        scales = blocks[..., :4].view("<f2")
     factors = _floats_of_scales(scales, storage).astype(np.float32)
-    wrong = np.argwhere(~np.isfinite(factors[..., 0]))
+    wrong = np.argwhere(~np.isfinite(factors))
     if len(wrong):
-        row, group = (int(number) for number in wrong[0])
-        return f"the scale of group {group} in row {row} is {float(factors[row, group, 0])}"
+        row, group, number = (int(index) for index in wrong[0])
+        return f"the scale of group {group} in row {row} is {float(factors[row, group, number])}"
+    if storage.kind == "q4_k":
+        return None
     zero = factors[..., 0] == 0
     bytes_of_groups = integers[zero]
     if storage.kind == "int4":

@@ -5,6 +5,8 @@ kept:
 
     float16, bfloat16     each element rounded, 2 bytes
     int8, int4            integers q in groups with a scale s:  element = q s,  or (q - z) s with zero points
+    q4_k                  integers q of 4 bits in groups of 256 with two scales d and e, and in groups of 32
+                          with two integers a and b of 6 bits:  element = (d a) q - (e b)
 
 A stored operand is a matrix of rows. `axis` counts the rows; the other axes, flattened in C order, are those
 that products sum over. Rows follow each other without gaps, each as a row of blocks, one for each group:
@@ -15,6 +17,9 @@ An int8 takes a byte. Of int4s, byte k has element k in its low half and element
 Without zero points an int8 is signed, and an int4 has the zero point 8. So a range of rows is a range of
 bytes, groups of 32 with float16 scales are the blocks Q8_0 and Q4_0 of GGUF, and a kernel makes floats of a
 few rows at a time: a tile.
+
+A block of q4_k is GGUF's Q4_K, 144 bytes: d, e, 12 bytes of a and b, the integers. Files have it; floats are
+not packed to it.
 """
 
 from __future__ import annotations
@@ -24,16 +29,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEFAULT_GROUP", "SCALES", "STORAGES", "Storage", "storage_of_word"]
+__all__ = [
+    *("DEFAULT_GROUP", "PACKED", "Q4_K_GROUP", "SCALES", "STORAGES", "Storage"),
+    *("default_group", "storage_of_word"),
+]
 
 #: Bits of an element by the word of its storage.
-STORAGES: Final[Mapping[str, int]] = {"float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
+STORAGES: Final[Mapping[str, int]] = {"float16": 16, "bfloat16": 16, "int8": 8, "int4": 4, "q4_k": 4}
+
+#: Storages to which floats are packed.
+PACKED: Final = tuple(word for word in STORAGES if word != "q4_k")
 
 #: Bytes of a scale by its type.
 SCALES: Final[Mapping[str, int]] = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 #: Elements that share a scale, where nothing else is asked for.
 DEFAULT_GROUP: Final = 32
+
+#: Elements and bytes of a block of q4_k.
+Q4_K_GROUP: Final = 256
+_Q4_K_BYTES: Final = 144
 
 #: With fewer elements a group its scale would take more bytes than it saves.
 _LEAST_GROUP: Final = 8
@@ -61,6 +76,8 @@ class Storage:
         bits = STORAGES[self.kind]
         if not self.group:
             return bits // 8
+        if self.kind == "q4_k":
+            return _Q4_K_BYTES
         return SCALES[self.scales] + self.zero_points + self.group * bits // 8
 
     def matrix(self, shape: Sequence[int]) -> tuple[int, int]:
@@ -84,6 +101,8 @@ class Storage:
             return f"it has no axis {self.axis} of rows beside another axis"
         if STORAGES[self.kind] == 16:
             return f"{self.kind} has no groups" if self.group or self.zero_points else None
+        if self.kind == "q4_k" and self != Storage("q4_k", Q4_K_GROUP, axis=self.axis):
+            return f"q4_k has groups of {Q4_K_GROUP} with float16 scales, and no zero points"
         if self.group < _LEAST_GROUP or self.group % 2:
             return f"a group has an even number of elements, at least {_LEAST_GROUP}, not {self.group}"
         inner = self.matrix(shape)[1]
@@ -92,11 +111,21 @@ class Storage:
         return None
 
 
+def default_group(kind: str) -> int:
+    """The elements of a group where nothing is said; 0 for floats."""
+    if STORAGES[kind] == 16:
+        return 0
+    return Q4_K_GROUP if kind == "q4_k" else DEFAULT_GROUP
+
+
 def storage_of_word(word: str) -> Storage | None:
-    """The storage of a word as ``int4``, ``int4:64`` or ``int4:64:zero-points``; None for another word."""
+    """The storage of a word as ``int4``, ``int4:64`` or ``int4:64:zero-points``, to which floats are packed.
+
+    None for another word.
+    """
     kind, *rest = word.split(":")
     bits = STORAGES.get(kind)
-    if bits is None or len(rest) > 2 or (bits == 16 and rest):
+    if kind not in PACKED or len(rest) > 2 or (bits == 16 and rest):
         return None
     if bits == 16:
         return Storage(kind)

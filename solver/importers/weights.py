@@ -41,7 +41,7 @@ from solver.errors import DocumentError
 from solver.graph import Array, FileRange, Initializer, Operand, Role, TrainableGraph
 from solver.graph.nodes import stored_axes
 from solver.graph.packing import check_packed, packed_values
-from solver.graph.storage import Storage
+from solver.graph.storage import Q4_K_GROUP, Storage
 from solver.importers.options import Imported
 from solver.importers.text import some
 from solver.importers.widened import Origin, widening_notes
@@ -56,7 +56,9 @@ _SAFE: Final[Mapping[str, str]] = {
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "BF16": _BFLOAT16, "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
 #: Quantised types of GGUF whose blocks are those of a storage, byte for byte.
-_BLOCKS: Final[Mapping[str, Storage]] = {"Q8_0": Storage("int8", 32), "Q4_0": Storage("int4", 32)}
+_BLOCKS: Final[Mapping[str, Storage]] = {
+    "Q8_0": Storage("int8", 32), "Q4_0": Storage("int4", 32), "Q4_K": Storage("q4_k", Q4_K_GROUP),
+}  # fmt: skip
 #: Storages by the element type of a file.
 _STORAGES: Final[Mapping[str, Storage]] = {
     "<f2": Storage("float16"), _BFLOAT16: Storage("bfloat16"), **_BLOCKS,

@@ -12,7 +12,7 @@ from typing import ClassVar
 from solver.errors import OptionsError
 from solver.graph import Operand, TrainableGraph
 from solver.graph.nodes import stored_axes
-from solver.graph.storage import STORAGES, Storage, storage_of_word
+from solver.graph.storage import PACKED, Storage, storage_of_word
 from solver.preparations.base import Planner, Preparation, Prepared
 
 __all__ = ["FrozenStorage", "with_frozen_storage"]
@@ -67,7 +67,7 @@ def _of_word(word: str | None) -> Storage | None:
     if storage is None or storage.fault((1, storage.group or 1)) is not None:
         raise OptionsError(
             f"Unknown storage {word!r:.60} of frozen weights.",
-            remedy=f"Choose one of {', '.join(STORAGES)}; integers take an even group of at least 8 elements"
+            remedy=f"Choose one of {', '.join(PACKED)}; integers take an even group of at least 8 elements"
             " and zero points as int4:64:zero-points.",
             path=("frozen_storage",),
         )

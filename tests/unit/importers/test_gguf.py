@@ -6,8 +6,10 @@ import hashlib
 import json
 import random
 import sys
+import tracemalloc
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,19 @@ from solver.documents import dump_graph, load_graph
 from solver.errors import ArenaplanError, DocumentError, StorageError
 from solver.executor.initial import initial_value
 from solver.graph import DType, TrainableGraph
-from solver.graph.packing import unpack
+from solver.graph.packing import unpack, unpack_rows
 from solver.graph.storage import Storage
 from solver.importers.weights import read_arrays, read_weights, with_weights
 from tests.support.graphs import Sketch
 
-_ROWS, _INNER = 32, 64
-_STORAGES = {"Q8_0": Storage("int8", 32), "Q4_0": Storage("int4", 32), "F16": Storage("float16")}
+_ROWS, _INNER = 32, 256
+_STORAGES = {
+    "F16": Storage("float16"),
+    "BF16": Storage("bfloat16"),
+    "Q8_0": Storage("int8", 32),
+    "Q4_0": Storage("int4", 32),
+    "Q4_K": Storage("q4_k", 256),
+}
 
 
 def write_gguf(path: Path, tensors: Mapping[str, tuple[Any, str]], *, alignment: int = 32) -> None:
@@ -63,13 +71,25 @@ def values() -> dict[str, Any]:
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-@pytest.mark.parametrize("word", ["F16", "BF16", "Q8_0", "Q4_0"])
+def quantised_by_llama_cpp(word: str, rows: int, inner: int) -> Any:
+    """Packed rows of a type that the package does not quantise to: any integers, and small scales."""
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[word]]
+    rng = np.random.default_rng(8)
+    packed = rng.integers(0, 256, (rows, inner // block, size), np.uint8)
+    scales = rng.uniform(-0.01, 0.01, (rows, inner // block, 2)).astype(np.float16)
+    packed[..., :4] = scales.view(np.uint8)
+    return packed.reshape(rows, -1)
+
+
+@pytest.mark.parametrize("word", sorted(_STORAGES))
 def test_frozen_weights_stay_the_bytes_of_the_file(word: str, values: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "model.gguf"
-    write_gguf(path, {"w": (values["w"], word), "head": (values["head"], "F32")}, alignment=64)
+    path, w = tmp_path / "model.gguf", values["w"]
+    if word == "Q4_K":
+        w = quantised_by_llama_cpp(word, _ROWS, _INNER)
+    write_gguf(path, {"w": (w, word), "head": (values["head"], "F32")}, alignment=64)
     imported = with_weights(network(), path)
     weight, operand = read_weights(path)["w"], imported.graph.operands["w"]
-    assert operand.type.storage == _STORAGES.get(word, Storage("bfloat16"))
+    assert operand.type.storage == _STORAGES[word]
     assert operand.type.nbytes == weight.length < _ROWS * _INNER * 4
     assert operand.initializer is not None
     place = operand.initializer.file
@@ -101,7 +121,7 @@ def test_floats_are_made_where_the_storage_cannot_be_read(
     expected = read_arrays(path)["w"]
     assert initial_value(imported.graph.operands["w"]).tobytes() == expected.tobytes()
     assert "by copy: 1 tensor of Q4_0 as float32" in imported.notes[0]
-    assert "1 weight is stored in 1,152 bytes (Q4_0) and planned in 8,192 bytes" in imported.notes[1]
+    assert "1 weight is stored in 4,608 bytes (Q4_0) and planned in 32,768 bytes" in imported.notes[1]
 
 
 @pytest.mark.parametrize("word", ["Q4_1", "Q5_0", "Q6_K", "Q2_K"])
@@ -131,6 +151,32 @@ def test_a_type_that_is_not_read_is_named_with_those_that_are(word: str, tmp_pat
     assert "F32, F64" in str(caught.value)
     assert "Q8_0" in str(caught.value)
     assert "Q4_K" in str(caught.value)
+
+
+def test_q4_k_has_scales_that_are_numbers_and_is_not_packed(values: dict[str, Any], tmp_path: Path) -> None:
+    path, packed = tmp_path / "model.gguf", quantised_by_llama_cpp("Q4_K", _ROWS, _INNER)
+    packed[2, 2:4] = np.frombuffer(np.float16(np.nan).tobytes(), np.uint8)
+    write_gguf(path, {"w": (packed, "Q4_K"), "head": (values["head"], "F32")})
+    with pytest.raises(StorageError, match=r"'w' .* scale of group 0 in row 2 is nan"):
+        with_weights(network(), path)
+    graph = network()
+    operand = graph.operands["w"]
+    stored = replace(operand, type=replace(operand.type, storage=Storage("q4_k", 256)))
+    with pytest.raises(StorageError, match=r"'w' is stored as q4_k, to which floats are not packed"):
+        initial_value(stored)
+    write_gguf(path, {"w": (values["w"], "F32"), "head": (values["head"], "F32")})
+    with pytest.raises(StorageError, match=r"'w' is stored as q4_k, .* or store the operand as int4"):
+        with_weights(graph.with_graph(operands={**graph.operands, "w": stored}), path)
+
+
+def test_unpacking_q4_k_allocates_nothing_of_the_size_of_a_tile() -> None:
+    packed, floats = quantised_by_llama_cpp("Q4_K", 64, 4096), np.empty((64, 4096), np.float32)
+    unpack_rows(packed, _STORAGES["Q4_K"], floats)
+    tracemalloc.start()
+    unpack_rows(packed, _STORAGES["Q4_K"], floats)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 96 * 1024
 
 
 @pytest.mark.parametrize(("scale", "why"), [(np.nan, "is nan"), (np.inf, "is inf"), (0, "is zero")])

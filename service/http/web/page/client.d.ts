@@ -694,14 +694,14 @@ export interface StepOfReport {
 
 /** How a weight that is not trained is kept: as floats of 16 bits, or as integers with scales. */
 export interface StorageDocument {
-  kind: "float16" | "bfloat16" | "int8" | "int4";
+  kind: "float16" | "bfloat16" | "int8" | "int4" | "q4_k";
   group?: number | null;
   zero_points?: boolean;
   scales?: "float16" | "bfloat16" | "float32";
   axis?: number;
 }
 
-export type StorageOfPlan = [number, "float16" | "bfloat16" | "int8" | "int4", number, boolean, "float16" | "bfloat16" | "float32", number];
+export type StorageOfPlan = [number, "float16" | "bfloat16" | "int8" | "int4" | "q4_k", number, boolean, "float16" | "bfloat16" | "float32", number];
 
 /** One memory. Bandwidths are bytes a second, 0 where that of another memory decides; latency is ns. */
 export interface TierFields {
