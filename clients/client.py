@@ -26,7 +26,7 @@ from clients.results import (
     VerdictResult,
 )
 from clients.retry import Retry
-from clients.tasks import Entry, GraphLike, Option, Options, Request, Task, Timeout
+from clients.tasks import Entry, GraphLike, Option, Options, Request, Scores, Task, Timeout
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -143,15 +143,17 @@ class Client:
         options: Options = None,
         *,
         training: bool = True,
+        scores: Scores = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> VerdictResult:
         """Whether a capacity (bytes, or text as "24MiB") is enough, and which measures make it so.
 
         The network is a graph or a model of another tool. Without `training`, measures that change what is
-        learned are not tried.
+        learned are not tried. With `scores` of layers the remedy is to train those that fit with the largest
+        sum.
         """
-        return self._done(tasks.explain(graph, capacity, options, more, training), timeout)
+        return self._done(tasks.explain(graph, capacity, options, more, training, scores), timeout)
 
     def layout(
         self, /, problem: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
@@ -339,12 +341,13 @@ class AsyncClient:
         options: Options = None,
         *,
         training: bool = True,
+        scores: Scores = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> VerdictResult:
         """See `Client.explain`."""
         return await self._done(
-            await to_thread(tasks.explain, graph, capacity, options, more, training), timeout
+            await to_thread(tasks.explain, graph, capacity, options, more, training, scores), timeout
         )
 
     async def layout(

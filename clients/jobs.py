@@ -35,6 +35,7 @@ from clients.tasks import (
     Option,
     Options,
     Request,
+    Scores,
     Task,
     Timeout,
     read_answer,
@@ -506,6 +507,7 @@ class Jobs:
         options: Options = None,
         *,
         training: bool = True,
+        scores: Scores = None,
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
@@ -513,7 +515,8 @@ class Jobs:
     ) -> Job[VerdictResult]:
         """Whether a capacity is enough, and which measures make it so."""
         return self._submit(
-            tasks.explain(graph, capacity, options, more, training), _Order(webhook, idempotency_key, timeout)
+            tasks.explain(graph, capacity, options, more, training, scores),
+            _Order(webhook, idempotency_key, timeout),
         )
 
     def validate(
@@ -675,13 +678,14 @@ class AsyncJobs:
         options: Options = None,
         *,
         training: bool = True,
+        scores: Scores = None,
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[VerdictResult]:
         """See `Jobs.explain`."""
-        task = await asyncio.to_thread(tasks.explain, graph, capacity, options, more, training)
+        task = await asyncio.to_thread(tasks.explain, graph, capacity, options, more, training, scores)
         return await self._submit(task, _Order(webhook, idempotency_key, timeout))
 
     async def validate(

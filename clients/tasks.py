@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -36,6 +36,9 @@ Option = int | float | str | Sequence[str] | Mapping[str, Any] | None
 
 #: Options by name. Those that a call has as keywords win over those of the mapping.
 Options = Mapping[str, Any] | None
+
+#: Scores of layers by the name of an operation or parameter, or "bytes".
+Scores = Mapping[str, float] | Literal["bytes"] | None
 
 #: An entry point: text as ``infer:batch=1,name=camera``, or its fields, ``purpose``, ``model``, ``batch`` and
 #: ``name``.
@@ -193,10 +196,18 @@ def tradeoff(
 
 
 def explain(
-    graph: GraphLike, capacity: int | str, options: Options, more: Mapping[str, Option], training: bool
+    graph: GraphLike,
+    capacity: int | str,
+    options: Options,
+    more: Mapping[str, Option],
+    training: bool,
+    scores: Scores,
 ) -> Task[VerdictResult]:
     chosen = merged(options, {**more, "capacity": capacity})
-    return Task("explain", payload(graph), chosen, read_verdict, {"training": training})
+    members: dict[str, Any] = {"training": training}
+    if scores is not None:
+        members["scores"] = scores
+    return Task("explain", payload(graph), chosen, read_verdict, members)
 
 
 def validate(

@@ -133,6 +133,13 @@ class ExplainRequest(_Strict):
     training: Annotated[
         bool, Field(description="Whether to try what changes what is learned, as micro-batches.")
     ] = True
+    scores: Annotated[
+        dict[str, Annotated[float, Field(ge=0)]] | Literal["bytes"] | None,
+        Field(
+            description="Scores of layers, by the name of an operation or parameter: the only remedy is then"
+            " to train those that fit with the largest sum. bytes: the bytes of each layer."
+        ),
+    ] = None
 
 
 class LayoutRequestOptions(LayoutOptionFields):

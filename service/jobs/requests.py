@@ -36,7 +36,7 @@ MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "program": (("program",), ("options", "like")),
     "layout": (("problem",), ("options",)),
     "tradeoff": (("graph",), ("options", "points")),
-    "explain": (("graph", "options"), ("training",)),
+    "explain": (("graph", "options"), ("training", "scores")),
     "validate": (("graph", "plan"), ("steps", "seed", "models")),
 }
 

@@ -39,7 +39,13 @@ from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
-from solver.errors import ArenaplanError, CapacityError, TooManyOperationsError
+from solver.errors import (
+    ArenaplanError,
+    CapacityError,
+    OptionsError,
+    TooManyOperationsError,
+    json_pointer,
+)
 from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
@@ -443,14 +449,54 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
         batches = None
         if isinstance(network, pipeline.TrainableGraph):
             batches = asked.batches(network, requested.options)
+        measures = verdict.MEASURES
+        if asked.members.get("scores") is not None:
+            measures = (verdict.chosen_layers(_scores(asked, network), follow=_follower(channel)),)
     requested = with_deadline(requested, clock.left(requested.deadline_seconds))
     with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
         result = verdict.explain(
-            network, requested, training=training, batches=batches, follow=_follower(channel)
+            network,
+            requested,
+            training=training,
+            batches=batches,
+            measures=measures,
+            follow=_follower(channel),
         )
     facts = {"verdict": result.status.value, "complete": result.complete}
     channel.send("result", facts, documents.dump_verdict(result))
+
+
+def _scores(
+    asked: Subject, network: pipeline.TrainableGraph | pipeline.BlockProgram
+) -> Mapping[str, float] | None:
+    """The scores of layers, by which what to train is chosen; None counts the bytes of each."""
+    scores, pointer = asked.members["scores"], f"{asked.members_pointer}/scores"
+    if not isinstance(network, pipeline.TrainableGraph):
+        raise Problem(
+            "invalid-request",
+            f"{network.name!r:.80} is a program of explicit operations, which has no layers to choose from.",
+            remedy='Leave out "scores".',
+            pointer=pointer,
+        )
+    if scores == "bytes":
+        return None
+    if not isinstance(scores, dict) or not all(type(each) in (int, float) for each in scores.values()):
+        raise Problem(
+            "invalid-request",
+            f'"scores" is {json.dumps(scores):.40}.',
+            remedy='Give numbers by the name of an operation or parameter, as {"conv1": 0.2, "fc": 3}, or'
+            ' "bytes".',
+            pointer=pointer,
+        )
+    try:
+        verdict.layers_of(network, scores)
+    except OptionsError as error:
+        where = json_pointer(error.path[1:])
+        raise Problem(
+            "invalid-request", error.message, remedy=error.remedy, pointer=f"{pointer}{where}"
+        ) from error
+    return scores
 
 
 def _to_explain(

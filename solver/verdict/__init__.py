@@ -15,7 +15,7 @@ from solver.verdict.curve import MOST_POINTS, tradeoff
 from solver.verdict.explain import Brief, brief, explain
 from solver.verdict.largest import Largest, largest
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, batches_of, batches_of_model
-from solver.verdict.trainable import ChosenTrainable, Layer, choose_trainable, layers_of
+from solver.verdict.trainable import ChosenTrainable, Layer, choose_trainable, chosen_layers, layers_of
 
 __all__ = [
     "MEASURES",
@@ -39,6 +39,7 @@ __all__ = [
     "batches_of_model",
     "brief",
     "choose_trainable",
+    "chosen_layers",
     "explain",
     "largest",
     "layers_of",

@@ -22,13 +22,17 @@ from solver.graph import MAX_OPERATIONS, TrainableGraph, with_training
 from solver.layout import Deadline
 from solver.names import nearest_names
 from solver.pipeline.watch import Follower
-from solver.plan import Plan, RequestedOptions
+from solver.plan import Changes, Plan, RequestedOptions
+from solver.verdict.measures import Measure, Request, Setting
 from solver.verdict.subject import Subject, check_subject
 
-__all__ = ["ChosenTrainable", "Layer", "choose_trainable", "layers_of"]
+__all__ = ["ChosenTrainable", "Layer", "choose_trainable", "chosen_layers", "layers_of"]
 
 #: Sets whose bound or plan is looked at; then the search ends with the best that it has.
 _MOST_SETS: Final = 2_000
+
+#: The largest score, so that sums of scores are numbers.
+_MOST_SCORE: Final = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +106,10 @@ def layers_of(graph: TrainableGraph, scores: Mapping[str, float] | None = None) 
                 path=("choose_trainable", name),
             )
         score = scores[name]
-        if not 0 <= score < math.inf:
+        if not 0 <= score <= _MOST_SCORE:
             raise OptionsError(
                 f"The score of {name!r:.80} is {score!r:.40}.",
-                remedy="Give a number, zero or more.",
+                remedy=f"Give a number from zero to {_MOST_SCORE:g}.",
                 path=("choose_trainable", name),
             )
         layers.append(Layer(name, own, float(score)))
@@ -147,6 +151,40 @@ def choose_trainable(
     check_subject(graph, requested.options)
     layers = sorted(layers_of(graph, scores), key=lambda layer: -layer.score)
     return _Search(graph, requested, capacity, layers, observe, follow).result()
+
+
+def chosen_layers(scores: Mapping[str, float] | None = None, *, follow: Follower | None = None) -> Measure:
+    """The measure of `explain` that trains the layers which `choose_trainable` chooses by these scores.
+
+    It takes half of the time until a deadline, and leaves the other half to the plan.
+    """
+    settings: dict[int, tuple[Setting, ...]] = {}
+
+    def choose(request: Request) -> tuple[Setting, ...]:
+        seconds = request.requested.deadline_seconds
+        asked = request.requested.having(deadline_seconds=None if seconds is None else seconds / 2)
+        result = choose_trainable(request.graph, asked, scores, follow=follow)
+        if not result.layers:
+            return ()
+        note = "no set of layers with a larger score fits, whatever the order and whatever runs again"
+        if not result.exact:
+            note = "a set of layers with a larger score may fit: neither a plan nor a proof was found"
+
+        def apply(other: Request) -> Request:
+            words = ",".join(result.trainable)
+            graph = other.graph.with_spec(trainable=result.trainable)
+            return replace(other.training(graph, note, "trainable", trainable=words), searches=True)
+
+        names = ", ".join(layer.name for layer in result.layers)
+        score = f"a score of {result.score:,.10g} of {result.all_scores:,.10g}"
+        return (Setting(f"train {names}: {score}", apply),)
+
+    def once(request: Request) -> tuple[Setting, ...]:
+        if id(request) not in settings:
+            settings[id(request)] = choose(request)
+        return settings[id(request)]
+
+    return Measure("chosen layers", Changes.TRAINING, once)
 
 
 class _Search:

@@ -66,9 +66,10 @@ async def explain(request: Request) -> Response:
     proved; its `options` are whole, the capacity included, and repeat it with its `graph_fields`, or for a
     model with its `choices`. Those that change no bit come first. Those that change what is learned come
     last; without `training` they are left out. Without a remedy, `attempts` say how near each measure came.
+    With `scores` the only remedy is to train the layers that fit with the largest sum of scores.
 
-    The body may be a model of another tool, as for `/v1/plan`; `capacity` and `training` stand in the query
-    then.
+    The body may be a model of another tool, as for `/v1/plan`; `capacity`, `training` and `scores` stand in
+    the query then.
     """
     return await _answer(request, "explain", state_of(request).search_limits)
 

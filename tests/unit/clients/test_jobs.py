@@ -256,7 +256,7 @@ async def test_what_is_sent_of_each_task(run: Run) -> None:
         await outcome(jobs.plan_program({"p": 1}, parallelism=2, webhook="https://a", idempotency_key="mine"))
         await outcome(jobs.layout({"b": 1}, alignment=4))
         await outcome(jobs.tradeoff(GRAPH, points=3))
-        await outcome(jobs.explain(GRAPH, "1MiB", training=True))
+        await outcome(jobs.explain(GRAPH, "1MiB", training=True, scores={"fc": 2}))
         await outcome(jobs.validate(GRAPH, PLAN, steps=2))
         await outcome(jobs.deploy({"format": "g"}, ["infer"]))
         await outcome(jobs.deploy({"a": {"format": "g"}}, ties=["a=b"], capacity=9))
@@ -272,7 +272,7 @@ async def test_what_is_sent_of_each_task(run: Run) -> None:
     assert [(body["task"], body["request"]) for body in bodies[1:]] == [
         ("layout", {"problem": {"b": 1}, "options": {"alignment": 4}}),
         ("tradeoff", {"graph": GRAPH, "options": {}, "points": 3}),
-        ("explain", {"graph": GRAPH, "options": {"capacity": "1MiB"}, "training": True}),
+        ("explain", {"graph": GRAPH, "options": {"capacity": "1MiB"}, "training": True, "scores": {"fc": 2}}),
         ("validate", {"graph": GRAPH, "plan": PLAN, "steps": 2, "seed": 0}),
         ("plan", {"graph": {"format": "g"}, "options": {}, "entries": ["infer"], "ties": []}),
         (

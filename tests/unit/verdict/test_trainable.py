@@ -102,6 +102,7 @@ def test_scores_of_bytes_and_of_single_parameters() -> None:
         ({"fc9": 1}, "'fc9', which reads no parameter that the graph trains"),
         ({"fc1": -1}, "The score of 'fc1' is -1"),
         ({"fc1": float("inf")}, "The score of 'fc1' is inf"),
+        ({"fc1": 10**400}, "The score of 'fc1' is 1000"),
         ({}, "nothing to choose from"),
     ],
 )

@@ -169,6 +169,7 @@ export interface ExplainRequest {
   graph: GraphDocument | ProgramDocument;
   options: PlanRequestOptions;
   training?: boolean;
+  scores?: Record<string, number> | "bytes" | null;
 }
 
 export type FloatsOfPlan = [number, Array<number | "NaN" | "Infinity" | "-Infinity">];

@@ -23,6 +23,7 @@ from service.settings import Settings
 from solver import documents, executor, pipeline
 from solver.canonical import canonical_json
 from solver.compile import load
+from solver.verdict import choose_trainable
 from tests.support.every import every
 from tests.support.graphs import chain
 from tests.support.programs import CHAIN_DOCUMENT
@@ -117,6 +118,49 @@ def test_curves_and_verdicts_of_a_program() -> None:
     with pytest.raises(Problem) as caught:
         run("tradeoff", {"graph": {**CHAIN_DOCUMENT, "operations": wrong}})
     assert caught.value.pointer == "/graph/operations/0/reads/0"
+
+
+def test_what_to_train_is_chosen_by_scores() -> None:
+    """The only remedy: the choice of `choose_trainable`, planned; by bytes without scores of one's own."""
+    network = chain((16, 24, 8, 12), 8)
+    graph = json.loads(documents.dump_graph(network))
+    scores = {"fc1": 1.0, "fc3": 9.0}
+    usual = pipeline.plan_requested(network).arena_bytes
+    options = {"capacity": usual * 4 // 5}
+    for given, by_name in ((scores, scores), ("bytes", None)):
+        (_, _, body), *_ = run("explain", {"graph": graph, "options": options, "scores": given}).sent
+        verdict = documents.load_verdict(body)
+        chosen = choose_trainable(network, documents.load_options(options), by_name)
+        (remedy,) = verdict.remedies
+        assert chosen.plan is not None
+        assert remedy.graph_fields == {"trainable": list(chosen.trainable)}
+        assert (remedy.arena_bytes, remedy.changes.value) == (chosen.plan.arena_bytes, "training")
+        assert ("no set of layers with a larger score fits" in remedy.note) == chosen.exact
+        again = {**graph, **remedy.graph_fields}
+        (_, head, _), *_ = run("plan", {"graph": again, "options": dict(remedy.options)}).sent
+        assert head["arena_bytes"] == remedy.arena_bytes
+
+
+@pytest.mark.parametrize(
+    ("scores", "pointer", "words"),
+    [
+        ({"nobody": 1}, "/scores/nobody", "reads no parameter"),
+        ({"nobody": -1}, "/scores/nobody", "reads no parameter"),
+        ([1], "/scores", r'"scores" is \[1\]'),
+        ({"a": "1"}, "/scores", '"scores" is'),
+        ({}, "/scores", "nothing to choose from"),
+    ],
+)
+def test_scores_that_are_none(scores: object, pointer: str, words: str) -> None:
+    with pytest.raises(Problem, match=words) as caught:
+        run("explain", {"graph": TINY, "options": {"capacity": 1000}, "scores": scores})
+    assert caught.value.pointer == pointer
+
+
+def test_a_program_has_no_layers() -> None:
+    with pytest.raises(Problem, match="no layers to choose from") as caught:
+        run("explain", {"graph": CHAIN_DOCUMENT, "options": {"capacity": 1000}, "scores": "bytes"})
+    assert caught.value.pointer == "/scores"
 
 
 def test_a_plan() -> None:
