@@ -52,6 +52,7 @@ class PlanChoices(TypedDict, total=False):
     costs: str | Mapping[str, Any] | None
     storage: Literal["float16", "bfloat16"] | None
     frozen_storage: str | None
+    tile_bytes: int | str | None
     pins: Mapping[str, int | str] | Sequence[str]
     alignments: Mapping[str, int | str] | Sequence[str]
     reserved: Sequence[str | Mapping[str, Any]]

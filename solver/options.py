@@ -202,6 +202,13 @@ PLAN_OPTIONS: Final = _by_name(
             metavar="STORAGE",
         ),
         Option(
+            "tile_bytes",
+            "size",
+            "Weights that are not trained are cut into tiles of at most so many bytes, as 4MiB: paging moves"
+            " them tile by tile.",
+            metavar="BYTES",
+        ),
+        Option(
             "fit_scratch", "switch", "A smaller scratch budget, where scratch would make the peak.", False
         ),
         _PINS,

@@ -39,7 +39,7 @@ from solver.documents.rows import REMEDY, In, Table, check_positions
 from solver.errors import PlanError
 from solver.graph.ops.base import Node
 from solver.graph.storage import Storage
-from solver.graph.types import DType, Operation, TensorType
+from solver.graph.types import DType, Operation, RowRange, TensorType
 from solver.layout import Lifespan
 from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, plan_content, with_digest
 from solver.program import (
@@ -256,6 +256,15 @@ class InitialOfPlan(NamedTuple):
     sha256: Text
 
 
+class InitialRowsOfPlan(NamedTuple):
+    """First contents that are rows of a larger value: from `start` on, of the `whole` along `axis`."""
+
+    of: _ValueNumber
+    axis: Natural
+    start: Natural
+    whole: Positive
+
+
 class ProgramTables(DocumentModel):
     """The tables of a program, with the places of its values."""
 
@@ -278,6 +287,9 @@ class ProgramTables(DocumentModel):
     entry: Table[EntryOfPlan]
     exit: Table[ExitOfPlan]
     initial: Table[InitialOfPlan]
+    initial_rows: Table[InitialRowsOfPlan] = Field(
+        (), description="First contents of tiles of weights; left out where there are none."
+    )
 
 
 class HoldOfPlan(NamedTuple):
@@ -500,6 +512,23 @@ def _types(document: ProgramTables) -> list[TensorType]:
     return types
 
 
+def _initial(document: ProgramTables, values: Sequence[Value]) -> dict[int, Initial]:
+    """Raises PlanError for rows of what has no first contents, or that do not lie in the whole."""
+    initial = {row.of: Initial(row.scheme, float_of(row.value), *row[3:]) for row in document.initial}
+    for i, (of, *rows) in enumerate(document.initial_rows):
+        own = RowRange(*rows)
+        shape = values[of].type.shape
+        inside = own.axis < len(shape) and own.start + shape[own.axis] <= own.whole
+        if of not in initial or initial[of].rows is not None or not inside:
+            raise PlanError(
+                f"initial_rows[{i}] names rows that {values[of].label!r} cannot begin with.",
+                remedy=REMEDY,
+                path=("initial_rows", i),
+            )
+        initial[of] = replace(initial[of], rows=own)
+    return initial
+
+
 def to_program(document: ProgramTables) -> Program:
     """The program of a document's tables. Raises PlanError where a number names nothing. Linear."""
     check_positions(document)
@@ -552,7 +581,7 @@ def to_program(document: ProgramTables) -> Program:
         exit=tuple(Exit(*row) for row in document.exit),
         aliases=tuple(Alias(*row) for row in document.aliases),
         period=document.period,
-        initial={row.of: Initial(row.scheme, float_of(row.value), *row[3:]) for row in document.initial},
+        initial=_initial(document, values),
     )
     _check_program(program)
     return program

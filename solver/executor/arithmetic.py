@@ -15,7 +15,7 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import Node, ScratchRequest
 from solver.graph.types import Array, Operand, TensorType, TrainableGraph
 from solver.plan import Plan
-from solver.preparations import with_frozen_storage
+from solver.preparations import with_frozen_storage, with_tiles
 from solver.preparations.rewriting import CHUNK_HEAD, replay
 
 __all__ = ["KernelArithmetic", "rewritten"]
@@ -80,4 +80,7 @@ def rewritten(graph: TrainableGraph, plan: Plan) -> TrainableGraph:
             path=("replacements",),
         )
     graph = with_frozen_storage(graph, plan.options.frozen_storage)
-    return replay(graph, plan.replacements, KernelArithmetic())
+    heads = [one for one in plan.replacements if one.rule == CHUNK_HEAD.name]
+    others = [one for one in plan.replacements if one.rule != CHUNK_HEAD.name]
+    graph = with_tiles(replay(graph, heads, KernelArithmetic()), plan.options.tile_bytes)
+    return replay(graph, others, KernelArithmetic())

@@ -6,15 +6,17 @@ import hashlib
 import math
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from solver.errors import GraphError, PlanError
 from solver.graph.packing import check_packable, pack, packed_values
-from solver.graph.types import Array, FileRange, Initializer, Operand, Role, TensorType
+from solver.graph.types import Array, FileRange, Initializer, Operand, Role, RowRange, TensorType
 
-__all__ = ["initial_value", "stored_values"]
+__all__ = ["forget_whole_values", "initial_value", "stored_values"]
 
 
 def initial_value(operand: Operand) -> Array:
@@ -24,6 +26,8 @@ def initial_value(operand: Operand) -> Array:
     else zeros. Raises GraphError for an unknown initializer, StorageError for values that cannot be packed.
     """
     initializer, stored = operand.initializer or _default(operand), operand.type.storage is not None
+    if initializer.rows is not None:
+        return _rows(operand, initializer, initializer.rows)
     data = initializer.data
     if initializer.file is not None:
         data = stored_values(operand.id, initializer.file, operand.type.nbytes)
@@ -41,6 +45,29 @@ def initial_value(operand: Operand) -> Array:
         return values
     check_packable(operand.id, operand.type)
     return pack(values, operand.type)
+
+
+def _rows(operand: Operand, initializer: Initializer, rows: RowRange) -> Array:
+    """Rows of the first value of a larger operand; packed rows are in front, whatever their axis is."""
+    shape, count = list(operand.shape), operand.shape[rows.axis]
+    shape[rows.axis] = rows.whole
+    type_ = replace(operand.type, shape=tuple(shape))
+    # One name for all tiles: the whole value is then made once.
+    name = operand.id.rpartition(".tile")[0]
+    value = _whole(Operand(name, type_, operand.role, replace(initializer, rows=None)))
+    axis = rows.axis if operand.type.storage is None else 0
+    return value[(*[slice(None)] * axis, slice(rows.start, rows.start + count))]
+
+
+@lru_cache(maxsize=1)
+def _whole(operand: Operand) -> Array:
+    """Kept, as tiles of one weight are asked for one behind the other; `forget_whole_values` drops it."""
+    return initial_value(operand)
+
+
+def forget_whole_values() -> None:
+    """Let go of the value whose rows were asked for last."""
+    _whole.cache_clear()
 
 
 def stored_values(name: str, place: FileRange, size: int) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
 from solver.executor.initial import stored_values
-from solver.graph import Graph, TrainableGraph, TrainingSpec, graph_digest
+from solver.graph import FileRange, Graph, TrainableGraph, TrainingSpec, graph_digest
 from solver.layout import Lifespan
 from solver.plan import Deployment, EntryPoint, Plan
 from solver.plan.deployment import Purpose
@@ -119,10 +119,13 @@ def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> d
     Raises PlanError for lost files.
     """
     data: dict[str, bytes] = {}
+    files: dict[FileRange, bytes] = {}  # tiles of one weight share theirs
     for operand in graph.operands.values():
         initializer = operand.initializer if names is None or operand.id in names else None
         if initializer is not None and initializer.file is not None:
-            data[operand.id] = stored_values(operand.id, initializer.file, operand.type.nbytes)
+            if initializer.file not in files:
+                files[initializer.file] = stored_values(operand.id, initializer.file, operand.type.nbytes)
+            data[operand.id] = files[initializer.file]
         elif initializer is not None and initializer.data is not None:
             data[operand.id] = initializer.data
     return data

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from solver.errors import PlanError
 from solver.executor.conversion import prepare_conversion
-from solver.executor.initial import initial_value
+from solver.executor.initial import forget_whole_values, initial_value
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, prepare_update
@@ -217,6 +217,8 @@ class Runner:
         for entry in self.program.entry:
             if entry.value in self._begins:
                 self._write_first(entry, data)
+        forget_whole_values()
+        _sha256.cache_clear()
 
     def _write_first(self, entry: Entry, data: Data) -> None:
         self._views[entry.value][...] = first_content(self.program, entry.value, data)
@@ -331,15 +333,23 @@ def _optimizer(node: Node) -> tuple[OptimizerSpec, TrainingRules]:
     return OptimizerSpec(attributes.pop("optimizer"), attributes), rules
 
 
+@lru_cache(maxsize=1)
+def _sha256(data: bytes) -> str:
+    """Tiles of one weight have the same bytes, one behind the other."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def _initializer(initial: Initial, data: Data) -> Initializer:
     """Raises PlanError for inline values that are not there, or are others than those planned with."""
     if initial.scheme != "values":
-        return Initializer(initial.scheme, value=initial.value, scale=initial.scale, seed=initial.seed)
+        return Initializer(
+            initial.scheme, value=initial.value, scale=initial.scale, seed=initial.seed, rows=initial.rows
+        )
     stored = data.get(initial.source)
-    if stored is None or hashlib.sha256(stored).hexdigest() != initial.sha256:
+    if stored is None or _sha256(stored) != initial.sha256:
         what = "missing" if stored is None else "not those that the plan was made with"
         raise PlanError(
             f"The first values of {initial.source!r} are {what}.",
             remedy="Give the graph that the plan was made for.",
         )
-    return Initializer("values", data=stored)
+    return Initializer("values", data=stored, rows=initial.rows)

@@ -28,6 +28,7 @@ __all__ = [
     "OptimizerSpec",
     "Resizable",
     "Role",
+    "RowRange",
     "TensorType",
     "TrainableGraph",
     "TrainingRules",
@@ -144,6 +145,15 @@ class FileRange:
 
 
 @dataclass(frozen=True, slots=True)
+class RowRange:
+    """Rows of a larger operand: from `start` on, of the `whole` along `axis`."""
+
+    axis: int
+    start: int
+    whole: int
+
+
+@dataclass(frozen=True, slots=True)
 class Initializer:
     """The first value of a parameter, state or constant.
 
@@ -152,7 +162,8 @@ class Initializer:
     half width), ``he_normal``, ``glorot_uniform`` (fan in and out from the shape and `data_layout` of the
     consumer are not known here, so the last axis convention of `solver.executor` applies). `seed` makes it
     repeatable. Of a stored operand the bytes are its packed ones, or those of float32 elements, which are
-    packed when training begins.
+    packed when training begins. With `rows` everything is about a larger operand, and these rows of its first
+    value are taken.
     """
 
     kind: str
@@ -161,6 +172,7 @@ class Initializer:
     scale: float = 1.0
     seed: int = 0
     file: FileRange | None = None
+    rows: RowRange | None = None
 
 
 @dataclass(frozen=True, slots=True)

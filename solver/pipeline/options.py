@@ -42,6 +42,7 @@ _ASKED_OF_TARGETS = {
     "memories": ("paging", "has memory of one kind", "Leave the memories out."),
     "place": ("paging", "has memory of one kind", "Leave the places out."),
     "storage": ("storage", "keeps values as they are", "Leave it out."),
+    "tile_bytes": ("stored", "reads weights whole", "Leave it out."),
     "frozen_storage": ("stored", "reads weights as floats only", "Leave it out."),
     "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
     "fit_scratch": ("scratch", "says itself what its kernels need", "Leave it out."),
@@ -74,6 +75,7 @@ def checked(options: PlanOptions) -> Target:
             raise OptionsError(f"Target {options.target!r} {why}.", remedy=remedy, path=(name,))
     _check_memories(options)
     _check_tiers(options)
+    _check_tile(options)
     preparations.chosen(options)
     target.passes(with_capacity(options))
     return target
@@ -94,6 +96,19 @@ def in_one_memory(options: PlanOptions) -> PlanOptions:
     if options.tiers:
         return replace(whole, tiers=(fast, *options.tiers))
     return replace(whole, capacity=fast.bytes)
+
+
+def _check_tile(options: PlanOptions) -> None:
+    """Raises OptionsError for a tile that is larger than the memory that kernels reach."""
+    memory = options.tiers[0].bytes if options.tiers else options.capacity
+    if options.memories:
+        memory = max(each.bytes for each in options.memories)
+    if options.tile_bytes is not None and memory is not None and options.tile_bytes > memory:
+        raise OptionsError(
+            f"A tile of {options.tile_bytes:,} bytes does not fit into fast memory, which has {memory:,}.",
+            remedy=f"Give tiles of a fraction of it, as {max(1, memory // 16):,} bytes.",
+            path=("tile_bytes",),
+        )
 
 
 def _check_tiers(options: PlanOptions) -> None:
@@ -157,6 +172,7 @@ def check_of_program(options: PlanOptions) -> None:
         "chunked_head",
         "storage",
         "frozen_storage",
+        "tile_bytes",
     ):
         if getattr(options, name) != getattr(DEFAULTS, name):
             raise OptionsError(

@@ -76,7 +76,7 @@ def at_largest(graph: TrainableGraph | BlockProgram, requested: RequestedOptions
 
 def reference_at(graph: TrainableGraph, plan: Plan) -> Program:
     """The reference program of a graph, prepared as the plan says. Raises PlanError as `rewritten` does."""
-    if plan.replacements or plan.options.frozen_storage is not None:
+    if plan.replacements or plan.options.frozen_storage is not None or plan.options.tile_bytes is not None:
         from solver.executor.arithmetic import rewritten  # with the kernels, which most plans do without
 
         graph = rewritten(graph, plan)

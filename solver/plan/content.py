@@ -263,6 +263,7 @@ def _program_tables(program: Program, offsets: Sequence[int]) -> dict[str, Any]:
         type_, kind = types.of(value.type), kinds.setdefault(value.kind, len(kinds))
         source = origins.setdefault(origin, len(origins))
         value_rows.append((suffix, type_, kind, source, value.space, offset))
+    rows = [(value, *astuple(i.rows)) for value, i in sorted(program.initial.items()) if i.rows is not None]
     storages = [
         (k, *astuple(type_.storage)) for k, type_ in enumerate(types.found) if type_.storage is not None
     ]
@@ -290,6 +291,7 @@ def _program_tables(program: Program, offsets: Sequence[int]) -> dict[str, Any]:
             (value, i.scheme, word_for(float(i.value)), float(i.scale), i.seed, i.source, i.sha256)
             for value, i in sorted(program.initial.items())
         ],
+        **({} if not rows else {"initial_rows": rows}),
     }
 
 

@@ -45,6 +45,7 @@ class PlanOptions:
     costs: Costs | None = PLAN_OPTIONS["costs"].default
     storage: str | None = PLAN_OPTIONS["storage"].default
     frozen_storage: str | None = PLAN_OPTIONS["frozen_storage"].default
+    tile_bytes: int | None = PLAN_OPTIONS["tile_bytes"].default
     fit_scratch: bool = PLAN_OPTIONS["fit_scratch"].default
     pins: tuple[Pin, ...] = PLAN_OPTIONS["pins"].default
     alignments: tuple[Alignment, ...] = PLAN_OPTIONS["alignments"].default

@@ -16,6 +16,7 @@ from solver.preparations.frozen_storage import FrozenStorage, with_frozen_storag
 from solver.preparations.rewrite import Rewrite
 from solver.preparations.scratch import Scratch
 from solver.preparations.storage import Storage
+from solver.preparations.tiles import Tiles, with_tiles
 
 __all__ = [
     "PREPARATIONS",
@@ -28,14 +29,16 @@ __all__ = [
     "Rewrite",
     "Scratch",
     "Storage",
+    "Tiles",
     "chosen",
     "with_frozen_storage",
+    "with_tiles",
 ]
 
 #: Every preparation, in the order in which they run. Adding one is a module here and its place in this list.
 #: Scratch is fitted to the graph as it is, and again to what rewriting leaves of it.
 PREPARATIONS: tuple[type[Preparation], ...] = (
-    *(Scratch, Storage, FrozenStorage, ChunkedHead),
+    *(Scratch, Storage, FrozenStorage, ChunkedHead, Tiles),
     *(FitScratch, Rewrite, FitScratch),
 )
 

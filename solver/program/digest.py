@@ -53,7 +53,10 @@ def reference_digest(program: Program) -> str:
     entry = [(entry.value, entry.kind.word, entry.reference) for entry in program.entry]
     exits = [(exit_.value, exit_.reference) for exit_ in program.exit]
     aliases = [(a.value, a.source, a.step, a.view, a.offset) for a in program.aliases]
-    initial = [(value, repr(initial)) for value, initial in sorted(program.initial.items())]
+    initial = [
+        (value, repr(initial), *(() if initial.rows is None else astuple(initial.rows)))
+        for value, initial in sorted(program.initial.items())
+    ]
     digest = hashlib.sha256(f"{('program', program.name, program.period)!r}\n{spaces!r}".encode())
     for rows in (
         _values(program.values),

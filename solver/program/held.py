@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from solver.program.dependencies import touched
 from solver.program.digest import exact
@@ -32,7 +32,8 @@ def first_contents(program: Program, value: int) -> Hashable:
     """
     first = program.initial.get(value) or Initial("zeros")
     numbers = (float(first.value), float(first.scale), first.seed)
-    return exact((first.scheme, *numbers, first.sha256))
+    rows = () if first.rows is None else astuple(first.rows)
+    return exact((first.scheme, *numbers, first.sha256, *rows))
 
 
 def contents_at_first(program: Program, value: int) -> Hashable | None:

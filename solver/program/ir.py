@@ -21,7 +21,7 @@ from functools import cache, cached_property
 from typing import TypeVar
 
 from solver.graph.ops.base import Node
-from solver.graph.types import Operation, TensorType
+from solver.graph.types import Operation, RowRange, TensorType
 
 __all__ = [
     "ACCUMULATE",
@@ -261,7 +261,8 @@ class Initial:
     """How a carried or constant value gets its first contents.
 
     `scheme` is one of the graph's named initializers with its numbers, or ``values``: then they are the
-    inline values of the graph's operand `source`, whose bytes have the given SHA-256 (hexadecimal).
+    inline values of the graph's operand `source`, whose bytes have the given SHA-256 (hexadecimal). With
+    `rows` everything is about a larger value, of which the content has these rows.
     """
 
     scheme: str
@@ -270,6 +271,7 @@ class Initial:
     seed: int = 0
     source: str = ""
     sha256: str = ""
+    rows: RowRange | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

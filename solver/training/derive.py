@@ -14,7 +14,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 
 from solver.graph.nodes import graph_nodes
@@ -413,11 +413,18 @@ def _initial(operand: Operand) -> Initial:
     if initializer is None:
         drawn = operand.role is Role.PARAMETER and len(operand.shape) > 1
         return Initial("he_normal" if drawn else "zeros", seed=zlib.crc32(operand.id.encode()))
+    rows = initializer.rows
     if initializer.file is not None:
-        return Initial("values", source=operand.id, sha256=initializer.file.sha256)
+        return Initial("values", source=operand.id, sha256=initializer.file.sha256, rows=rows)
     if initializer.data is not None:
-        return Initial("values", source=operand.id, sha256=hashlib.sha256(initializer.data).hexdigest())
-    return Initial(initializer.kind, initializer.value, initializer.scale, initializer.seed)
+        return Initial("values", source=operand.id, sha256=_sha256(initializer.data), rows=rows)
+    return Initial(initializer.kind, initializer.value, initializer.scale, initializer.seed, rows=rows)
+
+
+@lru_cache(maxsize=1)
+def _sha256(data: bytes) -> str:
+    """Tiles of one weight have the same bytes, one behind the other."""
+    return hashlib.sha256(data).hexdigest()
 
 
 class _Answers:

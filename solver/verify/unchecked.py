@@ -39,6 +39,7 @@ UNCHECKED: Final[Mapping[str, str]] = MappingProxyType(
         "options.scratch_budget": "Kernels that are here have it among their attributes; others have none.",
         "options.storage": "It decides the reference program; explicit programs have no activations.",
         "options.frozen_storage": "It decides the reference program; explicit programs say what they store.",
+        "options.tile_bytes": "It decides the reference program; explicit programs have no weights to cut.",
         "options.alignment": "It decides the reference program, and with it the alignment of places.",
         "options.capacity": _LIMIT,
         "options.parallelism": _LIMIT,

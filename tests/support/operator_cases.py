@@ -396,6 +396,17 @@ def _chosen() -> Iterator[Case]:
     whole = (np.arange(6), np.array([4, 0, -1]), np.array([7, 8, 9]))
     yield Case("ScatterUpdate", whole)
     yield Case("ScatterUpdate", whole, {"reduction": "add"})
+
+
+def _tiles() -> Iterator[Case]:
+    tile, indices = _uniform((4, 3)), np.array([[5, -1, 2], [-8, 3, 8]])
+    for budget in (1 << 21, 1):
+        for first_row in (0, 3, 5):
+            part = {"first_row": first_row, "rows": 9}
+            yield Case("TileGather", (tile, indices), part, scratch_budget=budget)
+            yield Case("TileGather", (tile, indices, _uniform((2, 3, 3), 1)), part, scratch_budget=budget)
+    yield Case("LogAddExp", tuple(_uniform((3, 5), seed) * 8 for seed in range(4)))
+    yield Case("LogAddExp", (_uniform((7,), 0, "float64"),))
     yield Case("Gather", (_uniform((4, 2)), np.asarray(3)))
 
 
@@ -488,6 +499,7 @@ CASES: tuple[Case, ...] = (
     *_recurrent(),
     *_losses(),
     *_heads(),
+    *_tiles(),
     *_movement(),
     *_chosen(),
     *_drawn_and_running(),

@@ -63,6 +63,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused({"solver": "abacus"}, "/solver", "Unknown solver 'abacus'"),
     Refused({"update": "never"}, "/update", "Unknown update mode 'never'"),
     Refused({"storage": "float8"}, "/storage", "float8"),
+    Refused({"tile_bytes": 4096, "capacity": 4095}, "/tile_bytes", "4,096"),
     Refused({"frozen_storage": "int3"}, "/frozen_storage", "int3"),
     Refused({"alignment": 2**21}, "/alignment", "power of two"),
     Refused({"alignment": 48}, "/alignment", "power of two"),

@@ -118,7 +118,7 @@ _FIT: Final = (
         "order",
         "recompute",
     ),
-    *("rewrite", "chunked_head", "scratch_budget", "fit_scratch", "storage", "frozen_storage"),
+    *("rewrite", "chunked_head", "scratch_budget", "fit_scratch", "storage", "frozen_storage", "tile_bytes"),
     *("parallelism", "alignment"),
     *CONSTRAINTS,
 )
@@ -268,7 +268,7 @@ StepOptions = Annotated[
     Mapping[str, Any],
     _group(
         REQUEST_OPTIONS,
-        "as_written only batch scratch_budget update rewrite chunked_head storage frozen_storage",
+        "as_written only batch scratch_budget update rewrite chunked_head storage frozen_storage tile_bytes",
     ),
 ]
 RuntimeOptions = Annotated[Mapping[str, Any], _group(REQUEST_OPTIONS, "target alignment parallelism")]

@@ -40,6 +40,7 @@ HERE = {
     "resizing": ("Resize",),
     "ordering": ("ArgTopK",),
     "selection": ("Where", "Gather", "ScatterAdd", "ScatterUpdate"),
+    "tiles": ("TileGather", "LogAddExp"),
     "slicing": ("Concat", "Split", "Slice"),
     "upsampling": ("ConvTranspose",),
     "random": ("RandomUniform",),

@@ -1,0 +1,213 @@
+"""The preparation that cuts frozen weights into tiles: what it cuts, and that training stays the same."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver import pipeline
+from solver.documents import dump_plan, load_graph, load_plan
+from solver.errors import OptionsError, PlanError
+from solver.executor import Trainer, validate
+from solver.executor.initial import initial_value
+from solver.graph import TrainableGraph
+from solver.graph.types import Array
+from solver.plan import Plan, PlanOptions
+from solver.preparations import with_frozen_storage, with_tiles
+from solver.program import Tier
+
+_WORDS = 100
+
+
+def _document(*, ignored: int | None = None, **initializer: Any) -> dict[str, Any]:
+    """A language model of one frozen layer: embedding, trained shift, two products, tied head."""
+    frozen = {"dtype": "float32", "trainable": False}
+    loss = {"sparse": 1, "from_logits": 1} | ({} if ignored is None else {"ignore_index": ignored})
+    return {
+        "format": "arenaplan.graph",
+        "version": 1,
+        "name": "model",
+        "operands": [
+            {"name": "ids", "role": "input", "shape": [3, 4], "dtype": "int32"},
+            {"name": "next", "role": "label", "shape": [12], "dtype": "int32"},
+            {"name": "table", "role": "parameter", "shape": [_WORDS, 64], **frozen, **initializer},
+            {"name": "up", "role": "parameter", "shape": [64, 96], **frozen},
+            {"name": "down", "role": "parameter", "shape": [64, 96], **frozen},
+            {"name": "bias", "role": "parameter", "shape": [64], "dtype": "float32"},
+            {"name": "shift", "role": "parameter", "shape": [64], "dtype": "float32"},
+        ],
+        "operations": [
+            {"name": "embed", "type": "Gather", "inputs": ["table", "ids"], "outputs": ["e"]},
+            {"name": "add", "type": "Add", "inputs": ["e", "shift"], "outputs": ["x"]},
+            {"name": "widen", "type": "MatMul", "inputs": ["x", "up"], "outputs": ["h"]},
+            {"name": "flat", "type": "Flatten", "inputs": ["h"], "outputs": ["f"], "attributes": {"axis": 2}},
+            {
+                "name": "narrow",
+                "type": "Gemm",
+                "inputs": ["f", "down", "bias"],
+                "outputs": ["y"],
+                "attributes": {"transB": 1},
+            },
+            {
+                "name": "head",
+                "type": "Gemm",
+                "inputs": ["y", "table"],
+                "outputs": ["z"],
+                "attributes": {"transB": 1},
+            },
+            {
+                "name": "loss",
+                "type": "CategoricalCrossEntropy",
+                "inputs": ["z", "next"],
+                "outputs": ["l"],
+                "attributes": loss,
+            },
+        ],
+        "loss": "l",
+        "optimizer": {"type": "SGD", "learning_rate": 0.1},
+    }
+
+
+def _batch(*, ignored: int | None = None) -> dict[str, Array]:
+    random = np.random.default_rng(3)
+    ids = random.integers(-_WORDS, _WORDS, (3, 4)).astype(np.int32)
+    labels = random.integers(0, _WORDS, 12).astype(np.int32)
+    if ignored is not None:
+        labels[[2, 7]] = ignored
+    return {"ids": ids, "next": labels}
+
+
+def _losses(graph: TrainableGraph, plan: Plan, batch: dict[str, Array]) -> list[float]:
+    with Trainer(graph, plan) as trainer:
+        return [trainer.step(batch) for _ in range(4)]
+
+
+def _plan(graph: TrainableGraph, **options: Any) -> Plan:
+    plan = pipeline.plan(graph, PlanOptions(**options))
+    report = validate(graph, plan, steps=2)
+    assert report.identical
+    assert not report.violations
+    assert load_plan(dump_plan(plan)) == plan
+    return plan
+
+
+@pytest.mark.parametrize("storage", [None, "int4", "float16"])
+@pytest.mark.parametrize("ignored", [None, -100])
+def test_training_is_that_of_whole_weights(storage: str | None, ignored: int | None) -> None:
+    graph, batch = load_graph(_document(ignored=ignored)), _batch(ignored=ignored)
+    for head in (False, True):
+        options = {"frozen_storage": storage, "chunked_head": head}
+        whole = _losses(graph, _plan(graph, **options), batch)
+        for size in (700, 3000):
+            plan = _plan(graph, **options, tile_bytes=size)
+            assert not {"table", "up", "down"} & set(plan.program.by_label)
+            tiles = [v for v in plan.program.values if ".tile" in v.label and "@" not in v.label]
+            assert all(v.type.nbytes <= size for v in tiles if v.type.shape[-1] == 64)
+            np.testing.assert_allclose(_losses(graph, plan, batch), whole, rtol=1e-5)
+    assert whole[-1] < whole[0]
+
+
+def test_forward_pass_of_tiles_is_bit_for_bit_that_of_the_whole() -> None:
+    """Rows of an embedding are copied, and columns of a product are products of their own."""
+    graph, batch = load_graph(_document()), _batch()
+    whole, cut = _plan(graph), _plan(graph, tile_bytes=2000)
+    assert _losses(graph, cut, batch)[0] == _losses(graph, whole, batch)[0]
+
+
+def test_tiles_begin_with_the_rows_of_the_whole(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    values = random.standard_normal((_WORDS, 64), np.float32)
+    path = tmp_path / "weights.bin"
+    path.write_bytes(b"head" + values.tobytes())
+    digest = hashlib.sha256(values.tobytes()).hexdigest()
+    schemes: list[dict[str, Any]] = [
+        {},
+        {"initializer": {"kind": "normal", "scale": 2.0, "seed": 5}},
+        {"initializer": {"kind": "values", "values": values.ravel().tolist()}},
+        {"initializer": {"kind": "file", "file": path.name, "offset": 4, "sha256": digest}},
+    ]
+    for scheme in schemes:
+        graph = load_graph(_document(**scheme), folder=tmp_path)
+        for storage in (None, "int8"):
+            stored = with_frozen_storage(graph, storage)
+            cut = with_tiles(stored, 3000)
+            assert with_tiles(cut, 3000) is cut
+            for name, axis in (("table", 0), ("up", 1), ("down", 0)):
+                tiles = [o for o in cut.operands.values() if o.id.startswith(f"{name}.tile")]
+                whole = initial_value(stored.operands[name])
+                parts = [initial_value(tile) for tile in tiles]
+                joined = np.concatenate(parts, axis=0 if storage else axis)
+                assert np.array_equal(joined, whole)
+            plan = _plan(graph, frozen_storage=storage, tile_bytes=3000)
+            plain = _plan(graph, frozen_storage=storage)
+            np.testing.assert_allclose(
+                _losses(graph, plan, _batch()), _losses(graph, plain, _batch()), rtol=1e-5
+            )
+
+
+def test_tiles_are_paged_in_and_never_written_back() -> None:
+    graph = load_graph(_document())
+    options = {"frozen_storage": "int4", "chunked_head": True, "tile_bytes": 600, "scratch_budget": 4096}
+    fast = 30_000
+    tiers = (Tier("ram", fast), Tier("flash", 1 << 20, read=10**8, write=10**7))
+    plan = _plan(graph, **options, tiers=tiers)
+    assert plan.sizes[0] <= fast
+    report = validate(graph, plan, steps=2)
+    assert report.paged_in > 0
+    written = {
+        plan.program.values[b.value].origin
+        for step in plan.program.steps
+        for b in step.bindings
+        if b.access.writes and not plan.program.spaces[plan.program.values[b.value].space].addressable
+    }
+    assert not [name for name in written if ".tile" in name]
+
+
+def test_weights_that_are_not_cut() -> None:
+    graph = load_graph(_document())
+    assert with_tiles(graph, None) is graph
+    assert with_tiles(graph, 10**6) is graph
+    document = _document()
+    del document["operands"][2]["trainable"]
+    assert "table" in with_tiles(load_graph(document), 2000).operands
+    document["operations"][2]["attributes"] = {"activation": "Relu"}
+    assert "up" in with_tiles(load_graph(document), 2000).operands
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tile_bytes": 0}, "has no row"),
+        ({"tile_bytes": 4096, "capacity": 4000}, "does not fit into fast memory"),
+        ({"tile_bytes": 4096, "tiers": (Tier("a", 4000), Tier("b", 10**6))}, "does not fit into fast memory"),
+    ],
+)
+def test_sizes_that_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError, match=message) as caught:
+        pipeline.plan(load_graph(_document()), PlanOptions(**options))
+    assert caught.value.path == ("tile_bytes",)
+
+
+def test_too_many_tiles() -> None:
+    document = _document()
+    document["operands"][2]["shape"] = [20_000, 64]
+    with pytest.raises(OptionsError, match="20,160") as caught:
+        pipeline.plan(load_graph(document), PlanOptions(tile_bytes=1))
+    assert "Give at least 5 bytes" in caught.value.remedy
+
+
+def test_plan_that_lies_about_rows_is_refused() -> None:
+    graph = load_graph(_document())
+    plan = pipeline.plan(graph, PlanOptions(tile_bytes=3000))
+    program = plan.program
+    number, first = next((n, i) for n, i in program.initial.items() if i.rows is not None)
+    assert first.rows is not None
+    other = replace(first, rows=replace(first.rows, start=first.rows.start + 1))
+    initial = {**program.initial, number: other}
+    with pytest.raises(PlanError):
+        Trainer(graph, replace(plan, program=replace(program, initial=initial)))
