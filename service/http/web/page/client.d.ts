@@ -225,6 +225,8 @@ export interface HomesOfLayout {
 
 export type InitialOfPlan = [number, string, number | "NaN" | "Infinity" | "-Infinity", number, number, string, string];
 
+export type InitialRowsOfPlan = [number, number, number, number];
+
 /** `values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes. */
 export interface InitializerDocument {
   kind: "zeros" | "ones" | "constant" | "normal" | "uniform" | "he_normal" | "glorot_uniform" | "values" | "file" | "band" | "iota";
@@ -439,6 +441,7 @@ export interface PlanDocument {
   entry: Array<EntryOfPlan>;
   exit: Array<ExitOfPlan>;
   initial: Array<InitialOfPlan>;
+  initial_rows?: Array<InitialRowsOfPlan>;
   format: "arenaplan.plan";
   version: 2;
   digest: string;
@@ -487,6 +490,7 @@ export interface PlanRequestOptions {
   costs?: CostsFields | null;
   storage?: string | null;
   frozen_storage?: string | null;
+  tile_bytes?: number | string | null;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
   reserved?: Array<RangeFields | string> | string;
@@ -518,6 +522,7 @@ export interface PlannedOptionFields {
   costs?: CostsFields | null;
   storage?: string | null;
   frozen_storage?: string | null;
+  tile_bytes?: number | string | null;
   fit_scratch?: boolean;
   pins?: Record<string, unknown> | Array<string> | string;
   alignments?: Record<string, unknown> | Array<string> | string;
