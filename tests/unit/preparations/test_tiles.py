@@ -153,7 +153,7 @@ def test_tiles_begin_with_the_rows_of_the_whole(tmp_path: Path) -> None:
 def test_tiles_are_paged_in_and_never_written_back() -> None:
     graph = load_graph(_document())
     options = {"frozen_storage": "int4", "chunked_head": True, "tile_bytes": 600, "scratch_budget": 4096}
-    fast = 30_000
+    fast = pipeline.plan(graph, PlanOptions(**options)).arena_bytes * 3 // 5
     tiers = (Tier("ram", fast), Tier("flash", 1 << 20, read=10**8, write=10**7))
     plan = _plan(graph, **options, tiers=tiers)
     assert plan.sizes[0] <= fast
