@@ -158,7 +158,9 @@ def test_tiles_are_paged_in_and_never_written_back() -> None:
     plan = _plan(graph, **options, tiers=tiers)
     assert plan.sizes[0] <= fast
     report = validate(graph, plan, steps=2)
-    assert report.paged_in > 0
+    assert report.paged_in == 0  # the slow memory is no file here
+    facts = next(record.facts for record in plan.records if record.name == "paging")
+    assert int(facts["moved_in"]) > 0
     written = {
         plan.program.values[b.value].origin
         for step in plan.program.steps
