@@ -101,7 +101,7 @@ def _plan(graph: TrainableGraph, **options: Any) -> Plan:
 def test_training_is_that_of_whole_weights(storage: str | None, ignored: int | None) -> None:
     graph, batch = load_graph(_document(ignored=ignored)), _batch(ignored=ignored)
     for head in (False, True):
-        options = {"frozen_storage": storage, "chunked_head": head}
+        options: dict[str, Any] = {"frozen_storage": storage, "chunked_head": head}
         whole = _losses(graph, _plan(graph, **options), batch)
         for size in (700, 3000):
             plan = _plan(graph, **options, tile_bytes=size)
@@ -152,7 +152,12 @@ def test_tiles_begin_with_the_rows_of_the_whole(tmp_path: Path) -> None:
 
 def test_tiles_are_paged_in_and_never_written_back() -> None:
     graph = load_graph(_document())
-    options = {"frozen_storage": "int4", "chunked_head": True, "tile_bytes": 600, "scratch_budget": 4096}
+    options: dict[str, Any] = {
+        "frozen_storage": "int4",
+        "chunked_head": True,
+        "tile_bytes": 600,
+        "scratch_budget": 4096,
+    }
     fast = pipeline.plan(graph, PlanOptions(**options)).arena_bytes * 3 // 5
     tiers = (Tier("ram", fast), Tier("flash", 1 << 20, read=10**8, write=10**7))
     plan = _plan(graph, **options, tiers=tiers)
