@@ -18,6 +18,9 @@ NAMES = (
     *("lstm", "gru", "rnn", "upsampling", "frozen"),
 )
 
+#: The head of a language model in chunks, as small as they may be.
+CHUNKED: dict[str, Any] = {"chunked_head": True, "scratch_budget": 1}
+
 
 def losses_of_pytorch(made: Any, optimizer: Any, steps: int) -> list[float]:
     """The losses of so many steps on one batch; the module is trained."""
@@ -53,8 +56,8 @@ def test_first_loss(name: str) -> None:
     assert ours == pytest.approx(theirs.item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_five_steps(name: str) -> None:
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("gpt", CHUNKED)])
+def test_five_steps(name: str, options: dict[str, Any]) -> None:
     """In float64: losses up to 1e-9, and every weight and running statistic as near."""
     import torch
 
@@ -66,7 +69,7 @@ def test_five_steps(name: str) -> None:
     captured = arenaplan.torch.graph(
         made.module, made.inputs, loss=made.loss, targets=made.targets, optimizer=optimizer
     )
-    with captured.trainer() as trainer:
+    with captured.trainer(**options) as trainer:
         batch = captured.batch(*made.inputs, *made.targets)
         ours = [trainer.step(batch) for _ in range(5)]
         assert ours == pytest.approx(losses_of_pytorch(made, optimizer, 5), rel=1e-9)
