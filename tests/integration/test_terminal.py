@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
-from solver.documents import load_deployment, load_plan
+from solver.documents import dump_graph, load_deployment, load_plan
+from tests.support.graphs import chain
 from tests.support.terminal import ROOT, Seen, on_terminal
 
 GRAPHS = {
@@ -142,11 +143,12 @@ def test_what_cannot_be_explained_is_not_offered(folder: Path, name: str, option
 def test_no_figure_is_cut_in_a_narrow_terminal(folder: Path, command: str) -> None:
     """All figures of a wide terminal stand in a narrow one, whole."""
     assert run("plan", "mnist.json", "-o", "plan.json").exit_code == 0
+    (folder / "wide.json").write_bytes(dump_graph(chain((2048, 1024, 1024, 8), 2048)))
     (folder / "buffers.csv").write_text("id,lower,upper,size\na,0,3,4096\nb,1,4,1048576\n", encoding="utf-8")
     words = {
         "show": ("plan.json",),
         "tradeoff": ("mnist.json", "--points", "3"),
-        "explain": ("mnist.json", "--capacity", "16.6MB"),
+        "explain": ("wide.json", "--capacity", "52MB"),
         "plan": ("mnist.json",),
         "validate": ("mnist.json", "plan.json", "--steps", "1"),
         "compare": ("buffers.csv", "--solver", "greedy", "--solver", "best-fit"),
