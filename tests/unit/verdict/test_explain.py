@@ -114,7 +114,7 @@ def test_the_smallest_capacity_is_that_of_a_plan(
 ) -> None:
     graph = make()
     low = brief(graph, free_measures(graph, asked(None, **options))).floor
-    found = explain(graph, asked(low, **options), training=False)
+    found = explain(graph, asked(low, **options), measures=())
     made = plan_requested(graph, asked(found.smallest, **options))
     assert made.arena_bytes <= found.smallest
 
