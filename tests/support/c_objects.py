@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 __all__ = ["shared_library"]
@@ -18,9 +18,16 @@ _OBJECTS: dict[tuple[object, ...], Path] = {}
 
 
 def shared_library(
-    library: Path, compiler: str, *flags: str, own: Iterable[Path], kernels: Iterable[Path]
+    library: Path,
+    compiler: str,
+    *flags: str,
+    own: Iterable[Path],
+    kernels: Iterable[Path],
+    own_flags: Sequence[str] = (),
 ) -> Path:
-    """The library of the sources of one program and of its kernels, compiled with these flags."""
+    """The library of the sources of one program and of its kernels, compiled with these flags; `own_flags`
+    go behind them for the sources of the program.
+    """
     program = shutil.which(compiler)
     assert program is not None
     command = [program, "-fPIC", *flags]
@@ -32,7 +39,7 @@ def shared_library(
             subprocess.run([*command, "-c", source, "-o", place], check=True)
             _OBJECTS[key] = place
         objects.append(_OBJECTS[key])
-    subprocess.run([*command, "-shared", *own, *objects, "-o", library], check=True)
+    subprocess.run([*command, *own_flags, "-shared", *own, *objects, "-o", library], check=True)
     return library
 
 

@@ -86,7 +86,9 @@ class CSteps:
             "-Wconversion",
         )
         own, kernels = [self._folder / "steps.c"], sorted(SOURCES.glob("*.c"))
-        shared_library(library, compiler, *strict, *flags, f"-I{SOURCES}", own=own, kernels=kernels)
+        options = (*strict, *flags, f"-I{SOURCES}")
+        # Functions that only call kernels: to optimise three thousand of them takes longer than all kernels.
+        shared_library(library, compiler, *options, own=own, kernels=kernels, own_flags=["-O0"])
         return ctypes.CDLL(str(library))
 
     def run(
