@@ -14,10 +14,12 @@ module trains. PyTorch is imported when a function is called, not with this modu
 from __future__ import annotations
 
 import base64
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack, cast
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -31,11 +33,13 @@ from solver.errors import BatchError, PlanError
 from solver.executor import Trainer
 from solver.executor.initial import initial_value
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
+from solver.graph.packing import unpack
 from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
 from solver.importers.pytorch.capture import check_type
 from solver.importers.pytorch.capture import torch as framework
 from solver.importers.pytorch.training import trace_training
 from solver.importers.traced import TracedStep
+from solver.importers.weights import with_weights
 from solver.plan import Plan, PlanOptions
 
 __all__ = [
@@ -103,9 +107,19 @@ class Captured:
         return {name: array for name, array in arrays.items() if name in self.graph.operands}
 
     @checks_arguments
-    def load_weights(self, state: Mapping[str, Any]) -> Captured:
-        """The same graph with first values from a ``state_dict``. Raises DocumentError where one is wrong."""
-        return Captured(self.imported.with_weights(state))
+    def load_weights(self, state: Mapping[str, Any] | str | os.PathLike[str]) -> Captured:
+        """The same graph with first values from a ``state_dict``, or from a file.
+
+        A .safetensors, .gguf or .npz file has them under PyTorch's names, or a .json file maps these names.
+        Weights that are not trained keep the bits of the file, and a warning says what else became of some.
+        Raises DocumentError where one is wrong.
+        """
+        if isinstance(state, Mapping):
+            return Captured(self.imported.with_weights(state))
+        loaded = with_weights(self.graph, Path(state))
+        for note in loaded.notes:
+            warnings.warn(note, stacklevel=3)
+        return Captured(replace(self.imported, graph=loaded.graph))
 
     @checks_arguments
     def state_dict(self, trainer: Trainer | None = None) -> dict[str, Any]:
@@ -118,11 +132,13 @@ class Captured:
         values = {}
         for weight in self.imported.weights:
             operand = self.graph.operands.get(weight.operand)
-            if operand is not None:
-                trained = trainer is not None and operand.role is not Role.CONSTANT
-                values[weight.operand] = (
-                    cast("Trainer", trainer).read(weight.operand) if trained else initial_value(operand)
-                )
+            if operand is None:
+                continue
+            if trainer is not None and operand.role is not Role.CONSTANT:
+                values[operand.id] = trainer.read(operand.id)
+                continue
+            first = initial_value(operand)
+            values[operand.id] = first if operand.type.storage is None else unpack(first, operand.type)
         return {
             name: torch.tensor(value) if isinstance(value, np.ndarray) else value.clone()
             for name, value in self.imported.read(values).items()

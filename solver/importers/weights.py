@@ -10,9 +10,9 @@ safetensors: 8 bytes with the length of a JSON object, the object (name -> dtype
 .gguf: read by llama.cpp's own package, which also makes floats of the quantised types.
 
 Names of a file may differ from the model's. A JSON object beside it then maps these to those, and stands in
-the file's place; each * is a text without dots, the same in both names:
+the file's place. Each * is any text, the same in both names; what is mapped to null keeps its first values:
 
-    {"file": "model.gguf", "names": {"layers.*.query.weight": "blk.*.attn_q.weight"}}
+    {"file": "model.gguf", "names": {"layers.*.query.weight": "blk.*.attn_q.weight", "*.lora_*": null}}
 """
 
 from __future__ import annotations
@@ -158,19 +158,21 @@ def with_weights(graph: TrainableGraph, path: Path) -> Imported:
     stored = read_weights(path)
     filled = [operand for operand in graph.operands.values() if operand.role in _STORED]
     sources = {operand.id: renamed(operand.id) for operand in filled}
-    missing = [sources[o.id] for o in filled if o.role is Role.PARAMETER and sources[o.id] not in stored]
+    parameters = (sources[operand.id] for operand in filled if operand.role is Role.PARAMETER)
+    missing = [source for source in parameters if source is not None and source not in stored]
     if missing:
         names = some(list(stored), quoted=True) or "nothing"
         raise DocumentError(
             f"{str(path)!r:.200} lacks {len(missing)} of the parameters: {some(missing, quoted=True)}.",
-            remedy=f"It has {names}. Save them under the model's names, or map the names: give a .json file"
-            f' {{"file": "{path.name}", "names": {{"the model\'s": "the file\'s"}}}} as the weights.',
+            remedy=f"It has {names}. Save them under the model's names, or map names by a .json file as the"
+            f' weights: {{"file": "{path.name}", "names": {{"our name": "its name"}}}}, with null for what'
+            " keeps its first values.",
         )
     data, axes = _mapped(path), stored_axes(graph)
     operands, kept, converted = dict(graph.operands), Counter[str](), Counter[str]()
     widened = []
     for operand in filled:
-        weight = stored.get(sources[operand.id])
+        weight = stored.get(sources[operand.id] or "")
         if weight is None:
             continue
         _check_fits(operand, weight, path)
@@ -196,15 +198,15 @@ def with_weights(graph: TrainableGraph, path: Path) -> Imported:
     return Imported(graph.with_graph(operands=operands), notes)
 
 
-def _names(path: Path) -> tuple[Path, Callable[[str], str]]:
+def _names(path: Path) -> tuple[Path, Callable[[str], str | None]]:
     """The file of weights, and the name in there of an operand; for a mapping of names, what that says."""
     if path.suffix.lower() != ".json":
         return path, lambda name: name
     try:
         mapping = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
         file, names = mapping.pop("file"), mapping.pop("names")
-        rules = {re.compile("([^.]+)".join(map(re.escape, name.split("*")))): names[name] for name in names}
-        fits = all(rule.groups == source.count("*") for rule, source in rules.items())
+        rules = {re.compile("(.+)".join(map(re.escape, name.split("*")))): names[name] for name in names}
+        fits = all(source is None or rule.groups == source.count("*") for rule, source in rules.items())
         if not fits or mapping or not isinstance(file, str):
             raise ValueError("it has other fields, or a pair of names with another number of * in each")
         if not (path.parent / file).is_file():
@@ -215,9 +217,11 @@ def _names(path: Path) -> tuple[Path, Callable[[str], str]]:
             remedy='Write a JSON object as {"file": "model.gguf", "names": {"layers.*.weight": "blk.*.w"}}.',
         ) from None
 
-    def renamed(name: str) -> str:
+    def renamed(name: str) -> str | None:
         for rule, source in rules.items():
             match = rule.fullmatch(name)
+            if match is not None and source is None:
+                return None
             if match is not None:
                 parts = itertools.zip_longest(source.split("*"), match.groups(), fillvalue="")
                 return "".join(itertools.chain.from_iterable(parts))

@@ -271,7 +271,7 @@ def test_names_are_mapped(values: dict[str, Any], tmp_path: Path) -> None:
         with_weights(network(), names)
     del mapping["names"]["h*d"]
     names.write_text(json.dumps(mapping), encoding="utf-8")
-    with pytest.raises(DocumentError, match=r"'head'.* It has 'blk\.0\.ffn', 'out'\..*map the names"):
+    with pytest.raises(DocumentError, match=r"'head'.* It has 'blk\.0\.ffn', 'out'\..*map names"):
         with_weights(network(), names)
     mapping["names"] |= {"*.scale": "*.s", "head": "out"}
     names.write_text(json.dumps(mapping), encoding="utf-8")
@@ -279,6 +279,11 @@ def test_names_are_mapped(values: dict[str, Any], tmp_path: Path) -> None:
     np.testing.assert_array_equal(initial_value(imported.graph.operands["head"]), values["head"])
     assert imported.graph.operands["w"].type.storage == Storage("int4", 32)
     assert len(imported.notes) == 1
+    mapping["names"] = {"he*": None, "w": "blk.0.ffn"}
+    names.write_text(json.dumps(mapping), encoding="utf-8")
+    partly = with_weights(network(), names).graph
+    assert partly.operands["head"] == network().operands["head"]
+    assert partly.operands["w"] == imported.graph.operands["w"]
 
 
 @pytest.mark.parametrize(

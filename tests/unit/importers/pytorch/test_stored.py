@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import arenaplan
@@ -196,3 +198,39 @@ def test_weights_with_a_float_minimum_become_floats() -> None:
         captured = arenaplan.torch.graph(module, x, loss="mse", targets=y)
     expected = torch.nn.functional.mse_loss(module(x), y)
     assert next(captured.train([(x, y)])) == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_gguf_file_gives_the_weights_of_a_module(tmp_path: Path) -> None:
+    import torch
+
+    gguf = pytest.importorskip("gguf", reason="the package gguf is not installed here")
+    frozen = torch.nn.Linear(_WIDTH, _CLASSES, bias=False).requires_grad_(requires_grad=False)
+    module = torch.nn.Sequential(torch.nn.Embedding(_CLASSES, _WIDTH), frozen, torch.nn.Linear(_CLASSES, 5))
+    x, y = torch.randint(0, _CLASSES, (4, 7)), torch.randn(4, 7, 5)
+    captured = arenaplan.torch.graph(module, x, loss="mse", targets=y, weights=False)
+    values = {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "test")
+    q4_0 = gguf.GGMLQuantizationType.Q4_0
+    packed = gguf.quantize(values["1.weight"], q4_0)
+    writer.add_tensor("ffn", packed, raw_dtype=q4_0)
+    for name in ("0.weight", "2.weight", "2.bias"):
+        writer.add_tensor(name, values[name])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    (tmp_path / "names.json").write_text(
+        '{"file": "model.gguf", "names": {"1.weight": "ffn"}}', encoding="utf-8"
+    )
+    with pytest.warns(UserWarning, match="1 tensor of Q4_0"):
+        loaded = captured.load_weights(tmp_path / "names.json")
+    assert loaded.graph.operands["1.weight"].type.storage == Storage("int4", 32)
+    state = loaded.state_dict()
+    np.testing.assert_array_equal(state["1.weight"], gguf.dequantize(packed, q4_0))
+    module.load_state_dict(state)
+    expected = torch.nn.functional.mse_loss(module(x), y)
+    with loaded.trainer() as trainer:
+        assert trainer.step(loaded.batch(x, y)) == pytest.approx(expected.item(), rel=1e-5)
+        after = loaded.state_dict(trainer)
+    np.testing.assert_array_equal(after["1.weight"], state["1.weight"])
+    assert not torch.equal(after["2.weight"], state["2.weight"])
