@@ -51,6 +51,7 @@ from tests.support.programs import AUTO_RECYCLE, block
 from tests.support.programs import program as explicit
 from tests.support.rewritable import mobile_block
 from tests.support.sequence_graphs import classifier
+from tests.support.stored_graphs import adapted
 from tests.support.term_oracle import TermOracle
 
 FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
@@ -163,6 +164,7 @@ SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
         PlanOptions(memories=_memories(0.3, 0.5), tiers=(_FLASH,)),
     ),
     "kept in 16 bits": lambda: (_tower(), PlanOptions(storage="bfloat16")),
+    "stored": lambda: (adapted(1), PlanOptions(scratch_budget=100, in_place=True)),
     "scratch fitted": lambda: (convolutional(2), PlanOptions(fit_scratch=True)),
     "micro-batches": lambda: (
         chain((3, 3, 2), 2, optimizer="SGD", momentum=0.9, training=_CAREFUL),
@@ -369,7 +371,7 @@ def read_by_people(found: Plan) -> None:
 QUICK = (
     "constrained",
     "views of parts", "levels in place", "rewritten", "paged and recomputed", "micro-batches", "clipped",
-    "nntrainer", "explicit, in place and ordered", "in memories",
+    "nntrainer", "explicit, in place and ordered", "in memories", "stored",
 )  # fmt: skip
 
 

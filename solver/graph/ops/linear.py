@@ -6,8 +6,8 @@ a tile of these at a time:
     Y[:, tile]  = A tile^T                            each element one product, as without storage
     dA          = sum over tiles of dZ[:, tile] tile  the first product, then the others added to it in order
 
-so Y rounds as it does from the unpacked matrix, where BLAS sums a column alike in any width, and dA rounds
-once more for each tile behind the first.
+so Y rounds as it does from the unpacked rows by Gemm with transB, where BLAS sums a column alike in any
+width, and dA rounds once more for each tile behind the first.
 """
 
 from __future__ import annotations
