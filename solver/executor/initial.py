@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from solver.errors import GraphError, PlanError
-from solver.graph.packing import check_packable, pack, packed_values
+from solver.graph.packing import check_packable, packed_values
 from solver.graph.types import Array, FileRange, Initializer, Operand, Role, RowRange, TensorType
 
 __all__ = ["forget_whole_values", "initial_value", "stored_values"]
@@ -44,7 +44,7 @@ def initial_value(operand: Operand) -> Array:
     if not stored:
         return values
     check_packable(operand.id, operand.type)
-    return pack(values, operand.type)
+    return packed_values(operand.id, values.tobytes(), operand.type)
 
 
 def _rows(operand: Operand, initializer: Initializer, rows: RowRange) -> Array:

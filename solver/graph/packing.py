@@ -83,7 +83,8 @@ def check_packed(name: str, data: bytes | memoryview, type_: TensorType, path: _
     if fault is not None:
         raise StorageError(
             f"The packed values of operand {name!r} stand for no weights: {fault}.",
-            remedy="Pack the weights again: scales are finite, and zero only where all elements are.",
+            remedy="Pack the weights again: elements and scales are finite, and a scale is zero only where"
+            " all elements of its group are.",
             path=path,
         )
 
@@ -175,9 +176,12 @@ def _quantised(groups: Array, storage: Storage) -> tuple[Array, Array, Array]:
 
 
 def _kept(scales: Array, storage: Storage) -> Array:
-    """The scales, zero where nothing else is left of them in the type in which they are kept."""
-    stored = _stored_scales(scales, storage).view(_SCALES[storage.scales])
-    return np.where(_floats_of_scales(stored, storage)[..., 0] == 0, np.float32(0), scales)
+    """The scales, zero where the type in which they are kept has none as small, or float32 none as large as
+    1 / s.
+    """
+    stored = _floats_of_scales(_stored_scales(scales, storage).view(_SCALES[storage.scales]), storage)
+    is_lost = (stored[..., 0] == 0) | np.isinf(np.float32(1) / scales)
+    return np.where(is_lost, np.copysign(np.float32(0), scales), scales)
 
 
 def _inverse(scales: Array) -> Array:
@@ -288,14 +292,14 @@ def _floats_of_scales(scales: Array, storage: Storage) -> Array:
 
 
 def _fault(packed: Array, type_: TensorType) -> str | None:
-    """A clause about packed bytes that stand for no weights: scales that are no number, infinite, or zero.
-
-    A scale of zero is right where all integers of its group are the zero point. None where all is right.
-    Linear.
+    """A clause about packed bytes that stand for no weights, None where all is right: elements or scales that
+    are infinite or no number, or scales that are zero where integers are not the zero point. Linear.
     """
     storage = _storage(type_)
     if not storage.group:
-        return None
+        exponents = 0x7C00 if storage.kind == "float16" else 0x7F80
+        lost = np.argwhere((packed.view("<u2") & exponents) == exponents)
+        return f"element {lost[0][1]} of row {lost[0][0]} is infinite or no number" if len(lost) else None
     blocks = packed.reshape(len(packed), -1, storage.block_bytes)
     scales, zeros, integers = _parts(blocks, storage)
     if storage.kind == "q4_k":

@@ -99,6 +99,8 @@ class Storage:
             return f"{self.scales!r:.40} is no type of scales, which are {', '.join(SCALES)}"
         if not 0 <= self.axis < len(shape) or len(shape) < 2:
             return f"it has no axis {self.axis} of rows beside another axis"
+        if not math.prod(shape):
+            return "it has no elements"
         if STORAGES[self.kind] == 16:
             return f"{self.kind} has no groups" if self.group or self.zero_points else None
         if self.kind == "q4_k" and self != Storage("q4_k", Q4_K_GROUP, axis=self.axis):
