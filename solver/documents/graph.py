@@ -41,6 +41,7 @@ from solver.errors import (
     DocumentError,
     GraphError,
     ShapeMismatchError,
+    StorageError,
     TrainableError,
 )
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
@@ -465,6 +466,12 @@ def _declared(
     dtype = None if operand.dtype is None else _DTYPES[operand.dtype]
     _check_dimensions(operand.name, shape or (), (*path, "shape"))
     storage = None if operand.storage is None else _storage(operand.storage)
+    if storage is not None and operand.trainable:
+        raise StorageError(
+            f"Operand {operand.name!r} is trainable and has a storage, in which nothing is trained.",
+            remedy="Leave its storage out, or say that it is not trainable.",
+            path=(*path, "trainable"),
+        )
     if storage is not None and shape is not None and dtype is not None:
         check_storage(operand.name, role, TensorType(shape, dtype), storage, path)
     initializer = _initializer(operand, role, shape, dtype, storage, (*path, "initializer"))

@@ -17,6 +17,7 @@ reference implementation of GGUF has it. Rounding to float16 and bfloat16 is to 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 _Path = tuple[str | int, ...]
+
+#: Groups to propose where one does not fit, the usual ones first.
+_GROUPS: Final = (32, 64, 128, 256, 16, 8, 12, 24)
 
 #: Blocks that are unpacked at a time, so that their elements stay in the cache while they are worked on, and
 #: a copy of their scales takes 8 KiB.
@@ -59,9 +63,12 @@ def check_storage(name: str, role: Role, type_: TensorType, storage: Storage, pa
         )
     fault = storage.fault(type_.shape)
     if fault is not None:
+        fits = next((n for n in _GROUPS if replace(storage, group=n).fault(type_.shape) is None), 0)
         raise StorageError(
             f"Operand {name!r} is {type_} and cannot be stored as asked: {fault}.",
-            remedy="Choose a storage that fits, or leave the storage of this operand out.",
+            remedy=f'Store this operand with "group": {fits}, or leave its storage out.'
+            if fits
+            else "Leave the storage of this operand out.",
             path=(*path, "storage"),
         )
 
