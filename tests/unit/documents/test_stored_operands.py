@@ -224,11 +224,14 @@ def test_a_mistake_is_one_sentence_with_its_place_and_a_remedy(case: str) -> Non
     assert "/".join(map(str, caught.value.path)) == place
 
 
-@pytest.mark.parametrize(
-    "case",
-    ["an odd group", "a group that does not divide", "an axis that is not there", "the other axis",
-     "an input", "the left operand", "an operator without kernels for it", "groups of floats", "a trained vector"],
+_MENDED = (
+    "an odd group", "a group that does not divide", "an axis that is not there", "the other axis",
+    "an input", "the left operand", "an operator without kernels for it", "groups of floats",
+    "a trained vector",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _MENDED)
 def test_remedies_work(case: str) -> None:
     document, place, _, remedy = _MISTAKES[case]
     document, number = copy.deepcopy(document), place.split("/")[1]
