@@ -36,6 +36,11 @@ def _homes(plan: Plan) -> Iterator[str]:
     if spaces != expected:
         yield f"The options have the memories {expected}, with whether kernels reach them; the plan {spaces}."
         return
+    known = {memory.name for memory in memories}
+    for text in plan.options.place:
+        if text.rpartition("=")[2] not in known:
+            yield f"The place {text!r} is in no memory of the options, which are {', '.join(sorted(known))}."
+            return
     allowed = places_of(program, plan.options.place, memories)
     for value, memory in allowed.items():
         if program.values[value].space != memory:

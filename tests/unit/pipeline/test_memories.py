@@ -295,6 +295,7 @@ def test_the_proof_refuses_other_homes_figures_and_bounds() -> None:
         replace(made, home_bound=replace(bound, rows=(replace(bound.rows[0], multiplier=-1),))),
         replace(made, home_bound=replace(bound, rows=(replace(bound.rows[0], memory=2),))),
         replace(made, options=replace(made.options, place=("*@grad=tcm",))),
+        replace(made, options=replace(made.options, place=("*@grad=flash",))),
         replace(made, options=replace(made.options, memories=ours[::-1])),
         replace(made, options=replace(made.options, memories=(), place=())),
         replace(made, options=replace(made.options, memories=(ours[0], replace(ours[1], read=1)))),
