@@ -78,7 +78,7 @@ class Paging(Pass):
         spread = self._with_homes(spread)
         peak = self._peak(spread)
         if peak <= most and not self._away(spread):
-            nothing = _Paged(spread, 0, compute, 0, 0, complete=True)
+            nothing = _Paged(spread, None, compute, 0, 0, complete=True)
             figures = {"peak_before": peak_before, "peak_after": peak, "compute_nanoseconds": compute}
             return Applied(spread, figures | nothing.facts(self.tiers))
         tell(None)
@@ -105,22 +105,36 @@ class Paging(Pass):
             budget = most if done else max(most, min(budget - over, budget - budget // _STEP))
         if best is None:
             raise refused or self._does_not_fit(spread)
+        best = replace(best, bound=self._bound(best, deadline))
         peak = self._peak(best.program)
         figures = {"peak_before": peak_before, "peak_after": peak, "compute_nanoseconds": compute}
         return Applied(best.program, figures | best.facts(self.tiers), best.complete)
 
     def _ways(self, program: Program) -> list[_Way]:
         """The lookaheads with which the first tier may be enough."""
-        saved = shareable(program) if self.in_place else ()
         ways = []
         for ahead in LOOKAHEADS:
-            problem = self._problem(program, ahead)
-            relaxed = paging_problem(program, ahead, relaxed=True)
-            if self.in_place:
-                relaxed = replace(relaxed, fixed=tuple(map(sub, relaxed.fixed, saved)))
+            problem, relaxed = self._problem(program, ahead), self._relaxed(program, ahead)
             if relaxed.smallest <= self.tiers[0].bytes:
                 ways.append(_Way(ahead, problem, relaxed))
         return ways
+
+    def _relaxed(self, program: Program, ahead: int) -> PagingProblem:
+        """The problem that every way of paging with a lookahead solves."""
+        relaxed = paging_problem(program, ahead, relaxed=True)
+        if not self.in_place:
+            return relaxed
+        return replace(relaxed, fixed=tuple(map(sub, relaxed.fixed, shareable(program))))
+
+    def least_bytes(self, program: Program, lookahead: int, deadline: Deadline) -> int:
+        """The bytes that are moved at least in a program without copies and aliases, whatever is paged.
+
+        Cost: a second or two, as counted in work.
+        """
+        from solver.schedules.paging.cover import WORK, least_moved
+
+        relaxed, most = self._relaxed(program, lookahead), self.tiers[0].bytes
+        return least_moved(relaxed, most, deadline, work=WORK * _SHARE, polish=False).bound
 
     def _best(
         self, program: Program, ways: Sequence[_Way], budget: int, deadline: Deadline, tell: Tell
@@ -129,25 +143,11 @@ class Paging(Pass):
 
         Which one that is, greedy covers tell. Only that one is searched for a better cover.
         """
-        from solver.schedules.paging.cover import WORK, greedy, least_moved
+        from solver.schedules.paging.cover import WORK, least_moved
 
-        compute = sum(level_costs(program, self.costs))
-        fitting = [way for way in ways if way.problem.smallest <= budget]
-        if not fitting:
+        tried = self._greedy(program, ways, budget, deadline, tell)
+        if not tried:
             return None
-        tried: list[tuple[int, _Way, frozenset[int]]] = []
-        # Where slower memory has no room for what is cheapest to move, what takes least of it leaves.
-        for thrifty in (False, True):
-            for way in fitting:
-                taken = greedy(way.problem, budget, thrifty=thrifty)
-                taken |= self._taken(program, way.problem)
-                took = self._elapsed(program, way.problem, taken)
-                tried.append((took, way, taken))
-                tell(SearchProgress(moved_bytes=sum(way.problem.cost(taken))))
-                if took <= compute or (deadline.expired and took < _ENDLESS):
-                    break
-            if any(took < _ENDLESS for took, *_ in tried):
-                break
         took, way, taken = min(tried, key=lambda each: (each[0], each[1].lookahead))
         if took == _ENDLESS:
             raise self._no_room(program, [(way.problem, taken) for _, way, taken in tried])
@@ -165,11 +165,49 @@ class Paging(Pass):
         baseline = sum(every.cost(frozenset(range(len(every.gaps)))))
         complete = cover.complete and not deadline.expired
         took = elapsed(paged, self.tiers, self.costs)
-        bound = cover.bound
-        if way.relaxed != problem:
-            # The search holds more than it has to, so its bound is about less than all ways of paging.
-            bound = least_moved(way.relaxed, self.tiers[0].bytes, deadline, work=work).bound
-        return _Paged(paged, way.lookahead, took, bound, baseline, complete)
+        return _Paged(paged, way, took, cover.bound, baseline, complete)
+
+    def _greedy(
+        self, program: Program, ways: Sequence[_Way], budget: int, deadline: Deadline, tell: Tell
+    ) -> list[tuple[int, _Way, frozenset[int]]]:
+        """Nanoseconds of an iteration by each lookahead that may keep the budget, with its greedy cover."""
+        from solver.schedules.paging.cover import greedy
+
+        compute = sum(level_costs(program, self.costs))
+        fitting = [way for way in ways if way.problem.smallest <= budget]
+        tried: list[tuple[int, _Way, frozenset[int]]] = []
+        # Where slower memory has no room for what is cheapest to move, what takes least of it leaves.
+        for thrifty in (False, True):
+            for way in fitting:
+                taken = greedy(way.problem, budget, thrifty=thrifty)
+                taken |= self._taken(program, way.problem)
+                took = self._elapsed(program, way.problem, taken)
+                tried.append((took, way, taken))
+                tell(SearchProgress(moved_bytes=sum(way.problem.cost(taken))))
+                if took <= compute or (deadline.expired and took < _ENDLESS):
+                    break
+            if any(took < _ENDLESS for took, *_ in tried):
+                break
+        return tried
+
+    def estimate(self, program: Program) -> int:
+        """Nanoseconds of an iteration with greedy covers, each value in bytes of its own; more than any
+        iteration takes where none was found.
+        """
+        spread = self._with_homes(in_tiers(program, self.tiers))
+        tried = self._greedy(spread, self._ways(spread), self.tiers[0].bytes, Deadline(), silent)
+        return min((took for took, *_ in tried), default=_ENDLESS)
+
+    def _bound(self, paged: _Paged, deadline: Deadline) -> int:
+        """The bytes that are moved at least with the same lookahead."""
+        from solver.schedules.paging.cover import WORK, least_moved
+
+        way = paged.way
+        if way is None or way.relaxed == way.problem:
+            return paged.bound
+        # The search holds more than it has to, so its bound is about less than all ways of paging.
+        work = WORK * _SHARE if self.recompute else WORK
+        return least_moved(way.relaxed, self.tiers[0].bytes, deadline, work=work, polish=False).bound
 
     def _elapsed(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> int:
         """Nanoseconds of an iteration with these gaps paged; `_ENDLESS` where there is no room for that."""
@@ -274,13 +312,14 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Paged:
-    """A program with copies. `bound` are the bytes that are moved at least with this lookahead.
+    """A program with copies, by a `way` of paging. `bound` are the bytes that are moved at least with its
+    lookahead.
 
     The `baseline` moves all that can be, as nntrainer's swap does.
     """
 
     program: Program
-    lookahead: int
+    way: _Way | None
     nanoseconds: int
     bound: int
     baseline: int
@@ -293,7 +332,7 @@ class _Paged:
             for tier, written in zip(tiers[1:], moved.written[1:], strict=True)
         }
         return {
-            "lookahead": self.lookahead,
+            "lookahead": self.way.lookahead if self.way else 0,
             "moved_in": moved.moved_in,
             "moved_out": moved.moved_out,
             "bound": self.bound,

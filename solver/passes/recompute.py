@@ -11,7 +11,7 @@ on the same contents, so it writes the same bits; the proof checks this in every
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -28,10 +28,10 @@ from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass, Tell, silent
-from solver.program import RESIDUE, CostBound, Costs, Program, Tier, loads
+from solver.program import RESIDUE, CostBound, Costs, EntryKind, Program, Tier, loads
 from solver.schedules import Schedule, rerun
 
-__all__ = ["Recompute", "without_advice"]
+__all__ = ["Recompute", "read_only_bytes", "weights_apart", "without_advice"]
 
 #: If values are defined in place, each next budget is smaller by 1/50 at least.
 _STEP = 50
@@ -47,6 +47,9 @@ _MOMENTS = 12
 
 #: The share of the usual work for each budget if paging can save the remaining bytes.
 _SHARE = 0.2
+
+
+_Options = TypeVar("_Options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +95,13 @@ class Recompute(Pass):
             return Applied(program)
         tell(None)
         cost = step_costs(program, self.costs)
-        problem = schedule_problem(program, cost, in_place=self.in_place)
+        problem = self._problem(program, cost)
         lowest = floor(problem)
         if lowest.bytes > self.capacity:
             raise _impossible(problem, lowest, self.capacity)
         given_program, program = program, program.at_same_residues()
         if program is not given_program:
-            problem = schedule_problem(program, cost, in_place=self.in_place)
+            problem = self._problem(program, cost)
         searches = _Searches(program, problem, self._peak, deadline, tell)
         first = self._within(searches, self.capacity)
         reached, late = first, deadline.expired and not first.schedule.complete
@@ -124,7 +127,7 @@ class Recompute(Pass):
         that aliases save need no recomputation. At first these are the bytes saved in the program as it is.
         """
         share = _SHARE if self.tiers else 1.0
-        budget = capacity + max(loads(searches.program)[0]) - self._peak(searches.program)
+        budget = capacity + max(self._loads(searches.program)) - self._peak(searches.program)
         while True:
             reached = searches.within(budget, share=share)
             if reached.peak <= capacity or budget <= capacity:
@@ -224,7 +227,14 @@ class Recompute(Pass):
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
-        return max(loads(define_in_place(program) if self.in_place else program)[0])
+        return max(self._loads(define_in_place(program) if self.in_place else program))
+
+    def _loads(self, program: Program) -> Sequence[int]:
+        """The bytes that are live on each level."""
+        return loads(program)[0]
+
+    def _problem(self, program: Program, cost: Sequence[int]) -> ScheduleProblem:
+        return schedule_problem(program, cost, in_place=self.in_place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +244,90 @@ class _Unadvised(Recompute):
     advises: ClassVar[bool] = False
 
 
-_Options = TypeVar("_Options")
-
-
 def without_advice(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_Options], Sequence[Pass]]:
     """The same passes, which refuse at once what cannot be: a better capacity takes as long as some plans."""
     return lambda options: [
         _Unadvised(**{field.name: getattr(p, field.name) for field in fields(p)})
+        if isinstance(p, Recompute)
+        else p
+        for p in passes(options)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _WeightsApart(Recompute):
+    """Counts what no step writes only where steps read it, and `ahead` levels before: paging moves the rest.
+
+    levels          0    1    2    3    4    5
+    weight of 3                 ahead  R               at 2 ahead it takes bytes on levels 1, 2 and 3
+    """
+
+    ahead: int = 0
+
+    def _loads(self, program: Program) -> Sequence[int]:
+        total, moved = _read_only(program, self.ahead)
+        return [load - total + there for load, there in zip(loads(program)[0], moved, strict=True)]
+
+    def _problem(self, program: Program, cost: Sequence[int]) -> ScheduleProblem:
+        problem = Recompute._problem(self, program, cost)
+        total, moved = _read_only(program, self.ahead)
+        scratch, again = (
+            tuple(size + moved[step.level] for size, step in zip(sizes, program.steps, strict=True))
+            for sizes in (problem.scratch, problem.scratch_again)
+        )
+        return replace(problem, fixed=problem.fixed - total, scratch=scratch, scratch_again=again)
+
+    def _applied(
+        self,
+        program: Program,
+        problem: ScheduleProblem,
+        reached: _Reached,
+        lowest: PeakBound,
+        peak_before: int,
+        deadline: Deadline,
+    ) -> Applied:
+        """The record counts every value, as others do: with all that no step writes in the budget."""
+        whole = Recompute(in_place=self.in_place)
+        before, after = whole._peak(program), whole._peak(reached.program)
+        facts = {"floor": lowest.bytes, "peak_before": before, "peak_after": after, "checked_nanoseconds": 0}
+        assert self.capacity is not None  # it is kept
+        budget = self.capacity + read_only_bytes(program)
+        figures = facts | _facts(program, problem, reached.schedule, budget, 0)
+        return Applied(reached.program, figures, reached.schedule.complete)
+
+
+def read_only_bytes(program: Program) -> int:
+    """The bytes of values that stay from iteration to iteration and that no step writes. Linear."""
+    return _read_only(program, 0)[0]
+
+
+def _read_only(program: Program, ahead: int) -> tuple[int, list[int]]:
+    """Those bytes, and for each level the bytes of those that it and the next `ahead` levels read."""
+    alignment = program.spaces[0].alignment
+    written = {b.value for step in program.steps for b in step.bindings if b.access.defines}
+    size = {
+        entry.value: -(-program.values[entry.value].type.nbytes // alignment) * alignment
+        for entry in program.entry
+        if entry.kind in (EntryKind.CARRIED, EntryKind.CONSTANT) and entry.value not in written
+    }
+    moved = [0] * program.duration
+    last: dict[int, int] = {}
+    read = {b.value for step in program.steps for b in step.bindings if b.value in size}
+    for step in program.steps:
+        for value in {b.value for b in step.bindings if b.value in read}:
+            first = max(step.level - ahead, last.get(value, -1) + 1)
+            for level in range(first, step.level + 1):
+                moved[level] += size[value]
+            last[value] = step.level
+    return sum(size[value] for value in read), moved
+
+
+def weights_apart(
+    passes: Callable[[_Options], Sequence[Pass]], ahead: int
+) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes, where recomputation leaves what no step writes to paging, `ahead` levels ahead."""
+    return lambda options: [
+        _WeightsApart(**{field.name: getattr(p, field.name) for field in fields(p)}, ahead=ahead)
         if isinstance(p, Recompute)
         else p
         for p in passes(options)

@@ -24,6 +24,7 @@ from solver.native import heeding_deadline
 from solver.pipeline.options import with_capacity
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
 from solver.pipeline.ranges import at_largest, with_planned_sizes
+from solver.pipeline.scheduling import MANY_STEPS
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, PlanOptions, RequestedOptions, paging, refuse_ranges
 from solver.program import Program, loads
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from solver.training import BlockProgram
 
 __all__ = ["candidate_requested", "free_measures", "plan_requested"]
-
-#: The most steps of a program for which every plan with recomputation also looks for another order. In larger
-#: ones that takes longer than recomputation does, and is tried where no plan fits without.
-_MANY_STEPS = 3_000
 
 #: The share of the remaining time that is kept for recomputation, while plans without it are tried.
 _FOR_RECOMPUTATION = 0.75
@@ -239,7 +236,7 @@ def _dearer_choices(plans: Plans, options: PlanOptions) -> Iterator[_Dear]:
     if every == options:
         return
     program = plans.behind(_in_place(plans, options)).program
-    if able.recompute and len(program.steps) > _MANY_STEPS:
+    if able.recompute and len(program.steps) > MANY_STEPS:
         yield _Dear(replace(every, order=False))
         yield _Dear(every, only_if_refused=True)
     else:

@@ -11,6 +11,8 @@ from solver.errors import CapacityError, ConstraintError, InternalError
 from solver.layout import Deadline, Outcome
 from solver.passes import Applied as PassResult
 from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
+from solver.passes.paging import LOOKAHEADS
+from solver.passes.recompute import read_only_bytes, weights_apart
 from solver.passes.search_order import in_order_of
 from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.homes import InMemories, place_in_memories
@@ -20,8 +22,9 @@ from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
 from solver.program import CostBound, HomeBound, Program, Record, Region, loads, regions
 from solver.targets import Lowered
+from solver.verify.figures import unpaged
 
-__all__ = ["Applied", "Passes", "Placed", "Results", "placed", "run_passes"]
+__all__ = ["MANY_STEPS", "Applied", "Passes", "Placed", "Results", "placed", "run_passes"]
 
 #: The passes of a target, by the options of a plan.
 Passes = Callable[[PlanOptions], Sequence[Pass]]
@@ -43,6 +46,16 @@ _ROUNDS, _FEW_ROUNDS, _LATER_STEP = 6, 2, 50
 _SHARES, _HALVED = (1000, 500, 200, 100, 0), 3
 
 
+#: The part of the first tier from which weights that no step writes are left to paging alone.
+_NOTABLE = 0.1
+
+#: An estimate of paging alone that is larger than another plan's time by this factor is not searched for.
+_FAR = 1.25
+
+#: The most steps of a program for which plans with recomputation are compared in every way. In larger ones
+#: that takes longer than recomputation does, and is done where no plan fits without.
+MANY_STEPS = 3_000
+
 #: Figures of a search for an order that hold for every order, with what they are compared with.
 _EVERY_ORDER = ("every_order_nanoseconds", "step_nanoseconds")
 
@@ -56,7 +69,7 @@ _OF_OWN_BYTES = {
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
-    proved of the cost of repetitions.
+    proved of the cost of repetitions. `weights_apart`: recomputation counted no weights that no step writes.
 
     `home_bound` proves how long accesses take at least, where kernels reach several memories. `orders` are
     the orders in which steps run first, in this program and in those that it was the best of.
@@ -68,6 +81,8 @@ class Applied:
     bound: CostBound | None
     orders: frozenset[tuple[int, ...]]
     home_bound: HomeBound | None = None
+    #: Recomputation left weights that no step writes to paging.
+    weights_apart: bool = False
 
     def fact(self, name: str, figure: str) -> int:
         """A figure of a record; 0 without it."""
@@ -165,6 +180,8 @@ def placed(
         freedom = choice.options.in_place, choice.options.recompute
         if (*freedom, choice.order) in tried or (choice.if_tight and not tight):
             continue
+        if choice.if_refused and best is not None:
+            continue
         as_asked = choice.options.in_place == options.in_place
         try:
             candidate = _fitting(reference, choice, deadline, watch, results)
@@ -201,13 +218,15 @@ class _Choice:
     """Passes to try, with the options that they and the layout get; and the order of steps, where it is known
     before they run.
 
-    With `if_tight` it can be better only where the layout of another choice exceeded the capacity.
+    With `if_tight` it can be better only where the layout of another choice exceeded the capacity. With
+    `if_refused` it is tried where no other has a plan.
     """
 
     passes: Passes
     options: PlanOptions
     order: tuple[int, ...] | None = None
     if_tight: bool = False
+    if_refused: bool = False
 
 
 def _choices(
@@ -228,7 +247,12 @@ def _choices(
         )
         if_tight = recompute != options.recompute or not (options.order or recompute)
         for choice in _orders(program, passes, fewer, deadline, watch):
-            yield replace(choice, if_tight=if_tight and fewer != options)
+            large = len(program.steps) > MANY_STEPS
+            yield replace(
+                choice,
+                if_tight=if_tight and fewer != options,
+                if_refused=large and options.recompute and fewer != options,
+            )
 
 
 def _orders(
@@ -257,15 +281,26 @@ def _fitting(
     seen = in_one_memory(options)
     less = _reserved_bytes(seen)
     reserved = list(less)
+    only_apart = False
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
-                applied = _scheduled(reference.program, choice.passes, seen, less, deadline, watch, results)
+                applied = _scheduled(
+                    reference.program,
+                    choice.passes,
+                    seen,
+                    less,
+                    deadline,
+                    watch,
+                    results,
+                    only_apart=only_apart,
+                )
             except CapacityError as error:
                 if any(reserved):
                     words = "the capacity is", "the capacity without reserved bytes is"
                     error.message = error.message.replace(*words)
                 raise refused or _of_memories(error, options) from None
+            only_apart = applied.weights_apart
             inside = regions(applied.program, reference.holds)
         with watch("layout"):
             try:
@@ -277,8 +312,7 @@ def _fitting(
                     outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
                 # What was proved is about a smaller tier than the options say.
                 if less[0] > reserved[0] and options.tiers:
-                    for figure in ("bound", "least_nanoseconds"):
-                        applied = applied.stating(Paging.name, figure, 0)
+                    applied = _bounded(applied, reference.program, choice, deadline)
                 return Placed(applied, inside, outcomes, reduced=less != reserved)
             except CapacityError as error:
                 refused = refused or error
@@ -288,6 +322,21 @@ def _fitting(
                     tier = tier + 1 if error.path[0] == "tiers" else 0
                 less[tier] += max(error.excess, least)
     raise refused or InternalError("Layout was never tried.")
+
+
+def _bounded(applied: Applied, reference: Program, choice: _Choice, deadline: Deadline) -> Applied:
+    """The same with bounds on the bytes moved and on the time in the tiers that the options have."""
+    options = choice.options
+    if options.memories or options.parallelism > 1:
+        moved, took = 0, 0
+    else:
+        within = replace(options, recompute=False)
+        paging = next(each for each in choice.passes(within) if isinstance(each, Paging))
+        ahead = applied.fact(Paging.name, "lookahead")
+        moved = paging.least_bytes(unpaged(applied.program), ahead, deadline)
+        took = least_elapsed(reference, options.tiers, sum(step_costs(reference, options.costs)), ())
+    applied = applied.stating(Paging.name, "bound", moved)
+    return applied.stating(Paging.name, "least_nanoseconds", took)
 
 
 def _reserved_bytes(options: PlanOptions) -> list[int]:
@@ -319,11 +368,14 @@ def _scheduled(
     deadline: Deadline,
     watch: Stopwatch,
     results: Results,
+    *,
+    only_apart: bool,
 ) -> Applied:
     """The program behind all passes, which keep the capacities of the options reduced by `less` bytes.
 
     Where values may be recomputed and paged, recomputation gets several budgets and paging does the rest.
-    The iteration that is modelled to be the fastest is taken.
+    The iteration that is modelled to be the fastest is taken. With `only_apart` the only budget is the one
+    that counts no weights, if anything keeps it.
     """
     if not options.tiers:
         capacity = None if options.capacity is None else max(0, options.capacity - less[0])
@@ -335,6 +387,21 @@ def _scheduled(
     if not options.recompute:
         return run_passes(program, passes(options), deadline, watch, results)
     peak = max(loads(program)[0], default=0)
+    apart = _weights_apart(program, passes, options, deadline, watch, results)
+    alone = sum(step_costs(program, options.costs))
+    if apart is not None:
+        least = least_elapsed(program, tiers, alone, ())
+        apart = apart.stating(Paging.name, "least_nanoseconds", least)
+    if apart is not None and only_apart:
+        return apart
+    # Each share takes as long as a plan does: of large programs the ends are compared.
+    few = apart is not None and len(program.steps) > MANY_STEPS
+    if (
+        apart is not None
+        and few
+        and _estimate(program, passes(replace(options, recompute=False))) > _FAR * apart.nanoseconds
+    ):
+        return apart
     by_share: dict[int, Applied] = {}
     without: dict[int, CapacityError] = {}
 
@@ -350,17 +417,19 @@ def _scheduled(
     def fastest() -> int:
         return min(by_share, key=lambda share: by_share[share].nanoseconds)
 
-    for share in _SHARES:
+    for share in _SHARES[:1] if few else _SHARES:
         attempt(share)
         # Smaller budgets cost more steps that run again, and those of the last one took the best's time.
         enough = share in by_share and by_share[share].compute >= by_share[fastest()].nanoseconds
         if enough or (by_share and deadline.expired):
             break
+    if not by_share and apart is not None:
+        return apart
     if not by_share:
         # What a tier lacks is told rather than that so much cannot be left to recomputation.
         of_tiers = [error for error in without.values() if error.path[:1] == ("tiers",)]
         raise min(of_tiers or without.values(), key=lambda error: error.excess)
-    for _ in range(_HALVED):
+    for _ in range(0 if few else _HALVED):
         best = fastest()
         # The faster side; and where the next budget was too small, towards that.
         beside = [max((s for s in (*by_share, *without) if s < best), default=best)]
@@ -369,18 +438,48 @@ def _scheduled(
         if not beside or deadline.expired or by_share[best].nanoseconds <= by_share[best].compute:
             break
         attempt((best + min(beside, key=lambda s: by_share[s].nanoseconds if s in by_share else 0)) // 2)
-    best = fastest()
-    orders = frozenset(order for each in by_share.values() for order in each.orders)
-    winner = replace(by_share[best], orders=orders)
+    tried = [*by_share.values(), *([] if apart is None else [apart])]
+    fastest_of_all = min(tried, key=lambda each: each.nanoseconds)
+    orders = frozenset(order for each in tried for order in each.orders)
+    winner = replace(fastest_of_all, orders=orders)
     if options.parallelism > 1:
         return winner  # steps beside others cost less than the sum
     proved = [
         (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
         for each in by_share.values()
-        if not options.order or each.orders == by_share[best].orders
+        if not options.order or each.orders == fastest_of_all.orders
     ]
-    alone = sum(step_costs(program, options.costs))
     return winner.stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
+
+
+def _estimate(program: Program, passes: Sequence[Pass]) -> int:
+    """Nanoseconds of an iteration of which `Paging` alone makes a quick plan."""
+    return next(each.estimate(program) for each in passes if isinstance(each, Paging))
+
+
+def _weights_apart(
+    program: Program,
+    passes: Passes,
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: Stopwatch,
+    results: Results,
+) -> Applied | None:
+    """Recomputation that counts weights which no step writes only where steps read them, then paging.
+
+    None where these weights are few, or nothing was found.
+    """
+    most = options.tiers[0].bytes
+    if read_only_bytes(program) < _NOTABLE * most:
+        return None
+    budget = replace(options, capacity=most)
+    for ahead in reversed(LOOKAHEADS):
+        try:
+            applied = run_passes(program, weights_apart(passes, ahead)(budget), deadline, watch, results)
+        except CapacityError:
+            continue
+        return replace(applied, weights_apart=True)
+    return None
 
 
 def _first_runs(program: Program) -> tuple[int, ...]:

@@ -52,9 +52,18 @@ class Covering:
 
 
 def exact(
-    problem: PagingProblem, capacity: int, start: frozenset[int], work: float, deadline: Deadline
+    problem: PagingProblem,
+    capacity: int,
+    start: frozenset[int],
+    work: float,
+    deadline: Deadline,
+    *,
+    polish: bool = True,
 ) -> Covering:
-    """The best cover that CP-SAT finds in `work` units of deterministic time, from `start` on."""
+    """The best cover that CP-SAT finds in `work` units of deterministic time, from `start` on.
+
+    With `polish` one with few transfers is looked for among those that move hardly more bytes.
+    """
     from ortools.sat.python import cp_model
 
     if deadline.expired:
@@ -90,8 +99,8 @@ def exact(
     for number, variable in written.items():
         model.add_hint(variable, number in chosen)
     taken, bound, complete = _solved(model, paged, work, _GAP, deadline)
-    if taken is None:
-        return Covering(start, bound * unit, complete)
+    if taken is None or not polish:
+        return Covering(taken or start, bound * unit, complete)
     least = sum(problem.moved[j] for j in taken) + sum(
         problem.contents[c] for c in {problem.gaps[j].contents for j in taken} if c is not None
     )
@@ -276,16 +285,19 @@ def needed_only(
     return frozenset(left)
 
 
-def least_moved(problem: PagingProblem, capacity: int, deadline: Deadline, *, work: float = WORK) -> Cover:
+def least_moved(
+    problem: PagingProblem, capacity: int, deadline: Deadline, *, work: float = WORK, polish: bool = True
+) -> Cover:
     """The gaps to page so that few bytes are moved. `capacity` is `problem.smallest` or more.
 
-    `work` is CP-SAT's deterministic time, about seconds.
+    `work` is CP-SAT's deterministic time, about seconds; `polish` saves transfers besides, the bound is the
+    same without.
     """
     over = max(problem.loads(), default=0) - capacity
     if over <= 0:
         return Cover(frozenset(), 0, 0, 0)
     start = greedy(problem, capacity)
-    covering = exact(problem, capacity, start, work, deadline)
+    covering = exact(problem, capacity, start, work, deadline, polish=polish)
     # Of large programs the model has some levels only: what is over on the others is freed greedily.
     taken = greedy(problem, capacity, covering.taken)
     if sum(problem.cost(taken)) > sum(problem.cost(start)) * (1 + SLACK):
