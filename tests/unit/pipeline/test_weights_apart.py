@@ -26,9 +26,9 @@ def frozen_tower(depth: int = 8, batch: int = 48) -> TrainableGraph:
     return tape.minimise(ops.mean_squared_error(x, target), adam(0.01), trainable=biases).graph
 
 
-def in_tiers(graph: TrainableGraph, most: int, write: int = 1_000_000, **choices: bool) -> Plan:
+def in_tiers(graph: TrainableGraph, most: int, write: int = 1_000_000, *, in_place: bool = False) -> Plan:
     tiers = (Tier("ram", most), Tier("flash", 10**9, read=10**9, write=write))
-    return plan(graph, PlanOptions(tiers=tiers, recompute=True, **choices))
+    return plan(graph, PlanOptions(tiers=tiers, recompute=True, in_place=in_place))
 
 
 @pytest.mark.parametrize("in_place", [False, True])
