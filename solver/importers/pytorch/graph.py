@@ -53,15 +53,27 @@ class Imported:
     labels: tuple[str, ...]
     #: What else the module saves, by name: it has no part in the step.
     others: Mapping[str, Any] = field(default_factory=dict)
+    #: The names of those of which constants of the graph were computed.
+    computed: frozenset[str] = frozenset()
     #: What the caller should know about the import, a sentence each.
     notes: tuple[str, ...] = ()
 
     def with_weights(self, state: Mapping[str, Any]) -> Imported:
         """The same graph with first values from a ``state_dict`` of the module.
 
-        Raises DocumentError for a tensor that is missing, has another shape or element type, or differs from
-        another one that it was equal to when the module was captured: they are one constant of the graph.
+        Raises DocumentError for a tensor that is missing, has another shape or element type, differs from
+        another one that it was equal to when the module was captured, as they are one constant of the graph,
+        or differs from what a constant was computed of, as quantised weights are.
         """
+        for name in sorted(self.computed.intersection(self.others, state)):
+            check_type(name, state[name], torch().Tensor)
+            ours, theirs = self.others[name], state[name].cpu()
+            if ours.dtype != theirs.dtype or not torch().equal(ours, theirs):
+                raise DocumentError(
+                    f"{name!r} differs from the tensor of which a constant of the graph was computed.",
+                    remedy="Capture the module again with these weights.",
+                    path=(name,),
+                )
         operands = dict(self.graph.operands)
         loaded: dict[str, str] = {}
         for weight in self.weights:
@@ -186,7 +198,9 @@ def import_module(
         for name, origin in translation.computed.items()
         if name in graph.operands
     )
-    imported = Imported(graph, weights, translation.inputs, translation.labels, others, notes)
+    origins = (origin for name, origin in translation.computed.items() if name in graph.operands)
+    computed = frozenset(source.name for origin in origins for source in origin.stored())
+    imported = Imported(graph, weights, translation.inputs, translation.labels, others, computed, notes)
     return imported.with_weights(saved) if values else imported
 
 

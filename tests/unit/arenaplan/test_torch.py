@@ -489,6 +489,9 @@ class TestNarrowWeights:
         state = captured.state_dict()
         assert state["0.weight"].dtype is torch.uint8
         module.load_state_dict(state)
+        assert captured.load_weights(state).graph.operands == captured.graph.operands
+        with pytest.raises(DocumentError, match=r"'0\.scales' differs .* Capture the module again"):
+            captured.load_weights({**state, "0.scales": state["0.scales"] * 2})
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
     def test_half_precision(self, dtype: str) -> None:
