@@ -65,14 +65,14 @@ class Imported:
         another one that it was equal to when the module was captured, as they are one constant of the graph,
         or differs from what a constant was computed of, as quantised weights are.
         """
-        for name in sorted(self.computed.intersection(self.others, state)):
-            check_type(name, state[name], torch().Tensor)
-            ours, theirs = self.others[name], state[name].cpu()
+        for source in sorted(self.computed.intersection(self.others, state)):
+            check_type(source, state[source], torch().Tensor)
+            ours, theirs = self.others[source], state[source].cpu()
             if ours.dtype != theirs.dtype or not torch().equal(ours, theirs):
                 raise DocumentError(
-                    f"{name!r} differs from the tensor of which a constant of the graph was computed.",
+                    f"{source!r} differs from the tensor of which a constant of the graph was computed.",
                     remedy="Capture the module again with these weights.",
-                    path=(name,),
+                    path=(source,),
                 )
         operands = dict(self.graph.operands)
         loaded: dict[str, str] = {}
