@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from solver.c_kernels.base import Call, CKernel, Task, number, only_float32, spread
+from solver.c_kernels.base import Call, FloatKernel, number, spread
 
 __all__ = ["KERNELS"]
 
 
-class _Activation(CKernel):
+class _Activation(FloatKernel):
     source = "activation"
-
-    def refusal(self, task: Task) -> str | None:
-        if not only_float32((*task.node.inputs, *task.node.outputs)):
-            return "its operands are not all float32"
-        return None
 
 
 class _OfOutput(_Activation):

@@ -14,7 +14,18 @@ from solver.graph.ops.base import Node
 from solver.graph.types import DType, TensorType
 from solver.program import Phase
 
-__all__ = ["ACTIVATION", "C_TYPES", "CKernel", "Call", "Task", "float_number", "number", "spread", "table"]
+__all__ = [
+    "ACTIVATION",
+    "C_TYPES",
+    "CKernel",
+    "Call",
+    "FloatKernel",
+    "Task",
+    "float_number",
+    "number",
+    "spread",
+    "table",
+]
 
 #: The types of elements in C.
 C_TYPES: Final[Mapping[DType, str]] = {
@@ -113,6 +124,15 @@ class CKernel(ABC):
     @abstractmethod
     def write(self, call: Call) -> str:
         """The C statement that computes the task."""
+
+
+class FloatKernel(CKernel):
+    """Kernels of operands that are all float32."""
+
+    def refusal(self, task: Task) -> str | None:
+        if not only_float32((*task.node.inputs, *task.node.outputs)):
+            return "its operands are not all float32"
+        return None
 
 
 def only_float32(types: Iterable[TensorType | None]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.c_kernels.base import Call, CKernel, Task, number, only_float32, spread
+from solver.c_kernels.base import Call, FloatKernel, Task, number, spread
 from solver.graph.ops import lookup
 from solver.graph.ops.batch_normalization import channels_of
 from solver.graph.ops.normalization import Normalisation
@@ -10,7 +10,7 @@ from solver.graph.ops.normalization import Normalisation
 __all__ = ["KERNELS"]
 
 
-class _BatchNormalization(CKernel):
+class _BatchNormalization(FloatKernel):
     """Where channels are last, the work area has sums of each: one forward, four backward."""
 
     operators = ("BatchNormalization",)
@@ -18,11 +18,6 @@ class _BatchNormalization(CKernel):
 
     def file_of(self, task: Task) -> str:
         return "normalization_nchw" if _has_planes(task) else self.source
-
-    def refusal(self, task: Task) -> str | None:
-        if not only_float32((*task.node.inputs, *task.node.outputs)):
-            return "its operands are not all float32"
-        return None
 
     def work(self, task: Task) -> int:
         if not task.node.attributes["training_mode"] or _has_planes(task):
@@ -73,14 +68,9 @@ def _planes(call: Call) -> str:
     return call.table("ap_planes", (shape[0], shape[1], spread(shape[2:]), *literals))
 
 
-class _LayerNormalization(CKernel):
+class _LayerNormalization(FloatKernel):
     operators = ("LayerNormalization",)
     source = "normalization"
-
-    def refusal(self, task: Task) -> str | None:
-        if not only_float32((*task.node.inputs, *task.node.outputs)):
-            return "its operands are not all float32"
-        return None
 
     def write(self, call: Call) -> str:
         task, at = call.task, call.at
@@ -99,16 +89,11 @@ class _LayerNormalization(CKernel):
         )
 
 
-class _Groups(CKernel):
+class _Groups(FloatKernel):
     """Rows with steps of their own: groups of channels, and rows that keep their mean."""
 
     operators = ("GroupNormalization", "InstanceNormalization", "RMSNormalization")
     source = "group_normalization"
-
-    def refusal(self, task: Task) -> str | None:
-        if not only_float32((*task.node.inputs, *task.node.outputs)):
-            return "its operands are not all float32"
-        return None
 
     def write(self, call: Call) -> str:
         task, at = call.task, call.at

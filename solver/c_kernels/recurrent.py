@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from solver.c_kernels.base import ACTIVATION, Call, CKernel, Task, only_float32
+from solver.c_kernels.base import ACTIVATION, Call, FloatKernel, Task
 from solver.graph.ops.recurrent import PEEPHOLES, cell
 
 __all__ = ["KERNELS"]
 
 
-class _Cell(CKernel):
+class _Cell(FloatKernel):
     source = "recurrent"
     #: Floats of the work area backward, for each hidden unit of each example.
     floats: int
-
-    def refusal(self, task: Task) -> str | None:
-        if not only_float32((*task.node.inputs, *task.node.outputs)):
-            return "its operands are not all float32"
-        return None
 
     def work(self, task: Task) -> int:
         sizes = cell(task.node)

@@ -59,13 +59,15 @@ static ap_f32 target(const ap_classes *s, const ap_f32 *dense, size_t own, size_
     return s->smoothing > 0.0f ? t * (1.0f - s->smoothing) + s->smoothing / (ap_f32)s->classes : t;
 }
 
-/* ln of the sum of e^(x - top) over a row */
-static ap_f32 log_sum(const ap_f32 *x, size_t classes, ap_f32 *top)
+/* ln of the sum of e^(x - top) over a row of logits; 0 of probabilities */
+static ap_f32 log_sum(const ap_classes *s, const ap_f32 *x, ap_f32 *top)
 {
+    *top = 0.0f;
+    if (!s->from_logits) return 0.0f;
     ap_f32 most = x[0], sum = 0.0f;
-    for (size_t c = 1; c < classes; c++)
+    for (size_t c = 1; c < s->classes; c++)
         if (x[c] > most || !(x[c] == x[c])) most = x[c];
-    for (size_t c = 0; c < classes; c++) sum += ap_exp(x[c] - most);
+    for (size_t c = 0; c < s->classes; c++) sum += ap_exp(x[c] - most);
     *top = most;
     return ap_log(sum);
 }
@@ -91,8 +93,8 @@ void ap_cross_entropy_forward(const ap_classes *s, const ap_f32 *x, const void *
     for (size_t r = 0; r < s->rows; r++, x += s->classes) {
         const ap_f32 *dense = s->label_bytes ? 0 : (const ap_f32 *)labels + r * s->classes;
         const size_t own = dense ? s->classes : label(s, labels, r);
-        ap_f32 row = 0.0f, top = 0.0f;
-        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        ap_f32 row = 0.0f, top;
+        const ap_f32 logarithm = log_sum(s, x, &top);
         for (size_t c = 0; c < s->classes; c++) {
             const ap_f32 t = target(s, dense, own, c);
             if (dense || t != 0.0f) row += t * log_of(s, x, c, top, logarithm);
@@ -118,7 +120,7 @@ void ap_cross_entropy_backward(const ap_classes *s, const ap_f32 *x, const void 
             ap_fill(dx, 0.0f, s->classes);
         } else if (s->from_logits) {
             ap_f32 top, weight = 0.0f;
-            const ap_f32 logarithm = log_sum(x, s->classes, &top);
+            const ap_f32 logarithm = log_sum(s, x, &top);
             for (size_t c = 0; c < s->classes; c++) weight += target(s, dense, own, c);
             for (size_t c = 0; c < s->classes; c++) {
                 const ap_f32 p = ap_exp((x[c] - top) - logarithm);
@@ -135,8 +137,8 @@ void ap_cross_entropy_by_label(const ap_classes *s, const ap_f32 *x, const ap_f3
     const ap_f32 scale = s->is_mean ? 1.0f / (ap_f32)s->rows : 1.0f;
     for (size_t r = 0; r < s->rows; r++, x += s->classes, dt += s->classes) {
         const ap_f32 factor = (s->each ? dy[r] : *dy) * (scale * (1.0f - s->smoothing));
-        ap_f32 top = 0.0f;
-        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        ap_f32 top;
+        const ap_f32 logarithm = log_sum(s, x, &top);
         for (size_t c = 0; c < s->classes; c++) dt[c] = -log_of(s, x, c, top, logarithm) * factor;
     }
 }
@@ -145,8 +147,8 @@ void ap_divergence_forward(const ap_classes *s, const ap_f32 *x, const ap_f32 *l
 {
     ap_f32 total = 0.0f;
     for (size_t r = 0; r < s->rows; r++, x += s->classes, labels += s->classes) {
-        ap_f32 row = 0.0f, top = 0.0f;
-        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        ap_f32 row = 0.0f, top;
+        const ap_f32 logarithm = log_sum(s, x, &top);
         for (size_t c = 0; c < s->classes; c++)
             row += labels[c] * (ap_log(clamped(labels[c], s->epsilon)) - log_of(s, x, c, top, logarithm));
         if (s->each)
@@ -162,8 +164,8 @@ void ap_divergence_by_label(const ap_classes *s, const ap_f32 *x, const ap_f32 *
     const ap_f32 scale = scale_of(s, labels);
     for (size_t r = 0; r < s->rows; r++, x += s->classes, labels += s->classes, dt += s->classes) {
         const ap_f32 factor = (s->each ? dy[r] : *dy) * scale;
-        ap_f32 top = 0.0f;
-        const ap_f32 logarithm = s->from_logits ? log_sum(x, s->classes, &top) : 0.0f;
+        ap_f32 top;
+        const ap_f32 logarithm = log_sum(s, x, &top);
         for (size_t c = 0; c < s->classes; c++) {
             const ap_f32 ratio = ap_log(clamped(labels[c], s->epsilon)) - log_of(s, x, c, top, logarithm);
             dt[c] = (ratio + 1.0f) * factor;
