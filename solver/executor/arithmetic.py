@@ -82,5 +82,6 @@ def rewritten(graph: TrainableGraph, plan: Plan) -> TrainableGraph:
     graph = with_frozen_storage(graph, plan.options.frozen_storage)
     heads = [one for one in plan.replacements if one.rule == CHUNK_HEAD.name]
     others = [one for one in plan.replacements if one.rule != CHUNK_HEAD.name]
-    graph = with_tiles(replay(graph, heads, KernelArithmetic()), plan.options.tile_bytes)
+    graph = replay(graph, heads, KernelArithmetic())
+    graph = with_tiles(with_frozen_storage(graph, plan.options.frozen_storage), plan.options.tile_bytes)
     return replay(graph, others, KernelArithmetic())

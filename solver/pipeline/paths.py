@@ -249,7 +249,8 @@ class GraphPlans(Plans):
         """Raises OptionsError for an option out of range."""
         self._target = checked(options)
         self._given = graph
-        # Once for all trials: the preparation then finds nothing left to store.
+        # Once for all trials. The preparation then finds no more than what a chunked head reads in front of a
+        # Transpose.
         self._graph = preparations.with_frozen_storage(graph, options.frozen_storage)
         super().__init__(options, observe, follow)
         self._derived: list[Derived] = []

@@ -36,9 +36,10 @@ __all__ = [
 ]
 
 #: Every preparation, in the order in which they run. Adding one is a module here and its place in this list.
+#: A head in chunks reads a weight in front of its Transpose, which would else keep it from being stored.
 #: Scratch is fitted to the graph as it is, and again to what rewriting leaves of it.
 PREPARATIONS: tuple[type[Preparation], ...] = (
-    *(Scratch, Storage, FrozenStorage, ChunkedHead, Tiles),
+    *(Scratch, Storage, ChunkedHead, FrozenStorage, Tiles),
     *(FitScratch, Rewrite, FitScratch),
 )
 

@@ -234,7 +234,7 @@ def test_c_has_no_kernel_for_it() -> None:
 
 
 @grid("storage", ["int4", "int8:8", "float16"])
-@grid("head", ["table", "gemm", "matmul"])
+@grid("head", ["tied", "table", "gemm", "matmul"])
 def test_a_stored_weight_is_unpacked_by_the_chunk(storage: str, head: str) -> None:
     """No value has the size of the logits or of the weight in float32; the arena trains as the reference."""
     words = 4000
@@ -244,6 +244,8 @@ def test_a_stored_weight_is_unpacked_by_the_chunk(storage: str, head: str) -> No
     assert max(v.type.nbytes for v in made.program.values) <= words * 32 * 4 / 2
     assert "tile" in {binding.slot for step in made.program.steps for binding in step.bindings}
     assert validate(graph, made, steps=2).identical
+    if head == "tied":  # the whole head transposes it, so that it is not stored
+        return
     whole = Trainer(graph, plan(graph, replace(options, chunked_head=False)))
     batch = synthetic_batch(graph, 3, 1)
     np.testing.assert_allclose(Trainer(graph, made).step(batch), whole.step(batch), rtol=1e-6)
