@@ -16,7 +16,7 @@ reference implementation of GGUF has it. Rounding to float16 and bfloat16 is to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 _Path = tuple[str | int, ...]
+
+#: Elements that are packed and checked at a time: what is made of them meanwhile takes some MiB.
+_ELEMENTS: Final = 2**18
 
 #: Groups to propose where one does not fit, the usual ones first.
 _GROUPS: Final = (32, 64, 128, 256, 16, 8, 12, 24)
@@ -135,9 +138,27 @@ def matrix_rows(values: Array, axis: int) -> Array:
 
 
 def pack(values: Array, type_: TensorType) -> Array:
-    """The bytes of elements of the operand's shape, ``uint8[rows, bytes of a row]``. Linear."""
+    """The bytes of elements of the operand's shape, ``uint8[rows, bytes of a row]``.
+
+    Linear; some rows at a time, so that nothing of the size of all elements is allocated.
+    """
     storage = _storage(type_)
-    rows = np.ascontiguousarray(matrix_rows(np.asarray(values, np.float32), storage.axis))
+    floats = matrix_rows(np.asarray(values, np.float32), storage.axis)
+    packed = np.empty((len(floats), storage.row_bytes(type_.shape)), np.uint8)
+    for rows in _some_rows(type_):
+        packed[rows] = _packed_rows(np.ascontiguousarray(floats[rows]), storage)
+    return packed
+
+
+def _some_rows(type_: TensorType) -> Iterator[slice]:
+    """The rows of a stored operand, as many at a time as have `_ELEMENTS`, at least one."""
+    rows, inner = _storage(type_).matrix(type_.shape)
+    step = max(1, _ELEMENTS // inner)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def _packed_rows(rows: Array, storage: Storage) -> Array:
     if storage.kind == "float16":
         with np.errstate(over="ignore"):
             return rows.astype("<f2").view(np.uint8)
@@ -302,11 +323,18 @@ def _fault(packed: Array, type_: TensorType) -> str | None:
     """A clause about packed bytes that stand for no weights, None where all is right: elements or scales that
     are infinite or no number, or scales that are zero where integers are not the zero point. Linear.
     """
-    storage = _storage(type_)
+    faults = (_fault_of_rows(packed[rows], rows.start, _storage(type_)) for rows in _some_rows(type_))
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _fault_of_rows(packed: Array, first: int, storage: Storage) -> str | None:
+    """The clause about some rows, which are counted from `first`."""
     if not storage.group:
         exponents = 0x7C00 if storage.kind == "float16" else 0x7F80
         lost = np.argwhere((packed.view("<u2") & exponents) == exponents)
-        return f"element {lost[0][1]} of row {lost[0][0]} is infinite or no number" if len(lost) else None
+        if not len(lost):
+            return None
+        return f"element {lost[0][1]} of row {first + lost[0][0]} is infinite or no number"
     blocks = packed.reshape(len(packed), -1, storage.block_bytes)
     scales, zeros, integers = _parts(blocks, storage)
     if storage.kind == "q4_k":
@@ -315,7 +343,7 @@ def _fault(packed: Array, type_: TensorType) -> str | None:
     wrong = np.argwhere(~np.isfinite(factors))
     if len(wrong):
         row, group, number = (int(index) for index in wrong[0])
-        return f"the scale of group {group} in row {row} is {float(factors[row, group, number])}"
+        return f"the scale of group {group} in row {first + row} is {float(factors[row, group, number])}"
     if storage.kind == "q4_k":
         return None
     zero = factors[..., 0] == 0
@@ -327,4 +355,4 @@ def _fault(packed: Array, type_: TensorType) -> str | None:
     if not len(lost):
         return None
     row, group = (int(number) for number in lost[0])
-    return f"the scale of group {group} in row {row} is zero, and its integers are not"
+    return f"the scale of group {group} in row {first + row} is zero, and its integers are not"

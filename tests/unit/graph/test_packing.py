@@ -20,6 +20,7 @@ from solver.graph.packing import check_packed, check_storage, pack, packed_value
 from solver.graph.storage import STORAGES, Storage, storage_of_word
 from solver.graph.types import Array
 from tests.support.every import every, grid
+from tests.support.one_operation import allocated
 
 KINDS = [
     Storage("float16"),
@@ -168,6 +169,21 @@ def test_a_range_of_rows_is_a_range_of_bytes(rows: int, storage: Storage, seed: 
         part = np.empty((rows - start, 128), np.float32)
         unpack_rows(packed[start:], storage, part)
         np.testing.assert_array_equal(part, whole[start:])
+
+
+@grid("storage", [Storage("float16"), Storage("bfloat16"), Storage("int8", 32), Storage("int4", 32, True)])
+def test_packing_and_checking_take_little_memory_beside_the_bytes(storage: Storage) -> None:
+    """Of 16 MiB of elements in 4,096 rows; the last row is checked as the first one is."""
+    type_ = type_of(storage, 4096, 1024)
+    values = some(4096, 1024)
+    packed = pack(values, type_)
+    assert unpack(packed[-3:], type_of(storage, 3, 1024)).tobytes() == unpack(packed, type_)[-3:].tobytes()
+    assert allocated(lambda: pack(values, type_)) < type_.nbytes + 8 * 2**20
+    data = packed.tobytes()
+    assert allocated(lambda: check_packed("w", data, type_)) < 4 * 2**20
+    packed[-1, :2] = (0xFF, 0xFF)
+    with pytest.raises(StorageError, match="row 4095"):
+        check_packed("w", packed.tobytes(), type_)
 
 
 # ------------------------------------------------------------------------------------- rounding, odd values
