@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.console import Exit
-from solver.documents import load_costs, load_plan, load_tradeoff, load_verdict
+from solver.documents import dump_graph, load_costs, load_plan, load_tradeoff, load_verdict
 from solver.plan import VerdictStatus
+from tests.support import graphs
 from tests.support.onnx_models import perceptron
 from tests.support.programs import CHAIN_DOCUMENT
 
@@ -241,12 +242,14 @@ def test_what_fits_says_no_more() -> None:
     assert said == "mnist in 25,165,824 bytes: it fits as it is, in 21,613,184."
 
 
-def test_what_nothing_helps() -> None:
-    result = run("explain", MNIST, "--capacity", "1MB")
+def test_what_nothing_helps(tmp_path: Path) -> None:
+    graph = tmp_path / "perceptron.json"
+    graph.write_bytes(dump_graph(graphs.chain((2048, 1024, 1024, 8), 2048)))
+    result = run("explain", graph, "--capacity", "1MB")
     assert result.exit_code == Exit.TOO_LARGE
     said = " ".join(result.stdout.split())
     assert "None of the measures that were tried makes it fit; the nearest first" in said
-    verdict = load_verdict(run("explain", MNIST, "--capacity", "1MB", "--json").stdout.encode())
+    verdict = load_verdict(run("explain", graph, "--capacity", "1MB", "--json").stdout.encode())
     for attempt in verdict.attempts[:5]:
         assert f"{attempt.arena_bytes:,}" in said
         assert f"{attempt.arena_bytes - 1_000_000:,}" in said
