@@ -76,7 +76,7 @@ def excluded() -> dict[str, str]:
 #: Operators that ONNX has no case of: it does not know them, or their cases are excluded.
 WITHOUT_CASES = {
     *("ArgTopK", "Dropout", "GRUCell", "LSTMCell", "RNNCell", "RandomUniform"),
-    *("ScatterAdd", "ScatterUpdate", "StopGradient", "TileGather", "LogAddExp"),
+    *("ScatterAdd", "ScatterUpdate", "StopGradient", "TileGather", "LogAddExp", "ProductLogSumExp"),
 }
 
 
