@@ -408,7 +408,8 @@ def _dequantised(path: Path, weight: StoredWeight, raw: Any) -> Array:
         return np.empty(weight.shape, np.float32)
     rows = np.frombuffer(raw, np.uint8).reshape(math.prod(weight.shape[:-1]), -1)
     try:
-        floats: Array = dequantize(rows, GGMLQuantizationType[weight.element]).reshape(weight.shape)
+        with np.errstate(all="ignore"):  # what is not finite is refused below
+            floats: Array = dequantize(rows, GGMLQuantizationType[weight.element]).reshape(weight.shape)
     except RuntimeError:
         raise _not_read(path, f"{weight.name!r:.80}, of type {weight.element}") from None
     if not np.isfinite(floats).all():

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,6 +69,7 @@ from tests.support.damaged_documents import as_toml, damaged_text, damaged_value
 from tests.support.damaged_models import damaged_bytes, damaged_circle, damaged_model, whole_models
 from tests.support.documents import graph_document
 from tests.support.entry_points import trained_and_used
+from tests.support.gguf_files import write_gguf
 from tests.support.micro_models import STATEFUL, branching_model
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.sequence_graphs import classifier
@@ -432,6 +434,15 @@ def safetensors() -> bytes:
     return len(head).to_bytes(8, "little") + head + values.tobytes()
 
 
+def gguf_file() -> bytes:
+    values = np.arange(512, dtype=np.float32).reshape(2, 256)
+    words = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        write_gguf(path, {word: (values, word) for word in words})
+        return path.read_bytes()
+
+
 def archive(write: Callable[..., None]) -> bytes:
     stream = io.BytesIO()
     write(stream, a=np.arange(20, dtype=np.float32).reshape(4, 5), b=np.zeros((3, 0, 2)), c=np.arange(9))
@@ -754,6 +765,7 @@ KINDS: Final[dict[str, Kind]] = {
     "CTR0": Kind(lambda: [dump_training(TRAINING)], in_bytes, lambda data, _: ignored(load_training(data))),
     "tflm": Kind(offline_planned, in_bytes, planned_for_tflm),
     "safetensors": Kind(lambda: [safetensors()], in_bytes, of_weights),
+    "gguf": Kind(lambda: [gguf_file()], in_bytes, of_weights),
     "npz": Kind(lambda: [archive(np.savez), archive(np.savez_compressed)], in_bytes, of_weights),
     # PyTorch's .pt2 and .pt are archives, too.
     "zip": Kind(lambda: [archive(np.savez)], in_bytes, imported),

@@ -7,7 +7,6 @@ import json
 import random
 import sys
 import tracemalloc
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from solver.graph import DType, TrainableGraph
 from solver.graph.packing import unpack, unpack_rows
 from solver.graph.storage import Storage
 from solver.importers.weights import read_arrays, read_weights, with_weights
+from tests.support.gguf_files import write_gguf
 from tests.support.graphs import Sketch
 
 _ROWS, _INNER = 32, 256
@@ -35,20 +35,6 @@ _STORAGES = {
     "Q4_0": Storage("int4", 32),
     "Q4_K": Storage("q4_k", 256),
 }
-
-
-def write_gguf(path: Path, tensors: Mapping[str, tuple[Any, str]], *, alignment: int = 32) -> None:
-    """Floats by name, each with the type that it is kept in; arrays of bytes are packed already."""
-    writer = gguf.GGUFWriter(path, "test")
-    writer.add_custom_alignment(alignment)
-    for name, (values, word) in tensors.items():
-        kind = gguf.GGMLQuantizationType[word]
-        data = values if values.dtype == np.uint8 else gguf.quantize(values, kind)
-        writer.add_tensor(name, data, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def network(*, trainable: Any = ("head",), frozen_by_rows: bool = True) -> TrainableGraph:
