@@ -382,8 +382,9 @@ class TrainableGraph:
     def at(self, **sizes: int) -> TrainableGraph:
         """The same graph with other sizes of symbolic dimensions, as ``graph.at(batch=5)``, trained alike.
 
-        First values of parameters stay. Raises BatchError for a dimension that is not symbolic, and
-        ArenaplanError where the graph cannot have this size. Cost: that of reading the graph.
+        First values of parameters stay, and the storage of weights. Raises BatchError for a dimension that is
+        not symbolic, and ArenaplanError where the graph cannot have this size. Cost: that of reading the
+        graph.
         """
         for name, size in sizes.items():
             if name not in self.sizes:
@@ -401,10 +402,10 @@ class TrainableGraph:
             return self
         other = self.resizable.at({**self.sizes, **sizes})
         operands = {
-            operand.id: replace(operand, initializer=own.initializer)
-            if operand.role in (Role.PARAMETER, Role.STATE)
-            and (own := self.operands.get(operand.id)) is not None
-            and own.type == operand.type
+            operand.id: replace(operand, type=own.type, initializer=own.initializer)
+            if (own := self.operands.get(operand.id)) is not None
+            and (operand.role in (Role.PARAMETER, Role.STATE) or own.type.storage is not None)
+            and (own.shape, own.dtype) == (operand.shape, operand.dtype)
             else operand
             for operand in other.operands.values()
         }

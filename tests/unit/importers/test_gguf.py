@@ -290,3 +290,18 @@ def test_a_file_that_maps_no_names(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DocumentError, match="does not map names"):
         with_weights(network(), path)
+
+
+def test_other_batches_have_the_same_weights(values: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_gguf(path, {"w": (values["w"], "Q4_0"), "head": (values["head"], "F32")})
+    document = json.loads(dump_graph(network()))
+    for operand in document["operands"]:
+        if operand["role"] in ("input", "label"):
+            operand["shape"][0] = "batch"
+    graph = with_weights(load_graph({**document, "batch": 4}), path).graph
+    other = graph.at(batch=2)
+    assert other.operands["x"].shape == (2, _INNER)
+    assert [other.operands[name] for name in ("w", "head")] == [graph.operands[n] for n in ("w", "head")]
+    plan = arenaplan.plan(graph, batch="2..4")
+    assert arenaplan.validate(graph, plan, steps=1).identical
