@@ -129,11 +129,16 @@ def test_a_capacity_that_is_too_small_ends_with_the_command(
     assert shlex.split(command) == ["explain", "mnist.json", *explained]
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("my program.json", ()), ("mnist.json", ("--target", "onert"))]
-)
-def test_what_cannot_be_explained_is_not_offered(folder: Path, name: str, options: tuple[str, ...]) -> None:
-    seen = on_terminal("plan", name, "--capacity", "4KiB", *options, folder=folder)
+def test_a_program_that_does_not_fit_ends_with_a_command_that_works(folder: Path) -> None:
+    seen = on_terminal("plan", "my program.json", "--capacity", "4KiB", folder=folder)
+    assert seen.exit_code == 3
+    command = shlex.split(seen.text.rpartition("what would make it fit: arenaplan ")[2])
+    assert command == ["explain", "my program.json", "--capacity", "4KiB"]
+    assert "impossible" in run(*command).stdout
+
+
+def test_what_cannot_be_explained_is_not_offered(folder: Path) -> None:
+    seen = on_terminal("plan", "mnist.json", "--capacity", "4KiB", "--target", "onert", folder=folder)
     assert seen.exit_code == 3
     assert "Raise the capacity to " in seen.text
     assert "explain" not in seen.text
