@@ -156,6 +156,10 @@ def weights(text: str) -> Document:
     return {"graph/operands/3/initializer": {"kind": "values", "base64": text}}
 
 
+def stored(number: int, **fields: int) -> Document:
+    return {f"graph/operands/{number}/storage": {"kind": "int4", **fields}}
+
+
 CYCLE = [
     operation("there", "Add", "x back.out", "there.out"),
     operation("back", "Relu", "there.out", "back.out"),
@@ -220,6 +224,10 @@ GRAPHS: tuple[Row, ...] = (
     ),
     row("invalid-document", weights("?"), at="/graph/operands/3/initializer/base64"),
     row("invalid-graph", {"graph/optimizer/type": "Magic"}, "Magic"),
+    row("invalid-storage", stored(2), '"axis": 1', at="/graph/operations/0/inputs/1"),
+    row("invalid-storage", stored(2, axis=1), '"group": 16', at="/graph/operands/2/storage"),
+    row("invalid-storage", stored(0), "'x' (input)", at="/graph/operands/0/storage"),
+    row("invalid-document", stored(2, group=-1), "group", at="/graph/operands/2/storage/group"),
     row(
         "invalid-state",
         {"graph/operands/+": STATISTICS, "graph/operations/+": [NORM]},

@@ -74,6 +74,7 @@ from tests.support.micro_models import STATEFUL, branching_model
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.sequence_graphs import classifier
 from tests.support.sizes import SEQUENCES, planned_over, with_symbolic_batch
+from tests.support.stored_graphs import adapted
 
 __all__ = ["KINDS", "Kind"]
 
@@ -495,6 +496,7 @@ def some_graphs() -> tuple[TrainableGraph, ...]:
         recurrent(),
         classifier(),
         with_empty_rows(),
+        adapted(),
     )
 
 
@@ -518,6 +520,7 @@ def planned_graphs() -> tuple[tuple[TrainableGraph, PlanOptions], ...]:
         (graphs[3], PlanOptions()),
         (graphs[7], options[0]),
         (graphs[9], options[0]),
+        (graphs[10], options[0]),
     )
 
 
