@@ -4,9 +4,8 @@
     table      JSON: name -> dtype, shape, data_offsets; under ``__metadata__`` what is not a tensor
     data       what one iteration leaves to the next: weights, optimizer variables, running statistics, ...
 
-Tensors have the names that the graph gives them, so other tools read the weights. Stored weights are their
-packed rows, ``U8[rows, bytes of a row]``. Random numbers are functions of the iteration, so its number is all
-that generators need. The graph has the constants.
+Tensors have the names that the graph gives them, so other tools read the weights. Random numbers are
+functions of the iteration, so its number is all that generators need. The graph has the constants.
 """
 
 from __future__ import annotations
@@ -85,27 +84,14 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, types: Mapping[str, Ten
     for name, array in checkpoint.contents.items():
         type_ = types[name]
         table[name] = {
-            "dtype": _element_type(type_),
-            "shape": _shape(type_),
+            "dtype": _ELEMENT_TYPES[type_.dtype.value],
+            "shape": list(type_.shape),
             "data_offsets": [position, position + array.nbytes],
         }
         position += array.nbytes
     text = json.dumps(table, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the data begins at a multiple of 8
     _replace(path, [len(text).to_bytes(8, "little"), text, *(a.data for a in checkpoint.contents.values())])
-
-
-def _element_type(type_: TensorType) -> str:
-    return _ELEMENT_TYPES[type_.dtype.value if type_.storage is None else "uint8"]
-
-
-def _shape(type_: TensorType) -> list[int]:
-    stored = type_.storage
-    return (
-        list(type_.shape)
-        if stored is None
-        else [stored.matrix(type_.shape)[0], stored.row_bytes(type_.shape)]
-    )
 
 
 def _replace(path: Path, pieces: list[bytes | memoryview]) -> None:
@@ -213,7 +199,7 @@ def _check_tensors(path: Path, table: _Table, types: Mapping[str, TensorType]) -
             what = f"lacks {name!r:.80}"
         elif type_ is None:
             what = f"has {name!r:.80}, which the plan does not carry"
-        elif (entry["dtype"], entry["shape"]) != (_element_type(type_), _shape(type_)):
+        elif (entry["dtype"], entry["shape"]) != (_ELEMENT_TYPES[type_.dtype.value], list(type_.shape)):
             what = f"has {name!r:.80} as {entry['dtype']} {entry['shape']}, and the plan carries {type_}"
         else:
             continue
