@@ -23,6 +23,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from arenaplan.budget import Budget, Partition, as_partitioner
 from arenaplan.choices import PlanChoices, planned, shows
 from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
@@ -44,9 +45,12 @@ from solver.plan import Plan, PlanOptions
 
 __all__ = [
     "LOSSES",
+    "Budget",
     "Captured",
+    "Partition",
     "TracedStep",
     "TrainStep",
+    "budget",
     "document",
     "graph",
     "program",
@@ -302,6 +306,26 @@ def train_step(
     inputs, targets = (tensors, ()) if loss is None else (tensors[:-1], tensors[-1:])
     training = trace_training(module, inputs, loss=loss, targets=targets, optimizer=optimizer, name=name)
     return in_slab(training, module, optimizer, capacity)
+
+
+@checks_arguments
+def budget(size: int | str) -> Budget:
+    """A partitioner of `torch.compile`: forward and backward pass hold at most `size` bytes at once.
+
+        compiled = torch.compile(module, options={"custom_partitioner_fn": arenaplan.torch.budget("300 MB")})
+
+    `torch.compile` traces both passes as one graph and asks a partitioner which tensors the forward pass
+    saves. This one searches for the calls that run again in the backward pass, so that the budget is kept at
+    the least cost. A budget counts what PyTorch's allocator holds for one call and its backward pass: saved
+    tensors, what is computed in between, results and gradients; not the parameters, buffers and inputs that
+    were there before, and not what the loss allocates where it is not compiled. It holds for each compiled
+    graph: compile with ``fullgraph=True`` to have one.
+
+    Raises ImportError without PyTorch, OptionsError for a size that is none. Compilation raises
+    CapacityError where nothing was found that fits, DocumentError for symbolic shapes, both within
+    PyTorch's BackendCompilerFailed.
+    """
+    return as_partitioner(size)
 
 
 def _with_symbol(

@@ -28,7 +28,17 @@ from solver.importers.pytorch.context import UnsupportedError, element_type
 from solver.importers.traced import Placed, TracedStep, reason_of
 from solver.training import Block, BlockOperation, OperationCost, build_program
 
-__all__ = ["defaults_of", "module_call", "tensor_block", "trace", "trace_module", "view_of", "zeros_kept"]
+__all__ = [
+    "call_flops",
+    "defaults_of",
+    "draws_random_numbers",
+    "module_call",
+    "tensor_block",
+    "trace",
+    "trace_module",
+    "view_of",
+    "zeros_kept",
+]
 
 #: Operators that share memory with their first argument, or write arguments, and whose schemas do not say so.
 _VIEWS = frozenset({"aten._unsafe_view.default", "aten._reshape_alias.default"})
@@ -448,7 +458,7 @@ class _Blocks:
         operands = _blocks_of([arguments, *named.values()])
         outputs = [view if view in fresh else None for view in results]
         state: View | None = None
-        if _draws_random_numbers(node.target, node.args, node.kwargs):
+        if draws_random_numbers(node.target, node.args, node.kwargs):
             reads, writes, state = [*reads, GENERATOR], [*writes, GENERATOR], self.generator
         moved = sum({(view.block, view.shape): self._moved(view) for view in (*operands, *fresh)}.values())
         self.operations.append(
@@ -459,7 +469,7 @@ class _Blocks:
                 word,
                 () if written else self._permissions(node.target, operands, fresh),
                 pure=not (written or state or node.target.overloadpacket.__name__ in _UNDEFINED),
-                cost=OperationCost(flops=_flops(node), bytes=moved),
+                cost=OperationCost(flops=call_flops(node), bytes=moved),
             )
         )
         self.functions[node.name] = Call(node.target, arguments, named, outputs, state)
@@ -529,7 +539,7 @@ class _Blocks:
         return view.start == 0 and size == self.blocks[view.block].type.nbytes
 
 
-def _draws_random_numbers(target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+def draws_random_numbers(target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
     """Whether a call takes random numbers; attention without dropout does not."""
     if torch().Tag.nondeterministic_seeded not in target.tags:
         return False
@@ -539,7 +549,7 @@ def _draws_random_numbers(target: Any, arguments: Sequence[Any], named: Mapping[
     return by_name.get("dropout_p") != 0.0
 
 
-def _flops(node: Any) -> int:
+def call_flops(node: Any) -> int:
     """PyTorch's count of the floating-point operations of a call; 0 for what it counts none of."""
     from torch.utils._pytree import tree_map_only
     from torch.utils.flop_counter import flop_registry

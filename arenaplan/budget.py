@@ -1,0 +1,165 @@
+"""A partitioner of `torch.compile` that keeps a budget of bytes, at the least cost of what runs again.
+
+    joint graph ──► scheduling problem ──► cheapest schedule ──► forward and backward graph ──► their bytes
+                                                ▲                                                    │
+                                                └────── a smaller budget, while these exceed it ─────┘
+
+The bytes of the two graphs are counted by themselves (`solver.importers.pytorch.held`), with what a fusing
+compiler saves, which the search does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from solver.accounting import floor
+from solver.documents import read_size
+from solver.errors import CapacityError, OptionsError
+from solver.importers.pytorch.capture import torch as framework
+from solver.importers.pytorch.joint import JointGraph
+from solver.layout import Deadline
+from solver.schedules import Schedule
+from solver.version import producer
+
+__all__ = ["Budget", "Partition", "as_partitioner"]
+
+#: If fused loops save bytes: each next budget of the search is smaller by 1/50 at least.
+_STEP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What a forward and a backward pass hold and compute; sizes in bytes.
+
+    `planned_bytes` are held at once, at most; `saved_bytes` of them wait between the two passes. Of `calls`
+    in the two graphs `repeated_calls` are further runs, with `repeated_flops` floating-point operations.
+    """
+
+    planned_bytes: int
+    saved_bytes: int
+    calls: int
+    repeated_calls: int
+    repeated_flops: int
+
+
+class Budget:
+    """A partitioner of `torch.compile`; `partitions` are the figures of what it has compiled, in order."""
+
+    def __init__(self, budget: int) -> None:
+        self.bytes = budget
+        self.partitions: list[Partition] = []
+
+    def __call__(
+        self, module: Any, inputs: Sequence[Any], *, num_fwd_outputs: int, compiler: str = "", **_: Any
+    ) -> tuple[Any, Any]:
+        """The graphs of the forward and the backward pass; `compiler` is inductor, or one without loops.
+
+        Raises DocumentError for symbolic shapes, CapacityError where nothing was found that fits.
+        """
+        del inputs  # the graph knows their shapes
+        joint = JointGraph(module, num_fwd_outputs, fused=compiler == "inductor")
+        reached = _in_budget(joint, self.bytes)
+        self.partitions.append(reached.figures)
+        return reached.forward, reached.backward
+
+    def uuid(self) -> str:
+        """What compiled graphs are cached by."""
+        return f"{producer()}, budget {self.bytes}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Budget:
+        """This one: PyTorch copies the options of a compilation, and the figures belong here."""
+        del memo
+        return self
+
+
+def as_partitioner(size: int | str) -> Budget:
+    """The budget of so many bytes, which inductor takes for one of its custom partitioners."""
+    framework()
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    try:
+        budget = read_size(size) if isinstance(size, str) else size
+    except ValueError as error:
+        raise OptionsError(
+            f"{size!r:.100} is no budget.", remedy=f"{error}.".capitalize(), path=("size",)
+        ) from None
+    if budget <= 0:
+        raise OptionsError(
+            f"A budget of {budget:,} bytes holds nothing.",
+            remedy='Give the bytes that a forward and a backward pass may hold, as "300 MB".',
+            path=("size",),
+        )
+    CustomPartitionerFn.register(Budget)
+    return Budget(budget)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A schedule, the graphs that it becomes, and their bytes."""
+
+    schedule: Schedule
+    forward: Any
+    backward: Any
+    figures: Partition
+
+    @property
+    def peak(self) -> int:
+        return self.figures.planned_bytes
+
+
+def _in_budget(joint: JointGraph, budget: int) -> _Reached:
+    """The partition within a budget of bytes, of those that were found the one that repeats the least.
+
+    Raises CapacityError where none was found.
+    """
+    from solver.schedules.recompute.least import least_peak
+
+    problem = joint.problem
+    search = _Search(joint)
+    start = search.at(2**62)
+    if start.peak <= budget:
+        return start
+    reached, within = start, budget + start.schedule.peak - start.peak
+    while reached.peak > budget and within > 0:
+        reached = search.at(within)
+        over = reached.peak - budget
+        if within <= budget or not reached.schedule.fits:
+            break
+        within = max(budget, min(within - over, within - within // _STEP))
+    if reached.peak > budget:
+        lowest = floor(problem)
+        least = least_peak(search.at, start, lowest.bytes - 1, Deadline(), enough=budget)
+        reached = min(reached, least, key=lambda each: each.peak)
+    if reached.peak > budget:
+        raise CapacityError(
+            f"The forward and the backward pass of {len(problem.steps):,} calls were found to hold"
+            f" {reached.peak:,} bytes at once at least, with everything made again that helps; the budget is"
+            f" {budget:,}.",
+            remedy=f"Raise the budget to {reached.peak:,} bytes, or reduce the batch.",
+            required=reached.peak,
+            available=budget,
+            live_at_peak=[],
+            path=("budget",),
+        )
+    return reached
+
+
+class _Search:
+    """Searches of one joint graph, for several budgets."""
+
+    def __init__(self, joint: JointGraph) -> None:
+        self.joint = joint
+
+    def at(self, budget: int, before: Schedule | None = None, share: float = 1.0) -> _Reached:
+        """See `cheapest`."""
+        from solver.schedules.recompute.search import cheapest  # numba and OR-Tools
+
+        joint = self.joint
+        schedule = cheapest(joint.problem, budget, before=before, share=share)
+        sequence = joint.needed(schedule.sequence)
+        forward, backward = joint.parts(sequence)
+        peak, saved = joint.peak_bytes(forward, backward)
+        figures = Partition(peak, saved, *joint.repeated(sequence))
+        return _Reached(schedule, forward, backward, figures)
