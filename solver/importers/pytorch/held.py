@@ -1,4 +1,4 @@
-"""The bytes that the two graphs of a partition hold: what the forward pass makes, saves, and the backward pass.
+"""The bytes that the two graphs of a partition hold.
 
     forward   mm ─► x ─► relu ─► y ─► ...     a tensor takes memory from its call to its last reader;
     backward  saved y ─► ... ─► gradients     what is saved to its last reader in the backward pass
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from solver.importers.pytorch.calls import allocated_bytes
@@ -23,12 +23,14 @@ from solver.importers.pytorch.capture import torch
 
 __all__ = [
     "CALL",
+    "inside_of",
     "is_built_in",
     "is_element_wise",
     "is_loop",
     "is_mutable",
     "nbytes",
     "peak_bytes",
+    "readers_of",
     "root_of",
     "scratch_bytes",
     "shows",
@@ -113,7 +115,28 @@ def is_loop(node: Any) -> bool:
     """Whether inductor makes a loop of a call, and can compute what it reads inside of that."""
     from torch._functorch.partitioners import get_default_op_list
 
-    return is_element_wise(node) or get_default_op_list().is_fusible(node)
+    return added_product(node) is None and (is_element_wise(node) or get_default_op_list().is_fusible(node))
+
+
+def added_product(node: Any) -> Any:
+    """The product of matrices to which a sum alone adds something: inductor makes one call of both, at the
+    place of the sum, and the factors wait until then. None for other calls.
+    """
+    aten = torch().ops.aten
+    if node.target is not aten.add.Tensor or node.kwargs:
+        return None
+    for source in node.args:
+        is_product = getattr(source, "target", None) is aten.mm.default and len(source.users) == 1
+        if is_product and source.meta["val"].shape == node.meta["val"].shape:
+            return source
+    return None
+
+
+def inside_of(node: Any, readers: Sequence[Any]) -> bool:
+    """Whether a fusing compiler computes a call inside of all that read it, by what these are."""
+    if len(readers) == 1 and added_product(readers[0]) is node:
+        return True
+    return is_element_wise(node) and is_loop(node) and all(map(is_loop, readers))
 
 
 def peak_bytes(
@@ -170,7 +193,7 @@ def _walk(
         ending = [name for name in dies.get(node, ()) if name in held]
         live += sum(made.values())
         over = 0
-        if fused and is_element_wise(node):
+        if fused and is_element_wise(node) and is_loop(node):
             over = max((held[name] for name in ending if held[name] in made.values()), default=0)
         own = scratch.get(node.meta.get(CALL, node.name), 0)
         peak = max(peak, live + own - over)
@@ -196,31 +219,36 @@ def _inside(graph: Any) -> set[Any]:
     inside: set[Any] = set()
     reads: dict[Any, int] = {}
     for node in graph.nodes:
-        if node.op != "call_function" or shows(node) or not is_element_wise(node):
+        if node.op != "call_function" or shows(node):
             continue
         roots = {root_of(source) for source in node.all_input_nodes}
         reads[node] = sum(reads.get(root, 1) if root in inside else 1 for root in roots)
-        readers = list(_readers(node))
-        if all(is_loop(reader) for reader in readers) and (len(readers) == 1 or reads[node] <= _MOST_READS):
+        readers = list(dict.fromkeys(readers_of(node)))
+        if inside_of(node, readers) and (len(readers) == 1 or reads[node] <= _MOST_READS):
             inside.add(node)
     return inside
 
 
-def _readers(node: Any) -> Iterable[Any]:
+def readers_of(node: Any) -> Iterable[Any]:
+    """The calls, and what is returned, that read a node or a view of it."""
     for user in node.users:
         if shows(user):
-            yield from _readers(user)
+            yield from readers_of(user)
         else:
             yield user
 
 
-def scratch_bytes(nodes: Iterable[Any], *, fused: bool) -> dict[str, int]:
+def scratch_bytes(nodes: Iterable[Any], *, fused: bool, channels_last: bool = False) -> dict[str, int]:
     """By the names of calls the bytes that their kernels allocate inside, and free again.
 
     Each kernel runs once on zeros, on the CPU, for each signature; calls that become loops are left out, and
-    so are operators that are not PyTorch's own. Cost: about one forward and backward pass.
+    so are operators that are not PyTorch's own. With `channels_last` those are the last axis of images.
+    Cost: about one forward and backward pass.
     """
-    skips = is_loop if fused else is_element_wise
+
+    def skips(node: Any) -> bool:
+        return is_loop(node) or node.target.namespace == "prims" if fused else is_element_wise(node)
+
     names: dict[str, list[str]] = {}
     calls: dict[str, Any] = {}
     for node in nodes:
@@ -234,7 +262,7 @@ def scratch_bytes(nodes: Iterable[Any], *, fused: bool) -> dict[str, int]:
             names.setdefault(_signature(node), []).append(node.name)
             calls.setdefault(_signature(node), node)
     with torch().utils._python_dispatch._disable_current_modes(), torch().random.fork_rng(devices=[]):
-        most = allocated_bytes(map(_alone, calls.values()))
+        most = allocated_bytes(_alone(node, channels_last) for node in calls.values())
     return {
         name: max(0, bytes_ - sum(_made(calls[key]).values()))
         for (key, same), bytes_ in zip(names.items(), most, strict=True)
@@ -261,13 +289,15 @@ def _signature(node: Any) -> str:
     return str((node.target, torch().fx.node.map_arg((node.args, dict(node.kwargs)), signed)))
 
 
-def _alone(node: Any) -> Callable[[], None]:
+def _alone(node: Any, channels_last: bool) -> Callable[[], None]:
     """A run of a call on zeros; nothing where it refuses them."""
 
     def zeros(source: Any) -> Any:
         value = source.meta["val"]
         if not isinstance(value, torch().Tensor):
             return value
+        if channels_last and value.ndim == 4 and "convolution" in str(node.target):
+            return torch().zeros(value.shape, dtype=value.dtype).to(memory_format=torch().channels_last)
         return torch().empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_()
 
     arguments, named = torch().fx.node.map_arg((node.args, dict(node.kwargs)), zeros)

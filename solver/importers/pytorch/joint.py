@@ -1,7 +1,7 @@
 """The joint graph of a forward and a backward pass, which `torch.compile` hands to its partitioner.
 
     forward steps  ──►  boundary: tangents begin  ──►  backward steps
-    mm ─► relu ─► ...                 mm again ─► ...      what the backward part reads is saved, or made again
+    mm ─► relu ─► ...                 mm again ─► ...      what it reads is saved, or made again
 
 `JointGraph` makes a scheduling problem of it. A step is a call of an operator, a value is the memory of what
 it makes: views, and parts of a result, show the memory of another call. Parameters, buffers and inputs are
@@ -24,12 +24,12 @@ from solver.errors import DocumentError
 from solver.importers.pytorch.capture import torch
 from solver.importers.pytorch.held import (
     CALL,
+    inside_of,
     is_built_in,
-    is_element_wise,
-    is_loop,
     is_mutable,
     nbytes,
     peak_bytes,
+    readers_of,
     root_of,
     scratch_bytes,
     shows,
@@ -64,6 +64,7 @@ class JointGraph:
 
         module.graph.eliminate_dead_code()
         module.graph = fx_graph_cse(module.graph)
+        channels_last = fused and _lay_out(module)
         self.module, self.outputs, self.fused = module, outputs, fused
         self.nodes = list(module.graph.nodes)
         _check_static(self.nodes)
@@ -79,11 +80,11 @@ class JointGraph:
         self.maker_node: list[Any] = []
         self.boundary = 0
         #: By the name of a call the bytes that its kernel allocates inside.
-        self.scratch = scratch_bytes(self.nodes, fused=fused)
+        self.scratch = scratch_bytes(self.nodes, fused=fused, channels_last=channels_last)
         self.problem = self._problem()
 
     def _problem(self) -> ScheduleProblem:
-        inner = _inside_loops(self.nodes, self.backward, self.returned) if self.fused else {}
+        inner = _inside_loops(self.nodes, self.backward) if self.fused else {}
         groups: dict[Any, list[Any]] = {}
         for node in self.nodes:
             if node.op == "call_function" and not shows(node):
@@ -229,18 +230,54 @@ class JointGraph:
         return sorted(saved)
 
     def parts(self, sequence: Sequence[int]) -> tuple[Any, Any]:
-        """The modules of the forward and the backward pass, whose calls stand in the order of the sequence."""
+        """The modules of the forward and the backward pass, with their calls in the order of the sequence."""
         from torch._functorch.partitioners import _extract_fwd_bwd_modules, _is_fwd_seed_offset, _is_primal
 
-        given = [node for node in self.nodes if _is_primal(node) or _is_fwd_seed_offset(node)]
-        saved = [*given, *(self.maker_node[v] for v in self.saved(sequence))]
+        graph, at_boundary = self._laid_out(sequence)
+        inputs = graph.find_nodes(op="placeholder")
+        saved = [node for node in inputs if _is_primal(node) or _is_fwd_seed_offset(node)]
+        saved += [at_boundary[self.maker_node[v]] for v in self.saved(sequence)]
+        module = torch().fx.GraphModule(self.module, graph)
         forward, backward = _extract_fwd_bwd_modules(
-            self.module, saved, saved_sym_nodes=[], num_fwd_outputs=self.outputs
+            module, saved, saved_sym_nodes=[], num_fwd_outputs=self.outputs
         )
-        turn = sequence.index(self.boundary)
-        self._arrange(forward, sequence[:turn])
-        self._arrange(backward, sequence[turn + 1 :])
         return forward, backward
+
+    def _laid_out(self, sequence: Sequence[int]) -> tuple[Any, dict[Any, Any]]:
+        """The joint graph with one call for each run of a sequence, in order, and for each node the one that
+        stands for it at the boundary.
+        """
+        graph = torch().fx.Graph()
+        #: For each node its latest run, and for each call the views and parts of its results.
+        latest: dict[Any, Any] = {}
+        views: dict[Any, list[Any]] = {}
+        at_boundary: dict[Any, Any] = {}
+
+        def latest_of(node: Any) -> Any:
+            """The node that stands for one of the joint graph; views are made where they are read."""
+            if node not in latest:
+                views.setdefault(_call_of(node), []).append(node)
+                latest[node] = graph.node_copy(node, latest_of)
+            return latest[node]
+
+        for node in self.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                latest[node] = graph.node_copy(node)
+        for t in sequence:
+            if t == self.boundary:
+                at_boundary = dict(latest)
+                continue
+            for call in self.steps[t]:
+                for view in views.pop(call, ()):
+                    latest.pop(view)
+                latest[call] = graph.node_copy(call, latest_of)
+                latest[call].meta[CALL] = call.name
+                for part in call.users:
+                    if part.target is operator.getitem:
+                        latest_of(part)
+        graph.node_copy(self.nodes[-1], latest_of)
+        graph.lint()
+        return graph, at_boundary
 
     def peak_bytes(self, forward: Any, backward: Any) -> tuple[int, int]:
         """What two such modules hold: the most bytes at a time, and those that are saved between them."""
@@ -298,6 +335,31 @@ def _check_static(nodes: Iterable[Any]) -> None:
                 )
 
 
+def _lay_out(module: Any) -> bool:
+    """Whether inductor keeps the images of this graph with their channels last. Then its copies of inputs and
+    weights in that layout become calls of the graph, which may run again; else it saves them all.
+    """
+    from torch._inductor import config
+    from torch._inductor.graph import GraphLowering
+
+    if not config.layout_optimization or not GraphLowering.decide_layout_opt(module, is_inference=False):
+        return False
+    aten, layout = torch().ops.aten, torch().channels_last
+    for node in module.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        readers = [
+            u for u in node.users if u.target in (aten.convolution.default, aten.convolution_backward.default)
+        ]
+        if not readers or value.ndim != 4 or value.is_contiguous(memory_format=layout):
+            continue
+        with module.graph.inserting_before(readers[0]), value.fake_mode:
+            copy = module.graph.call_function(aten.clone.default, (node,), {"memory_format": layout})
+            copy.meta["val"] = value.clone(memory_format=layout)
+        for reader in readers:
+            reader.replace_input_with(node, copy)
+    return True
+
+
 def _is_tangent(node: Any) -> bool:
     return "tangents" in node.target
 
@@ -345,27 +407,18 @@ def _updated_behind(nodes: Sequence[Any], outputs: int) -> Iterator[Any]:
     return (node for node in nodes if node.op == "placeholder" and node.meta.get("desc") in updated)
 
 
-def _inside_loops(nodes: Sequence[Any], backward: set[Any], returned: Sequence[Any]) -> Mapping[Any, Any]:
-    """For each element-wise call whose result one loop alone reads, that loop's call."""
+def _inside_loops(nodes: Sequence[Any], backward: set[Any]) -> Mapping[Any, Any]:
+    """For each call that is computed inside of the only call which reads it, that call."""
     loops: dict[Any, Any] = {}
-    kept = set(returned)
-    for node in reversed(nodes):
-        if node.op != "call_function" or shows(node) or not is_element_wise(node):
-            continue
-        readers, ahead = set[Any](), [node]
-        while ahead:
-            source = ahead.pop()
-            if source in kept:
-                readers.add(None)
-            for user in source.users:
-                if shows(user):
-                    ahead.append(user)
-                else:
-                    readers.add(user)
-        if len(readers) == 1:
-            (reader,) = readers
-            if reader is not None and is_loop(reader) and (reader in backward) == (node in backward):
-                loops[node] = reader
+    for node in nodes:
+        if node.op == "call_function" and not shows(node):
+            readers = list(dict.fromkeys(readers_of(node)))
+            if (
+                len(readers) == 1
+                and inside_of(node, readers)
+                and (readers[0] in backward) == (node in backward)
+            ):
+                loops[node] = readers[0]
     return loops
 
 
