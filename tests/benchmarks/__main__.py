@@ -12,6 +12,7 @@ from rich.console import Console
 from tests.benchmarks import (
     c_steps,
     deployments,
+    finetune,
     gallery,
     generators,
     homes,
@@ -46,6 +47,7 @@ SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
     "generators": lambda console, asked: generators.run(console, asked.buffers, only_open=asked.open),
     "schedules": lambda console, asked: schedules.run(console, asked.part),
     "partitioner": lambda console, asked: partitioner.run(console, asked.torch),
+    "finetune": lambda console, asked: finetune.run(console, asked.torch, full=asked.full),
     "public-files": lambda console, asked: public_files.run(console, asked.wheels, asked.part),
     "real-time": lambda console, _: real_time.run(console),
     "onert": lambda console, asked: onert_losses.run(console, asked.python),
@@ -83,7 +85,11 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path, help="public-files: a folder of wheels; default: a new one")
     parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
     parser.add_argument("--leave-out", nargs="+", default=[], help="stages: leave out these, all at once")
-    parser.add_argument("--full", action="store_true", help="stages: all problems, which takes an hour")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="stages: all problems, which takes an hour; finetune: the real model",
+    )
     asked = parser.parse_args()
     console = Console(width=200, record=asked.output is not None)
     console.print(f"{machine()}; commit {commit()}")
