@@ -49,7 +49,7 @@ RULES: Final[Mapping[str, int]] = {"band": 2, "iota": 1}
 _FIELDS: Final[Mapping[str, Mapping[str, bool]]] = {
     **{kind: {name: name != "seed" for name in names} for kind, names in SCHEMES.items()},
     "values": {"values": False, "base64": False},
-    "file": {"file": True, "offset": False, "sha256": True},
+    "file": {"file": True, "offset": False, "bytes": False, "sha256": True},
     "band": {"value": True, "other": True, "lower": False, "upper": False, "axes": False},
     "iota": {"value": True, "step": True, "axes": False},
 }
@@ -96,6 +96,11 @@ class InitializerDocument(DocumentModel):
     offset: Natural | None = Field(
         None, description="Of kind file: where the elements start in it; 0 if left out."
     )
+    bytes: Natural | None = Field(
+        None,
+        description="Of kind file, of a stored operand: the bytes of its float32 elements, where the file has"
+        " these; the packed ones if left out.",
+    )
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         None, description="Of kind file: SHA-256 of the elements, in hexadecimal."
     )
@@ -123,9 +128,7 @@ def to_initializer(document: InitializerDocument, name: str, type_: TensorType, 
             return Initializer("values", data=_decode(document.base64, name, type_, (*path, "base64")))
         return Initializer("values", data=_pack(document.values or [], name, type_, (*path, "values")))
     if document.kind == "file":
-        return Initializer(
-            "values", file=FileRange(document.file or "", document.offset or 0, document.sha256 or "")
-        )
+        return Initializer("values", file=_file_range(document, name, type_, path))
     if document.kind in RULES:
         return Initializer("values", data=_by_rule(document, name, type_, path))
     if "seed" in _FIELDS[document.kind] and not type_.dtype.is_floating:
@@ -142,6 +145,18 @@ def to_initializer(document: InitializerDocument, name: str, type_: TensorType, 
         scale=1.0 if document.scale is None else document.scale,
         seed=_seed(document, name),
     )
+
+
+def _file_range(document: InitializerDocument, name: str, type_: TensorType, path: _Path) -> FileRange:
+    sizes = {type_.nbytes, type_.elements * type_.dtype.itemsize}
+    if document.bytes is not None and document.bytes not in sizes:
+        raise DocumentError(
+            f"Operand {name!r} is {type_}, {type_.nbytes:,} bytes, and not {document.bytes:,} of a file.",
+            remedy=f"Give {' or '.join(f'{size:,}' for size in sorted(sizes))}.",
+            path=(*path, "bytes"),
+        )
+    nbytes = None if document.bytes == type_.nbytes else document.bytes
+    return FileRange(document.file or "", document.offset or 0, document.sha256 or "", nbytes)
 
 
 def _by_rule(document: InitializerDocument, name: str, type_: TensorType, path: _Path) -> bytes:
@@ -299,7 +314,8 @@ def initializer_content(initializer: Initializer, type_: TensorType | None = Non
     """The document of an initializer; inline values as base64, or with a type as the rule that gives them."""
     if initializer.file is not None:
         file = initializer.file
-        return {"kind": "file", "file": file.path, "offset": file.offset, "sha256": file.sha256}
+        size = {} if file.nbytes is None else {"bytes": file.nbytes}
+        return {"kind": "file", "file": file.path, "offset": file.offset, **size, "sha256": file.sha256}
     if initializer.data is None:
         return scheme_content(initializer)
     # The bytes of a rule are elements.

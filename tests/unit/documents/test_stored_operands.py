@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from solver.documents import dump_graph, graph_digest, load_graph
 from solver.errors import ArenaplanError
 from solver.executor import Trainer, synthetic_batch
-from solver.graph.packing import pack
+from solver.graph.packing import pack, unpack
 from solver.graph.storage import Storage
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -292,6 +294,24 @@ def test_values_are_floats_or_packed_bytes(give: Callable[[bytes, bytes], bytes]
         batch = synthetic_batch(graph, 0, 1)
         assert one.step(batch) == two.step(batch)
         np.testing.assert_array_equal(one.read("w"), two.read("w"))
+
+
+def test_values_of_a_file_are_packed_bytes_or_floats(tmp_path: Path) -> None:
+    """What a graph with a storage of its own reads from a file of floats comes back from its document."""
+    floats = np.random.default_rng(0).standard_normal((32, 64)).astype("<f4")
+    type_ = load_graph(_DOCUMENT).operands["w"].type
+    for number, data in enumerate((floats.tobytes(), pack(floats, type_).tobytes())):
+        (tmp_path / "w.bin").write_bytes(data)
+        sha256 = hashlib.sha256(data).hexdigest()
+        initializer = {"kind": "file", "file": "w.bin", "sha256": sha256, "bytes": len(data)}
+        graph = load_graph(changed(2, initializer=initializer), folder=tmp_path)
+        again = load_graph(dump_graph(graph), folder=tmp_path)
+        with Trainer(again, plan(again)) as trainer:
+            np.testing.assert_array_equal(trainer.read("w"), unpack(pack(floats, type_), type_), str(number))
+    with pytest.raises(ArenaplanError) as caught:
+        load_graph(changed(2, initializer={**initializer, "bytes": 10}), folder=tmp_path)
+    assert caught.value.path[-1] == "bytes"
+    assert caught.value.remedy == "Give 1,152 or 8,192."
 
 
 @pytest.mark.parametrize("target", [name for name, t in TARGETS.items() if not t.capabilities.stored])

@@ -237,6 +237,7 @@ export interface InitializerDocument {
   base64?: string | null;
   file?: string | null;
   offset?: number | null;
+  bytes?: number | null;
   sha256?: string | null;
   step?: number | null;
   other?: number | "NaN" | "Infinity" | "-Infinity" | null;
