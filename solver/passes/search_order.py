@@ -13,7 +13,7 @@ for. Otherwise the search is for an order in which less has to run again, even i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
@@ -25,7 +25,7 @@ from solver.program import UPDATE, Costs, Program, Tier, dependencies, loads
 from solver.schedules import SearchProgress
 from solver.schedules.order.rounds import Rounds
 
-__all__ = ["SearchOrder", "in_given_order", "in_listed_order", "in_order_of"]
+__all__ = ["Lowest", "SearchOrder", "in_given_order", "in_listed_order", "in_order_of"]
 
 #: Another order counts as better if its peak is lower by 1/100 at least. Most training steps gain less, and
 #: bytes alone do not tell which of their orders is best for recomputation.
@@ -42,6 +42,22 @@ _NEAR = 1_000
 #: searched for: in larger programs one round of that search takes seconds. The most for list scheduling as
 #: well: the bound that comes first takes memory and time by the square of the steps.
 _LARGEST = 3_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowest:
+    """An order of a program's steps, and its peak in bytes; the problem that was searched, and its facts.
+
+    `before` has, for each step, those that it must follow. `complete` is false where a deadline ended the
+    search.
+    """
+
+    problem: ScheduleProblem
+    before: Sequence[frozenset[int]]
+    facts: Mapping[str, int]
+    order: tuple[int, ...]
+    peak: int
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +91,10 @@ class SearchOrder(Pass):
         """
         if not self.order:
             return Applied(program)
+        return self.choose(program, self.lowest(program, deadline, tell), deadline)
+
+    def lowest(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Lowest:
+        """The order with the lowest peak that is found. `update` and `costs` alone have a say in it."""
         tell(None)
         problem, before = _problem(program, self.update, self.costs)
         rounds = Rounds.of(program, problem)
@@ -91,7 +111,14 @@ class SearchOrder(Pass):
                 order = rounds.lowest(problem, order, deadline, bound)
                 peak = max(loads(program.reordered(order))[0])
             tell(SearchProgress(peak, bound))
-        differ = peak_before - peak > peak_before // _DIFFER
+        return Lowest(problem, before, facts, order, peak, complete)
+
+    def choose(self, program: Program, lowest: Lowest, deadline: Deadline) -> Applied:
+        """The program in the order to take, where `lowest` is the program's order with the lowest peak."""
+        problem, before, order = lowest.problem, lowest.before, lowest.order
+        facts, complete = dict(lowest.facts), lowest.complete
+        peak_before, bound = facts["peak_before"], facts["order_bound"]
+        differ = peak_before - lowest.peak > peak_before // _DIFFER
         if not self.recompute or self.capacity is None or self._fits(program, order, self.capacity):
             return self._taken(program, facts, order, complete)
         load = [0] * len(order)

@@ -145,7 +145,7 @@ class Plans(ABC):
     def __init__(self, options: PlanOptions, observe: Observer | None, follow: Follower | None) -> None:
         self.watch = Stopwatch(observe, follow)
         self.deadline = Deadline.after(options.deadline_seconds)
-        self.results: Results = {}
+        self.results = Results()
         #: Values of other programs in the same memory, which all programs hold.
         self._held: tuple[Value, ...] = ()
         #: By label the tier of values that are not in the first one between two runs of a program; None where

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import TypeVar
 
 from solver.accounting import least_elapsed, level_costs, step_costs
 from solver.errors import CapacityError, ConstraintError, InternalError
@@ -13,29 +14,54 @@ from solver.passes import Applied as PassResult
 from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
 from solver.passes.paging import LOOKAHEADS
 from solver.passes.recompute import read_only_bytes, weights_apart
-from solver.passes.search_order import in_order_of
+from solver.passes.search_order import Lowest, in_order_of
 from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.homes import InMemories, place_in_memories
 from solver.pipeline.layout import place
 from solver.pipeline.options import in_one_memory, with_capacity
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
-from solver.program import CostBound, HomeBound, Program, Record, Region, loads, regions
+from solver.program import CostBound, Costs, HomeBound, Program, Record, Region, loads, regions
 from solver.targets import Lowered
 from solver.verify.figures import unpaged
 
 __all__ = ["MANY_STEPS", "Applied", "Passes", "Placed", "Results", "placed", "run_passes"]
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
 #: The passes of a target, by the options of a plan.
 Passes = Callable[[PlanOptions], Sequence[Pass]]
 
-#: Results of passes that do not search, by the pass and the identity of the program, which is kept beside
-#: them: plans of one graph under several options run the same passes on the same programs.
-Results = dict[tuple[Pass, int], tuple[Program, PassResult]]
 
-#: Results that are kept: more than there are on the program as it is derived. Those on programs that a search
-#: has made are asked for once.
-_MOST_RESULTS = 16
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Results of passes that do not search, by the pass; orders that were searched for, by the options that
+    have a say in them. Both also by the identity of the program, which is kept beside them: plans of one
+    graph under several options run the same passes on the same programs.
+    """
+
+    passes: dict[tuple[Pass, int], tuple[Program, PassResult]] = field(default_factory=dict)
+    orders: dict[tuple[str, Costs | None, int], tuple[Program, Lowest]] = field(default_factory=dict)
+
+    def lowest(self, search: SearchOrder, program: Program, deadline: Deadline, watch: Stopwatch) -> Lowest:
+        """The order with the lowest peak, searched for once whatever capacities it is asked for with."""
+        key = search.update, search.costs, id(program)
+        if key not in self.orders:
+            found = search.lowest(program, deadline, watch.searching(search.name))
+            _keep(self.orders, key, (program, found))
+        return self.orders[key][1]
+
+
+def _keep(results: dict[_K, _V], key: _K, result: _V) -> None:
+    """Keep a result, in the place of the oldest where there are many."""
+    if len(results) >= _MOST_RESULTS:
+        del results[next(iter(results))]
+    results[key] = result
+
+
+#: Results that are kept: more than passes ask for between two that are alike.
+_MOST_RESULTS = 32
 
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
 #: The first rounds take off what was too many; the later ones this part of the capacity at least.
@@ -176,7 +202,7 @@ def placed(
     impossible: ConstraintError | None = None
     tight = False
     tried = set[tuple[bool, bool, tuple[int, ...] | None]]()
-    for choice in _choices(reference.program, passes, options, deadline, watch):
+    for choice in _choices(reference.program, passes, options, deadline, watch, results):
         freedom = choice.options.in_place, choice.options.recompute
         if (*freedom, choice.order) in tried or (choice.if_tight and not tight):
             continue
@@ -230,7 +256,12 @@ class _Choice:
 
 
 def _choices(
-    program: Program, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+    program: Program,
+    passes: Passes,
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: Stopwatch,
+    results: Results,
 ) -> Iterator[_Choice]:
     """The passes with several orders of steps; with tiers also without each of the other freedoms.
 
@@ -238,7 +269,7 @@ def _choices(
     But recomputation with its largest budget is none, and `Paging` alone tries to share no bytes.
     """
     if not options.tiers:
-        yield from _orders(program, passes, options, deadline, watch)
+        yield from _orders(program, passes, options, deadline, watch, results)
         return
     freedoms = [(True, False) if asked else (False,) for asked in (options.recompute, options.in_place)]
     for recompute, in_place in product(*freedoms):
@@ -246,7 +277,7 @@ def _choices(
             options, recompute=recompute, in_place=in_place, sub_ranges=options.sub_ranges and in_place
         )
         if_tight = recompute != options.recompute or not (options.order or recompute)
-        for choice in _orders(program, passes, fewer, deadline, watch):
+        for choice in _orders(program, passes, fewer, deadline, watch, results):
             large = len(program.steps) > MANY_STEPS
             yield replace(
                 choice,
@@ -256,7 +287,12 @@ def _choices(
 
 
 def _orders(
-    program: Program, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+    program: Program,
+    passes: Passes,
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: Stopwatch,
+    results: Results,
 ) -> Iterator[_Choice]:
     """The passes as they are, then with the orders that are compared with theirs."""
     yield _Choice(passes, options)
@@ -265,7 +301,8 @@ def _orders(
     for each in passes(with_capacity(options)):
         if isinstance(each, SearchOrder):
             if options.in_place and not options.tiers:
-                searched = each.for_own_bytes().apply(program, deadline, watch.searching(each.name))
+                own = each.for_own_bytes()
+                searched = own.choose(program, results.lowest(own, program, deadline, watch), deadline)
                 yield _Choice(in_order_of(passes, searched), options, _first_runs(searched.program))
             break
         program = each.run(program)
@@ -494,12 +531,14 @@ def run_passes(
     records, complete, bound = [], True, None
     for each in passes:
         key = each, id(program)
-        if not each.searches and key in results:
-            result = results[key][1]
+        if not each.searches and key in results.passes:
+            result = results.passes[key][1]
+        elif isinstance(each, SearchOrder) and each.searches and each.order:
+            result = each.choose(program, results.lowest(each, program, deadline, watch), deadline)
         else:
             result = each.apply(program, deadline, watch.searching(each.name))
-            if not each.searches and len(results) < _MOST_RESULTS:
-                results[key] = program, result
+            if not each.searches:
+                _keep(results.passes, key, (program, result))
         bound = bound or result.bound
         if result.facts is not None:
             records.append(Record(each.name, result.facts))
