@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.benchmarks import (
+    budget,
     c_steps,
     deployments,
     finetune,
@@ -48,6 +49,7 @@ SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
     "schedules": lambda console, asked: schedules.run(console, asked.part),
     "partitioner": lambda console, asked: partitioner.run(console, asked.torch),
     "finetune": lambda console, asked: finetune.run(console, asked.torch, full=asked.full),
+    "budget": lambda console, asked: budget.run(console, asked.torch, asked.part),
     "public-files": lambda console, asked: public_files.run(console, asked.wheels, asked.part),
     "real-time": lambda console, _: real_time.run(console),
     "onert": lambda console, asked: onert_losses.run(console, asked.python),
@@ -78,8 +80,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="service: requests a second of --soak; default: no limit")
     parser.add_argument(
         "--part",
-        help="service, schedules, c: only this table; or a network: resnet50@0.4; public-files: only packages"
-        " and paths with this in them; stages: only problems with this in their names",
+        help="service, schedules, c, budget: only this table; or a network: resnet50@0.4; public-files: only"
+        " packages and paths with this in them; stages: only problems with this in their names",
     )
     parser.add_argument("--buffers", type=int, nargs="+", default=[], help="generators: only these sizes")
     parser.add_argument("--wheels", type=Path, help="public-files: a folder of wheels; default: a new one")

@@ -29,6 +29,7 @@ from tests.support.server import PATIENCE, ROOT, running_server
 
 #: Pages that are run by ./run parity: their examples need PyTorch, and no service.
 WITH_PYTORCH = [
+    ROOT / "docs" / "how-to" / "half-the-memory.md",
     ROOT / "docs" / "how-to" / "pytorch.md",
     ROOT / "docs" / "tutorials" / "own-model.md",
     ROOT / "docs" / "tutorials" / "pytorch.md",
