@@ -26,5 +26,6 @@ def run(console: Console, torch: str = sys.executable, part: str | None = None) 
             return
         table = Table("way", "budget", "peak, bytes", "GFLOP", title=f"Forward and backward pass: {name}")
         for row in measured["rows"]:
-            table.add_row(row["way"], row["budget"], f"{row['peak']:,}", f"{row['flops'] / 1e9:.3f}")
+            figures = (f"{row['peak']:,}", f"{row['flops'] / 1e9:.3f}") if row["peak"] else ("refused", "")
+            table.add_row(row["way"], row["budget"], *figures)
         console.print(table)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 from torch._functorch import config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor import config as inductor
@@ -173,8 +174,13 @@ def rows(name: str) -> list[dict[str, Any]]:
         row = {"way": "activation_memory_budget", "budget": str(share), "peak": most, "flops": flops}
         measured.append(row)
     for size in sorted(theirs, reverse=True):
-        most, flops = compiled(arenaplan.torch.budget(size))
-        row = {"way": "arenaplan.torch.budget", "budget": f"{size:,}", "peak": most, "flops": flops}
+        row = {"way": "arenaplan.torch.budget", "budget": f"{size:,}", "peak": 0, "flops": 0}
+        try:
+            row["peak"], row["flops"] = compiled(arenaplan.torch.budget(size))
+        except BackendCompilerFailed as error:
+            if not isinstance(error.inner_exception, arenaplan.CapacityError):
+                raise
+            row["budget"] += f": least found {error.inner_exception.required:,}"
         measured.append(row)
     return measured
 
