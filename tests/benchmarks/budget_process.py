@@ -171,10 +171,11 @@ def rows(name: str) -> list[dict[str, Any]]:
         with config.patch(activation_memory_budget=share):
             most, flops = compiled(min_cut_rematerialization_partition)
         theirs.append(most)
-        row = {"way": "activation_memory_budget", "budget": str(share), "peak": most, "flops": flops}
-        measured.append(row)
+        measured.append(
+            {"way": "activation_memory_budget", "budget": str(share), "peak": most, "flops": flops}
+        )
     for size in sorted(theirs, reverse=True):
-        row = {"way": "arenaplan.torch.budget", "budget": f"{size:,}", "peak": 0, "flops": 0}
+        row: dict[str, Any] = {"way": "arenaplan.torch.budget", "budget": f"{size:,}", "peak": 0, "flops": 0}
         try:
             row["peak"], row["flops"] = compiled(arenaplan.torch.budget(size))
         except BackendCompilerFailed as error:
