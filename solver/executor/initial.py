@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +13,7 @@ import numpy as np
 
 from solver.errors import GraphError, PlanError
 from solver.graph.packing import check_packable, packed_values
-from solver.graph.types import Array, FileRange, Initializer, Operand, Role, RowRange, TensorType
+from solver.graph.types import Array, FileRange, Initializer, Operand, RowRange, TensorType
 
 __all__ = ["forget_whole_values", "initial_value", "stored_values"]
 
@@ -25,7 +24,7 @@ def initial_value(operand: Operand) -> Array:
     Without an initializer a parameter of rank 2 or more is he_normal, seeded by its name, and anything
     else zeros. Raises GraphError for an unknown initializer, StorageError for values that cannot be packed.
     """
-    initializer, stored = operand.initializer or _default(operand), operand.type.storage is not None
+    initializer, stored = operand.first, operand.type.storage is not None
     if initializer.rows is not None:
         return _rows(operand, initializer, initializer.rows)
     data = initializer.data
@@ -99,12 +98,6 @@ def stored_values(name: str, place: FileRange, size: int) -> bytes:
             remedy="Put the file back that was imported, or import the model again.",
         )
     return data
-
-
-def _default(operand: Operand) -> Initializer:
-    drawn = operand.role is Role.PARAMETER and len(operand.shape) > 1
-    kind = "he_normal" if drawn else "zeros"
-    return Initializer(kind, seed=zlib.crc32(operand.id.encode()))
 
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from solver.graph import FileRange, Graph, TrainableGraph, TrainingSpec, graph_d
 from solver.layout import Lifespan
 from solver.plan import Deployment, EntryPoint, Plan
 from solver.plan.deployment import Purpose
-from solver.preparations import Prepared, chosen
+from solver.preparations import Prepared, chosen, fixed_types
 from solver.program import EntryKind, Program
 from solver.targets import TARGETS, aligned
 from solver.targets.reference import ALIGNMENT
@@ -280,10 +280,13 @@ def _programs_of_deployment(
     unknown = [name for name in runnables if name not in names]
     if unknown:
         raise PlanError(f"The plan has no entry point {unknown[0]!r:.80}.", remedy=_entry_points(plan))
+    fixed = fixed_types([(each.model, runnables[each.name], each.plan.options) for each in plan.entry_points])
     read = []
     for entry_point in plan.entry_points:
         with _of_entry_point(entry_point):
-            read.append(_read(runnables[entry_point.name], entry_point.plan, kernels))
+            read.append(
+                _read(runnables[entry_point.name], entry_point.plan, kernels, fixed[entry_point.model])
+            )
     references = held_references(plan, [each.reference for each in read])
     broken = list[Violation]()
     for entry_point, each, reference in zip(plan.entry_points, read, references, strict=True):
@@ -326,8 +329,9 @@ class _Read(NamedTuple):
     steps: BlockSteps | None = None
 
 
-def _read(runs: Runnable, plan: Plan, kernels: KernelSet) -> _Read:
+def _read(runs: Runnable, plan: Plan, kernels: KernelSet, fixed: frozenset[str] = frozenset()) -> _Read:
     if isinstance(runs, TrainableGraph):
+        runs = replace(runs, fixed_types=fixed)
         subject = rewritten(runs, plan)
         return _Read(runs, subject, reference_program(subject, plan, kernels), graph_digest(runs))
     if kernels == "c":

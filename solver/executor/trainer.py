@@ -24,6 +24,7 @@ from solver.graph.packing import unpack
 from solver.names import counted
 from solver.plan import Deployment, Plan
 from solver.plan.deployment import Purpose
+from solver.preparations import with_frozen_storage
 from solver.program import EntryKind, Program
 
 __all__ = ["Trainer"]
@@ -280,9 +281,11 @@ class Trainer:
                     )
                 return self._runs.last(entry).value(label).copy()
         for entry, label in labels.items():
-            operand = self._programs[entry].graph.operands.get(label)
+            program = self._programs[entry]
+            stored = with_frozen_storage(program.graph, program.plan.options.frozen_storage)
+            operand = stored.operands.get(label)
             if operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
-                # No step reads it, so it has no memory and never changes.
+                # No step reads it, or steps read tiles of it: it never changes.
                 first = initial_value(operand)
                 return first.copy() if operand.type.storage is None else unpack(first, operand.type)
         raise PlanError(

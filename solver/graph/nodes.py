@@ -167,6 +167,7 @@ def stored_axes(graph: TrainableGraph) -> dict[str, int]:
         for operand in graph.operands.values()
         if operand.role in (Role.PARAMETER, Role.CONSTANT)
         and operand.id not in graph.trained
+        and operand.id not in graph.fixed_types
         and operand.type == TensorType(operand.shape, DType.FLOAT32)
         and operand.id not in graph.results
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumType
@@ -185,6 +186,16 @@ class Operand:
     initializer: Initializer | None = None
 
     @property
+    def first(self) -> Initializer:
+        """The initializer; without one, weights of rank 2 or more are he_normal, seeded by name, and anything
+        else is zeros.
+        """
+        if self.initializer is not None:
+            return self.initializer
+        is_drawn = self.role is Role.PARAMETER and len(self.type.shape) > 1
+        return Initializer("he_normal" if is_drawn else "zeros", seed=zlib.crc32(self.id.encode()))
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.type.shape
 
@@ -326,12 +337,14 @@ class TrainableGraph:
     """A graph with its training spec, checked together: what plans are made for.
 
     Everything of both can be asked here by its name; `training` are the spec's rules. `resizable` is there
-    where dimensions are symbolic.
+    where dimensions are symbolic. `fixed_types` names weights that preparations leave as they are, since
+    another program in the same memory reads them so.
     """
 
     graph: Graph
     spec: TrainingSpec
     resizable: Resizable | None = field(default=None, repr=False, compare=False)
+    fixed_types: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -409,7 +422,12 @@ class TrainableGraph:
             else operand
             for operand in other.operands.values()
         }
-        return replace(other, graph=replace(other.graph, operands=operands), spec=self.spec)
+        return replace(
+            other,
+            graph=replace(other.graph, operands=operands),
+            spec=self.spec,
+            fixed_types=self.fixed_types,
+        )
 
     def with_graph(self, **changes: Any) -> TrainableGraph:
         """The same training of a graph with other fields. Nothing is checked again.

@@ -34,6 +34,7 @@ from solver.pipeline.ties import joined_names, tie_between
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, RequestedOptions, Tie, check_name, with_deployment_digest
 from solver.plan.deployment import Deployment, EntryPoint, Persistent, Purpose
+from solver.preparations import fixed_types
 from solver.program import (
     RESIDUE,
     Constraints,
@@ -102,10 +103,11 @@ def _planned(
     observe: Observer | None,
     follow: Follower | None,
 ) -> Deployment:
+    fixed = fixed_types([(entry.model, entry.subject, entry.requested.options) for entry in entries])
     plans, references = list[Plans](), list[Program]()
     for entry in entries:
         with _named(entry):
-            plans.append(_plans(entry, observe, follow))
+            plans.append(_plans(entry, fixed[entry.model], observe, follow))
             references.append(plans[-1].reference(entry.requested.options).program)
     _check_periods(entries, references)
     own_names = _own_names(entries, references)
@@ -186,11 +188,13 @@ def _check_periods(entries: Sequence[EntryRequest], references: Sequence[Program
             )
 
 
-def _plans(entry: EntryRequest, observe: Observer | None, follow: Follower | None) -> Plans:
+def _plans(
+    entry: EntryRequest, fixed: frozenset[str], observe: Observer | None, follow: Follower | None
+) -> Plans:
     options = entry.requested.options
     plans: Plans
     if isinstance(entry.subject, TrainableGraph):
-        plans = GraphPlans(entry.subject, options, observe, follow)
+        plans = GraphPlans(replace(entry.subject, fixed_types=fixed), options, observe, follow)
         if not plans.capabilities.trains:
             raise OptionsError(
                 f"Target {options.target!r} runs one program alone.",

@@ -221,10 +221,13 @@ def frozen_storage_note(plan: PlanView) -> str | None:
     for.
     """
     asked = plan.options.frozen_storage
-    stored = [value for _, buffer in plan.buffers() for value in buffer.values if value.storage]
+    values = {value.id: value for _, buffer in plan.buffers() for value in buffer.values if value.storage}
+    # A weight that is paged has a copy, as w@stay0 or w@flash, beside it.
+    stored = [value for name, value in values.items() if name.rpartition("@")[0] not in values]
     size = sum(value.nbytes for value in stored)
     whole = sum(math.prod(value.shape) * DType.FLOAT32.itemsize for value in stored)
-    figures = f"{len(stored):,} frozen weights take {size:,} bytes instead of {whole:,}"
+    tiles = "" if plan.options.tile_bytes is None else ", each tile counted as one,"
+    figures = f"{len(stored):,} frozen weights{tiles} take {size:,} bytes instead of {whole:,}"
     if asked is None:
         return f"As they are stored, {figures}." if stored else None
     if not stored:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from solver.preparations.alike import fixed_types
 from solver.preparations.base import Planner, Preparation, Prepared
 from solver.preparations.chunked_head import ChunkedHead
 from solver.preparations.fit_scratch import FitScratch
@@ -31,6 +32,7 @@ __all__ = [
     "Storage",
     "Tiles",
     "chosen",
+    "fixed_types",
     "with_frozen_storage",
     "with_tiles",
 ]

@@ -12,7 +12,6 @@ is never written back. Sums over tiles have another order where a derivative goe
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -28,7 +27,7 @@ from solver.graph.ops.base import Node
 from solver.graph.types import AttributeValue, DType, RowRange, TensorType
 from solver.preparations.base import Planner, Preparation, Prepared
 
-__all__ = ["Tiles", "with_tiles"]
+__all__ = ["Tiles", "cut_weights", "with_tiles"]
 
 #: Tiles of all weights together: each is read by operations of its own.
 _MOST_TILES: Final = 4096
@@ -62,10 +61,8 @@ def with_tiles(graph: TrainableGraph, tile_bytes: int | None) -> TrainableGraph:
     scaled bias, or a bias of a head. All tiles but the last have the same number of rows, one at least.
     Raises OptionsError for more than some thousand tiles. Linear in what comes out.
     """
-    if tile_bytes is None:
-        return graph
-    cuts = dict(_cuts(graph, tile_bytes))
-    if not cuts:
+    cuts = cut_weights(graph, tile_bytes)
+    if tile_bytes is None or not cuts:
         return graph
     tiles = sum(map(len, cuts.values()))
     if tiles > _MOST_TILES:
@@ -77,6 +74,11 @@ def with_tiles(graph: TrainableGraph, tile_bytes: int | None) -> TrainableGraph:
     return _Cutting(graph, cuts).run()
 
 
+def cut_weights(graph: TrainableGraph, tile_bytes: int | None) -> dict[str, tuple[Operand, ...]]:
+    """The weights that `with_tiles` cuts, each with its tiles; none where `tile_bytes` is None."""
+    return {} if tile_bytes is None else dict(_cuts(graph, tile_bytes))
+
+
 def _cuts(graph: TrainableGraph, tile_bytes: int) -> Iterator[tuple[str, tuple[Operand, ...]]]:
     """Weights to be cut, with their tiles."""
     large = {
@@ -84,6 +86,7 @@ def _cuts(graph: TrainableGraph, tile_bytes: int) -> Iterator[tuple[str, tuple[O
         for operand in graph.operands.values()
         if operand.role in (Role.PARAMETER, Role.CONSTANT)
         and operand.id not in graph.trained
+        and operand.id not in graph.fixed_types
         and operand.dtype.is_floating
         and operand.type.nbytes > tile_bytes
         and operand.id not in graph.results
@@ -120,10 +123,7 @@ def _tiles(operand: Operand, axis: int, tile_bytes: int) -> tuple[Operand, ...]:
     rows = operand.shape[axis]
     most = max(1, tile_bytes // max(1, operand.type.nbytes // rows))
     size = -(-rows // -(-rows // most))
-    first = operand.initializer
-    if first is None:
-        # What the whole weight would begin with; without one, constants are refused before.
-        first = Initializer("he_normal", seed=zlib.crc32(operand.id.encode()))
+    first = operand.first
     if first.file is not None and first.file.nbytes is None:
         first = replace(first, file=replace(first.file, nbytes=operand.type.nbytes))
     tiles = []

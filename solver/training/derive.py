@@ -11,7 +11,6 @@ over two neighbouring steps and no longer.
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache, lru_cache
@@ -408,11 +407,7 @@ def _attributes(rules: TrainingRules) -> dict[str, object]:
 
 
 def _initial(operand: Operand) -> Initial:
-    """The operand's initializer; without one, weights of rank 2 or more are he_normal, seeded by name."""
-    initializer = operand.initializer
-    if initializer is None:
-        drawn = operand.role is Role.PARAMETER and len(operand.shape) > 1
-        return Initial("he_normal" if drawn else "zeros", seed=zlib.crc32(operand.id.encode()))
+    initializer = operand.first
     rows = initializer.rows
     if initializer.file is not None:
         return Initial("values", source=operand.id, sha256=initializer.file.sha256, rows=rows)

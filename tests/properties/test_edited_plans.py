@@ -35,7 +35,7 @@ from solver.errors import ArenaplanError, InternalError, PlanError
 from solver.executor import rewritten
 from solver.executor.proved import check_plan, reference_program
 from solver.exporters import EXPORTERS
-from solver.graph import TrainableGraph, TrainingRules
+from solver.graph import DType, Role, TrainableGraph, TrainingRules
 from solver.layout import Alignment, Lifespan, Pin
 from solver.pipeline import TARGETS, BlockProgram, plan, plan_program, reference_of
 from solver.plan import Costs, Plan, PlanOptions, homes, level_report, paging, recomputation, recycling
@@ -84,6 +84,18 @@ def clipped() -> TrainableGraph:
     h = s.op("Concat", [h, x], "b", axis=0)
     s.op("MeanSquaredError", [h, s.label("t", 4, 4)], "loss")
     return s.graph(outputs=("x", "b"), optimizer="Adam")
+
+
+def word_model() -> TrainableGraph:
+    """A frozen table that is read as an embedding and as the head, with a shift between that is trained."""
+    s = Sketch("words")
+    table = s.parameter("table", 10, 16, trainable=False)
+    ids = s.add("ids", Role.INPUT, (3,), dtype=DType.INT64)
+    h = s.op("Add", [s.op("Gather", [table, ids], "e"), s.parameter("shift", 16)], "h")
+    z = s.op("Gemm", [h, table], "z", transB=1)
+    classes = s.label("t", 3, dtype=DType.INT64)
+    s.op("CategoricalCrossEntropy", [z, classes], "loss", from_logits=1, sparse=1, ignore_index=-1)
+    return s.graph()
 
 
 def free_program() -> BlockProgram:
@@ -165,6 +177,11 @@ SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
     ),
     "kept in 16 bits": lambda: (_tower(), PlanOptions(storage="bfloat16")),
     "stored": lambda: (adapted(1), PlanOptions(scratch_budget=100, in_place=True)),
+    "stored, in tiles": lambda: (adapted(1), PlanOptions(scratch_budget=100, tile_bytes=40)),
+    "stored in tiles of a head in chunks": lambda: (
+        word_model(),
+        PlanOptions(frozen_storage="int8:16", tile_bytes=72, chunked_head=True),
+    ),
     "scratch fitted": lambda: (convolutional(2), PlanOptions(fit_scratch=True)),
     "micro-batches": lambda: (
         chain((3, 3, 2), 2, optimizer="SGD", momentum=0.9, training=_CAREFUL),
@@ -372,6 +389,7 @@ QUICK = (
     "constrained",
     "views of parts", "levels in place", "rewritten", "paged and recomputed", "micro-batches", "clipped",
     "nntrainer", "explicit, in place and ordered", "in memories", "stored",
+    "stored in tiles of a head in chunks",
 )  # fmt: skip
 
 
@@ -402,6 +420,8 @@ def test_the_plans_have_every_claim() -> None:
     assert any(step.due for program in programs for step in program.steps)
     assert any(step.until > step.level for program in programs for step in program.steps)
     assert any(initial.sha256 for program in programs for initial in program.initial.values())
+    assert any(initial.rows for program in programs for initial in program.initial.values())
+    assert any(value.type.storage for program in programs for value in program.values)
 
 
 @grid("name", QUICK)

@@ -15,11 +15,12 @@ from solver.documents import dump_plan, load_graph, load_plan
 from solver.errors import OptionsError, PlanError
 from solver.executor import Trainer, validate
 from solver.executor.initial import initial_value
-from solver.graph import TrainableGraph
+from solver.graph import TrainableGraph, inference
 from solver.graph.types import Array
-from solver.plan import Plan, PlanOptions
+from solver.plan import Plan, PlanOptions, RequestedOptions
+from solver.plan.report import frozen_storage_note
 from solver.preparations import with_frozen_storage, with_tiles
-from solver.program import Tier
+from solver.program import Kind, Tier
 
 _WORDS = 100
 
@@ -173,6 +174,81 @@ def test_tiles_are_paged_in_and_never_written_back() -> None:
         if b.access.writes and not plan.program.spaces[plan.program.values[b.value].space].addressable
     }
     assert not [name for name in written if ".tile" in name]
+
+
+def test_a_table_of_one_axis_begins_as_the_whole_does() -> None:
+    document = _document()
+    document["operands"][2]["shape"] = [_WORDS]
+    document["operands"][1:2] = [{"name": "next", "role": "label", "shape": [3, 4], "dtype": "float32"}]
+    document["operands"][4:] = [{"name": "scale", "role": "parameter", "shape": [4], "dtype": "float32"}]
+    document["operands"] = [o for o in document["operands"] if o["name"] != "up"]
+    document["operations"] = [
+        document["operations"][0],
+        {"name": "mul", "type": "Add", "inputs": ["e", "scale"], "outputs": ["y"]},
+        {"name": "loss", "type": "MeanSquaredError", "inputs": ["y", "next"], "outputs": ["l"]},
+    ]
+    graph = load_graph(document)
+    batch = {"ids": _batch()["ids"], "next": np.ones((3, 4), np.float32)}
+    plan = _plan(graph, tile_bytes=100)
+    assert "table.tile1" in plan.program.by_label
+    assert _losses(graph, plan, batch) == _losses(graph, _plan(graph), batch)
+
+
+@pytest.mark.parametrize("storage", [None, "int4"])
+def test_a_weight_that_was_cut_is_read_whole(storage: str | None) -> None:
+    graph = load_graph(_document())
+    plans = [_plan(graph, frozen_storage=storage, tile_bytes=size) for size in (None, 3000)]
+    whole, cut = ([_read(graph, plan, name) for name in ("table", "up", "down")] for plan in plans)
+    for one, other in zip(whole, cut, strict=True):
+        assert np.array_equal(one, other)
+
+
+def _read(graph: TrainableGraph, plan: Plan, name: str) -> Array:
+    with Trainer(graph, plan) as trainer:
+        return trainer.read(name)
+
+
+@pytest.mark.parametrize("options", [{}, {"tile_bytes": 600}])
+def test_entry_points_have_each_weight_in_one_form(options: dict[str, Any]) -> None:
+    """What training changes is frozen in an inference, and stays as training needs it."""
+    graph = load_graph(_document())
+    requested = RequestedOptions(PlanOptions(frozen_storage="int4", **options))
+    graphs = {"train": graph, "infer": inference(graph)}
+    deployment = pipeline.plan_deployment(
+        "device",
+        [
+            pipeline.EntryRequest("train", "model", "train", graph, requested),
+            pipeline.EntryRequest("infer", "model", "infer", graphs["infer"], requested),
+        ],
+    )
+    types = [
+        {v.origin: v.type for v in point.plan.program.values if v.kind is Kind.PARAMETER}
+        for point in deployment.entry_points
+    ]
+    assert types[0] == types[1]
+    assert types[0]["bias"].storage is None
+    assert validate(graphs, deployment, steps=3).identical
+    batch = _batch()
+    with (
+        Trainer(graphs, deployment) as trainer,
+        Trainer(graph, _plan(graph, frozen_storage="int4", **options)) as one,
+    ):
+        assert [trainer.step(batch) for _ in range(3)] == [one.step(batch) for _ in range(3)]
+        assert np.array_equal(trainer.read("table"), one.read("table"))
+
+
+def test_weights_and_copies_are_counted_once() -> None:
+    graph = load_graph(_document())
+    plan = _plan(graph, frozen_storage="int4", tile_bytes=600)
+    fast = plan.arena_bytes * 4 // 5
+    tiers = (Tier("ram", fast), Tier("flash", 1 << 20, read=10**8, write=10**7))
+    paged = _plan(graph, frozen_storage="int4", tile_bytes=600, tiers=tiers)
+    assert any("@" in label for label in paged.program.by_label)
+    size = (_WORDS * 2 + 64 * 3 + 96 * 2) * 18
+    assert frozen_storage_note(paged) == frozen_storage_note(plan)
+    assert f" take {size:,} bytes instead of {(_WORDS + 96 + 96) * 64 * 4:,}" in str(
+        frozen_storage_note(plan)
+    )
 
 
 def test_weights_that_are_not_cut() -> None:
