@@ -244,11 +244,10 @@ def test_weights_and_copies_are_counted_once() -> None:
     tiers = (Tier("ram", fast), Tier("flash", 1 << 20, read=10**8, write=10**7))
     paged = _plan(graph, frozen_storage="int4", tile_bytes=600, tiers=tiers)
     assert any("@" in label for label in paged.program.by_label)
-    size = (_WORDS * 2 + 64 * 3 + 96 * 2) * 18
-    assert frozen_storage_note(paged) == frozen_storage_note(plan)
-    assert f" take {size:,} bytes instead of {(_WORDS + 96 + 96) * 64 * 4:,}" in str(
-        frozen_storage_note(plan)
-    )
+    size, whole = (_WORDS * 2 + 64 * 3 + 96 * 2) * 18, (_WORDS + 96 + 96) * 64 * 4
+    note = frozen_storage_note(plan)
+    assert frozen_storage_note(paged) == note
+    assert f" take {size:,} bytes instead of {whole:,}" in str(note)
 
 
 def test_weights_that_are_not_cut() -> None:
