@@ -67,7 +67,9 @@ class Planner:
     def footprint(self, prepared: Prepared) -> tuple[int, int, frozenset[str]]:
         lowered = self.reference(prepared)
         program = lowered.program
-        for each in self._target.passes(with_capacity(self._options)):
+        # Constraints may name values that only later preparations make.
+        options = replace(self._options, pins=(), alignments=(), reserved=())
+        for each in self._target.passes(with_capacity(options)):
             program = program if each.searches else each.run(program)
         placed = regions(program, lowered.holds)
         curves = loads(program, placed=placed)

@@ -17,6 +17,7 @@ from solver.executor import Trainer, validate
 from solver.executor.initial import initial_value
 from solver.graph import TrainableGraph, inference
 from solver.graph.types import Array
+from solver.layout import Pin
 from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.plan.report import frozen_storage_note
 from solver.preparations import with_frozen_storage, with_tiles
@@ -192,6 +193,13 @@ def test_a_table_of_one_axis_begins_as_the_whole_does() -> None:
     plan = _plan(graph, tile_bytes=100)
     assert "table.tile1" in plan.program.by_label
     assert _losses(graph, plan, batch) == _losses(graph, _plan(graph), batch)
+
+
+def test_a_tile_is_pinned_where_the_head_is_in_chunks() -> None:
+    graph = load_graph(_document())
+    pins = (Pin("down.tile0", 1024),)
+    plan = _plan(graph, tile_bytes=3000, chunked_head=True, in_place=True, pins=pins)
+    assert plan.offsets[plan.program.by_label["down.tile0"]] == 1024
 
 
 @pytest.mark.parametrize("storage", [None, "int4"])
