@@ -281,8 +281,8 @@ class Trainer:
                     )
                 return self._runs.last(entry).value(label).copy()
         for entry, label in labels.items():
-            program = self._programs[entry]
-            stored = with_frozen_storage(program.graph, program.plan.options.frozen_storage)
+            planned = self._programs[entry]
+            stored = with_frozen_storage(planned.graph, planned.plan.options.frozen_storage)
             operand = stored.operands.get(label)
             if operand is not None and operand.role in (Role.PARAMETER, Role.STATE):
                 # No step reads it, or steps read tiles of it: it never changes.

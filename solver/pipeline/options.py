@@ -103,7 +103,8 @@ def _check_tile(options: PlanOptions) -> None:
     memory = options.tiers[0].bytes if options.tiers else options.capacity
     if options.memories:
         memory = max(each.bytes for each in options.memories)
-    if options.tile_bytes is not None and memory is not None and options.tile_bytes > memory:
+    # A capacity of 0 asks for the least that is possible.
+    if options.tile_bytes is not None and memory and options.tile_bytes > memory:
         raise OptionsError(
             f"A tile of {options.tile_bytes:,} bytes does not fit into fast memory, which has {memory:,}.",
             remedy=f"Give tiles of a fraction of it, as {max(1, memory // 16):,} bytes.",

@@ -22,6 +22,7 @@ from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.plan.report import frozen_storage_note
 from solver.preparations import with_frozen_storage, with_tiles
 from solver.program import Kind, Tier
+from solver.verdict import tradeoff
 
 _WORDS = 100
 
@@ -200,6 +201,12 @@ def test_a_tile_is_pinned_where_the_head_is_in_chunks() -> None:
     pins = (Pin("down.tile0", 1024),)
     plan = _plan(graph, tile_bytes=3000, chunked_head=True, in_place=True, pins=pins)
     assert plan.offsets[plan.program.by_label["down.tile0"]] == 1024
+
+
+def test_a_curve_has_tiles_as_a_plan_has_them() -> None:
+    options = PlanOptions(frozen_storage="int4", tile_bytes=600)
+    curve = tradeoff(load_graph(_document()), options, points=3)
+    assert curve.points[0].peak == pipeline.plan(load_graph(_document()), options).arena_bytes
 
 
 @pytest.mark.parametrize("storage", [None, "int4"])
