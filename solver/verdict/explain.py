@@ -338,9 +338,9 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> lis
         if milder is not None and (remedy is None or milder.names[0] != remedy.names[0]):
             remedies.append(((measure, *beside), milder))
     if len(remedies) < _FEW and len(usual) + len(able) > 1:
-        known = {remedy.names for _, remedy in remedies}
+        known = {frozenset(remedy.names) for _, remedy in remedies}
         together = _together(trial, asked, quick, able, [again for again in slow if not again.alone])
-        remedies += [one for one in together if one[1].names not in known]
+        remedies += [one for one in together if frozenset(one[1].names) not in known]
 
     def rank(one: tuple[Sequence[Measure], Remedy]) -> tuple[int, int, int, int]:
         combination, remedy = one

@@ -294,6 +294,23 @@ def _storage(request: Request) -> tuple[Setting, ...]:
     return (Setting("activations in bfloat16", apply),)
 
 
+#: Storages of frozen weights that are proposed, the mildest first.
+_FROZEN_STORAGES = ("bfloat16", "int8", "int4")
+
+
+def _frozen_storage(request: Request) -> tuple[Setting, ...]:
+    from solver.preparations import with_frozen_storage
+
+    if request.options.frozen_storage or with_frozen_storage(request.graph, "bfloat16") is request.graph:
+        return ()
+    return tuple(Setting(f"frozen weights in {word}", _with_frozen(word)) for word in _FROZEN_STORAGES)
+
+
+def _with_frozen(word: str) -> Callable[[Request], Request]:
+    note = f"frozen weights are rounded to {word} once; results are those of the rounded weights"
+    return lambda r: replace(r.choosing(frozen_storage=word), note=note)
+
+
 def _micro_batches(request: Request) -> tuple[Setting, ...]:
     batches = request.batches
     if batches is None or request.options.costs is not None:  # costs are those of one batch
@@ -402,6 +419,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True, programs=True),
     Measure("micro-batches", Changes.TRAINING, _micro_batches),
     Measure("storage", Changes.TRAINING, _storage),
+    Measure("frozen storage", Changes.TRAINING, _frozen_storage),
     Measure("batch", Changes.TRAINING, _smaller_batch),
     Measure("optimizer", Changes.TRAINING, _less_state),
     Measure("trained layers", Changes.TRAINING, _fewer_trained),

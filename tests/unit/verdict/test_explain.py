@@ -514,3 +514,18 @@ def test_a_document_with_an_unknown_status_is_refused() -> None:
     with pytest.raises(DocumentError) as caught:
         load_verdict(text.encode())
     assert caught.value.pointer == "/status"
+
+
+def test_frozen_weights_in_fewer_bits_are_proposed() -> None:
+    """Nothing else makes room for a frozen matrix; each combination stands once."""
+    s = Sketch("adapter")
+    h = s.op("MatMul", [s.input("x", 8, 64), s.parameter("base", 64, 4096)], "h", "wide")
+    y = s.op("MatMul", [h, s.parameter("narrow", 4096, 8)], "y", "last")
+    s.op("MeanSquaredError", [y, s.label("t", 8, 8)], "loss", "mse")
+    graph = s.graph(trainable=("narrow",))
+    usual = plan_requested(graph, asked(None)).arena_bytes
+    found = explain(graph, asked(usual - 64 * 4096))
+    assert found.status is not VerdictStatus.PLAN
+    names = [frozenset(remedy.names) for remedy in found.remedies]
+    assert any("frozen weights in int8" in each for each in names)
+    assert len(names) == len(set(names))
