@@ -259,9 +259,12 @@ def _in_place(plan: PlanView) -> Iterator[str]:
 
 def _repetitions(recomputation: Recomputation) -> FittingTable:
     """The steps that run again, their level, and the step that reads their results."""
+    # The bound is 0 where paging brings values that the search did not count.
+    floor = recomputation.floor
+    least = f"; no order and no recomputation takes less than {floor:,}" if floor else ""
     title = (
-        f"Run again: {recomputation.peak_before:,} -> {recomputation.peak_after:,} bytes live at once;"
-        f" no order and no recomputation takes less than {recomputation.floor:,}"
+        f"Run again: {recomputation.peak_before:,} -> {recomputation.peak_after:,} bytes live at once"
+        f"{least}"
     )
     rows = [
         (str(one.level), escape(one.step), _some(one.values), escape(one.reader or "-"))
@@ -273,7 +276,7 @@ def _repetitions(recomputation: Recomputation) -> FittingTable:
 def _copies(paging: Paging) -> FittingTable:
     """The copies out of the memory where kernels run, and back."""
     sizes = ", ".join(f"{tier.used:,} of {tier.bytes:,} in {tier.name}" for tier in paging.tiers)
-    title = f"Paged: without it {paging.peak_before:,} bytes are live at once; taken are {sizes}"
+    title = f"Paged: without it {paging.peak_before:,} bytes are live at once; used are {sizes}"
     rows = [
         (str(one.level), escape(one.step), escape(one.from_tier), escape(one.to_tier), f"{one.nbytes:,}")
         for one in paging.copies

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from solver.graph import DType
+from solver.graph.storage import storage_of_word
 from solver.layout import Certificate, Proof
-from solver.plan.views import Arena, PlannedBuffer, PlanView
+from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlanView
 from solver.program import CLIP, Kind, Lifetime
 
 __all__ = [
@@ -217,28 +218,40 @@ def storage_note(plan: PlanView) -> str | None:
 
 
 def frozen_storage_note(plan: PlanView) -> str | None:
-    """The weights that are kept in fewer bits, in a sentence; None where there are none and none were asked
+    """The weights that are kept in fewer bits, in sentences; None where there are none and none were asked
     for.
     """
     asked = plan.options.frozen_storage
     values = {value.id: value for _, buffer in plan.buffers() for value in buffer.values if value.storage}
     # A weight that is paged has a copy, as w@stay0 or w@flash, beside it.
     stored = [value for name, value in values.items() if name.rpartition("@")[0] not in values]
-    size = sum(value.nbytes for value in stored)
-    whole = sum(math.prod(value.shape) * DType.FLOAT32.itemsize for value in stored)
-    tiles = "" if plan.options.tile_bytes is None else ", each tile counted as one,"
-    figures = f"{len(stored):,} frozen weights{tiles} take {size:,} bytes instead of {whole:,}"
+    weights = "frozen weights" if plan.options.tile_bytes is None else "frozen weights and tiles of weights"
     if asked is None:
-        return f"As they are stored, {figures}." if stored else None
-    if not stored:
-        return (
+        return f"As they are stored, {_stored_sizes(stored, weights)}." if stored else None
+    by_option = [value for value in stored if value.storage == str(storage_of_word(asked))]
+    before = [value for value in stored if value.storage != str(storage_of_word(asked))]
+    if by_option:
+        note = (
+            f"In {asked}: {_stored_sizes(by_option, weights)}. They are rounded once: losses and gradients are"
+            " those of the rounded weights."
+        )
+    else:
+        note = (
             f"In {asked}: no weight is stored. Frozen float32 matrices of products, convolutions and"
             " embeddings are, where groups divide their rows."
         )
-    return (
-        f"In {asked}: {figures}. They are rounded once: losses and gradients are those of the rounded"
-        " weights."
-    )
+    if before:
+        kinds = " and ".join(sorted({value.storage for value in before}))
+        note += f" In {kinds}, which they had before and keep: {_stored_sizes(before, weights)}."
+    return note
+
+
+def _stored_sizes(stored: Sequence[AliasedValue], weights: str) -> str:
+    """A clause with the bytes of stored weights, and their bytes as float32."""
+    size = sum(value.nbytes for value in stored)
+    whole = sum(math.prod(value.shape) * DType.FLOAT32.itemsize for value in stored)
+    subject = "1 frozen weight takes" if len(stored) == 1 else f"{len(stored):,} {weights} take"
+    return f"{subject} {size:,} bytes instead of {whole:,}"
 
 
 def order_note(plan: PlanView) -> str | None:

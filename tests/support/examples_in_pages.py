@@ -45,6 +45,7 @@ NOT_RUN: Final[Mapping[tuple[str, str], str]] = {
     ): "It needs PostgreSQL, and runs until it is stopped.",
     ("docs/how-to/fine-tune.md", "python -m examples.qwen"): "It needs PyTorch; a test writes the document.",
     ("docs/how-to/fine-tune.md", "arenaplan plan qwen.json"): "PyTorch captures the document.",
+    ("docs/how-to/fine-tune.md", "arenaplan plan qwen-eighth.json"): "PyTorch captures the document.",
     (
         "docs/how-to/install.md",
         ".venv/bin/python",

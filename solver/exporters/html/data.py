@@ -102,10 +102,11 @@ def plan_facts(plan: PlanView, persistent: frozenset[str] = frozenset()) -> dict
             for value in held:
                 number[value.id] = len(labels)
                 labels.append(value.id)
-                shape = "×".join(map(str, value.shape)) or "scalar"
+                type_ = f"{value.dtype} {'×'.join(map(str, value.shape)) or 'scalar'}"
+                stored = f", stored as {value.storage}" if value.storage else ""
                 how = 0 if value.source is None else 1 if value.view else 2
                 facts = (
-                    kinds.number(value.kind.word), types.number(f"{value.elements} {shape}"), value.offset,
+                    kinds.number(value.kind.word), types.number(type_ + stored), value.offset,
                     value.nbytes, value.lifespan.start, value.lifespan.end, how,
                 )  # fmt: skip
                 for column, figure in zip(values.values(), facts, strict=True):

@@ -29,7 +29,9 @@ function figures() {
   const { plan } = state;
   const proved = plan.bytes === plan.bound;
   const rows = [
-    ["Arena", size(plan.bytes), `${count(plan.bytes)} bytes`],
+    plan.spaces.length > 1
+      ? ["All memories", size(plan.bytes), plan.spaces.map((one) => `${one.name} ${count(one.size)}`).join(", ") + " bytes"]
+      : ["Arena", size(plan.bytes), `${count(plan.bytes)} bytes`],
     [
       "Lower bound", size(plan.bound),
       proved ? "reached: no layout of these buffers is smaller" : `${percent(plan.bytes / plan.bound - 1)} below the arena`,

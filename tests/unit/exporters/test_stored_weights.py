@@ -66,7 +66,8 @@ def test_the_header_in_c_calls_packed_values_bytes(found: Plan) -> None:
 def test_a_report_names_the_storage(found: Plan) -> None:
     page = EXPORTERS["report"].dump(found).decode()
     for words in {words for _, words in STORED.values()}:
-        assert f"float32 stored as {words}" in page
+        assert f", stored as {words}" in page
+    assert "float32 9×16, stored as int4 in groups of 8" in page
 
 
 def test_rows_of_offsets_have_the_stored_bytes(found: Plan) -> None:

@@ -79,8 +79,26 @@ def test_plan_is_proved_and_trains_bit_for_bit(graph: TrainableGraph) -> None:
         assert plan.arena_bytes < plain.arena_bytes
         note = frozen_storage_note(plan)
         assert note is not None
+        assert note.startswith(f"In {word}: ")
         assert "frozen weights take" in note
+        assert "had before" not in note
     assert frozen_storage_note(plain) is None
+
+
+def test_a_note_tells_weights_that_the_option_stores_from_those_that_were_stored_before(
+    graph: TrainableGraph,
+) -> None:
+    before = with_frozen_storage(graph, "bfloat16")
+    note = frozen_storage_note(pipeline.plan(before, PlanOptions(frozen_storage="int4")))
+    assert note is not None
+    assert note.startswith("In int4: no weight is stored.")
+    assert " In bfloat16, which they had before and keep: " in note
+    mixed = replace(before.operands["table"], type=graph.operands["table"].type)
+    mixture = before.with_graph(operands={**before.operands, "table": mixed})
+    note = frozen_storage_note(pipeline.plan(mixture, PlanOptions(frozen_storage="int4")))
+    assert note is not None
+    assert note.startswith("In int4: 1 frozen weight takes ")
+    assert " In bfloat16, which they had before and keep: " in note
 
 
 def test_training_is_that_of_the_rounded_weights(graph: TrainableGraph) -> None:
