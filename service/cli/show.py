@@ -263,8 +263,7 @@ def _repetitions(recomputation: Recomputation) -> FittingTable:
     floor = recomputation.floor
     least = f"; no order and no recomputation takes less than {floor:,}" if floor else ""
     title = (
-        f"Run again: {recomputation.peak_before:,} -> {recomputation.peak_after:,} bytes live at once"
-        f"{least}"
+        f"Run again: {recomputation.peak_before:,} -> {recomputation.peak_after:,} bytes live at once{least}"
     )
     rows = [
         (str(one.level), escape(one.step), _some(one.values), escape(one.reader or "-"))

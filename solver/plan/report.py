@@ -232,8 +232,8 @@ def frozen_storage_note(plan: PlanView) -> str | None:
     before = [value for value in stored if value.storage != str(storage_of_word(asked))]
     if by_option:
         note = (
-            f"In {asked}: {_stored_sizes(by_option, weights)}. They are rounded once: losses and gradients are"
-            " those of the rounded weights."
+            f"In {asked}: {_stored_sizes(by_option, weights)}. They are rounded once: losses and gradients"
+            " are those of the rounded weights."
         )
     else:
         note = (
