@@ -283,44 +283,6 @@ class JointGraph:
         """What two such modules hold: the most bytes at a time, and those that are saved between them."""
         return peak_bytes(forward.graph, backward.graph, self.outputs, self.scratch, fused=self.fused)
 
-    def _arrange(self, module: Any, runs: Iterable[int]) -> None:
-        """Put the calls of a module in the order of runs, one call for each run."""
-        own = {node.name: node for node in module.graph.nodes}
-        graph = torch().fx.Graph()
-        #: By name the latest run of each call, and the views of its results.
-        latest: dict[str, Any] = {}
-        views: dict[str, list[str]] = {}
-        joint = {node.name: node for node in self.nodes}
-
-        def latest_of(node: Any) -> Any:
-            """The node that stands for one of the module; views are made where they are read."""
-            if node.name not in latest:
-                assert node.op == "get_attr" or shows(node), node.name
-                views.setdefault(_call_of(node).name, []).append(node.name)
-                latest[node.name] = graph.node_copy(node, latest_of)
-            return latest[node.name]
-
-        for node in module.graph.nodes:
-            if node.op == "placeholder":
-                latest[node.name] = graph.node_copy(node)
-        for t in runs:
-            for call in self.steps[t]:
-                node = own.get(call.name, call)
-                for view in views.pop(call.name, ()):
-                    latest.pop(view)
-                copy = graph.node_copy(call if node.op == "placeholder" else node, latest_of)
-                copy.meta[CALL] = call.name
-                latest[call.name] = copy
-                for part in call.users:
-                    if part.target is operator.getitem:
-                        latest_of(joint[part.name])
-        (output,) = module.graph.find_nodes(op="output")
-        graph.node_copy(output, latest_of)
-        graph.eliminate_dead_code()
-        graph.lint()
-        module.graph = graph
-        module.recompile()
-
 
 def _check_static(nodes: Iterable[Any]) -> None:
     for node in nodes:
