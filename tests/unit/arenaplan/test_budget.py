@@ -135,6 +135,24 @@ def test_the_bytes_that_were_planned_and_the_same_bits(name: str) -> None:
         assert abs(measured(own, call, arguments) - partition.planned_bytes) <= 64
 
 
+def test_measured_peaks_fall_with_the_budget() -> None:
+    """The language model within six budgets from all that it holds down to two thirds: PyTorch's count of
+    bytes never rises as the budget falls, and never exceeds the budget by more than a scalar or two.
+    """
+    module, arguments = language_model()
+    usual, whole = compiled(module, "1 GB")
+    step(module, usual, arguments)
+    peaks = [measured(module, usual, arguments)]
+    for percent in (95, 90, 85, 80, 73, 66):
+        size = whole.partitions[0].planned_bytes * percent // 100
+        call, _ = compiled(module, size)
+        step(module, call, arguments)
+        peaks.append(measured(module, call, arguments))
+        assert peaks[-1] <= size + 64
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(set(peaks)) > 3
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules of PyTorch's that inductor imports
 def test_three_quarters_of_what_inductor_holds() -> None:
     """Fused loops: no more than planned and five per cent, and the numbers of inductor's own partition."""
