@@ -1,6 +1,7 @@
 """`arenaplan.torch.budget` beside PyTorch's own ways to hold less: measured bytes, counted operations.
 
 A row of ours has for its budget the peak to which PyTorch's budget of activations came in the same run.
+`tower` is a training step, with `arenaplan.torch.train_step`; the others are a forward and a backward pass.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tests.benchmarks.measure import asked
 
 __all__ = ["run"]
 
-_NETWORKS = ("gpt, 12 layers", "resnet50")
+_NETWORKS = ("tower", "gpt, 12 layers", "resnet50")
 
 
 def run(console: Console, torch: str = sys.executable, part: str | None = None) -> None:
@@ -24,7 +25,7 @@ def run(console: Console, torch: str = sys.executable, part: str | None = None) 
         if reason:
             console.print(f"Without PyTorch: {reason}.", markup=False, soft_wrap=True)
             return
-        table = Table("way", "budget", "peak, bytes", "GFLOP", title=f"Forward and backward pass: {name}")
+        table = Table("way", "budget", "peak, bytes", "GFLOP", title=name)
         for row in measured["rows"]:
             figures = (f"{row['peak']:,}", f"{row['flops'] / 1e9:.3f}") if row["peak"] else ("refused", "")
             table.add_row(row["way"], row["budget"], *figures)

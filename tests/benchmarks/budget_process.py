@@ -5,10 +5,14 @@
 Runs with an interpreter that has PyTorch and what this project needs, on one thread, and prints JSON: a row
 for each way, with the most bytes that PyTorch's allocator holds at once and the floating-point operations
 that PyTorch counts. Each budget of ours is the peak that PyTorch's own budget of activations came to.
+
+For `tower` these are whole training steps with AdamW, whose parameters and moments count: eager, and by
+`arenaplan.torch.train_step`, as it is and within half of the eager step's bytes.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import warnings
@@ -92,6 +96,19 @@ class ImageModel(nn.Module):  # type: ignore[misc]
         return F.cross_entropy(self.last(x.mean((2, 3))), labels)
 
 
+class Tower(nn.Module):  # type: ignore[misc]
+    """The residual layers of the page on half the memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(64, 64) for _ in range(8)])
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = x + F.gelu(layer(x))
+        return x
+
+
 def _language(blocks: int) -> tuple[Any, tuple[Any, ...]]:
     index = torch.randint(0, 4096, (4, 128))
     return LanguageModel(blocks), (index, index.roll(-1, 1))
@@ -137,6 +154,8 @@ def _flops(node: Any) -> int:
 
 def rows(name: str) -> list[dict[str, Any]]:
     """The measured rows of a network."""
+    if name == "tower":
+        return _training_steps()
     CustomPartitionerFn.register(Counted)
     torch.manual_seed(0)
     module, arguments = NETWORKS[name]()
@@ -183,6 +202,41 @@ def rows(name: str) -> list[dict[str, Any]]:
                 raise
             row["budget"] += f": least found {error.inner_exception.required:,}"
         measured.append(row)
+    return measured
+
+
+def _training_steps() -> list[dict[str, Any]]:
+    """The measured rows of whole training steps; the batch is not counted, but the slab's copy of it is."""
+    torch.manual_seed(0)
+    x, y = torch.randn(2048, 64), torch.randn(2048, 64)
+    measured: list[dict[str, Any]] = []
+
+    def measure(way: str, budget: str, step: Callable[[], Any], kept: int) -> int:
+        with FlopCounterMode(display=False) as counter:
+            step()
+        peak = kept + allocated_bytes([step])[0]
+        measured.append({"way": way, "budget": budget, "peak": peak, "flops": counter.get_total_flops()})
+        return peak
+
+    module = Tower()
+    start = copy.deepcopy(module.state_dict())
+    optimizer = torch.optim.AdamW(module.parameters())
+
+    def eager() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        F.mse_loss(module(x), y).backward()
+        optimizer.step()
+
+    eager()  # the optimizer makes its moments
+    optimizer.zero_grad(set_to_none=True)
+    states = [tensor for state in optimizer.state.values() for tensor in state.values()]
+    most = measure("eager", "", eager, sum(tensor.nbytes for tensor in (*module.parameters(), *states)))
+    for capacity in (None, most // 2):
+        module.load_state_dict(start)
+        optimizer = torch.optim.AdamW(module.parameters())
+        step = arenaplan.torch.train_step(module, F.mse_loss, optimizer, (x, y), capacity=capacity)
+        budget = f"{capacity:,}" if capacity else ""
+        measure("arenaplan.torch.train_step", budget, partial(step, x, y), step.slab.nbytes)
     return measured
 
 
