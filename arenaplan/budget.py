@@ -10,6 +10,7 @@ compiler saves, which the search does not know.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,21 +46,41 @@ class Partition:
 
 
 class Budget:
-    """A partitioner of `torch.compile`; `partitions` are the figures of what it has compiled, in order."""
+    """A partitioner of `torch.compile`; `partitions` are the figures of what it has compiled, in order.
+
+    `options` are those of `torch.compile` with which inductor holds the planned bytes.
+    """
 
     def __init__(self, budget: int) -> None:
         self.bytes = budget
         self.partitions: list[Partition] = []
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """This partitioner, and buffers that are freed behind their last reader.
+
+        By default inductor keeps a freed buffer for a later tensor of its size, up to a peak that it
+        estimates without loops which write over their operands: that exceeds the plan.
+        """
+        return {"custom_partitioner_fn": self, "allow_buffer_reuse": False}
 
     def __call__(
         self, module: Any, inputs: Sequence[Any], *, num_fwd_outputs: int, compiler: str = "", **_: Any
     ) -> tuple[Any, Any]:
         """The graphs of the forward and the backward pass; `compiler` is inductor, or one without loops.
 
-        Raises DocumentError for symbolic shapes, CapacityError where nothing was found that fits.
+        Raises DocumentError for symbolic shapes, CapacityError where nothing was found that fits. Warns where
+        inductor keeps freed buffers.
         """
         del inputs  # the graph knows their shapes
-        joint = JointGraph(module, num_fwd_outputs, fused=compiler == "inductor")
+        fused = compiler == "inductor"
+        if fused and _keeps_freed_buffers():
+            warnings.warn(
+                "inductor keeps freed buffers for later tensors, and may hold a tenth more than the budget."
+                " Compile with torch.compile(module, options=budget.options).",
+                stacklevel=2,
+            )
+        joint = JointGraph(module, num_fwd_outputs, fused=fused)
         reached = _in_budget(joint, self.bytes)
         self.partitions.append(reached.figures)
         return reached.forward, reached.backward
@@ -72,6 +93,13 @@ class Budget:
         """This one: PyTorch copies the options of a compilation, and the figures belong here."""
         del memo
         return self
+
+
+def _keeps_freed_buffers() -> bool:
+    """Whether inductor, as it is configured for this compilation, reuses buffers later on."""
+    from torch._inductor import config
+
+    return bool(config.allow_buffer_reuse)
 
 
 def as_partitioner(size: int | str) -> Budget:

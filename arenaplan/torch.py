@@ -312,7 +312,7 @@ def train_step(
 def budget(size: int | str) -> Budget:
     """A partitioner of `torch.compile`: forward and backward pass hold at most `size` bytes at once.
 
-        compiled = torch.compile(module, options={"custom_partitioner_fn": arenaplan.torch.budget("300 MB")})
+        compiled = torch.compile(module, options=arenaplan.torch.budget("300 MB").options)
 
     `torch.compile` traces both passes as one graph and asks a partitioner which tensors the forward pass
     saves. This one searches for the calls that run again in the backward pass, so that the budget is kept at
@@ -320,6 +320,9 @@ def budget(size: int | str) -> Budget:
     tensors, what is computed in between, results and gradients; not the parameters, buffers and inputs that
     were there before, and not what the loss allocates where it is not compiled. It holds for each compiled
     graph: compile with ``fullgraph=True`` to have one.
+
+    `options` of the result are those of `torch.compile`: the partitioner, and ``allow_buffer_reuse=False``,
+    without which inductor keeps freed buffers beyond the budget.
 
     Raises ImportError without PyTorch, OptionsError for a size that is none. Compilation raises
     CapacityError where nothing was found that fits, DocumentError for symbolic shapes, both within

@@ -173,10 +173,10 @@ def rows(name: str) -> list[dict[str, Any]]:
             step(call)
         return int(counter.get_total_flops())
 
-    def compiled(partitioner: Any) -> tuple[int, int]:
+    def compiled(partitioner: Any, **options: Any) -> tuple[int, int]:
         torch._dynamo.reset()
         counter = Counted(partitioner)
-        call = torch.compile(module, options={"custom_partitioner_fn": counter})
+        call = torch.compile(module, options={**options, "custom_partitioner_fn": counter})
         step(call)
         return peak(call), counter.flops
 
@@ -195,8 +195,9 @@ def rows(name: str) -> list[dict[str, Any]]:
         )
     for size in sorted(theirs, reverse=True):
         row: dict[str, Any] = {"way": "arenaplan.torch.budget", "budget": f"{size:,}", "peak": 0, "flops": 0}
+        budget = arenaplan.torch.budget(size)
         try:
-            row["peak"], row["flops"] = compiled(arenaplan.torch.budget(size))
+            row["peak"], row["flops"] = compiled(budget, **budget.options)
         except BackendCompilerFailed as error:
             if not isinstance(error.inner_exception, arenaplan.CapacityError):
                 raise
