@@ -153,6 +153,7 @@ def test_page(
 
 
 @pytest.mark.parity
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules of PyTorch's that inductor imports
 @pytest.mark.parametrize("page", WITH_PYTORCH, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page_with_pytorch(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
