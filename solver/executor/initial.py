@@ -15,7 +15,7 @@ from solver.errors import GraphError, PlanError
 from solver.graph.packing import check_packable, packed_values
 from solver.graph.types import Array, FileRange, Initializer, Operand, RowRange, TensorType
 
-__all__ = ["forget_whole_values", "initial_value", "stored_values"]
+__all__ = ["forget_whole_values", "initial_value", "stored_values", "whole_name"]
 
 
 def initial_value(operand: Operand) -> Array:
@@ -52,10 +52,14 @@ def _rows(operand: Operand, initializer: Initializer, rows: RowRange) -> Array:
     shape[rows.axis] = rows.whole
     type_ = replace(operand.type, shape=tuple(shape))
     # One name for all tiles: the whole value is then made once.
-    name = operand.id.rpartition(".tile")[0]
-    value = _whole(Operand(name, type_, operand.role, replace(initializer, rows=None)))
+    value = _whole(Operand(whole_name(operand.id), type_, operand.role, replace(initializer, rows=None)))
     axis = rows.axis if operand.type.storage is None else 0
     return value[(*[slice(None)] * axis, slice(rows.start, rows.start + count))]
+
+
+def whole_name(tile: str) -> str:
+    """The name of the weight that a tile, or a copy of one, has rows of."""
+    return tile.rpartition(".tile")[0]
 
 
 @lru_cache(maxsize=1)

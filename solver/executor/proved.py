@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
-from solver.executor.initial import stored_values
+from solver.executor.initial import stored_values, whole_name
 from solver.graph import FileRange, Graph, TrainableGraph, TrainingSpec, graph_digest
 from solver.layout import Lifespan
 from solver.plan import Deployment, EntryPoint, Plan
@@ -124,7 +124,8 @@ def inline_data(graph: TrainableGraph, names: Container[str] | None = None) -> d
         initializer = operand.initializer if names is None or operand.id in names else None
         if initializer is not None and initializer.file is not None:
             if initializer.file not in files:
-                files[initializer.file] = stored_values(operand.id, initializer.file, operand.type.nbytes)
+                name = operand.id if initializer.rows is None else whole_name(operand.id)
+                files[initializer.file] = stored_values(name, initializer.file, operand.type.nbytes)
             data[operand.id] = files[initializer.file]
         elif initializer is not None and initializer.data is not None:
             data[operand.id] = initializer.data

@@ -15,7 +15,7 @@ import numpy as np
 
 from solver.errors import PlanError
 from solver.executor.conversion import prepare_conversion
-from solver.executor.initial import forget_whole_values, initial_value
+from solver.executor.initial import forget_whole_values, initial_value, whole_name
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, prepare_update
@@ -214,11 +214,17 @@ class Runner:
     # ------------------------------------------------------------------------ preparing
 
     def _write_initial(self, data: Data) -> None:
-        for entry in self.program.entry:
+        for entry in sorted(self.program.entry, key=self._whole_of):
             if entry.value in self._begins:
                 self._write_first(entry, data)
         forget_whole_values()
         _sha256.cache_clear()
+
+    def _whole_of(self, entry: Entry) -> str:
+        """The weight that the entry holds a tile of: all tiles of one are to follow each other."""
+        initial = self.program.initial.get(entry.value)
+        is_tile = initial is not None and initial.rows is not None
+        return whole_name(self.program.values[entry.value].label) if is_tile else ""
 
     def _write_first(self, entry: Entry, data: Data) -> None:
         self._views[entry.value][...] = first_content(self.program, entry.value, data)
