@@ -14,12 +14,17 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
-
 import arenaplan
 from solver.documents import dump_graph
+
+try:
+    import torch
+    from torch import Tensor, nn
+    from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    raise SystemExit("examples.qwen needs PyTorch: .venv/bin/pip install 'torch>=2.9'.") from None
 
 __all__ = ["Qwen", "Shapes", "causal_loss", "example_batch", "main"]
 
@@ -41,7 +46,7 @@ class Shapes:
     lora_alpha: float = 16.0
 
     def divided(self, divisor: int, layers: int | None = None) -> Shapes:
-        """The same structure with widths and vocabulary divided by `divisor`, which divides the head size."""
+        """The same structure with widths and vocabulary divided by `divisor`, which must divide half a head."""
         return Shapes(
             layers=self.layers if layers is None else layers,
             hidden=self.hidden // divisor,
@@ -52,7 +57,10 @@ class Shapes:
 
 
 class LoraLinear(nn.Module):
-    """A frozen linear layer and a trained product of two narrow matrices, of which the second begins as 0."""
+    """A frozen linear layer, plus LoRA: the trained product of two narrow matrices, `down` and then `up`.
+
+    `up` begins as 0, so that the first step computes what the frozen layer alone would.
+    """
 
     def __init__(self, width: int, outputs: int, shapes: Shapes) -> None:
         super().__init__()
@@ -68,7 +76,7 @@ class LoraLinear(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention in which groups of query heads share a key and a value head, with rotary positions."""
+    """Causal attention with rotary positions, in which several query heads share a key and a value head."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
@@ -110,7 +118,10 @@ class Layer(nn.Module):
 
 
 class Qwen(nn.Module):
-    """Token numbers [batch, sequence] to logits [batch, sequence, vocabulary], by a tied embedding."""
+    """From token numbers [batch, sequence] to logits [batch, sequence, vocabulary].
+
+    The embedding and the head are one weight: they are tied.
+    """
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
@@ -138,13 +149,13 @@ def rotary_tables(tokens: Tensor, shapes: Shapes) -> tuple[Tensor, Tensor]:
 
 
 def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotary positions: the two halves of a head are the coordinates that are turned."""
+    """Each head rotated by its position: element k of the first half and of the second are a point's x and y."""
     first, second = x.chunk(2, -1)
     return x * cosine + torch.cat([-second, first], -1) * sine
 
 
 def causal_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy; `targets` [batch, sequence] are the tokens one position on."""
+    """Mean cross-entropy; `targets` [batch, sequence] has the token that follows each position."""
     return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
@@ -156,11 +167,19 @@ def example_batch(shapes: Shapes, sequence: int, device: str = "cpu") -> tuple[T
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Writes the graph document of Qwen2.5-0.5B with LoRA.")
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--divide-width", type=int, default=1, metavar="DIVISOR")
-    parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--sequence", type=int, default=256)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="where the graph document goes")
+    parser.add_argument(
+        "--divide-width",
+        type=int,
+        default=1,
+        choices=(1, 2, 4, 8, 16, 32),
+        help="widths and vocabulary are divided by this number, for a smaller model of the same structure",
+    )
+    parser.add_argument("--layers", type=int, default=24, help="number of layers; 24 by default")
+    parser.add_argument("--sequence", type=int, default=256, help="tokens of a step; 256 by default")
     chosen = parser.parse_args(arguments)
+    if chosen.layers < 1 or chosen.sequence < 1:
+        parser.error("--layers and --sequence are at least 1.")
     shapes = Shapes().divided(chosen.divide_width, chosen.layers)
     with torch.device("meta"):
         module = Qwen(shapes)
