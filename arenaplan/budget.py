@@ -4,8 +4,8 @@
                                                 ▲                                                    │
                                                 └────── a smaller budget, while these exceed it ─────┘
 
-The bytes of the two graphs are counted by themselves (`solver.importers.pytorch.held`), with what a fusing
-compiler saves, which the search does not know.
+The search does not know which bytes a fusing compiler saves, so the bytes of the two graphs are counted after
+it (`solver.importers.pytorch.held`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class Partition:
 
 
 class Budget:
-    """A partitioner of `torch.compile`; `partitions` are the figures of what it has compiled, in order.
+    """A partitioner of `torch.compile`; `partitions` has the figures of each graph that it split, in order.
 
-    `options` are those of `torch.compile` with which inductor holds the planned bytes.
+    A graph that PyTorch takes from its cache on disk is not split again, and has no figures. `options` are
+    those of `torch.compile` with which inductor holds the planned bytes.
     """
 
     def __init__(self, budget: int) -> None:
@@ -86,11 +87,11 @@ class Budget:
         return reached.forward, reached.backward
 
     def uuid(self) -> str:
-        """What compiled graphs are cached by."""
+        """The key by which PyTorch caches compiled graphs: the version and the budget."""
         return f"{producer()}, budget {self.bytes}"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Budget:
-        """This one: PyTorch copies the options of a compilation, and the figures belong here."""
+        """The same object: PyTorch copies the options of a compilation, and figures go to the caller's."""
         del memo
         return self
 
@@ -103,7 +104,7 @@ def _keeps_freed_buffers() -> bool:
 
 
 def as_partitioner(size: int | str) -> Budget:
-    """The budget of so many bytes, which inductor takes for one of its custom partitioners."""
+    """The budget of `size` bytes, as a custom partitioner of inductor."""
     framework()
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
@@ -125,7 +126,7 @@ def as_partitioner(size: int | str) -> Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """A schedule, the graphs that it becomes, and their bytes."""
+    """A schedule, its forward and backward graph, and their figures."""
 
     schedule: Schedule
     forward: Any
@@ -138,7 +139,7 @@ class _Reached:
 
 
 def _in_budget(joint: JointGraph, budget: int) -> _Reached:
-    """The partition within a budget of bytes, of those that were found the one that repeats the least.
+    """The partition that runs the least again, of those within the budget that the search reaches.
 
     Raises CapacityError where none was found.
     """

@@ -46,7 +46,7 @@ class Shapes:
     lora_alpha: float = 16.0
 
     def divided(self, divisor: int, layers: int | None = None) -> Shapes:
-        """The same structure with widths and vocabulary divided by `divisor`, which must divide half a head."""
+        """The same structure with widths and vocabulary divided by `divisor`, which divides half a head."""
         return Shapes(
             layers=self.layers if layers is None else layers,
             hidden=self.hidden // divisor,
@@ -149,7 +149,7 @@ def rotary_tables(tokens: Tensor, shapes: Shapes) -> tuple[Tensor, Tensor]:
 
 
 def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Each head rotated by its position: element k of the first half and of the second are a point's x and y."""
+    """Each head rotated by its position: a point has its x in the first half and its y in the second."""
     first, second = x.chunk(2, -1)
     return x * cosine + torch.cat([-second, first], -1) * sine
 

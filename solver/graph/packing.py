@@ -1,4 +1,4 @@
-"""Packed bytes of stored operands: made from floats, turned back into floats, and checked.
+"""Packed bytes of stored operands: packed from floats, unpacked to floats, and checked.
 
 Unpacking computes in float32: the integer, less the zero point, both exact, times the scale as a float32,
 rounded once. Of q4_k, d a and e b are rounded, then (d a) q, then the difference. Packing rounds to the
@@ -10,8 +10,8 @@ nearest element that the storage can have:
     with    s = (most - least) / (2**bits - 1), 0 one    z = -least / s rounded, halves to even
     zero points  of least..most                          q = x / s + z rounded, halves to even
 
-s is rounded to the type of the scales before it is stored, and q is worked out with the s from before, as the
-reference implementation of GGUF has it. Rounding to float16 and bfloat16 is to nearest, ties to even.
+s is rounded to the type of the scales when it is stored. q is computed from s before this rounding, as in the
+reference implementation of GGUF. Rounding to float16 and bfloat16 is to nearest, ties to even.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 _Path = tuple[str | int, ...]
 
-#: Elements that are packed and checked at a time: what is made of them meanwhile takes some MiB.
+#: Elements that are packed and checked at a time: temporary arrays take some MiB.
 _ELEMENTS: Final = 2**18
 
 #: Groups to propose where one does not fit, the usual ones first.
@@ -204,8 +204,8 @@ def _quantised(groups: Array, storage: Storage) -> tuple[Array, Array, Array]:
 
 
 def _kept(scales: Array, storage: Storage) -> Array:
-    """The scales, zero where the type in which they are kept has none as small, or float32 none as large as
-    1 / s.
+    """The scales s, each set to zero where it rounds to zero in the type of the scales, or where 1 / s
+    overflows float32.
     """
     stored = _floats_of_scales(_stored_scales(scales, storage).view(_SCALES[storage.scales]), storage)
     is_lost = (stored[..., 0] == 0) | np.isinf(np.float32(1) / scales)

@@ -1,7 +1,6 @@
 """Storage of frozen operands: how the elements of a weight that is not trained lie in memory.
 
-An operand has a shape and an element type, in which operators compute. Its storage says how its bytes are
-kept:
+An operand has a shape and an element type, in which operators compute. Its storage says what its bytes are:
 
     float16, bfloat16     each element rounded, 2 bytes
     int8, int4            integers q in groups with a scale s:  element = q s,  or (q - z) s with zero points
@@ -14,12 +13,12 @@ that products sum over. Rows follow each other without gaps, each as a row of bl
     scale | zero point, uint8, if there are any | integers of the group
 
 An int8 takes a byte. Of int4s, byte k has element k in its low half and element k + group/2 in its high half.
-Without zero points an int8 is signed, and an int4 has the zero point 8. So a range of rows is a range of
-bytes, groups of 32 with float16 scales are the blocks Q8_0 and Q4_0 of GGUF, and a kernel makes floats of a
-few rows at a time: a tile.
+Without zero points an int8 is signed, and an int4 has the zero point 8. A range of rows is a range of bytes,
+so a kernel can unpack a few rows at a time, into scratch named `tile`. Groups of 32 with float16 scales are
+the blocks Q8_0 and Q4_0 of GGUF.
 
-A block of q4_k is GGUF's Q4_K, 144 bytes: d, e, 12 bytes of a and b, the integers. Files have it; floats are
-not packed to it.
+A block of q4_k is GGUF's Q4_K, 144 bytes: d, e, 12 bytes of a and b, the integers. Weights of files have
+this storage; nothing here packs floats to it.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ PACKED: Final = tuple(word for word in STORAGES if word != "q4_k")
 #: Bytes of a scale by its type.
 SCALES: Final[Mapping[str, int]] = {"float16": 2, "bfloat16": 2, "float32": 4}
 
-#: Elements that share a scale, where nothing else is asked for.
+#: Elements that share a scale, where the group is left out.
 DEFAULT_GROUP: Final = 32
 
 #: Elements and bytes of a block of q4_k.
 Q4_K_GROUP: Final = 256
 _Q4_K_BYTES: Final = 144
 
-#: With fewer elements a group its scale would take more bytes than it saves.
+#: In a smaller group the scale would take more bytes than the integers save.
 _LEAST_GROUP: Final = 8
 
 
@@ -92,7 +91,7 @@ class Storage:
         return self.matrix(shape)[0] * self.row_bytes(shape)
 
     def fault(self, shape: Sequence[int]) -> str | None:
-        """A clause that says why an operand of this shape cannot be stored so, None where it can."""
+        """A clause that says why an operand of this shape cannot have this storage; None where it can."""
         if self.kind not in STORAGES:
             return f"{self.kind!r:.40} is no kind of storage, which are {', '.join(STORAGES)}"
         if self.scales not in SCALES:
@@ -114,7 +113,7 @@ class Storage:
 
 
 def default_group(kind: str) -> int:
-    """The elements of a group where nothing is said; 0 for floats."""
+    """The elements of a group where a document has no `group`; 0 for floats."""
     if STORAGES[kind] == 16:
         return 0
     return Q4_K_GROUP if kind == "q4_k" else DEFAULT_GROUP

@@ -1,15 +1,15 @@
 """Weights that a model computes from integers and scales, recognised by their values and stored in few bits.
 
 Models unpack their weights in many ways: two integers from a byte, zero points subtracted, axes moved, scales
-for each tensor, row or group, by operators of their own. None of that is interpreted. An importer has
-computed the floats w of a weight already. Each tensor of floats that they come from is tried as the scales s,
-of each row or each group of a row of w:
+for each tensor, row or group, by operators of their own. No such operator is interpreted here. An importer
+has computed the floats w of a weight already. Each tensor of floats from which they were computed is tried as
+the scales s, one for each row or for each group of a row of w:
 
     q = w / s, rounded          integers of 4 or 8 bits, with zero points or without
     unpack(pack(q, s)) == w     bit for bit; else these are not the scales
 
 Without scales the integers themselves are tried, s = 1, and then w in 16 bits, for weights that the model
-stores in half precision. What is none of these, such as q s + m with a float m, stays float32.
+stores in half precision. Any other weight, such as q s + m with a float m, stays float32.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BLOCK_ELEMENTS = 2**20
 def with_stored_origins(graph: TrainableGraph, origins: Mapping[str, Origin]) -> TrainableGraph:
     """The graph with a storage for constants that come from tensors of few bits, as `origins` say.
 
-    Only weights whose readers can unpack them, and only in a storage that gives the same floats, bit for bit.
+    A weight gets a storage only if its readers can unpack it, and if that gives the same floats, bit for bit.
     Raises StorageError for scales that are not finite. Linear, for each tensor that may be the scales.
     """
     operands = dict(graph.operands)
@@ -97,7 +97,7 @@ def stored_rows(rows: Array, scales: Iterable[Array]) -> tuple[Storage, Array] |
 
 
 def _scales_of_groups(shape: Sequence[int], tensors: Iterable[Array]) -> Iterator[Array]:
-    """Scales as ``float32[rows, groups of a row]``, each tensor in all ways in which it may have them."""
+    """Scales ``float32[rows, groups of a row]``: each tensor in the layouts of its size; then ones."""
     rows, inner = shape
     for tensor in tensors:
         flat = np.ascontiguousarray(tensor, np.float32).reshape(-1)

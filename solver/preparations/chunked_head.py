@@ -18,7 +18,9 @@ __all__ = ["ChunkedHead"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkedHead(Preparation):
-    """Whether every softmax cross-entropy of a product becomes one in chunks. Cost: two derivations."""
+    """With `chunked_head`, each softmax cross-entropy of a product becomes a ProductLogSumExp, which computes
+    its logits in chunks. Cost: two derivations of the program.
+    """
 
     name: ClassVar[str] = "chunked_head"
 
@@ -28,7 +30,7 @@ class ChunkedHead(Preparation):
         """Raises OptionsError where no loss of the graph has such a head."""
         if not self.chunked_head:
             return prepared
-        # As rewriting, loaded for the plans that ask for it.
+        # Rewriting is loaded only for plans that need it.
         from solver.preparations.rewriting import CHUNK_HEAD, Surroundings, apply, edits_of
         from solver.preparations.rewriting.rules.head import why_not
 

@@ -41,11 +41,11 @@ class FrozenStorage(Preparation):
 
 
 def with_frozen_storage(graph: TrainableGraph, word: str | None) -> TrainableGraph:
-    """The graph whose frozen weights are stored so; the very same one where none is.
+    """The graph whose frozen weights have the storage that `word` names; the same object where none does.
 
     A weight is stored if it is a float32 parameter that is not trained, or a constant; if all operations that
-    read it take the rows of one axis of it; if groups divide these rows; and if that saves memory. What has a
-    storage already keeps it. Raises OptionsError for a word that is none. Linear.
+    read it take the rows of one axis of it; if groups divide these rows; and if that saves memory. A weight
+    that has a storage keeps it. Raises OptionsError for a word that names no storage. Linear.
     """
     storage = _of_word(word)
     if storage is None:
@@ -63,7 +63,7 @@ def _of_word(word: str | None) -> Storage | None:
     if word is None:
         return None
     storage = storage_of_word(word)
-    # Any row has an even number of groups here: whether they divide rows is asked of each weight.
+    # This row is one group; whether groups divide the rows of a weight is checked for each weight.
     if storage is None or storage.fault((1, storage.group or 1)) is not None:
         raise OptionsError(
             f"Unknown storage {word!r:.60} of frozen weights.",

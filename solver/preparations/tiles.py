@@ -6,8 +6,9 @@
     Gemm(x, table) + bias           Gemm of each tile, Concat, Add
     ProductLogSumExp(x, table)      ProductLogSumExp of each tile, LogAddExp and sums
 
-A tile is read by steps of its own, so paging brings tile by tile into fast memory; as nothing writes it, it
-is never written back. Sums over tiles have another order where a derivative goes back through a product.
+Steps of its own read a tile, so paging brings tile by tile into fast memory; as nothing writes it, it is
+never written back. The derivative of a product's other input is a sum over tiles, in their order, so it
+rounds differently. These tiles are operands; the scratch named `tile` of a kernel is not one of them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from solver.preparations.base import Planner, Preparation, Prepared
 
 __all__ = ["Tiles", "cut_weights", "with_tiles"]
 
-#: Tiles of all weights together: each is read by operations of its own.
+#: The most tiles of all weights together: each adds operations to the graph.
 _MOST_TILES: Final = 4096
 
 
@@ -97,9 +98,9 @@ def _cuts(graph: TrainableGraph, tile_bytes: int) -> Iterator[tuple[str, tuple[O
             for position, name in enumerate(node.operation.inputs):
                 if name in large:
                     axes.setdefault(name, set()).add(_axis(node, position))
-    for name, asked in axes.items():
-        axis = next(iter(asked))
-        if len(asked) == 1 and axis is not None:
+    for name, axes_of_readers in axes.items():
+        axis = next(iter(axes_of_readers))
+        if len(axes_of_readers) == 1 and axis is not None:
             tiles = _tiles(graph.operands[name], axis, tile_bytes)
             if len(tiles) > 1:
                 yield name, tiles
@@ -136,7 +137,7 @@ def _tiles(operand: Operand, axis: int, tile_bytes: int) -> tuple[Operand, ...]:
 
 
 class _Cutting:
-    """The graph in the making."""
+    """A graph being built, with tiles in place of the weights in `cuts`: operands and operations so far."""
 
     def __init__(self, graph: TrainableGraph, cuts: Mapping[str, tuple[Operand, ...]]) -> None:
         self._graph = graph
@@ -144,9 +145,9 @@ class _Cutting:
         self._tiles = {
             name: [replace(tile, id=self._name(tile.id)) for tile in tiles] for name, tiles in cuts.items()
         }
-        given = [o for o in graph.operands.values() if o.role is not Role.INTERMEDIATE and o.id not in cuts]
+        sources = [o for o in graph.operands.values() if o.role is not Role.INTERMEDIATE and o.id not in cuts]
         tiles = [tile for tiles in self._tiles.values() for tile in tiles]
-        self.operands = {operand.id: operand for operand in (*given, *tiles)}
+        self.operands = {operand.id: operand for operand in (*sources, *tiles)}
         self.operations: list[Operation] = []
 
     def run(self) -> TrainableGraph:
@@ -157,9 +158,9 @@ class _Cutting:
                 continue
             attributes = signature(operation.type).normalise(operation)
             _CUT[operation.type](self, operation, self._tiles[operation.inputs[position]], attributes)
-        # Operands in the order that a graph has: those that are given, then those that are computed.
-        given = {name: o for name, o in self.operands.items() if o.role is not Role.INTERMEDIATE}
-        return self._graph.with_graph(operands=given | self.operands, operations=tuple(self.operations))
+        # A graph lists operands that no operation computes first.
+        sources = {name: o for name, o in self.operands.items() if o.role is not Role.INTERMEDIATE}
+        return self._graph.with_graph(operands=sources | self.operands, operations=tuple(self.operations))
 
     def add(self, operation: Operation) -> None:
         self.operations.append(operation)

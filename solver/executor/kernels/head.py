@@ -67,9 +67,10 @@ class _Chunks:
         return out, steps
 
     def pick(self, rows: slice, columns: slice) -> Step:
-        """The step that writes the logit of each row's class to `picked`, to `inside` whether there is one.
+        """The step that writes the logit of each row's class to `picked`, and to `inside` whether the class
+        is one of these columns.
 
-        `index` then has its position in all of the scratch for logits, or the position of the row's first
+        `index` then has the position of this logit in the flat scratch for logits, or that of the row's first
         logit where the class is no column.
         """
         names = ("index", "offsets", "inside", "picked")
@@ -79,7 +80,7 @@ class _Chunks:
 
         def run() -> None:
             np.subtract(labels, first, out=index)
-            np.less(index.view(np.uint64), width, out=inside)  # what is negative is large
+            np.less(index.view(np.uint64), width, out=inside)  # a negative index is a large unsigned one
             np.multiply(index, inside, out=index)
             np.add(index, offsets, out=index)
             # Positions are in range: "clip" never clips, and unlike "raise" writes straight to its output.
@@ -114,7 +115,7 @@ class _Chunks:
 
 
 def _cut(size: int, step: int) -> list[slice]:
-    """Slices of `step` elements; an empty one of nothing."""
+    """Slices of `step` elements that cover `size` elements; one empty slice for none."""
     return [slice(start, min(start + step, size)) for start in range(0, max(1, size), max(1, step))]
 
 
@@ -141,7 +142,10 @@ def _forward(call: Call) -> Step:
 
 
 def _add_exponentials(logits: Array, maximum: Array, total: Array, highest: Array) -> Step:
-    """The maximum and the sum of exp(z - maximum) of each row go on by a chunk of logits, which is lost."""
+    """The step that adds a chunk of logits z to the maximum and to the sum of exp(z - maximum) of each row.
+
+    It overwrites the logits.
+    """
 
     def run() -> None:
         np.maximum.reduce(logits, axis=1, out=highest)

@@ -1,4 +1,4 @@
-"""Kernels that put together what operations on the tiles of one weight compute."""
+"""Kernels that combine the results of operations on the tiles of one weight: `solver.graph.ops.tiles`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _rows_of_tile(call: Call, tile: Array, indices: Array, target: Array) -> Ste
         if low < 0:
             np.remainder(index, total, out=index)
         np.subtract(index, first, out=index)
-        np.less(index.view(np.uint64), len(rows), out=inside)  # what is negative is large
+        np.less(index.view(np.uint64), len(rows), out=inside)  # a negative index is a large unsigned one
         if not inside.any():
             return
         np.take(rows, index, axis=0, out=packed, mode="clip")

@@ -9,8 +9,8 @@ A softmax cross-entropy of class c is log sum exp(z) - z[c], z = X W + bias, so 
      rows   |    |    |    |  |       logits of the chunk -> maximum and sum of each row so far
             +----+----+----+--+
 
-Columns are the outer loop: of a stored W (`solver.graph.storage`, its rows being the columns of logits), the
-columns of a chunk are unpacked into scratch once for all rows, and then used as any other.
+Columns are the outer loop, because W may be stored (`solver.graph.storage`; a row of its storage is a column
+of the logits): the columns of a chunk are then unpacked into scratch once for all rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Head", "head"]
 
-#: Rows and columns of a chunk, however small the scratch budget is: below that, most time goes to calls.
+#: The fewest rows and columns of a chunk, however small the scratch budget: with fewer, calls of kernels
+#: would take most of the time.
 _LEAST_SIDE = 64
 
 
@@ -54,7 +55,8 @@ class Head:
 def head(node: Node) -> Head:
     """Sizes of a ProductLogSumExp. Raises ShapeMismatchError.
 
-    Without attributes that say it, a chunk is as near to a square as the sizes allow, and
+    Without the attributes `chunk_rows` and `chunk_columns`, a chunk is as near to a square as the sizes
+    allow, and
 
         rows * columns + (rows + columns) * inner
 
@@ -80,7 +82,7 @@ def head(node: Node) -> Head:
 
 
 def _other_side(side: int, inner: int, elements: int) -> int:
-    """The largest other side of a chunk within so many elements."""
+    """The largest length of a chunk's other side with which its scratch has at most `elements` elements."""
     return (elements - side * inner) // max(1, side + inner)
 
 

@@ -1,7 +1,8 @@
-"""Operators that put together what operations on the tiles of one weight compute.
+"""Operators that combine the results of operations on the tiles of one weight.
 
-A weight that is not trained may be cut into tiles, each so many of its rows, so that a tile at a time is in
-fast memory. Products of tiles are columns of the product, which Concat joins; these are the other two:
+A weight that is not trained may be cut into tiles, which are ranges of its rows, so that only one tile has to
+be in fast memory at a time. The product with a tile has some columns of the whole product; Concat joins them.
+Lookups and heads need two more operators:
 
     TileGather    rows of one tile at the indices that lie in it, other rows as they were before
     LogAddExp     log-sum-exp, element by element, of the log-sum-exps of parts
@@ -37,7 +38,7 @@ def taken_rows(node: Node) -> int:
 
 
 class _TileGather(ForwardOnly):
-    """Y = `before` (zeros without it), with the rows of a tile where an index lies in the tile.
+    """Y = `before` (zeros without it), but the rows whose index lies in the tile are rows of the tile.
 
     The tile (input 0) has the rows from `first_row` on of a table of `rows` rows. Indices (input 1) are those
     of a Gather of the table along axis 0, negative ones count from its end. Chained over all tiles, Y is what
