@@ -262,15 +262,15 @@ def order_note(plan: PlanView) -> str | None:
         return None
     least, before, after = (int(facts.get(name, 0)) for name in ("order_bound", "peak_before", "peak_after"))
     if after < before:
-        outcome = f"another one takes {before:,} live bytes down to {after:,}"
+        outcome = f"another order has a peak of {after:,} live bytes instead of {before:,}"
     elif facts.get("for_recomputation"):
-        outcome = f"another one, with {after:,} live bytes, lets what runs again cost less"
+        outcome = f"in another order, with a peak of {after:,} live bytes, the steps that run again cost less"
     else:
-        updates = "apart from the updates " if records.get("order", {}).get("steps_moved") else ""
-        outcome = f"{updates}it stays, with {after:,} live bytes"
-    left = "nothing is left" if after <= least else f"{100 * (after - least) / after:.2f} % are left at most"
+        updates = ", apart from the updates" if records.get("order", {}).get("steps_moved") else ""
+        outcome = f"the steps keep theirs{updates}, with a peak of {after:,} live bytes"
+    saved = "nothing" if after <= least else f"at most {100 * (after - least) / after:.2f} % of it"
     where = "each step runs once" + (" and no values share bytes" if plan.options.in_place else "")
-    note = f"Order: {outcome}. Where {where}, no order takes less than {least:,}, so {left}."
+    note = f"Order: {outcome}. Where {where}, no order takes less than {least:,}, so another one can save {saved}."
     if "every_order_nanoseconds" not in facts:
         return note
     least, step = (int(facts.get(name, 0)) for name in ("every_order_nanoseconds", "step_nanoseconds"))

@@ -94,19 +94,20 @@ def test_what_another_order_takes_and_what_is_left() -> None:
     made = pipeline.plan(chain(), PlanOptions(order=True))
     note = order_note(made)
     assert note is not None
-    assert f"Order: apart from the updates it stays, with {made.lower_bound:,} live bytes" in note
+    assert "Order: the steps keep theirs, apart from the updates, " in note
+    assert f" with a peak of {made.lower_bound:,} live bytes" in note
     note = order_note(replace(made, records=made.records[1:]))  # without the one of the updates
     assert note is not None
-    assert "Order: it stays, with" in note
+    assert "Order: the steps keep theirs, with a peak of" in note
     facts = {"order_bound": 1000, "peak_before": 1000, "peak_after": 1000}
     note = order_note(replace(made, records=(Record("search_order", facts),)))
     assert note is not None
-    assert note.endswith("so nothing is left.")
+    assert note.endswith("so another one can save nothing.")
     facts = {"order_bound": 900, "peak_before": 1200, "peak_after": 1000}
     note = order_note(replace(made, records=(Record("search_order", facts),)))
     assert note == (
-        "Order: another one takes 1,200 live bytes down to 1,000. Where each step runs once, no order takes"
-        " less than 900, so 10.00 % are left at most."
+        "Order: another order has a peak of 1,000 live bytes instead of 1,200. Where each step runs once, no"
+        " order takes less than 900, so another one can save at most 10.00 % of it."
     )
     facts |= {"every_order_nanoseconds": 69_999, "step_nanoseconds": 1_000_000}
     note = order_note(replace(made, records=(Record("search_order", facts),)))
@@ -115,7 +116,7 @@ def test_what_another_order_takes_and_what_is_left() -> None:
     facts |= {"every_order_nanoseconds": 9}
     note = order_note(replace(made, records=(Record("search_order", facts),)))
     assert note is not None
-    assert note.endswith("so 10.00 % are left at most.")
+    assert note.endswith("so another one can save at most 10.00 % of it.")
 
 
 def test_empty_arena() -> None:
