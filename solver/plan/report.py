@@ -270,7 +270,8 @@ def order_note(plan: PlanView) -> str | None:
         outcome = f"the steps keep theirs{updates}, with a peak of {after:,} live bytes"
     saved = "nothing" if after <= least else f"at most {100 * (after - least) / after:.2f} % of it"
     where = "each step runs once" + (" and no values share bytes" if plan.options.in_place else "")
-    note = f"Order: {outcome}. Where {where}, no order takes less than {least:,}, so another one can save {saved}."
+    bound = f"Where {where}, no order takes less than {least:,}, so another one can save {saved}."
+    note = f"Order: {outcome}. {bound}"
     if "every_order_nanoseconds" not in facts:
         return note
     least, step = (int(facts.get(name, 0)) for name in ("every_order_nanoseconds", "step_nanoseconds"))
