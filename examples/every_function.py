@@ -144,6 +144,11 @@ def pytorch(module: Any, images: Any, targets: Any, optimizer: Any) -> None:
         module, None, optimizer, images, capacity="2 GB"
     )
     print(train(images), train.planned_bytes)
+    budget: arenaplan.torch.Budget = arenaplan.torch.budget("300 MB")
+    partitions: list[arenaplan.torch.Partition] = (
+        budget.partitions
+    )  # of torch.compile(options=budget.options)
+    print(len(budget.options), len(partitions))
     traced = arenaplan.torch.trace(lambda tensors: tensors["x"].sum(), {"x": images})
     print(loss, len(weights), arenaplan.plan(document, batch=16), arenaplan.plan(traced))
 

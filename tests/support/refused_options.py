@@ -56,6 +56,7 @@ REFUSED: tuple[Refused, ...] = (
     _of_target("place", ["fc1.weight=fast"]),
     _of_target("storage", "bfloat16"),
     _of_target("frozen_storage", "int4"),
+    _of_target("tile_bytes", 4096),
     _of_target("costs", {"nanoseconds": {"fc1": 1}}),
     _of_target("fit_scratch", True),
     # Values that mean nothing.

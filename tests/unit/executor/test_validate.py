@@ -203,7 +203,7 @@ class TestTrainer:
     def test_a_wrong_plan_is_refused(self) -> None:
         graph = residual()
         good = plan(graph)
-        with pytest.raises(PlanError, match="violations"):
+        with pytest.raises(PlanError, match="1 violation"):
             Trainer(graph, moved(good, "h1", 0))
 
 

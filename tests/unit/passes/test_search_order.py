@@ -96,7 +96,7 @@ def test_an_order_of_the_same_peak_in_which_less_runs_again() -> None:
     assert validate(graph, made, steps=1).identical
     note = order_note(made)
     assert note is not None
-    assert "lets what runs again cost less" in note
+    assert "the steps that run again cost less" in note
 
 
 @pytest.mark.parametrize("graph", [chain(), convolutional()])
