@@ -32,7 +32,7 @@ _STEP = 50
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What a forward and a backward pass hold and compute; sizes in bytes.
+    """The memory and the work of a forward and a backward pass; sizes in bytes.
 
     `planned_bytes` are held at once, at most; `saved_bytes` of them wait between the two passes. Of `calls`
     in the two graphs `repeated_calls` are further runs, with `repeated_flops` floating-point operations.

@@ -158,7 +158,7 @@ class TrainStep:
                 )
 
     def validate(self, steps: int = 1) -> ValidationReport:
-        """The report of `arenaplan.validate` on the step: so many iterations on synthetic batches.
+        """The report of `arenaplan.validate` on the step, for a number of iterations on synthetic batches.
 
         They run in memory of their own, and change nothing here. Raises PlanError that names an operation
         which counts as pure, so that it may run again, and whose second run leaves other bits.

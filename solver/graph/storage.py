@@ -93,9 +93,9 @@ class Storage:
     def fault(self, shape: Sequence[int]) -> str | None:
         """A clause that says why an operand of this shape cannot have this storage; None where it can."""
         if self.kind not in STORAGES:
-            return f"{self.kind!r:.40} is no kind of storage, which are {', '.join(STORAGES)}"
+            return f"{self.kind!r:.40} is no kind of storage; those are {', '.join(STORAGES)}"
         if self.scales not in SCALES:
-            return f"{self.scales!r:.40} is no type of scales, which are {', '.join(SCALES)}"
+            return f"{self.scales!r:.40} is no type of scales; those are {', '.join(SCALES)}"
         if not 0 <= self.axis < len(shape) or len(shape) < 2:
             return f"it has no axis {self.axis} of rows beside another axis"
         if not math.prod(shape):
