@@ -92,8 +92,8 @@ class _ProductLogSumExp(OperationType):
     X is [rows, inner], W' is W [inner, columns] or, with `transB`, the transposed W [columns, inner], `bias`
     is [columns]. Classes are integers from 0 to before `classes`; column 0 stands for class `first_class`. P
     is 0 for a class that is no column of this W: of a head cut into several weights, L is the log-sum-exp
-    of their L and P the sum of their P. Of a row of class `ignore_index` they are 0 for each W, and so are its
-    derivatives.
+    of their L and P the sum of their P. Of a row of class `ignore_index` they are 0 for each W, and so are
+    their derivatives.
 
     Order of sums. Chunks of `chunk_columns` columns in order, in each of them chunks of `chunk_rows` rows in
     order; left out, the scratch budget decides (`head`). The maximum m and the sum s of a row begin with the
