@@ -96,13 +96,13 @@ class TrainStep:
         for name, tensor in named.items():
             place = traced.arguments.get(name)
             if place is not None and place.block in plan.program.by_label:
-                tensor.data = self._named(view_of(place))
+                tensor.data = self._alone(view_of(place))
                 ours.add(id(tensor))
         #: The addresses where tensors must stay: by all of their names, and by parameter and word.
         self._addresses = {name: x.data_ptr() for name, x in _tensors_of(module) if id(x) in ours}
         self._kept_addresses: dict[tuple[str, str], int] = {}
         for (name, word), view in training.kept.items():
-            tensor = optimizer.state[named[name]][word] = self._named(view)
+            tensor = optimizer.state[named[name]][word] = self._alone(view)
             self._kept_addresses[name, word] = tensor.data_ptr()
 
     @property
@@ -188,6 +188,14 @@ class TrainStep:
 
     def _named(self, view: View) -> Any:
         return self._within(view, self.plan.program.by_label)
+
+    def _alone(self, view: View) -> Any:
+        """The tensor of a view whose storage is its block alone, so that a file of it has no other bytes."""
+        import torch
+
+        if view.block not in self.plan.program.by_label:
+            return self._named(view)
+        return view.within(torch.from_dlpack(self._bytes_of(self.plan.program.by_label[view.block])))
 
     def _within(self, view: View, number: Mapping[str, int]) -> Any:
         """The tensor of a view in the slab; one of its own without elements, or that no step touches."""

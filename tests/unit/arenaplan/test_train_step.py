@@ -115,6 +115,48 @@ def test_training_goes_on_from_what_an_optimizer_has_kept() -> None:
     assert torch.equal(modules[0].weight, modules[1].weight)
 
 
+def test_a_checkpoint_has_the_size_of_its_tensors_and_resumes() -> None:
+    """A step, saved and loaded; then steps of a whole and of a short batch in turn, beside eager ones."""
+    import io
+
+    import torch
+    from torch import nn
+
+    def trained(step_of: Any) -> list[Any]:
+        torch.manual_seed(0)
+        x, y = torch.randn(64, 32), torch.randn(64, 4)
+        file = io.BytesIO()
+        for count in (1, 6):
+            module = nn.Sequential(nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, 4))
+            optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+            if file.getbuffer().nbytes:
+                file.seek(0)
+                saved = torch.load(file)
+                module.load_state_dict(saved["module"])
+                optimizer.load_state_dict(saved["optimizer"])
+            steps = [step_of(module, optimizer, x[:n], y[:n]) for n in (64, 5)]
+            for k in range(count):
+                n = (64, 5)[k % 2]
+                steps[k % 2](x[:n], y[:n])
+            state = {"module": module.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save(state, file := io.BytesIO())
+            assert file.getbuffer().nbytes < 12_000
+        return list(module.parameters())
+
+    def eager(module: Any, optimizer: Any, *_: Any) -> Any:
+        def step(x: Any, y: Any) -> None:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(module(x), y).backward()
+            optimizer.step()
+
+        return step
+
+    def planned(module: Any, optimizer: Any, *example: Any) -> Any:
+        return arenaplan.torch.train_step(module, nn.functional.mse_loss, optimizer, example)
+
+    assert all(torch.equal(a, b) for a, b in zip(trained(eager), trained(planned), strict=True))
+
+
 def test_no_more_bytes_than_planned() -> None:
     """PyTorch's own count of what a step allocates beside the slab; within a capacity calls run again."""
     import torch
