@@ -116,7 +116,7 @@ def test_training_goes_on_from_what_an_optimizer_has_kept() -> None:
 
 
 def test_a_checkpoint_has_the_size_of_its_tensors_and_resumes() -> None:
-    """A step, saved and loaded; then steps of a whole and of a short batch in turn, beside eager ones."""
+    """A step, saved and loaded; then another step for a short batch, beside eager ones."""
     import io
 
     import torch
@@ -135,9 +135,8 @@ def test_a_checkpoint_has_the_size_of_its_tensors_and_resumes() -> None:
                 module.load_state_dict(saved["module"])
                 optimizer.load_state_dict(saved["optimizer"])
             steps = [step_of(module, optimizer, x[:n], y[:n]) for n in (64, 5)]
-            for k in range(count):
-                n = (64, 5)[k % 2]
-                steps[k % 2](x[:n], y[:n])
+            for _ in range(count):
+                steps[-1](x[:5], y[:5])
             state = {"module": module.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save(state, file := io.BytesIO())
             assert file.getbuffer().nbytes < 12_000
