@@ -74,7 +74,7 @@ def _band(sizes: Convolution) -> int:
 
 
 def _is_pointwise(sizes: Convolution) -> bool:
-    return sizes.window.is_pointwise and not sizes.window.is_padded
+    return sizes.window.is_pointwise and not sizes.window.is_copied
 
 
 class _Convolution(CKernel):

@@ -121,7 +121,7 @@ class Convolution:
         """Chunks of Y (forward) or of dX (backward, stride 1)."""
         window = self.transposed if backward else self.window
         written = self.window.channels if backward else self.filters
-        copies = window.is_padded or (backward and self.is_fused)
+        copies = window.is_copied or (backward and self.is_fused)
         if self.is_depthwise:
             return self._depthwise(window, written, copies=copies)
         flipped = self.weights if backward and self.window.taps > 1 else 0
@@ -199,7 +199,7 @@ class Convolution:
         def sizes(examples: int, rows: int) -> dict[str, int]:
             return {
                 **common(examples, rows),
-                "source": window.reached(examples, rows) if window.is_padded else 0,
+                "source": window.reached(examples, rows) if window.is_copied else 0,
                 "columns": examples * rows * window.row * columns,
                 "partial": 0 if self._is_one_product(examples, rows) else partial,
             }
@@ -223,7 +223,7 @@ class Convolution:
         def sizes(examples: int, rows: int) -> dict[str, int]:
             return {
                 **self._inner_sizes(examples, rows),
-                "source": window.reached(examples, rows) if window.is_padded else 0,
+                "source": window.reached(examples, rows) if window.is_copied else 0,
                 "product": examples * rows * window.row * self.filters,
                 "sums": sums,
                 "partial": 0 if self._is_one_product(examples, rows) else sums,

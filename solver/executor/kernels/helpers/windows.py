@@ -72,9 +72,9 @@ def fill_source(
 def chunk_source(
     window: Spatial, part: Part, images: Array, scratch: Mapping[str, Array]
 ) -> tuple[Array, list[Step]]:
-    """The rows under the windows of `part`, and the steps that copy them; a view where nothing is padded."""
+    """The rows under the windows of `part`, and the steps that copy them; a view if they need no copy."""
     shape = source_shape(window.axes, part.rows)
-    if not window.is_padded:
+    if not window.is_copied:
         begin = part.start * window.axes[0].stride
         rest = tuple(slice(0, size) for size in shape[1:])
         return images[(slice(part.first, part.last), slice(begin, begin + shape[0]), *rest)], []

@@ -133,6 +133,13 @@ class Spatial:
         return any(axis.is_padded for axis in self.axes)
 
     @cached_property
+    def is_copied(self) -> bool:
+        """Whether windows look at a copy of the images: padded ones, and pointwise ones that leave positions
+        out at the end of an axis, because a product takes positions without gaps.
+        """
+        return self.is_padded or (self.is_pointwise and any(axis.out < axis.size for axis in self.axes))
+
+    @cached_property
     def is_pointwise(self) -> bool:
         return all(axis.is_pointwise for axis in self.axes)
 

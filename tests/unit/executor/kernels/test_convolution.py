@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 
 from solver.graph.types import Array
 from tests.support.activations import PLAIN_ACTIVATIONS
+from tests.support.c_steps import CSteps
 from tests.support.every import grid
 from tests.support.one_operation import OneOperation
 from tests.support.onnx_reference import onnx_reference
+from tests.support.operator_steps import Case, OperatorStep, steps_of
 
 Setting = tuple[tuple[int, ...], tuple[int, ...], Mapping[str, Any]]
 
@@ -155,3 +158,65 @@ def test_scratch_keeps_to_the_budget(name: str, budget: int, layout: str) -> Non
     loops = [one.kind.forward_scratch(one.node), one.needs(0).scratch, one.needs(1, 2).scratch]
     for requests in loops:
         assert sum(request.type.nbytes for request in requests) <= budget
+
+
+def geometries(type_: str) -> Iterator[Mapping[str, Any]]:
+    """Windows over images of 3 x 4 positions, with every combination of pads."""
+    extra, ends = (0, 1) if type_ == "ConvTranspose" else (0,), itertools.product((0, 1), repeat=4)
+    axes = itertools.product((1, 2, 3), (1, 2), (1, 2), (1, 2, 4), extra, ends)
+    for taps, stride, dilation, group, more, pads in axes:
+        if more < max(stride, dilation):
+            sizes = {"strides": (stride, stride), "dilations": (dilation, dilation), "group": group}
+            yield {"kernel_shape": (taps, taps), "pads": pads, "output_padding": (more, more), **sizes}
+
+
+def pytorch_results(type_: str, values: Sequence[Array], dy: Array, **sizes: Any) -> list[Array]:
+    """Y, and the derivatives of X, W and B; none if nothing is left of Y. Pads are zeros around X, or are cut
+    off from Y.
+    """
+    import torch
+
+    functions, x, w, b = torch.nn.functional, *(torch.tensor(value, requires_grad=True) for value in values)
+    (top, left, bottom, right), rest = sizes["pads"], (sizes["dilations"], sizes["group"])
+    if type_ == "Conv":
+        padded = functions.pad(x, (left, right, top, bottom))
+        if min(padded.shape[2:]) < (w.shape[2] - 1) * sizes["dilations"][0] + 1:
+            return []
+        y = functions.conv2d(padded, w, b, sizes["strides"], 0, *rest)
+    else:
+        y = functions.conv_transpose2d(x, w, b, sizes["strides"], 0, sizes["output_padding"], *rest[::-1])
+        y = y[:, :, top : y.shape[2] - bottom, left : y.shape[3] - right]
+    y.backward(torch.tensor(dy[:, :, : y.shape[2], : y.shape[3]]))
+    return [y.detach().numpy(), *(tensor.grad.numpy() for tensor in (x, w, b))]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("type_", ["Conv", "ConvTranspose"])
+def test_every_geometry_is_pytorchs(type_: str, layout: str, tmp_path: Path) -> None:
+    """Y and all derivatives; those of C's kernels within the rounding of float32."""
+    rows, dy = list[tuple[OperatorStep, dict[str, Array]]](), normal((2, 4, 12, 12), seed=3)
+    for sizes in geometries(type_):
+        w = normal((4, 4 // sizes["group"], *sizes["kernel_shape"]), seed=1)
+        values = [normal((2, 4, 3, 4)), w, normal((4,), seed=2)]
+        y, *derivatives = pytorch_results(type_, values, dy, **sizes) or [np.empty(0)]
+        attributes = {key: size for key, size in sizes.items() if type_ != "Conv" or key != "output_padding"}
+        if y.size:
+            *images, bias = (np.float32(value) for value in values)
+            arranged_values = (*(arranged(image, layout) for image in images), bias)
+            case = Case(type_, arranged_values, {"data_layout": layout, **attributes})
+            step, *_, backward = steps_of(case)
+            backward.reads["dy0"][...] = arranged(dy[:, :, : y.shape[2], : y.shape[3]], layout)
+            rows.append((step, {"y0": arranged(y, layout)}))
+            *images, bias = derivatives
+            named = {"dx0": arranged(images[0], layout), "dx1": arranged(images[1], layout), "dx2": bias}
+            rows.append((backward, named))
+    assert len(rows) > 900
+    steps = CSteps((step for step, _ in rows), tmp_path)
+    library = steps.compiled("gcc", "-O1")
+    for step, expected in rows:
+        results = {slot: np.frombuffer(data, np.float32) for slot, data in step.run().items()}
+        for kernels in (results, steps.run(library, step)):
+            for slot, wanted in expected.items():
+                result = kernels[slot].reshape(wanted.shape)
+                np.testing.assert_allclose(result, wanted, 1e-4, 1e-4, err_msg=f"{step.node} {slot}")
