@@ -211,14 +211,15 @@ class _Walk:
         self.regions: dict[int, _Region] = {}
         self.given = {entry.value for entry in program.entry}
         self.kept = self.given | {exit_.value for exit_ in program.exit}
-        self.carried = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
         # With an alias they would hold their bytes all the time.
         self.lent = lent(program)
         self.levels: dict[int, list[Step]] = defaultdict(list)
         self.last: dict[int, int] = {}
         self.redefinitions: dict[int, list[int]] = defaultdict(list)
+        #: The step that writes each value first: behind it a value has its place.
+        self.first: dict[int, int] = {}
         last = self.last
-        for step in program.steps:
+        for t, step in enumerate(program.steps):
             level, until = step.level, step.until
             self.levels[level].append(step)
             for later in range(level + 1, until + 1):  # a copy may take several
@@ -227,7 +228,9 @@ class _Walk:
                 value = binding.value
                 if last.get(value, -1) < until:
                     last[value] = until
-                if binding.access is Access.UPDATE:
+                if binding.access.defines and (
+                    self.first.setdefault(value, t) != t or binding.access is Access.UPDATE
+                ):
                     self.redefinitions[value].append(level)
 
     def run(self) -> tuple[Alias, ...]:
@@ -237,7 +240,9 @@ class _Walk:
             if self.footprint is not None:
                 self._keep_parts(self.footprint, t, step)
             for binding in step.bindings:
-                if binding.access is Access.UPDATE:
+                if binding.access is Access.UPDATE or (
+                    binding.access is Access.WRITE and self.first[binding.value] != t
+                ):
                     self._hold(self._region(binding.value), binding.value, step.level)
         return tuple(alias for aliases in self.aliases.values() for alias in aliases)
 
@@ -256,7 +261,7 @@ class _Walk:
         source, target = by_slot.get(promise.source), by_slot.get(promise.target)
         if source is None or source.access is not Access.READ or source.value in self.lent:
             return
-        if target is None or not self._fits(source.value, target, promise, step):
+        if target is None or not self._fits(source.value, target, promise, t, step):
             return
         region = self._region(source.value)
         if source.value not in region.holds:
@@ -283,7 +288,7 @@ class _Walk:
         for slot, of in parts.items():
             target = by_slot.get(slot)
             sources = [by_slot[part.source].value for part in of if part.source in by_slot]
-            if target is None or len(sources) < len(of) or not self._may_define(target, step):
+            if target is None or len(sources) < len(of) or not self._may_define(target, t, step):
                 continue
             alignment = self.program.spaces[self.program.values[target.value].space].alignment
             offsets = [part.start - part.target_start for part in of]
@@ -323,21 +328,22 @@ class _Walk:
             region.into = joined
         self.regions[target] = joined
 
-    def _may_define(self, target: Binding, step: Step) -> bool:
+    def _may_define(self, target: Binding, t: int, step: Step) -> bool:
         """Whether the value of a binding may be defined in the bytes of others."""
         return (
             target.access is Access.WRITE
+            and self.first[target.value] == t
+            and target.value not in self.given
             and target.value not in self.aliases
             and all(b.value != target.value or b.access is Access.WRITE for b in step.bindings)
-            and target.value not in self.carried
             and target.value not in self.apart
         )
 
-    def _fits(self, source: int, target: Binding, promise: InPlace, step: Step) -> bool:
+    def _fits(self, source: int, target: Binding, promise: InPlace, t: int, step: Step) -> bool:
         ours, theirs = self.program.values[target.value].type, self.program.values[source].type
         writes = sum(binding.access.defines for binding in step.bindings)
         return (
-            self._may_define(target, step)
+            self._may_define(target, t, step)
             and ours.elements == theirs.elements
             and ours.dtype is theirs.dtype
             and ours.storage is theirs.storage is None
