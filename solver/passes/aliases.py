@@ -40,7 +40,6 @@ from solver.program import (
     Alias,
     Binding,
     Constraints,
-    EntryKind,
     Footprint,
     Phase,
     Program,

@@ -22,13 +22,14 @@ from solver.plan.validation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
 from solver.verify.cost import added_up, check_cost_bound
 from solver.verify.deployment import check_deployment_form, held_references, prove_deployment
-from solver.verify.figures import check_figures, check_recomputation
+from solver.verify.figures import FACTS, check_figures, check_recomputation
 from solver.verify.form import check_labels
 from solver.verify.proof import prove
 from solver.verify.sizes import prove_at
 from solver.verify.unchecked import UNCHECKED, is_unchecked
 
 __all__ = [
+    "FACTS",
     "UNCHECKED",
     "AccessFault",
     "AccessRule",

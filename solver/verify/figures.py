@@ -31,6 +31,7 @@ from solver.verify.sharing import step_name
 _Facts: TypeAlias = Mapping[str, int | str | bool]
 
 __all__ = [
+    "FACTS",
     "check_copies",
     "check_figures",
     "check_paging",
@@ -220,7 +221,7 @@ def _integers(*names: str) -> dict[str, type]:
 
 
 #: By record its facts with their types. A number that is left out is zero, as reports take it.
-_FACTS: Final[Mapping[str, Mapping[str, type]]] = MappingProxyType(
+FACTS: Final[Mapping[str, Mapping[str, type]]] = MappingProxyType(
     {
         "rewrite": _integers("replacements", "bound_before", "bound_after"),
         "fit_scratch": _integers("budget_before", "budget_after", "bound_before", "bound_after"),
@@ -274,10 +275,10 @@ def check_records(reference: Program, plan: Plan) -> Iterator[Violation]:
 def _unknown(plan: Plan) -> Iterator[str]:
     names = [record.name for record in plan.records]
     for record in plan.records:
-        if record.name not in _FACTS or names.count(record.name) > 1:
+        if record.name not in FACTS or names.count(record.name) > 1:
             yield f"The record {record.name!r} is there twice, or of nothing that a plan records."
             continue
-        known = dict(_FACTS[record.name])
+        known = dict(FACTS[record.name])
         if record.name == "paging":
             known |= _integers(*(f"written.{tier.name}" for tier in plan.options.tiers[1:]))
         if record.name == "like":
@@ -388,6 +389,11 @@ def _like(reference: Program, plan: Plan, facts: _Facts) -> Iterator[str]:
     kept, pins = facts.get("kept", 0), len(plan.options.pins)
     if not _is_between(0, kept, pins):
         yield f"The record 'like' claims that {kept} values stay; {pins} are pinned."
+    claimed, program = facts.get("kept_bytes", 0), plan.program
+    pinned = plan.options.constraints.rules(program).pin_names
+    most = sum(program.values[value].type.nbytes for value in pinned)
+    if not _is_between(most if kept == pins else 0, claimed, most if kept else 0):
+        yield f"The record 'like' claims that {claimed} bytes stay; {most} are pinned."
 
 
 _CHECKS: Final[Mapping[str, Callable[[Program, Plan, _Facts], Iterator[str]]]] = MappingProxyType(

@@ -14,6 +14,7 @@ _SPEED: Final = "A fact about the device. Times of copies and repetitions have t
 _SEARCH: Final = "A search proved this bound. It may not be more than the plan itself takes."
 _IN_PLACE: Final = "Added up where no values lie in place; with aliases it is measured before the last pass."
 _LEVELS: Final = "Added up where one step runs at a time; levels have an order that is not in the plan."
+_OTHER_PLAN: Final = "It is about another plan, which is not in this one."
 _REWRITING: Final = "Graphs that stood between two replacements are not kept, nor are their bounds."
 
 #: By place in the document why nothing checks it, or not all of it. ``[*]`` is any row, ``records[name]`` the
@@ -82,6 +83,13 @@ UNCHECKED: Final[Mapping[str, str]] = MappingProxyType(
         "records[paging].lookahead": "No copy takes more levels than it says; more may have been allowed.",
         "records[paging].peak_before": _IN_PLACE,
         "records[paging].peak_after": _IN_PLACE,
+        "planned_sizes": "Before a plan is used at a size, it is proved at that size.",
+        "records[like].plan": _OTHER_PLAN,
+        "records[like].kept": "No more than the pins, some of which the caller may have asked for.",
+        "records[like].kept_bytes": "At most those of all pins; all of them if each pin is of that plan.",
+        "records[like].bytes_without": _OTHER_PLAN,
+        "records[like].nanoseconds_without": _OTHER_PLAN,
+        "records[like].moved": "Counted; which values moved, and why, rests on the other plan.",
     }
 )
 

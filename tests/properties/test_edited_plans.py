@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -37,13 +37,24 @@ from solver.executor.proved import check_plan, reference_program
 from solver.exporters import EXPORTERS
 from solver.graph import DType, Role, TrainableGraph, TrainingRules
 from solver.layout import Alignment, Lifespan, Pin
-from solver.pipeline import TARGETS, BlockProgram, plan, plan_program, reference_of
-from solver.plan import Costs, Plan, PlanOptions, homes, level_report, paging, recomputation, recycling
+from solver.pipeline import TARGETS, BlockProgram, plan, plan_like, plan_requested, reference_of
+from solver.plan import (
+    Costs,
+    Plan,
+    PlanOptions,
+    RequestedOptions,
+    SizeRange,
+    homes,
+    level_report,
+    paging,
+    recomputation,
+    recycling,
+)
 from solver.plan.report import order_note, storage_note
 from solver.preparations import Prepared
 from solver.program import Program, ReservedRange, Tier
 from solver.training import BlockOperation, build_program
-from solver.verify import UNCHECKED, is_unchecked
+from solver.verify import FACTS, UNCHECKED, is_unchecked
 from tests.support.document_edits import Edit, edits
 from tests.support.every import grid
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual, tower
@@ -51,6 +62,7 @@ from tests.support.programs import AUTO_RECYCLE, block
 from tests.support.programs import program as explicit
 from tests.support.rewritable import mobile_block
 from tests.support.sequence_graphs import classifier
+from tests.support.sizes import with_symbolic_batch
 from tests.support.stored_graphs import adapted
 from tests.support.term_oracle import TermOracle
 
@@ -137,8 +149,11 @@ def _tower() -> TrainableGraph:
     return tower(4, rows=4, width=8, outputs=("h1",))
 
 
+#: The model, the options, and the plan that the new one is to be like.
+_Asked: TypeAlias = tuple[Subject, PlanOptions | RequestedOptions] | tuple[Subject, PlanOptions, Plan]
+
 #: Every pass, preparation, target and rule at least once, as small as they can be.
-SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
+SUBJECTS: Mapping[str, Callable[[], _Asked]] = {
     "plain": lambda: (chain((4, 3, 2), 2), PlanOptions()),
     "updates at the end": lambda: (
         residual(2, 3, 2, optimizer="SGD", momentum=0.9),
@@ -212,6 +227,15 @@ SUBJECTS: Mapping[str, Callable[[], tuple[Subject, PlanOptions]]] = {
     "explicit": lambda: (explicit(AUTO_RECYCLE, fed=("in",), kept=("dx",)), PlanOptions()),
     "explicit, in place and ordered": lambda: (free_program(), PlanOptions(in_place=True, order=True)),
     "explicit, levels": lambda: (free_program(), PlanOptions(parallelism=2)),
+    "like another": lambda: (
+        chain((4, 6, 2), 2),
+        PlanOptions(pins=(Pin("b1", 4096),)),
+        plan(chain((4, 3, 2), 2)),
+    ),
+    "for several batches": lambda: (
+        with_symbolic_batch(chain((4, 3, 2), 4), 4),
+        RequestedOptions(PlanOptions(), ranges=(SizeRange("batch", 1, 4),)),
+    ),
 }
 
 
@@ -226,12 +250,11 @@ class Made(NamedTuple):
 
 @cache
 def made(name: str) -> Made:
-    subject, options = SUBJECTS[name]()
-    if isinstance(subject, BlockProgram):
-        found = plan_program(subject, options)
-    else:
+    subject, options, *other = SUBJECTS[name]()
+    if not isinstance(subject, BlockProgram) and not subject.sizes:
         subject = load_graph(dump_graph(subject))
-        found = plan(subject, options)
+    requested = RequestedOptions(options, automatic=False) if isinstance(options, PlanOptions) else options
+    found = plan_like(subject, requested, *other) if other else plan_requested(subject, requested)
     return Made(subject, found, json.loads(dump_plan(found)), TermOracle(_reference(subject, found)[0]))
 
 
@@ -389,7 +412,7 @@ QUICK = (
     "constrained",
     "views of parts", "levels in place", "rewritten", "paged and recomputed", "micro-batches", "clipped",
     "nntrainer", "explicit, in place and ordered", "in memories", "stored",
-    "stored in tiles of a head in chunks",
+    "stored in tiles of a head in chunks", "like another", "for several batches",
 )  # fmt: skip
 
 
@@ -406,10 +429,9 @@ def test_the_plans_have_every_claim() -> None:
     plans = [made(name).plan for name in SUBJECTS]
     assert len(plans) >= 20
     programs = [found.program for found in plans]
-    assert {record.name for found in plans for record in found.records} == {
-        "rewrite", "fit_scratch", "storage", "order", "search_order", "recompute", "levels", "paging",
-        "aliases", "homes",
-    }  # fmt: skip
+    assert {record.name for found in plans for record in found.records} == FACTS.keys()
+    documents = [made(name).document for name in SUBJECTS]
+    assert {name for document in documents for name in document} == PlanDocument.model_fields.keys()
     assert {found.options.target for found in plans} == {*TARGETS, "program"}
     assert any(found.cost_bound for found in plans)
     assert any(found.replacements for found in plans)

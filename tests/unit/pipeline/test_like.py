@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_like, plan_program, plan_requested
 from solver.plan import Plan, RequestedOptions, difference
-from solver.program import persistent
+from solver.program import Record, persistent
 from tests.support.graphs import chain, tower
 from tests.support.programs import program
 from tests.support.proofs import violations
@@ -40,6 +41,10 @@ def test_nothing_moves_and_nothing_is_paid_where_nothing_has_changed() -> None:
     assert (made.arena_bytes, facts["moved"], facts["plan"]) == (old.arena_bytes, 0, old.digest)
     assert difference(old, made).moved == ()
     assert difference(old, made).stayed == facts["kept"] == len(places(old))
+    for fact in ("kept", "kept_bytes", "moved"):
+        forged = Record("like", {**facts, fact: facts[fact] + 1})
+        records = tuple(forged if each.name == "like" else each for each in made.records)
+        assert {v.rule for v in violations(OLD, replace(made, records=records))} == {"record"}, fact
 
 
 def test_a_larger_batch_moves_no_weight_and_says_the_price() -> None:
