@@ -4,6 +4,9 @@
     table      JSON: name -> dtype, shape, data_offsets; under ``__metadata__`` what is not a tensor
     data       what one iteration leaves to the next: weights, optimizer variables, running statistics, ...
 
+The table begins with the SHA-256 of the whole file, in which 64 zeros stand for these digits. Files of
+version 1 have a digest of the data alone; they are read with a warning.
+
 Tensors have the names that the graph gives them, so other tools read the weights. Random numbers are
 functions of the iteration, so its number is all that generators need. The graph has the constants.
 """
@@ -14,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +29,10 @@ from solver.graph.types import Array, TensorType
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 
-_FORMAT, _VERSION = "arenaplan.checkpoint", "1"
+_FORMAT, _VERSION, _OLD_VERSION = "arenaplan.checkpoint", "2", "1"
+
+#: How a table begins, in front of the digits of the digest, and what stands for these while it is computed.
+_BEFORE_DIGEST, _NO_DIGEST = b'{"__metadata__":{"sha256":"', b"0" * 64
 
 _ELEMENT_TYPES = {
     "bool": "BOOL",
@@ -67,16 +74,13 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, types: Mapping[str, Ten
 
     Raises PlanError where the file cannot be written. Cost: the bytes are read twice, once for their SHA-256.
     """
-    digest = hashlib.sha256()
-    for array in checkpoint.contents.values():
-        digest.update(array.data)
     table: dict[str, object] = {
         "__metadata__": {
+            "sha256": _NO_DIGEST.decode(),
             "format": _FORMAT,
             "version": _VERSION,
             "plan": checkpoint.plan,
             "iteration": str(next(iter(checkpoint.iterations.values()))),
-            "sha256": digest.hexdigest(),
             **({"iterations": json.dumps(checkpoint.iterations)} if len(checkpoint.iterations) > 1 else {}),
         }
     }
@@ -91,7 +95,11 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, types: Mapping[str, Ten
         position += array.nbytes
     text = json.dumps(table, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the data begins at a multiple of 8
-    _replace(path, [len(text).to_bytes(8, "little"), text, *(a.data for a in checkpoint.contents.values())])
+    length, data = len(text).to_bytes(8, "little"), [array.data for array in checkpoint.contents.values()]
+    digest = hashlib.sha256(length + text)
+    for piece in data:
+        digest.update(piece)
+    _replace(path, [length, text.replace(_NO_DIGEST, digest.hexdigest().encode(), 1), *data])
 
 
 def _replace(path: Path, pieces: list[bytes | memoryview]) -> None:
@@ -133,7 +141,8 @@ def read_checkpoint(
 
     The plan carries tensors of `types`, and counts the iterations of each of the `counters`.
 
-    Raises PlanError for a file that cannot be read, is damaged, or belongs to another plan.
+    Raises PlanError for a file that cannot be read, is damaged, or belongs to another plan. Warns about a
+    file of version 1. Cost: the bytes are read twice, once for their SHA-256.
     """
     try:
         data = np.fromfile(path, np.uint8)
@@ -171,12 +180,21 @@ _Table = Mapping[str, Mapping[str, object]]
 
 
 def _parsed(path: Path, data: Array) -> tuple[Checkpoint, _Table]:
+    begin = 8 + len(_BEFORE_DIGEST)
+    is_whole = data[8:begin].tobytes() == _BEFORE_DIGEST
+    if is_whole:
+        digits = data[begin : begin + len(_NO_DIGEST)]
+        digest = digits.tobytes().decode()
+        digits[...] = _NO_DIGEST[0]
+        if hashlib.sha256(data.data).hexdigest() != digest:
+            raise _damaged(path)
     length = int.from_bytes(data[:8].tobytes(), "little")
     if len(data) < 8 or length > min(_MAX_TABLE_BYTES, len(data) - 8):
         raise _damaged(path)
     table = json.loads(data[8 : 8 + length].tobytes())
     metadata, body = table.pop("__metadata__"), data[8 + length :]
-    if (metadata["format"], metadata["version"]) != (_FORMAT, _VERSION):
+    version = _VERSION if is_whole else _OLD_VERSION
+    if (metadata["format"], metadata["version"]) != (_FORMAT, version):
         raise _damaged(path)
     contents: dict[str, Array] = {}
     position = 0
@@ -186,8 +204,16 @@ def _parsed(path: Path, data: Array) -> tuple[Checkpoint, _Table]:
             raise _damaged(path)
         contents[name] = body[begin:end]
         position = end
-    if position != len(body) or hashlib.sha256(body.data).hexdigest() != metadata["sha256"]:
+    if position != len(body):
         raise _damaged(path)
+    if not is_whole:
+        if hashlib.sha256(body.data).hexdigest() != metadata["sha256"]:
+            raise _damaged(path)
+        warnings.warn(
+            f"The checkpoint {str(path)!r:.200} is of an earlier version, whose digest covers the tensors but"
+            " not the number of the iteration. Save it again.",
+            stacklevel=2,
+        )
     counts = json.loads(metadata["iterations"]) if "iterations" in metadata else {"": metadata["iteration"]}
     return Checkpoint(metadata["plan"], {name: int(n) for name, n in counts.items()}, contents), table
 

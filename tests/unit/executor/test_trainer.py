@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 import pickle
 import random
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -317,18 +319,69 @@ def damages() -> dict[str, Callable[[bytes], bytes]]:
     }
 
 
+def of_version_1(data: bytes) -> bytes:
+    """The same checkpoint as earlier versions wrote it: a digest of the tensors alone, behind the rest."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    table = json.loads(data[8:end])
+    del table["__metadata__"]["sha256"]
+    table["__metadata__"] |= {"version": "1", "sha256": hashlib.sha256(data[end:]).hexdigest()}
+    text = json.dumps(table, separators=(",", ":")).encode()
+    return len(text).to_bytes(8, "little") + text + data[end:]
+
+
+@pytest.mark.parametrize("written", [bytes, of_version_1])
 @pytest.mark.parametrize("kind", damages())
-def test_a_damaged_checkpoint_is_refused_and_training_goes_on(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused_and_training_goes_on(
+    kind: str, written: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     path = tmp_path / "saved"
     batches = [synthetic_batch(GRAPH, seed=0, step=step) for step in range(2)]
     with Trainer(GRAPH, PLAN) as steady, Trainer(GRAPH, PLAN) as trainer:
         steady.step(batches[0])
         trainer.step(batches[0])
         trainer.save(path)
-        path.write_bytes(damages()[kind](path.read_bytes()))
-        with pytest.raises(PlanError, match=r"saved' (is damaged|has 'w1'|lacks)"):
+        path.write_bytes(damages()[kind](written(path.read_bytes())))
+        with (
+            pytest.raises(PlanError, match=r"saved' (is damaged|has 'w1'|lacks)"),
+            warnings.catch_warnings(action="ignore"),
+        ):
             trainer.restore(path)
         assert steady.step(batches[1]) == trainer.step(batches[1])
+
+
+def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path: Path) -> None:
+    """Also a file that is cut short, or longer; nothing has changed then."""
+    graph, path = tower(1, width=2, rows=1, optimizer="Adam"), tmp_path / "saved"
+    own, batches = plan(graph), [synthetic_batch(graph, seed=0, step=step) for step in range(2)]
+    with Trainer(graph, own) as trainer:
+        trainer.step(batches[0])
+        trainer.save(path)
+        data = path.read_bytes()
+        trainer.step(batches[1])
+        before = state_of(trainer, tmp_path / "before")
+        whole, count = int.from_bytes(data, "little"), len(data)
+        changed = ((whole ^ 1 << bit).to_bytes(count, "little") for bit in range(8 * count))
+        for damaged in (*changed, *(data[:size] for size in range(len(data))), data + b"\0", data + data):
+            path.write_bytes(damaged)
+            with pytest.raises(PlanError, match="damaged"):
+                trainer.restore(path)
+        assert trainer.iteration == 2
+        assert state_of(trainer, tmp_path / "after") == before
+        path.write_bytes(data)
+        trainer.restore(path)
+        assert trainer.iteration == 1
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read_with_a_warning(tmp_path: Path) -> None:
+    batches = [synthetic_batch(GRAPH, seed=0, step=step) for step in range(2)]
+    with Trainer(GRAPH, PLAN) as trainer, Trainer(GRAPH, PLAN) as other:
+        trainer.step(batches[0])
+        trainer.save(tmp_path / "saved")
+        (tmp_path / "old").write_bytes(of_version_1((tmp_path / "saved").read_bytes()))
+        with pytest.warns(UserWarning, match=r"old' is of an earlier version.*Save it again"):
+            other.restore(tmp_path / "old")
+        assert other.iteration == 1
+        assert other.step(batches[1]) == trainer.step(batches[1])
 
 
 def test_a_checkpoint_of_another_plan_is_refused(tmp_path: Path) -> None:
