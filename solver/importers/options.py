@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -18,7 +19,7 @@ import numpy as np
 from solver.errors import GraphError, LossError, OptionsError, TrainableError
 from solver.graph import OptimizerSpec, Role, TrainableGraph, TrainingRules
 from solver.graph.rules import MAX_ACCUMULATE
-from solver.importers.text import some
+from solver.importers.text import argument, some
 from solver.options import IMPORT_OPTIONS
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
@@ -96,11 +97,13 @@ class Imported:
 
     `constants` are floating tensors of the file that are no parameters of the graph, with the number of
     their elements: constants, and weights that the loss does not depend on. None where the graph has all.
+    `tables` are parameters with names or values of tables, which programs compute and training does not.
     """
 
     graph: TrainableGraph
     notes: tuple[str, ...] = ()
     constants: Mapping[str, int] | None = None
+    tables: tuple[str, ...] = ()
 
     def frozen(self, names: Iterable[str]) -> Imported:
         """The same model, of which parameters that match one of the names and patterns are not trained.
@@ -143,9 +146,14 @@ class Imported:
             f"{trained} {'tensor' if trained == 1 else 'tensors'} trained, {untrained} floating"
             f" {'tensor' if untrained == 1 else 'tensors'} not trained{': ' if larger else ''}{some(larger)}"
         )
-        return (
-            f"{text}; {len(single)} of one element not trained: {some(single, 3)}." if single else f"{text}."
-        )
+        if single:
+            text += f"; {len(single)} of one element not trained: {some(single, 3)}"
+        tables = [name for name in self.tables if name in graph.trained]
+        if tables and len(tables) < trained:
+            patterns = ",".join(re.sub(r",|^\s|\s$", "?", name) for name in tables)
+            remedy = f"--frozen {argument(patterns)} leaves it untrained"
+            text += f"; looks like a table: {some(tables)} ({remedy})"
+        return f"{text}."
 
 
 #: Choices that say how a model is trained, by the field of `ImportOptions`.

@@ -95,7 +95,7 @@ def load_circle_model(
         for operand in graph.operands.values()
         if operand.role is Role.CONSTANT and operand.dtype.is_floating and operand.id not in network.added
     }
-    return Imported(graph, tuple(notes), constants)
+    return Imported(graph, tuple(notes), constants, tuple(network.tables))
 
 
 def _part(model: Model, options: ImportOptions) -> Model:

@@ -16,6 +16,7 @@ from solver.importers.circle.constants import SEVERAL, fold, fold_several
 from solver.importers.circle.read import Model, ModelOperator
 from solver.importers.circle.roles import MOVES, weight_tensors
 from solver.importers.recorder import GraphRecorder
+from solver.importers.tables import looks_like_a_table
 from solver.importers.widened import Origin
 
 __all__ = ["Network", "Unsupported", "Weight", "unique_names"]
@@ -73,13 +74,15 @@ class Network(GraphRecorder):
         self.weights: dict[str, Weight] = {}
         #: Parameters that each operator of the file owns.
         self.owned: list[list[str]] = []
+        #: Parameters with names or values of tables.
+        self.tables: list[str] = []
         #: What floating operands are in the file.
         self.origins: dict[str, Origin] = {}
         #: Numbers of the operators that are imported.
         self.needed = [k for k in range(len(model.operators)) if k not in model.skipped]
         self._names = unique_names(model)
         self._taken = set(self._names)
-        self._trained = weight_tensors(model, self.needed) | {
+        self._trained = weight_tensors(model, range(len(model.operators))) | {
             k for k, name in enumerate(self._names) if any(fnmatchcase(name, pattern) for pattern in trained)
         }
         #: Parameters that the loss has no derivative with respect to.
@@ -360,6 +363,8 @@ class Network(GraphRecorder):
         laid = weight.from_file(value)
         self._declare(name, Role.PARAMETER, laid.shape, DType(value.dtype.name), laid)
         if self.operands[name].role is Role.PARAMETER:
+            if name not in self.weights and looks_like_a_table(name, value):
+                self.tables.append(name)
             self.weights[name] = weight
             self.owned[-1].append(name)
             self._record_origin(number)

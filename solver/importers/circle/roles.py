@@ -7,9 +7,11 @@
                            had a part in: a normalisation, or a bias, that stands behind its layer
     table of positions     added to rows of a table or to products, moved and added up, a row of channels
                            for each position; no mask, no whole numbers, no sines
-    anything else          not trained: scalars, what an image is divided by, masks, anchors
+    anything else          not trained: scalars, masks, anchors, and arithmetic on what inputs and constants
+                           alone lead to, as the normalisation of an image: there is no layer yet
 
-Names say nothing. A weight is found behind moves, too (TRANSPOSE, RESHAPE, DEQUANTIZE, CONCATENATION ...).
+A layer has had a weight; or it is a normalisation by a root that is computed (RSQRT). Names say
+nothing. A weight is found behind moves, too (TRANSPOSE, RESHAPE, DEQUANTIZE, CONCATENATION ...).
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from solver.importers.circle.read import Model, ModelOperator
+from solver.importers.tables import is_computed
 
 __all__ = ["MOVES", "TRANSPOSE_BIAS", "needed_operators", "weight_tensors"]
 
@@ -120,7 +121,11 @@ def _scales_and_shifts(model: Model, operators: Sequence[ModelOperator], weights
     #: Products and scales of one channel; products and rows of trained tables, moved and added up.
     products: set[int] = set()
     embeddings: set[int] = set()
+    roots: set[int] = set()
     for operator in operators:
+        if operator.code == "RSQRT" and not constants.issuperset(operator.inputs):
+            roots.update(operator.outputs)
+            trained.update(operator.outputs)
         if operator.code in _PRODUCTS:
             products.update(operator.outputs)
         is_embedding = operator.code in _PRODUCTS | _LOOKUPS and trained.intersection(operator.inputs)
@@ -134,7 +139,8 @@ def _scales_and_shifts(model: Model, operators: Sequence[ModelOperator], weights
                 one = other in products if is_shift else _is_shifted(model, readers, operator, constants)
                 if one and not is_shift:
                     products.update(operator.outputs)
-                if _is_per_channel(model, constant, other, one) or (
+                scaled = operator.outputs[0] if other in roots else other
+                if _is_per_channel(model, constant, scaled, one) or (
                     is_shift
                     and other in embeddings
                     and _is_table(model, stored.get(constant, constant), other)
@@ -157,11 +163,7 @@ def _is_table(model: Model, constant: int, data: int) -> bool:
     if len(shape) < 2 or shape != sizes[-len(shape) :] or tensor.data is None or tensor.sparsity:
         return False
     values = tensor.array()
-    first = values.reshape(-1, shape[-1])[0]
-    is_mask = len(np.unique(values)) <= 2 or not np.isfinite(values).all()
-    is_grid = bool((values * 2 == np.round(values * 2)).all())
-    is_sines = bool(np.isin(first, (0, 1)).all()) and float(np.abs(values).max()) <= 1
-    return not (is_mask or is_grid or is_sines)
+    return bool((values != values.flat[0]).any()) and not is_computed(values)
 
 
 def _is_shifted(

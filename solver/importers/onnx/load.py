@@ -82,7 +82,7 @@ def _loaded(
     asked = options.trainable if isinstance(options.trainable, tuple) else ()
     walk = Walk(
         functions,
-        Roles(tensors, part.nodes, functions, asked),
+        Roles(tensors, model.graph.node, functions, asked),
         batch_norm=options.batch_norm,
         weights=options.weights,
     )
@@ -115,7 +115,7 @@ def _loaded(
         *_notes_on_narrow_weights(network, graph),
     )
     constants = {**walk.constants, **dict(sorted(unread.items()))}
-    imported = Imported(graph, (*part.notes, *notes), constants=constants)
+    imported = Imported(graph, (*part.notes, *notes), constants, tuple(walk.tables))
     return imported.frozen(options.frozen)
 
 

@@ -5,15 +5,18 @@
     running mean and variance of a BatchNormalization                                     state
     a first state of an LSTM, GRU or RNN that is all zeros                                constant
     added to a product, as long as its units (one of one unit, too)                       parameter
-    added to, or multiplied with, other values of a network, if of several elements       parameter,
+    added to, or multiplied with, what a layer computed, if of several elements           parameter,
         unless its values are a mask, whole numbers or sines: a program computed these
-    subtracted from an input, or dividing it; frequencies of Sin and Cos; variances
-        under a Sqrt; bounds, scales, exponents                                           constant
+    the same with what inputs and constants alone lead to: there is no layer yet          constant
+    frequencies of Sin and Cos; variances under a Sqrt; bounds, scales, exponents         constant
     anywhere else: an initializer of several elements under a name of the network's own   parameter
 
 In the places named above it does not matter how a tensor is called, and where it is kept: as an initializer,
 in a Constant or ConstantOfShape, in a branch or a function. Uses are looked up through moves (Transpose,
 Reshape), through arithmetic of constants with each other, and through calls of functions.
+
+A layer is an operator that reads a constant and is not one of `_PASSES`, which hold no weights; or a division
+by a deviation that is computed, as in a normalisation that is written out.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from solver.graph import Array, Role
+from solver.graph import Role
 from solver.importers.onnx.lowering.quantised import SCALES
 from solver.importers.onnx.read import StoredTensor, constant_tensor, tensors_of
+from solver.importers.tables import BUFFERS, is_computed, is_mask, is_waves
 
 if TYPE_CHECKING:
     import onnx
@@ -84,6 +88,28 @@ _UNARY: Final = frozenset(
 )
 #: Operators through which uses are looked up where all operands are constants.
 _OF_CONSTANTS: Final = _ARITHMETIC | _UNARY | {"MatMul", "Einsum", "Concat", "Max", "Min"}
+#: Operators that hold no weights: what they compute from inputs and constants is no layer's result.
+_PASSES: Final = frozenset(
+    {
+        *(
+            *_ARITHMETIC,
+            *_MOVES,
+            *_UNARY,
+            "Sqrt",
+            "Log",
+            "Max",
+            "Min",
+            "Sum",
+            "Mean",
+            "Pad",
+            "Clip",
+            "Dropout",
+        ),
+        *("Resize", "Upsample", "Tile", "ReduceL1", "ReduceMax", "ReduceMin", "QuantizeLinear"),
+        *("DequantizeLinear", "CumSum", "GatherND", "GatherElements", "Gather", "Mod"),
+        *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+    }
+)
 #: Moves that keep what was added to a product beside it.
 _KEEPS_UNITS: Final = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout"})
 #: Names that exporters make up.
@@ -92,17 +118,11 @@ _MADE_UP: Final = re.compile(
     r"|^tmp|^_to_copy)",
     re.IGNORECASE,
 )
-#: Last parts of names under which modules keep what they do not train.
-_BUFFERS: Final = re.compile(
-    r"(^|_)(inv_freq|rotary|freqs?|freqs_cis|(attn_|attention_|causal_|bias_)?mask(ed_bias)?|position_ids"
-    r"|token_type_ids|relative_position_index|relative_coords_table|running_(mean|var)|num_batches_tracked|anchors?"
-    r"|window|mel_filters|mean|std|pixel_(mean|std)|(cos|sin)(_cached?)?|pe|basis|filterbank|fb)$"
-)
 #: Last parts of names of scalars that are trained.
 _SCALARS: Final = re.compile(r"(weight|bias|gamma|beta|alpha|scale|temperature|\.[wb]_\d+)$")
 #: Moves and calls between a tensor and its reader that are followed; longer chains do not occur in models.
 _MAX_MOVES: Final = 32
-#: A mask adds this or less to what it hides.
+#: A tensor that hides what it is added to.
 _MASK_VALUE: Final = -100.0
 
 
@@ -111,9 +131,7 @@ class _Source(IntEnum):
 
     CONSTANTS = 0
     INPUTS = 1
-    #: Inputs less a mean, or divided by a deviation.
-    NORMALISED_INPUTS = 2
-    LAYERS = 3
+    LAYERS = 2
 
 
 class Roles:
@@ -145,6 +163,10 @@ class Roles:
     def of(self, tensor: StoredTensor, body: Body = None, *, is_initializer: bool = True) -> Role:
         """PARAMETER, STATE or CONSTANT for a tensor that `body` holds."""
         role = self._by_place(tensor, body)
+        # PyTorch writes the group normalisation as an instance normalisation by ones and zeros.
+        is_of_instance = self._of(tensor.name, body) == {"weight", "instance"}
+        if not is_initializer and is_of_instance and np.unique(tensor.array()).tolist() in ([0], [1]):
+            return Role.CONSTANT
         if role is None:
             role = self._by_name(tensor) if is_initializer else Role.CONSTANT
         if role is Role.CONSTANT and self._is_asked_for(tensor, body):
@@ -190,16 +212,16 @@ class Roles:
         if places <= {"known", "bound"}:
             return Role.CONSTANT
         if "table" in places:
-            return Role.CONSTANT if _is_sinusoid(tensor.array()) else Role.PARAMETER
+            return Role.CONSTANT if is_waves(tensor.array()) else Role.PARAMETER
         if "part of a weight" in places and tensor.elements > 1:
             return Role.PARAMETER
         if any(place in ("arithmetic", "part of a weight") or place.startswith("bias") for place in places):
             if tensor.elements == 1:
                 return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
-            is_computed = _is_mask if self._is_bare else _is_computed
-            return Role.CONSTANT if is_computed(tensor.array()) else Role.PARAMETER
+            is_no_weight = is_mask if self._is_bare else is_computed
+            return Role.CONSTANT if is_no_weight(tensor.array()) else Role.PARAMETER
         if self._is_bare and "preprocessing" in places and tensor.elements > 1:
-            return Role.PARAMETER
+            return Role.CONSTANT if is_mask(tensor.array()) else Role.PARAMETER
         if places & {"angle", "statistic", "preprocessing"}:
             return Role.CONSTANT
         return None
@@ -211,7 +233,7 @@ class Roles:
         values = tensor.array()
         if not np.isfinite(values).all() or values.max() <= _MASK_VALUE:
             return Role.CONSTANT
-        if _MADE_UP.search(tensor.name) or (_BUFFERS.search(last) and not _SCALARS.search(last)):
+        if _MADE_UP.search(tensor.name) or (BUFFERS.search(last) and not _SCALARS.search(last)):
             return Role.CONSTANT
         return Role.PARAMETER
 
@@ -259,7 +281,9 @@ class Roles:
         if op in ("Max", "Min") and not of_constants:
             return {"bound"}
         if position in _WEIGHTS.get(op, ()) and not (of_constants and op in ("MatMul", "Einsum")):
-            return {"angle"} if op == "MatMul" and nodes.is_angle(node.output[0]) else {"weight"}
+            if op == "MatMul" and nodes.is_angle(node.output[0]):
+                return {"angle"}
+            return {"weight", "instance"} if op == "InstanceNormalization" else {"weight"}
         if op == "Sqrt":
             return {"statistic"}
         if op in _ARITHMETIC and len(node.input) == 2 and not of_constants:
@@ -310,6 +334,7 @@ class _Nodes:
         for node in nodes:
             for attribute in node.attribute:
                 if attribute.HasField("g"):
+                    self.sources |= dict.fromkeys((v.name for v in attribute.g.input), _Source.LAYERS)
                     for tensor in tensors_of(attribute.g):
                         self.stored.setdefault(tensor.name, tensor)
                         self.sources.setdefault(tensor.name, _Source.CONSTANTS)
@@ -326,16 +351,29 @@ class _Nodes:
         op = node.op_type
         if op in ("Constant", "Shape", "Size"):
             return _Source.CONSTANTS
-        if is_call or op == "If":
+        branches = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+        if op == "If" and branches:
+            return max(self.source(output.name) for branch in branches for output in branch.output)
+        if is_call or branches:
             return _Source.LAYERS
-        sources = [self.source(name) for name in node.input if name]
+        sources = [self.source(name) if name else _Source.CONSTANTS for name in node.input]
         largest = max(sources, default=_Source.CONSTANTS)
-        places = _WEIGHTS.get(op, frozenset({0}) if op == "Gather" else frozenset())
-        held = [k for k in places if k < len(sources) and sources[k] is _Source.CONSTANTS]
-        if largest is not _Source.CONSTANTS and held:
+        if op == "CastLike":
+            return sources[0]
+        if op == "Gather" and self._is_floating(node.input[0]):
             return _Source.LAYERS
-        is_normalised = op in ("Sub", "Div") and sources[1:] == [_Source.CONSTANTS]
-        return _Source.NORMALISED_INPUTS if is_normalised and largest is _Source.INPUTS else largest
+        if largest is not _Source.INPUTS:
+            return largest
+        if op in _PASSES:
+            is_alike = op in ("Div", "Mul") and _Source.CONSTANTS not in sources
+            is_normalised = is_alike and any(map(self._is_deviation, node.input))
+            return _Source.LAYERS if is_normalised else largest
+        has_held = any(self.source(name) is _Source.CONSTANTS for name in node.input if name)
+        return _Source.LAYERS if has_held else largest
+
+    def _is_floating(self, name: str) -> bool:
+        dtype = self.stored[name].dtype if name in self.stored else None
+        return dtype is not None and dtype.is_floating
 
     def arithmetic_place(self, node: onnx.NodeProto, position: int) -> str:
         """The place of a constant operand of Add, Sub, Mul or Div whose other operand is computed."""
@@ -350,11 +388,7 @@ class _Nodes:
             units = self._units(other)
             if units is not None:
                 return f"bias {units}"
-        source = self.source(other)
-        divides = node.op_type in ("Sub", "Div") and position == 1
-        if source is _Source.NORMALISED_INPUTS or (source is _Source.INPUTS and divides):
-            return "preprocessing"
-        return "arithmetic"
+        return "preprocessing" if self.source(other) is _Source.INPUTS else "arithmetic"
 
     def is_angle(self, name: str) -> bool:
         """Whether both Sin and Cos are taken of a value, moved and scaled by constants or not."""
@@ -372,11 +406,13 @@ class _Nodes:
     def _is_normalised(self, name: str) -> bool:
         """Whether a value is divided by a deviation that the file holds: the root of a variance."""
         readers = [(node, k) for node, k in self.readers.get(name, ()) if node.op_type in ("Div", "Mul")]
-        return any(self._is_deviation(node.input[1 - k]) for node, k in readers if len(node.input) == 2)
+        others = [node.input[1 - k] for node, k in readers if len(node.input) == 2]
+        return any(self.source(name) is _Source.CONSTANTS and self._is_deviation(name) for name in others)
 
     def _is_deviation(self, name: str, depth: int = 0) -> bool:
+        """Whether a value is a root, or one over it, moved and scaled or not."""
         maker = self.makers.get(name)
-        if maker is None or depth > _MAX_MOVES or self.source(name) is not _Source.CONSTANTS:
+        if maker is None or depth > _MAX_MOVES:
             return False
         if maker.op_type == "Sqrt":
             return True
@@ -444,36 +480,3 @@ def _is_named_scalar(tensor: StoredTensor) -> bool:
     name = tensor.name
     is_own = ("." in name or "_" in name or tensor.shape) and not _MADE_UP.search(name)
     return bool(is_own and _SCALARS.search(name))
-
-
-def _is_computed(values: Array) -> bool:
-    """Whether a program made the values, and not training: a mask, coordinates, or sines of positions."""
-    return _is_mask(values) or _is_grid(values) or _is_sinusoid(values)
-
-
-def _is_mask(values: Array) -> bool:
-    """Whether values are infinite; or 0 and a large negative number; or zeros and ones over two axes."""
-    if not np.isfinite(values).all():
-        return True
-    distinct = np.unique(values)
-    if len(distinct) != 2:
-        return False
-    is_shape_of_mask = sum(size > 1 for size in values.shape) >= 2
-    return bool(distinct[1] == 0 and distinct[0] <= _MASK_VALUE) or (
-        is_shape_of_mask and distinct.tolist() == [0.0, 1.0]
-    )
-
-
-def _is_grid(values: Array) -> bool:
-    """Whether all values are whole or half numbers, three or more of them: coordinates, strides."""
-    return bool((values * 2 == np.round(values * 2)).all()) and len(np.unique(values)) >= 3
-
-
-def _is_sinusoid(values: Array) -> bool:
-    """Whether rows are sines or cosines of positions 0, 1, ..., with a first frequency of 1."""
-    sizes = [size for size in values.shape if size > 1]
-    if len(sizes) != 2 or np.abs(values[np.isfinite(values)]).max(initial=0) > 1.0001:
-        return False
-    table = values.reshape(sizes)
-    starts = np.isclose(table[0], 0, atol=1e-4) | np.isclose(table[0], 1, atol=1e-4)
-    return bool(starts.all()) and bool(np.isclose(table[1, 0], [math.sin(1), math.cos(1)], atol=1e-3).any())

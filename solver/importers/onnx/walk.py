@@ -27,6 +27,7 @@ from solver.importers.onnx.lowering import LOWERINGS, Site, Unsupported
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Unknown, Value
 from solver.importers.onnx.read import StoredTensor, array_of, constant_tensor, tensors_of
 from solver.importers.onnx.roles import Body, Roles
+from solver.importers.tables import MAX_TABLE, looks_like_a_table
 from solver.importers.text import argument, some
 from solver.importers.widened import Origin
 
@@ -154,7 +155,7 @@ def check_size(model: onnx.ModelProto, functions: Mapping[_Key, onnx.FunctionPro
 @dataclass
 class Walk:
     """Walks over one model. `roles` say what its tensors are; `constants` collects floating ones that are no
-    parameters, with the number of their elements.
+    parameters, with the number of their elements, and `tables` parameters that look like tables.
 
     `batch_norm` is "train", "frozen", or None for what the model says. Without `weights` their first values
     are left out; else they are described by where their bytes are.
@@ -166,6 +167,7 @@ class Walk:
     weights: bool = True
     network: Network = field(default_factory=Network)
     constants: dict[str, int] = field(default_factory=dict)
+    tables: list[str] = field(default_factory=list)
     missing: dict[str, list[str]] = field(default_factory=dict)
     undecided: dict[str, tuple[str, str]] = field(default_factory=dict)
     faults: list[GraphError | DocumentError] = field(default_factory=list)
@@ -277,6 +279,9 @@ class Walk:
         type_ = TensorType(tensor.shape, tensor.dtype)
         weight = self.network.declare(tensor.name, role, type_, self._initializer(tensor))
         self.network.origins[weight.name] = tensor.origin
+        values = tensor.array() if tensor.elements <= MAX_TABLE else None
+        if role is Role.PARAMETER and looks_like_a_table(tensor.name, values):
+            self.tables.append(weight.name)
         return weight
 
     def _initializer(self, tensor: StoredTensor) -> Initializer | None:

@@ -120,12 +120,51 @@ def test_a_table_of_positions(rows: str, dtype: str) -> None:
     assert trained(file, z) == ["kinds", *(["places"] if rows == "learned" else []), "words"]
 
 
-def test_what_an_input_is_divided_by_is_not_trained() -> None:
+@grid("codes", [("SUB", "MUL"), ("MUL", "ADD"), ("ADD", "MUL"), ("MUL", "SUB")])
+def test_what_an_input_is_normalised_by_is_not_trained(codes: tuple[str, str]) -> None:
     file = CircleFile()
     x = file.input("x", (1, 3))
-    centred = step(file, "SUB", [x, file.constant("mean", ones(3))], (1, 3), "centred")
-    scaled = step(file, "MUL", [centred, file.constant("scale", ones(3))], (1, 3), "scaled")
-    assert trained(file, layer(file, scaled, 2, 3, "dense")) == ["dense b", "dense w"]
+    first = step(file, codes[0], [x, file.constant("s", ones(3))], (1, 3), "first")
+    second = step(file, codes[1], [first, file.constant("t", ones(3))], (1, 3), "second")
+    assert trained(file, layer(file, second, 2, 3, "dense")) == ["dense b", "dense w"]
+
+
+@grid("has_layer", [False, True])
+def test_a_layer_normalisation_as_keras_writes_it(has_layer: bool) -> None:
+    """The scale is multiplied with the root, which has one channel."""
+    file = CircleFile()
+    x = file.input("x", (1, 3))
+    y = layer(file, x, 3, 3, "first") if has_layer else x
+    axis = file.constant("axis", np.array([1], np.int32))
+    mean = file.tensor("mean", (1, 1))
+    file.operator("MEAN", [y, axis], [mean], "ReducerOptions", {"keepDims": True})
+    root = step(file, "RSQRT", [mean], (1, 1), "root")
+    scaled = step(file, "MUL", [root, file.constant("scale", ones(3))], (1, 3), "scaled")
+    product = step(file, "MUL", [y, scaled], (1, 3), "product")
+    z = step(file, "ADD", [product, file.constant("shift", ones(3))], (1, 3), "z")
+    first = ["first b", "first w"] if has_layer else []
+    assert trained(file, layer(file, z, 2, 3, "d")) == ["d b", "d w", *first, "scale", "shift"]
+
+
+def test_what_follows_a_frozen_layer_is_trained() -> None:
+    file = CircleFile()
+    y = layer(file, file.input("x", (1, 3)), 4, 3, "dense")
+    scaled = step(file, "MUL", [y, file.constant("scale", ones(4))], (1, 4), "scaled")
+    z = step(file, "ADD", [scaled, file.constant("shift", ones(4))], (1, 4), "z")
+    assert trained(file, z, freeze_before="dense y") == ["scale", "shift"]
+
+
+def test_a_weight_that_looks_like_a_table_is_named_with_what_freezes_it() -> None:
+    file = CircleFile()
+    table = file.constant("bins", np.arange(4, dtype=np.float32)[None])
+    mean = file.tensor("mean", (1, 1))
+    y = layer(file, file.input("x", (1, 3)), 4, 3, "dense")
+    file.operator("FULLY_CONNECTED", [y, table, -1], [mean], "FullyConnectedOptions")
+    options = import_options({"loss": "mse"})
+    assert load_circle_model(file.write(mean), options=options).summary == (
+        "3 tensors trained, 0 floating tensors not trained; looks like a table: bins"
+        " (--frozen bins leaves it untrained)."
+    )
 
 
 def test_scalars_masks_and_anchors_are_not_trained() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from solver.errors import TrainableError
 from solver.executor import validate
 from solver.graph import Array, Role, TrainableGraph
 from solver.importers.onnx import load_onnx
-from solver.importers.options import Imported, ImportOptions
+from solver.importers.options import Imported, ImportOptions, import_options
 from solver.importers.registry import find_importer, load_model
 from solver.pipeline import plan
 from tests.support.every import grid
@@ -312,11 +313,83 @@ def test_sines_alone_leave_weights_what_they_are() -> None:
     assert trained(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)})) == {"w"}
 
 
-def test_what_inputs_are_normalised_by_is_constant() -> None:
-    nodes = nodes_of("Sub x mean a, Div a deviation b, Mul b more c, Conv c w b0 y")
-    weights = {"w": floats(2, 3, 1, 1), "b0": floats(2)}
-    channels = {name: np.abs(floats(1, 3, 1, 1)) + 1 for name in ("mean", "deviation", "more")}
-    assert trained(model_of(nodes, {"x": (1, 3, 4, 4)}, {**weights, **channels})) == {"w", "b0"}
+@grid(
+    "before",
+    [
+        "Sub x s a, Div a t b, Mul b u c",
+        "Mul x s a, Add a t c",
+        "Add s x a, Mul t a b, Sub u b c",
+        "Mul x s a, Log a b, Add b t c",
+        "Transpose x p, Mul p row a, Add row a b, Transpose b c",
+        "Greater x s g, Cast g f, Mul f t c",
+        "Mul s t st, Mul x st a, Add a u c",
+    ],
+)
+def test_what_inputs_are_normalised_by_is_constant(before: str) -> None:
+    nodes = nodes_of(f"{before}, Conv c w b0 h, Mul h v y")
+    for cast in (one for one in nodes if one.op_type == "Cast"):
+        cast.attribute.append(helper.make_attribute("to", 1))
+    weights = {"w": floats(2, 3, 1, 1), "b0": floats(2), "v": floats(1, 2, 1, 1)}
+    channels = {name: np.abs(floats(1, 3, 1, 1)) + 1 for name in "stu"} | {"row": floats(1, 3, 1)}
+    read = {name for one in nodes for name in one.input}
+    channels = {name: value for name, value in channels.items() if name in read}
+    model = model_of(nodes, {"x": (1, 3, 4, 4)}, {**weights, **channels})
+    assert trained(model) == set(weights)
+    last = max(channels)
+    assert trained(model, trainable=(last,)) == {last}
+
+
+#: First layers, from x (of 2 x 5 x 4) to c: each holds s, and t where it reads it.
+FIRST = {
+    "LayerNormalization": nodes_of("LayerNormalization x s t c"),
+    "written out": nodes_of(
+        "ReduceMean x m, Sub x m d, Mul d d q, ReduceMean q v, Sqrt v r, Div d r n, Mul n s a, Add a t c"
+    ),
+    "by the root": nodes_of("Mul x x q, ReduceMean q v, Sqrt v r, Reciprocal r i, Mul x i n, Mul n s c"),
+    "slope": nodes_of("PRelu x s c"),
+    "product": nodes_of("MatMul x square h, Mul h s a, Add a t c"),
+    "gate": nodes_of("MatMul x square h, Mul x h g, Mul g s c"),
+    "embedding": nodes_of("Gather table ids e, Add e places p, Mul p s q, Add x q c"),
+    "token": [node("Concat", ["token", "x"], ["h"], axis=0), *nodes_of("Mul h s a, Add a t c")],
+    "group": [
+        *(constant("ones", np.ones(5, np.float32)), constant("zeros", np.zeros(5, np.float32))),
+        *nodes_of("InstanceNormalization x ones zeros h, Mul h s a, Add a t c"),
+    ],
+}  # fmt: skip
+
+
+@grid("before", [None, "Mul x0 scale x1, Add x1 shift x"])
+@grid("kind", FIRST)
+def test_a_first_layer_is_trained(kind: str, before: str | None) -> None:
+    nodes = [*nodes_of(before or "Identity x0 x"), *FIRST[kind], node("MatMul", ["c", "w"], ["y"])]
+    read = {name for one in nodes for name in one.input}
+    layers = {"s": (4,), "t": (4,), "square": (4, 4), "table": (9, 4), "places": (5, 4), "token": (1, 5, 4)}
+    weights = {name: floats(*shape) for name, shape in layers.items() if name in read} | {"w": floats(4, 3)}
+    others = {"scale": floats(4), "shift": floats(4), "ids": np.array([[0, 3, 5, 1, 2]])}
+    model = model_of(
+        nodes, {"x0": (2, 5, 4)}, weights | {name: value for name, value in others.items() if name in read}
+    )
+    assert trained(model) == set(weights)
+
+
+@pytest.mark.parametrize("cut", ["h", "a", "n"])
+def test_what_follows_a_frozen_layer_is_trained(cut: str) -> None:
+    nodes = nodes_of("Mul x scale n, MatMul n w h, Mul h s a, Add a t b, MatMul b v y")
+    weights = {"scale": floats(3), "w": floats(3, 4), "s": floats(4), "t": floats(4), "v": floats(4, 2)}
+    names = {"h": {"s", "t", "v"}, "a": {"t", "v"}, "n": {"w", "s", "t", "v"}}[cut]
+    assert trained(model_of(nodes, {"x": (2, 3)}, weights), freeze_before=(cut,)) == names
+
+
+@pytest.mark.parametrize("is_layer", [True, False])
+def test_a_branch_counts_as_a_layer_where_it_holds_one(is_layer: bool) -> None:
+    inner = nodes_of("MatMul x square b_y" if is_layer else "Mul x row b_y")
+    branch_ = helper.make_graph(inner, "b", [], [helper.make_empty_tensor_value_info("b_y")])
+    nodes = [node("If", ["c"], ["h"], then_branch=branch_, else_branch=branch_),
+             *nodes_of("Add h shift g, MatMul g w y")]  # fmt: skip
+    weights = {"shift": floats(3), "w": floats(3, 2), **({"square": floats(3, 3)} if is_layer else {})}
+    others = {"c": np.array(True), **({} if is_layer else {"row": floats(3)})}
+    model = model_of(nodes, {"x": (2, 3)}, weights | others)
+    assert trained(model) == (set(weights) if is_layer else {"w"})
 
 
 def test_statistics_of_a_normalisation_that_is_written_out_are_constants() -> None:
@@ -445,6 +518,31 @@ def test_the_last_note_says_what_is_trained_and_what_is_not() -> None:
         "Not kept after a step: output 'y'; --keep-outputs names what is read then.",
         "1 tensor trained, 0 floating tensors not trained.",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("dfl.conv.weight", np.arange(8, dtype=np.float32).reshape(1, 8)),
+        ("stft.basis_buffer", floats(6, 8)),
+        ("a,b.inv_freq", floats(6, 8)),
+        ("eye", np.eye(8, dtype=np.float32)),
+        ("dft", np.cos(2 * np.pi * np.outer(np.arange(6), np.arange(8)) / 8).astype(np.float32)),
+    ],
+)
+def test_a_weight_that_looks_like_a_table_is_named_with_what_freezes_it(name: str, values: Array) -> None:
+    nodes = [node("Gemm", ["x", name], ["h"], transB=1), node("Gemm", ["h", "w"], ["y"])]
+    model = model_of(nodes, {"x": (2, 8)}, {name: values, "w": floats(len(values), 3)})
+    for weights in (True, False):
+        found = summarised(model, weights=weights)
+        assert set(found.graph.trainable) == {name, "w"}
+        start = f"2 tensors trained, 0 floating tensors not trained; looks like a table: {name} (--frozen "
+        assert found.notes[-1].startswith(start)
+        option = found.notes[-1].removeprefix(start).removesuffix(" leaves it untrained).")
+        chosen = import_options({"loss": "mse", "frozen": shlex.split(option)[0]})
+        assert summarised(model, frozen=chosen.frozen).notes[-1] == (
+            f"1 tensor trained, 1 floating tensor not trained: {name}."
+        )
 
 
 def test_weights_that_the_loss_does_not_depend_on_are_among_those_not_trained() -> None:
