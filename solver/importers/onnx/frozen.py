@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from solver.errors import DimensionError, DocumentError, GraphError
+from solver.errors import DimensionError, DocumentError, GraphError, LossError
 from solver.graph import Role, TensorType
 from solver.importers.cuts import Step, cut_points, needed_steps, unknown_cut
 from solver.importers.onnx.inputs import batch_sizes, bound_inputs
@@ -21,6 +21,7 @@ from solver.importers.onnx.read import StoredTensor
 from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk, names_read
 from solver.importers.options import LOSSES, ImportOptions
+from solver.importers.text import some
 
 if TYPE_CHECKING:
     import onnx
@@ -36,7 +37,7 @@ _PLACE: Final = re.compile(r"(?P<name>.*)\[(?P<axis>\d+)\]", re.DOTALL)
 class Part:
     """The part to import: nodes in order, inputs, names of outputs, and sizes of the inputs' dimensions.
 
-    `notes` say what is left out, a sentence each.
+    `notes` say what is left out, a sentence each; `left_out` are weights that only other outputs need.
     """
 
     nodes: Sequence[onnx.NodeProto]
@@ -45,24 +46,39 @@ class Part:
     dims: Mapping[str, int]
     batch: int | None
     notes: tuple[str, ...] = ()
+    left_out: tuple[StoredTensor, ...] = ()
 
 
 def whole_or_part(model: onnx.ModelProto, tensors: Sequence[StoredTensor], options: ImportOptions) -> Part:
-    """The model, or the part of it that follows the tensors that it is frozen before.
+    """The model, or the part that leads to the output that the options name: any tensor that a node computes.
 
-    The part leads to the output that the options name; else to those that depend on the tensors, or to the
-    first of them where the options say a loss.
-    Raises GraphError for names that no node defines or that lead to no output, DimensionError where the
-    rank of one is unknown. Cost: linear in the nodes, and ONNX's shape inference.
+    If the options freeze the model before tensors, the part follows these, and leads to the outputs that
+    depend on them, or to the first of those where the options say a loss.
+    Raises LossError for an output that no node computes, GraphError for names that no node defines or that
+    lead to no output, DimensionError where the rank of one is unknown. Cost: linear in the nodes, and ONNX's
+    shape inference.
     """
     graph, cuts, dims, batch = model.graph, options.freeze_before, options.dims, options.batch
     stored = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = [value for value in graph.input if value.name not in stored]
     names = [value.name for value in graph.output]
-    if not cuts:
-        return Part(graph.node, inputs, names, dims, batch)
     steps = _steps(graph.node)
     defined = {name for _, writes in steps for name in writes}
+    if options.output is not None and options.output not in (*names, *defined):
+        raise LossError(
+            f"The model has no output {options.output!r:.80}.",
+            remedy=f"Its outputs are {', '.join(names)}; any tensor that a node computes can be named.",
+            path=("output_name",),
+        )
+    chosen = names
+    if options.output in (*names, *defined) and options.keep_outputs != "all":
+        chosen = [options.output, *(name for name in options.keep_outputs if name in names)]
+    others = [name for name in names if name not in chosen]
+    if not cuts and not others and chosen == names:
+        return Part(graph.node, inputs, names, dims, batch)
+    if not cuts:
+        return _leading_to(model, tensors, inputs, list(dict.fromkeys(chosen)), others, options)
+    names = list(dict.fromkeys(chosen))
     for name in cuts:
         if name not in defined:
             why = "it is an input" if name in {v.name for v in inputs} else ""
@@ -87,6 +103,35 @@ def whole_or_part(model: onnx.ModelProto, tensors: Sequence[StoredTensor], optio
         f" {len(graph.node):,} nodes are not imported."
     )
     return Part(nodes, [*remaining, *fed], names, left, batch if is_open else None, (note,))
+
+
+def _leading_to(
+    model: onnx.ModelProto,
+    tensors: Sequence[StoredTensor],
+    inputs: Sequence[onnx.ValueInfoProto],
+    names: list[str],
+    others: Sequence[str],
+    options: ImportOptions,
+) -> Part:
+    """The nodes and inputs that the outputs `names` need, and a note on the `others`."""
+    nodes = [model.graph.node[k] for k in needed_steps(_steps(model.graph.node), names)]
+    read = names_read(nodes) | set(names)
+    remaining = [value for value in inputs if value.name in read]
+    dropped = [value for value in inputs if value.name not in read]
+    open_ = {dimension for value in remaining for dimension in (*_open_dimensions(value), *_places(value))}
+    without = {dimension for value in dropped for dimension in (*_open_dimensions(value), *_places(value))}
+    dims = {key: size for key, size in options.dims.items() if key in open_ or key not in without}
+    lost = [f"output {some(others, 4, quoted=True)}"] if others else []
+    lost += [f"input {some([value.name for value in dropped], 4, quoted=True)}"] if dropped else []
+    notes = (f"Left out, as {names[0]!r:.80} does not depend on it: {', '.join(lost)}.",) if lost else ()
+    unread = tuple(t for t in tensors if t.name not in read and t.dtype is not None and t.dtype.is_floating)
+    return Part(nodes, remaining, names, dims, options.batch, notes, unread)
+
+
+def outputs_without(part: Part, refused: Collection[int]) -> list[str]:
+    """The outputs that none of the refused nodes lead to."""
+    steps, culprits = _steps(part.nodes), set(refused)
+    return [name for name in part.outputs if culprits.isdisjoint(needed_steps(steps, [name]))]
 
 
 def cut_points_of(part: Part, refused: Collection[int], options: ImportOptions) -> Iterator[str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from solver.errors import DocumentError, GraphError, TrainableError
+from solver.errors import ArenaplanError, DocumentError, GraphError, TrainableError
 from solver.graph import Role, Trainable, TrainableGraph, build_graph
 from solver.importers.cuts import freeze_remedy
-from solver.importers.onnx.frozen import Part, cut_points_of, whole_or_part
+from solver.importers.onnx.frozen import Part, cut_points_of, outputs_without, whole_or_part
 from solver.importers.onnx.inputs import bound_inputs, fixed_inputs
 from solver.importers.onnx.network import Constant, Network, Unknown, Value
 from solver.importers.onnx.objective import attach_loss, kept_outputs
@@ -22,7 +23,7 @@ from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk, check_size
 from solver.importers.options import TRAIN_FLOAT_FIRST, Imported, ImportOptions, matching_parameters
 from solver.importers.recognise import recognise
-from solver.importers.text import some
+from solver.importers.text import argument, some
 from solver.importers.widened import widening_notes
 
 if TYPE_CHECKING:
@@ -87,10 +88,10 @@ def _loaded(
         weights=options.weights,
     )
     try:
-        outputs = _outputs_of_walk(walk, model, part, tensors, options)
+        outputs = walk.network.results(_outputs_of_walk(walk, model, part, tensors, options))
     except (GraphError, DocumentError) as error:
         if walk.refused and advises:
-            error.remedy = f"{_freezing_advice(data, options, path, part, walk)}{error.remedy}"
+            error.remedy = f"{_advice(data, options, path, part, walk)}{error.remedy}"
         raise
     network = walk.network
     loss, notes = attach_loss(network, outputs, options)
@@ -102,6 +103,7 @@ def _loaded(
     parameters = {o.id for o in network.operands.values() if o.role is Role.PARAMETER}
     network.keep(results)
     unread = {name: network.types[name].type.elements for name in parameters.difference(network.operands)}
+    unread |= {tensor.name: tensor.elements for tensor in part.left_out if tensor.elements > 1}
     network.settle_constants()
     unused = [value.id for value in inputs if value.id not in network.operands]
     if unused:
@@ -130,14 +132,18 @@ def _notes_on_narrow_weights(network: Network, graph: TrainableGraph) -> Iterabl
     return widening_notes((graph.operands[name].type, origin) for name, origin in {**origins, **wide}.items())
 
 
-def _freezing_advice(
+def _advice(
     data: bytes | memoryview, options: ImportOptions, path: Path | None, part: Part, walk: Walk
 ) -> str:
-    """The remedy that freezes the model before what follows all nodes that cannot be imported."""
+    """The remedy that plans an output, or what follows a tensor, without nodes that cannot be imported."""
 
     def works(name: str) -> object:
         return _loaded(data, replace(options, freeze_before=(name,), weights=False), path, "", advises=False)
 
+    for name in outputs_without(part, walk.refused) if options.output is None else ():
+        with suppress(ArenaplanError):
+            _loaded(data, replace(options, output=name, weights=False), path, "", advises=False)
+            return f"Plan another output with --output-name {argument(name)}. "
     names = (name for name in cut_points_of(part, walk.refused, options) if name not in part.outputs)
     return freeze_remedy(names, works)
 
@@ -171,8 +177,7 @@ def _outputs_of_walk(
             raise DocumentError(
                 f"Nothing defines the output {output!r:.80}.", remedy="Export the model again."
             )
-        if not isinstance(result, StoredTensor):
-            outputs[output] = result
+        outputs[output] = walk.value_of(result) if isinstance(result, StoredTensor) else result
     if not outputs:
         raise DocumentError("The model has no outputs.", remedy="Export it again.")
     return outputs

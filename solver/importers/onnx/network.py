@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,10 +92,12 @@ class Network(GraphRecorder):
         #: The tensors of the file behind parameters and constants, by operand.
         self.origins: dict[str, Origin] = {}
         self._taken: set[str] = set()
+        self._taken_by_operations: set[str] = set()
         self._counters: dict[str, int] = {}
 
-    def fresh(self, preferred: str) -> str:
-        """A name like `preferred` that neither an operand nor an operation has."""
+    def fresh(self, preferred: str, *, of_operation: bool = False) -> str:
+        """A name like `preferred` that no other operand has, or no other operation."""
+        taken = self._taken_by_operations if of_operation else self._taken
         plain = (
             "".join(c if c.isprintable() and c != "@" else "_" for c in preferred)[
                 : _MAX_NAME_CHARACTERS - 12
@@ -103,10 +105,10 @@ class Network(GraphRecorder):
             or "value"
         )
         name = plain
-        while name in self._taken:
+        while name in taken:
             self._counters[plain] = self._counters.get(plain, 0) + 1
             name = f"{plain}.{self._counters[plain]}"
-        self._taken.add(name)
+        taken.add(name)
         return name
 
     def declare(
@@ -155,11 +157,30 @@ class Network(GraphRecorder):
                 f"The model has more than {MAX_OPERATIONS:,} operations.", remedy="Split the model."
             )
         is_read = [True] * outputs if isinstance(outputs, int) else list(outputs)
-        own = self.fresh(name)
+        own = self.fresh(name, of_operation=True)
         defined = tuple(self.fresh(f"{own}.out{k or ''}") if there else "" for k, there in enumerate(is_read))
         kept = {key: value for key, value in attributes.items() if value is not None}
         types = self.record(Operation(own, type_, tuple(inputs), defined, kept))
         return tuple(Tensor(n, t) for n, t in zip(defined, types, strict=True))
+
+    def results(self, outputs: Mapping[str, Value]) -> dict[str, Value]:
+        """The outputs under their own names, where an operation defines them and nothing else is called so.
+
+        Results of functions and branches have names from there, which an output may have, too.
+        """
+        results = dict(outputs)
+        for name in outputs:
+            value, holder = results[name], self.types.get(name)
+            if not isinstance(value, Tensor) or value.name in {name, *self.operands} or name in self.operands:
+                continue
+            if value.name in outputs and results[value.name] == value:
+                continue  # two outputs are one tensor, which has the first one's name
+            if holder is not None:
+                moved = self.call_it(Tensor(name, holder.type), name, 0)
+                results = {key: moved if value == Tensor(name, holder.type) else value
+                           for key, value in results.items()}  # fmt: skip
+            results[name] = self.call_it(value, name, 0)
+        return results
 
     def call_it(self, tensor: Tensor, name: str, since: int) -> Tensor:
         """The tensor under the name that the model has for it, if an operation from `since` on defines it."""

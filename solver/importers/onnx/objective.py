@@ -55,15 +55,20 @@ def attach_loss(
 def kept_outputs(
     network: Network, outputs: Mapping[str, Value], loss: str | None, options: ImportOptions
 ) -> tuple[list[str], list[str]]:
-    """The tensors of the outputs that are kept after a step, and a note on those that are not.
+    """The tensors of the outputs that are kept after a step, and notes on those that are not.
 
-    Without a loss all that are computed are, or the one that the options name.
+    Without a loss all are, or the one that the options name. An output that is an input, a weight or a
+    constant under another name is a copy of it.
 
-    Raises OptionsError for an output that the model does not have, or that does not depend on its inputs.
+    Raises OptionsError for an output that the model does not have.
     """
-    tensors = {name: value.name for name, value in outputs.items() if isinstance(value, Tensor)}
-    if loss is None:
-        tensors = {name: tensor for name, tensor in tensors.items() if tensor not in network.operands}
+    tensors = {name: value.name for name, value in outputs.items() if isinstance(value, Tensor | Constant)}
+    copied = {name: value for name, value in outputs.items()
+              if isinstance(value, Constant) or (isinstance(value, Tensor) and value.name in network.operands)
+              }  # fmt: skip
+    held = [name for name, value in copied.items() if name in (value.name, *network.operands)]
+    for name in held:
+        del tensors[name]
     names = options.keep_outputs
     if loss is None and not names:
         names = "all" if options.output is None else (options.output,)
@@ -76,9 +81,16 @@ def kept_outputs(
                 remedy=f"Its outputs are {', '.join(tensors)}.",
                 path=("keep_outputs",),
             )
+        if name in copied:
+            site = Site("Identity", name, 0, {}, [], [True], network)
+            begin = len(network.operations)
+            tensors[name] = network.call_it(site.emit("StopGradient", copied[name]), name, begin).name
     kept = list(dict.fromkeys(tensors[name] for name in names))
     lost = [name for name, tensor in tensors.items() if tensor not in (loss, *kept)]
     notes = [f"Output {name!r:.80} is {tensors[name]!r:.80} here." for name in names if tensors[name] != name]
+    if held and loss is None:
+        shown = some(held, _NAMED_OUTPUTS, quoted=True)
+        notes.append(f"Not among the results, as no operator computes it: output {shown}.")
     if lost:
         shown = some(lost, _NAMED_OUTPUTS, quoted=True)
         notes.append(f"Not kept after a step: output {shown}; --keep-outputs names what is read then.")
@@ -87,11 +99,6 @@ def kept_outputs(
 
 def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str | None:
     """The output that is the loss, or that the loss is of; None for an inference."""
-    if options.output is not None and options.output not in outputs:
-        raise LossError(
-            f"The model has no output {options.output!r:.80}.",
-            remedy=f"Its outputs are {', '.join(outputs)}.",
-        )
     if options.loss == NO_LOSS:
         check_inference(options, "The loss is none")
         return None

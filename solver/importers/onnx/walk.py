@@ -258,9 +258,9 @@ class Walk:
                 f"Node {reader!r:.80} reads {name!r:.80}, which nothing defines before it.",
                 remedy="Export the model again, and check it with onnx.checker.",
             )
-        return self._value_of(value, _GRAPH) if isinstance(value, StoredTensor) else value
+        return self.value_of(value) if isinstance(value, StoredTensor) else value
 
-    def _value_of(self, tensor: StoredTensor, place: _Place, *, is_initializer: bool = True) -> Value:
+    def value_of(self, tensor: StoredTensor, place: _Place = _GRAPH, *, is_initializer: bool = True) -> Value:
         """A weight as an operand, anything else as its values; the same one for each call of a function."""
         key = (place, tensor.name)
         if key not in self._stored:
@@ -319,7 +319,7 @@ class Walk:
             tensor = constant_tensor(node) if at.frame.place.is_own else None
             if tensor is None:
                 return [_constant_node(at.attributes)]
-            return [self._value_of(tensor, at.frame.place, is_initializer=False)]
+            return [self.value_of(tensor, at.frame.place, is_initializer=False)]
         unknown = [Unknown()] * len(node.output)
         if any(isinstance(value, Unknown) for value in inputs):
             is_known = op in LOWERINGS or op in _BY_WALK or can_evaluate(op) or _has_body(node, opset)
@@ -507,7 +507,7 @@ class Walk:
 
         Its weights are the same in all rounds.
         """
-        held = {tensor.name: self._value_of(tensor, frame.place) for tensor in tensors_of(graph)}
+        held = {tensor.name: self.value_of(tensor, frame.place) for tensor in tensors_of(graph)}
         scope: _Scope = ChainMap({**held, **bound}, at.scope)
         results = [output.name for output in graph.output]
         self._run(graph.node, scope, results, frame)
