@@ -474,7 +474,7 @@ def _declared(
         )
     if storage is not None and shape is not None and dtype is not None:
         check_storage(operand.name, role, TensorType(shape, dtype), storage, path)
-    initializer = _initializer(operand, role, shape, dtype, storage, (*path, "initializer"))
+    initializer = _initializer(operand, role, shape, dtype, storage, sizes, (*path, "initializer"))
     if initializer is not None and initializer.file is not None:
         place = "" if folder is None else str(folder / initializer.file.path)
         initializer = replace(initializer, file=replace(initializer.file, path=place))
@@ -507,6 +507,7 @@ def _initializer(
     shape: tuple[int, ...] | None,
     dtype: DType | None,
     storage: Storage | None,
+    sizes: Mapping[str, int],
     path: _Path,
 ) -> Initializer | None:
     if operand.initializer is None:
@@ -519,7 +520,11 @@ def _initializer(
         )
     if shape is None or dtype is None:
         return None  # build_graph refuses the operand
-    return to_initializer(operand.initializer, operand.name, TensorType(shape, dtype, storage), path)
+    document = operand.initializer
+    if dtype is DType.INT64 and document.values is not None:
+        values = [sizes.get(x, x) if isinstance(x, str) else x for x in document.values]
+        document = document.model_copy(update={"values": values})
+    return to_initializer(document, operand.name, TensorType(shape, dtype, storage), path)
 
 
 def _optimizer_spec(document: OptimizerDocument) -> OptimizerSpec:

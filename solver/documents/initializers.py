@@ -80,9 +80,9 @@ class InitializerDocument(DocumentModel):
     )
     values: list[Any] | None = Field(
         None,
-        description="Of kind values: all elements, flat, in C order.",
+        description="Of kind values: all elements, flat, in C order; an int64 may be a dimension's name.",
         json_schema_extra={
-            "items": {"anyOf": [{"type": ["number", "boolean"]}, {"enum": [*get_args(NotFinite)]}]}
+            "items": {"anyOf": [{"type": ["number", "boolean", "string"]}, {"enum": [*get_args(NotFinite)]}]}
         },
     )
     base64: str | None = Field(
@@ -368,9 +368,11 @@ def _ends(start: float, step: float, count: int, dtype: DType) -> Array:
         return (int(start) + int(step) * np.arange(count)).astype(dtype.numpy)
 
 
-def rule_of(data: bytes, type_: TensorType) -> dict[str, Any] | None:
-    """The rule that gives these bytes and no others, None where there is none. Linear in the bytes."""
-    if not _SMALLEST_RULE <= len(data) <= LARGEST_RULE or len(data) != type_.nbytes:
+def rule_of(data: bytes, type_: TensorType, smallest: int = _SMALLEST_RULE) -> dict[str, Any] | None:
+    """The rule that gives these bytes and no others; None if there is none, and for less than `smallest`
+    bytes. Linear in the bytes.
+    """
+    if not smallest <= len(data) <= LARGEST_RULE or len(data) != type_.nbytes:
         return None
     array = np.frombuffer(data, type_.dtype.numpy.newbyteorder("<")).reshape(type_.shape)
     bits = array.view(f"<u{type_.dtype.itemsize}")
