@@ -21,8 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-import numpy as np
-
 from arenaplan.budget import Budget, Partition, as_partitioner
 from arenaplan.choices import PlanChoices, planned, shows
 from arenaplan.kernels import runner
@@ -30,15 +28,18 @@ from arenaplan.optimizers import optimizer_spec
 from arenaplan.train_step import TrainStep, in_slab
 from solver import documents
 from solver.arguments import checks_arguments
+from solver.canonical import word_for
 from solver.errors import BatchError, PlanError
 from solver.executor import Trainer
 from solver.executor.initial import initial_value
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
 from solver.graph.packing import unpack
-from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
-from solver.importers.pytorch.capture import check_type
+from solver.importers.pytorch import LOSSES, Imported, import_module, trace_module
+from solver.importers.pytorch import trace as trace_function
+from solver.importers.pytorch.capture import check_type, one_at_a_time
 from solver.importers.pytorch.capture import torch as framework
 from solver.importers.pytorch.training import trace_training
+from solver.importers.pytorch.translate import array_of
 from solver.importers.traced import TracedStep
 from solver.importers.weights import with_weights
 from solver.plan import Plan, PlanOptions
@@ -58,6 +59,9 @@ __all__ = [
     "trace",
     "train_step",
 ]
+
+
+_Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Captured:
             )
         for name, tensor in zip(names, tensors, strict=True):
             check_type(name, tensor, framework().Tensor)
-        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
+        arrays = {name: array_of(tensor, name) for name, tensor in zip(names, tensors, strict=True)}
         return {name: array for name, array in arrays.items() if name in self.graph.operands}
 
     @checks_arguments
@@ -129,10 +133,9 @@ class Captured:
     def state_dict(self, trainer: Trainer | None = None) -> dict[str, Any]:
         """Tensors by PyTorch's names, for ``load_state_dict``: as trained, or the first values.
 
-        What the graph does not read, such as counts of batches, is as it was when the module was captured.
+        Counts of batches have grown by the iterations behind what the trainer has learned. What else the
+        graph does not read is as it was when the module was captured.
         """
-        import torch
-
         values = {}
         for weight in self.imported.weights:
             operand = self.graph.operands.get(weight.operand)
@@ -143,13 +146,14 @@ class Captured:
                 continue
             first = initial_value(operand)
             values[operand.id] = first if operand.type.storage is None else unpack(first, operand.type)
-        return {
-            name: torch.tensor(value) if isinstance(value, np.ndarray) else value.clone()
-            for name, value in self.imported.read(values).items()
-        }
+        return self.imported.read(values, 0 if trainer is None else trainer.iteration)
+
+
+trace = one_at_a_time(trace_function)
 
 
 @checks_arguments
+@one_at_a_time
 def graph(
     module: Any,
     example_inputs: Any,
@@ -209,7 +213,7 @@ def graph(
         name=name,
     )
     for note in imported.notes:
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(note, stacklevel=4)  # behind the two decorators
     return Captured(imported)
 
 
@@ -232,26 +236,22 @@ def document(module: Any, example_inputs: Any, **choices: Unpack[CaptureChoices]
     """A graph document whose batch is symbolic: what `graph` captures, for any number of examples.
 
     `choices` are the keywords of `graph`. The module is captured with two batches, and what differs between
-    the two must be the batch itself, or a shape that follows from it. Raises BatchError where it is something
-    else, such as an axis that is a multiple of the batch; other errors as `graph`.
+    the two must be the batch itself, a shape that follows from it, or a constant of that many rows, which
+    are alike or follow a rule. Raises BatchError if it is something else, such as an axis that is a multiple
+    of the batch; other errors as `graph`.
     """
-    size = choices.get("batch") or _batch_of(_inputs(example_inputs))
-    documents_of_batches = []
-    for batch in (size, size + 1):
-        choices["batch"] = batch
-        captured = graph(module, example_inputs, **choices)
-        documents_of_batches.append(documents.parse_json(documents.dump_graph(captured.graph)))
-    first, other = documents_of_batches
-    operands = [
-        _with_symbol(a, b, size, ("operands", i))
-        for i, (a, b) in enumerate(zip(first["operands"], other["operands"], strict=True))
-    ]
-    _check_alike(first["operations"], other["operations"])
-    _check_shapes_feed_reshapes(first, operands)
-    return {**first, "batch": size, "operands": operands}
+    check_type("module", module, framework().nn.Module)
+    inputs = _inputs(example_inputs)
+    size = choices.get("batch") or _batch_of(inputs)
+    batch = _distinct_batch(module, inputs, size)
+    graphs = []
+    for choices["batch"] in (batch, batch + 1):
+        graphs.append(graph(module, example_inputs, **choices).graph)
+    return {**_Symbolic(*graphs, batch).document(), "batch": size}
 
 
 @checks_arguments
+@one_at_a_time
 def program(
     module: Any,
     example_inputs: Any,
@@ -284,6 +284,7 @@ def program(
 
 
 @checks_arguments
+@one_at_a_time
 def train_step(
     module: Any,
     loss: Callable[..., Any] | None,
@@ -331,56 +332,105 @@ def budget(size: int | str) -> Budget:
     return as_partitioner(size)
 
 
-def _with_symbol(
-    first: dict[str, Any], other: dict[str, Any], batch: int, path: tuple[str | int, ...]
-) -> dict[str, Any]:
-    """An operand of both captures: its batch as a word, or a list of sizes with -1 in its place."""
-    shape = [
-        "batch" if (a, b) == (batch, batch + 1) else a
-        for a, b in zip(first["shape"], other["shape"], strict=True)
-    ]
-    if [batch + 1 if size == "batch" else size for size in shape] != other["shape"]:
-        raise _not_symbolic(f"the shape of {first['name']!r}", path)
-    operand = {**first, "shape": shape}
-    if first.get("initializer") == other.get("initializer"):
-        return operand
-    values, changed = _integers(first), _integers(other)
-    differing = [k for k, (a, b) in enumerate(zip(values, changed, strict=True)) if a != b]
-    if len(differing) != 1:
-        raise _not_symbolic(f"the constant {first['name']!r}", path)
-    sizes = [-1 if k in differing else size for k, size in enumerate(values)]
-    return {**operand, "initializer": {"kind": "values", "values": sizes}}
+def _distinct_batch(module: Any, inputs: Sequence[Any], size: int) -> int:
+    """The least batch from `size` on, but not 1, that is no other size of the module's tensors and of the
+    inputs, and whose successor is none. A batch of 1 would look like an axis that is broadcast.
+    """
+    tensors = [*module.parameters(), *module.buffers()]
+    shapes = [tensor.shape for tensor in tensors] + [getattr(x, "shape", ())[1:] for x in inputs]
+    sizes = {int(size) for shape in shapes for size in shape}
+    batch = max(size, 2)
+    while sizes.intersection((batch, batch + 1)):
+        batch += 1
+    return batch
 
 
-def _integers(operand: Mapping[str, Any]) -> list[int]:
-    """The elements of a constant list of sizes; nothing for what cannot be one."""
-    text = operand.get("initializer", {}).get("base64")
-    if operand["dtype"] != "int64" or len(operand["shape"]) != 1 or text is None:
-        return []
-    raw = base64.b64decode(text)
-    return [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, len(raw), 8)]
+class _Symbolic:
+    """The document of a graph that was captured with a `batch` and with the next one.
+
+    The axes that have it are symbolic, and so are elements of lists of sizes. In the sizes of a Reshape one
+    element is -1 instead, which may be a multiple of the batch. A constant with a row for each example is a
+    rule, or an Expand of one row.
+    """
+
+    def __init__(self, first: TrainableGraph, other: TrainableGraph, batch: int) -> None:
+        self.graphs, self.batch = (first, other), batch
+        self.first, self.other = (documents.parse_json(documents.dump_graph(graph)) for graph in self.graphs)
+        self.readers: dict[str, set[str]] = {}
+        for operation in self.first["operations"]:
+            for name in operation["inputs"]:
+                self.readers.setdefault(name, set()).add(operation["type"])
+        self.expands: list[dict[str, Any]] = []
+
+    def document(self) -> dict[str, Any]:
+        for kind in ("operands", "operations"):
+            names = [[each["name"] for each in document[kind]] for document in (self.first, self.other)]
+            if names[0] != names[1]:
+                raise _not_symbolic(f"the number of its {kind}", (kind,))
+        for i, (a, b) in enumerate(zip(self.first["operations"], self.other["operations"], strict=True)):
+            if a != b:
+                raise _not_symbolic(f"operation {a['name']!r}", ("operations", i))
+        pairs = zip(self.first["operands"], self.other["operands"], strict=True)
+        operands = [part for i, pair in enumerate(pairs) for part in self._operand(*pair, ("operands", i))]
+        return {**self.first, "operands": operands, "operations": [*self.expands, *self.first["operations"]]}
+
+    def _is_batch(self, a: Any, b: Any) -> bool:
+        return (a, b) == (self.batch, self.batch + 1)
+
+    def _operand(self, first: dict[str, Any], other: dict[str, Any], path: _Path) -> list[dict[str, Any]]:
+        from solver.documents.initializers import rule_of
+
+        pairs = list(zip(first["shape"], other["shape"], strict=False))
+        shape = ["batch" if self._is_batch(*pair) else pair[0] for pair in pairs]
+        if [self.batch + 1 if size == "batch" else size for size in shape] != other["shape"]:
+            raise _not_symbolic(f"the shape of {first['name']!r}", path)
+        operand = {**first, "shape": shape}
+        if first.get("initializer") == other.get("initializer"):
+            return [operand]
+        operands = [graph.operands[first["name"]] for graph in self.graphs]
+        arrays = [initial_value(operand) for operand in operands]
+        if shape == first["shape"]:
+            sizes = self._sizes(first, *(array.reshape(-1).tolist() for array in arrays), path)
+            return [{**operand, "initializer": {"kind": "values", "values": sizes}}]
+        rules = [rule_of(array.tobytes(), x.type, 0) for array, x in zip(arrays, operands, strict=True)]
+        number = arrays[0].flat[0].item()
+        if all(array.tobytes() == arrays[0].tobytes()[: array.itemsize] * array.size for array in arrays):
+            return [{**operand, "initializer": {"kind": "constant", "value": word_for(float(number))}}]
+        if rules[0] is not None and rules[0] == rules[1]:
+            words = {key: word_for(field) for key, field in rules[0].items()}
+            return [{**operand, "initializer": words}]
+        return self._expanded(operand, arrays, path)
+
+    def _sizes(self, first: dict[str, Any], old: Any, new: Any, path: _Path) -> list[int | str]:
+        """A list of sizes: the batch by its name, and one as -1 if only Reshape reads the list."""
+        differing = [k for k, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+        exact = [k for k in differing if self._is_batch(old[k], new[k])]
+        inferred = [k for k in differing if k not in exact] or (exact if len(exact) == 1 else [])
+        if self.readers.get(first["name"]) != {"Reshape"} or first["dtype"] != "int64":
+            inferred = []
+        if len(inferred) > 1 or {*exact, *inferred} != {*differing} or first["dtype"] != "int64":
+            raise _not_symbolic(f"the constant {first['name']!r}", path)
+        return [-1 if k in inferred else "batch" if k in exact else size for k, size in enumerate(old)]
+
+    def _expanded(
+        self, operand: dict[str, Any], arrays: Sequence[Array], path: _Path
+    ) -> list[dict[str, Any]]:
+        """A row of a constant, and its shape; an Expand makes the constant of them."""
+        name, axis = operand["name"], operand["shape"].index("batch")
+        row = arrays[0].take([0], axis)
+        if any(row.repeat(len(x.swapaxes(0, axis)), axis).tobytes() != x.tobytes() for x in arrays):
+            raise _not_symbolic(f"the constant {name!r}", path)
+        inputs = [f"{name}.row", f"{name}.shape"]
+        self.expands.append({"name": f"{name}.expand", "type": "Expand", "inputs": inputs, "outputs": [name]})
+        content = {"kind": "values", "base64": base64.b64encode(row.tobytes()).decode()}
+        sizes = {"kind": "values", "values": operand["shape"]}
+        return [
+            {**operand, "name": inputs[0], "shape": [*row.shape], "initializer": content},
+            {**operand, "name": inputs[1], "shape": [row.ndim], "dtype": "int64", "initializer": sizes},
+        ]
 
 
-def _check_alike(first: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> None:
-    for i, (a, b) in enumerate(zip(first, other, strict=True)):
-        if a != b:
-            raise _not_symbolic(f"operation {a['name']!r}", ("operations", i))
-
-
-def _check_shapes_feed_reshapes(first: dict[str, Any], operands: Sequence[dict[str, Any]]) -> None:
-    """Only Reshape works out a size of -1."""
-    symbolic = {
-        after["name"]
-        for before, after in zip(first["operands"], operands, strict=True)
-        if before.get("initializer") != after.get("initializer")
-    }
-    for i, operation in enumerate(first["operations"]):
-        names = symbolic.intersection(operation["inputs"])
-        if names and operation["type"] != "Reshape":
-            raise _not_symbolic(f"input {names.pop()!r} of {operation['name']!r}", ("operations", i))
-
-
-def _not_symbolic(what: str, path: tuple[str | int, ...]) -> BatchError:
+def _not_symbolic(what: str, path: _Path) -> BatchError:
     return BatchError(
         f"The batch cannot be symbolic: {what} depends on it in another way than as a dimension.",
         remedy="Capture the module with the batch that you plan for, by `graph`.",

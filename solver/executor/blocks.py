@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -292,6 +293,11 @@ class BlockRunner:
         for value, span in lives(plan.program).items():
             if value not in kept and value not in covered:
                 self._dying[span.end - 1].append(value)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A BlockRunner cannot be pickled or copied: it holds an arena. Pickle its program and plan."
+        )
 
     def block(self, name: str) -> Array:
         """The block in the arena. It holds what the plan says only while the block is live.

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from solver.errors import StorageError
-from solver.graph import Array, Initializer, TrainableGraph
+from solver.graph import Array, Initializer, Role, TrainableGraph
 from solver.graph.nodes import stored_axes
 from solver.graph.packing import matrix_rows, pack, pack_integers, unpack_rows
 from solver.graph.storage import Storage
@@ -34,15 +34,22 @@ _BLOCK_ELEMENTS = 2**20
 
 
 def with_stored_origins(graph: TrainableGraph, origins: Mapping[str, Origin]) -> TrainableGraph:
-    """The graph with a storage for constants that come from tensors of few bits, as `origins` say.
+    """The graph with a storage for weights that come from tensors of few bits, as `origins` say.
 
+    A parameter is a tensor of 16 bits itself. A constant is computed from tensors of few bits.
     A weight gets a storage only if its readers can unpack it, and if that gives the same floats, bit for bit.
     Raises StorageError for scales that are not finite. Linear, for each tensor that may be the scales.
     """
     operands = dict(graph.operands)
     for name, axis in stored_axes(graph).items():
         origin, operand = origins.get(name), operands[name]
-        if origin is None or operand.initializer is None or operand.initializer.data is None:
+        if origin is None:
+            continue
+        if operand.role is Role.PARAMETER:
+            type_ = replace(operand.type, storage=Storage(origin.element, axis=axis))
+            operands[name] = replace(operand, type=type_)
+            continue
+        if operand.initializer is None or operand.initializer.data is None:
             continue
         sources = origin.stored()
         if not any(source.is_narrow for source in sources):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -71,6 +71,15 @@ class TracedStep:
     values: Mapping[str, Array]
     results: tuple[Placed, ...] = ()
     arguments: Mapping[str, Placed] = field(default_factory=dict)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A TracedStep cannot be pickled: it holds the framework's kernels. Pickle its program, and trace"
+            " the step again where it runs."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TracedStep:
+        return replace(self, values={name: array.copy() for name, array in self.values.items()})
 
     def feed(self, runner: _Blocks, name: str, values: Array) -> None:
         """Write an argument into the arena; nothing where the step has no use for it.

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from solver.errors import DocumentError, OptionsError
 
-__all__ = ["Captured", "Loss", "capture", "check_type", "decomposed", "operator_name", "torch"]
+__all__ = [
+    *("Captured", "Loss", "capture", "check_type", "decomposed"),
+    *("one_at_a_time", "operator_name", "torch"),
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TRACING = threading.RLock()
 
 #: A function of the module's output and the targets, which gives the loss.
 Loss = Callable[..., Any]
@@ -27,6 +36,20 @@ def torch() -> Any:
     except ImportError as error:
         raise ImportError("PyTorch is not installed here: pip install 'torch>=2.9'.", name="torch") from error
     return torch
+
+
+def one_at_a_time(function: F) -> F:
+    """The same function, which waits while another thread runs one of these.
+
+    PyTorch's tracers replace methods and modes of the whole process: two at once break each other.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        with _TRACING:
+            return function(*arguments, **named)
+
+    return cast("F", wrapper)
 
 
 def check_type(name: str, value: object, class_: type) -> None:
@@ -46,7 +69,7 @@ class Captured:
     program: Any
     inputs: tuple[str, ...]
     labels: int
-    #: All names of each parameter, by one of them.
+    #: All names of each parameter and buffer, by one of them.
     names: Mapping[str, tuple[str, ...]]
     frozen: frozenset[str]
     wrapped: bool
@@ -54,6 +77,10 @@ class Captured:
     def own(self, name: str) -> str:
         """The module's own name of a parameter, buffer or submodule of the program."""
         return name.removeprefix(f"{_INNER}.") if self.wrapped else name
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """All of the module's own names of a parameter or buffer of the program."""
+        return self.names.get(self.own(name), (self.own(name),))
 
 
 def capture(
@@ -188,10 +215,11 @@ def _input_names(
 
 
 def _all_names(module: Any) -> dict[str, tuple[str, ...]]:
-    """Every name of each parameter under each of its names: tied weights have several."""
+    """Every name of each parameter and buffer under each of its names: tied and shared ones have several."""
     by_tensor: dict[int, list[str]] = {}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        by_tensor.setdefault(id(parameter), []).append(name)
+    for tensors in (module.named_parameters, module.named_buffers):
+        for name, tensor in tensors(remove_duplicate=False):
+            by_tensor.setdefault(id(tensor), []).append(name)
     return {name: tuple(names) for names in by_tensor.values() for name in names}
 
 

@@ -79,13 +79,15 @@ class Weight:
     """An operand and the tensor of the module that it holds; `names` are all that lead to a tied one.
 
     `layout` is how it lies here: blocks of rows in another order. `row` is the one of the tensor that the
-    operand holds, where it is not the whole.
+    operand holds, where it is not the whole. `half` is PyTorch's element type if that has 16 bits; the
+    operand is float32 then.
     """
 
     operand: str
     names: tuple[str, ...]
     layout: Gates | None = None
     row: int | None = None
+    half: str = ""
 
     def inward(self, values: Array) -> Array:
         """PyTorch's elements as they lie here; a new array unless they lie alike."""
@@ -124,6 +126,8 @@ class Context(GraphRecorder):
         self.layouts: dict[str, Gates] = {}
         #: The operator and operands of results that a loss may read, by name.
         self.origins: dict[str, tuple[str, tuple[Any, ...]]] = {}
+        #: Names of the module's parameters and buffers, which nothing else takes.
+        self.reserved: set[str] = set()
         self._names: set[str] = set()
         self._counts: dict[str, int] = {}
 
@@ -135,11 +139,11 @@ class Context(GraphRecorder):
             raise UnsupportedError("a result that is not a tensor of a type that graphs have")
         return first
 
-    def name(self, preferred: str) -> str:
-        """`preferred`, with a number behind it where that is taken."""
+    def name(self, preferred: str, *, is_reserved: bool = False) -> str:
+        """`preferred`, with a number behind it if that is taken, or reserved for another operand."""
         preferred = preferred.replace("@", "_")
         name = preferred
-        while name in self._names:
+        while name in self._names or (not is_reserved and name in self.reserved):
             self._counts[preferred] = self._counts.get(preferred, 1) + 1
             name = f"{preferred}_{self._counts[preferred]}"
         self._names.add(name)
@@ -153,19 +157,21 @@ class Context(GraphRecorder):
         initializer: Initializer | None = None,
         *,
         trainable: bool = True,
+        is_reserved: bool = False,
     ) -> Value:
-        """An operand that no operation defines."""
-        name = self.name(name)
+        """An operand that no operation defines; `is_reserved` for a tensor of the module under its name."""
+        name = self.name(name, is_reserved=is_reserved)
         self.put(name, role, type_, initializer, trainable=trainable)
         if role is Role.PARAMETER and trainable:
             self.learned.add(name)
         return Value(name, type_)
 
-    def constant(self, name: str, values: Array, known: Any = None) -> Value:
+    def constant(self, name: str, values: Array, known: Any = None, *, is_reserved: bool = False) -> Value:
         """An operand that never changes."""
         type_ = TensorType(values.shape, DType(values.dtype.name))
         little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-        operand = self.declare(name, Role.CONSTANT, type_, Initializer("values", data=little.tobytes()))
+        initializer = Initializer("values", data=little.tobytes())
+        operand = self.declare(name, Role.CONSTANT, type_, initializer, is_reserved=is_reserved)
         return Value(operand.name, type_, known)
 
     def integers(self, what: str, values: Sequence[int]) -> Value:

@@ -21,6 +21,7 @@ from solver.graph import (
     TrainingRules,
     build_graph,
 )
+from solver.graph.packing import packed_values
 from solver.importers.narrowed import with_stored_origins
 from solver.importers.options import NO_LOSS
 from solver.importers.pytorch.capture import Captured, Loss, capture, check_type, decomposed, torch
@@ -28,7 +29,7 @@ from solver.importers.pytorch.context import Value, Weight
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.pytorch.translate import Translation, array_of, checked_type, refuse, translate
 from solver.importers.recognise import recognise
-from solver.importers.widened import widening_notes
+from solver.importers.widened import Origin, widening_notes
 from solver.training.optimizers import optimizer_rules
 
 __all__ = ["LOSSES", "Imported", "import_module"]
@@ -53,6 +54,8 @@ class Imported:
     labels: tuple[str, ...]
     #: What else the module saves, by name: it has no part in the step.
     others: Mapping[str, Any] = field(default_factory=dict)
+    #: What one forward pass adds to those of them that count batches, by name.
+    counts: Mapping[str, int] = field(default_factory=dict)
     #: The names of those of which constants of the graph were computed.
     computed: frozenset[str] = frozenset()
     #: What the caller should know about the import, a sentence each.
@@ -88,7 +91,10 @@ class Imported:
                     path=(weight.names[0],),
                 )
             check_type(name, state[name], torch().Tensor)
-            values = weight.inward(array_of(state[name]))
+            tensor = state[name]
+            if weight.half:
+                tensor = tensor.to(getattr(torch(), weight.half))
+            values = weight.inward(array_of(tensor, name))
             if values.shape != operand.shape or values.dtype != operand.dtype.numpy:
                 raise DocumentError(
                     f"{name!r} is {values.dtype}{list(values.shape)}; the graph has {operand.type}.",
@@ -96,6 +102,9 @@ class Imported:
                     path=(name,),
                 )
             initializer = _initializer(values)
+            if operand.type.storage is not None:
+                packed = packed_values(operand.id, initializer.data or b"", operand.type)
+                initializer = Initializer("values", data=packed.tobytes())
             other = loaded.setdefault(weight.operand, name)
             if other != name and operands[weight.operand].initializer != initializer:
                 raise DocumentError(
@@ -104,20 +113,24 @@ class Imported:
                     path=(name,),
                 )
             operands[weight.operand] = replace(operand, initializer=initializer)
-        return replace(self, graph=self.graph.with_graph(operands=operands))
+        counts = {name: state[name].detach().cpu().clone() for name in self.counts if name in state}
+        return replace(self, graph=self.graph.with_graph(operands=operands), others={**self.others, **counts})
 
-    def read(self, values: Mapping[str, Array]) -> dict[str, Any]:
-        """Arrays by PyTorch's names from arrays by operand, under every name of a tied weight.
+    def read(self, values: Mapping[str, Array], passes: int = 0) -> dict[str, Any]:
+        """New tensors by PyTorch's names from arrays by operand, under every name of a tied weight.
 
-        What the step does not read is the module's own tensor.
+        What the step does not read is a copy of the module's own tensor; counts of batches have grown by
+        `passes` forward passes.
         """
-        tensors = {
-            name: weight.outward(values[weight.operand])
-            for weight in self.weights
-            if weight.row is None and weight.operand in values
-            for name in weight.names
-        }
-        return {**self.others, **tensors}
+        tensors = {name: tensor.clone() for name, tensor in self.others.items()}
+        for name, count in self.counts.items():
+            tensors[name] += passes * count
+        for weight in self.weights:
+            if weight.row is None and weight.operand in values:
+                for name in weight.names:
+                    tensor = torch().tensor(weight.outward(values[weight.operand]))
+                    tensors[name] = tensor.to(getattr(torch(), weight.half)) if weight.half else tensor
+        return tensors
 
 
 def import_module(
@@ -181,6 +194,7 @@ def import_module(
         rules,
         apart=_uniform_buffers(translation, saved),
     )
+    _check_trained(graph, translation.computed)
     graph = with_stored_origins(graph, translation.computed)
     weights = tuple(
         replace(weight, operand=merged.get(weight.operand, weight.operand))
@@ -198,10 +212,37 @@ def import_module(
         for name, origin in translation.computed.items()
         if name in graph.operands
     )
+    if translation.rounded is not None:
+        half, place = translation.rounded
+        note = (
+            f"The module rounds results to {half}, first in {place}; here they are computed in float32, and"
+        )
+        notes += (f"{note} losses differ from PyTorch's by the rounding of {half}.",)
     origins = (origin for name, origin in translation.computed.items() if name in graph.operands)
     computed = frozenset(source.name for origin in origins for source in origin.stored())
-    imported = Imported(graph, weights, translation.inputs, translation.labels, others, computed, notes)
+    imported = Imported(
+        graph,
+        weights,
+        translation.inputs,
+        translation.labels,
+        others,
+        {name: count for name, count in translation.counts.items() if name in others},
+        computed,
+        notes,
+    )
     return imported.with_weights(saved) if values else imported
+
+
+def _check_trained(graph: TrainableGraph, origins: Mapping[str, Origin]) -> None:
+    """Raises LossError for a parameter of 16 bits that is trained."""
+    name = next((name for name in sorted(graph.trained) if name in origins), None)
+    if name is not None:
+        raise LossError(
+            f"{name!r} is of {origins[name].element} and is trained; only frozen weights have 16 bits.",
+            remedy=f"Freeze it by module.get_parameter({name!r}).requires_grad_(False), and leave it out of"
+            " `trainable`; or train in float32, by module.float().",
+            path=("module",),
+        )
 
 
 def _check_values(module: Any) -> None:
@@ -287,7 +328,7 @@ def _example_target(loss: str, output: TensorType, targets: Sequence[Any]) -> Te
             remedy="Give the loss as a function of the output and the targets.",
             path=("targets",),
         )
-    example = checked_type(targets[0], "target")
+    example = checked_type(targets[0], "target", halves=False)
     if example.dtype.is_floating and example.dtype is not output.dtype:
         why, remedy = "of another floating type", f"Convert the targets to {output.dtype.value}."
     elif loss != "cross-entropy" and example.shape != output.shape:

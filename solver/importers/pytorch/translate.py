@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from solver.errors import ArenaplanError, DocumentError, LossError, UnknownOperatorError
-from solver.graph import Array, Role, TensorType
+from solver.graph import Array, DType, Role, TensorType
 from solver.importers.pytorch.capture import Captured, operator_name, torch
 from solver.importers.pytorch.context import Context, UnsupportedError, Value, Weight, element_type
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.widened import Origin
 
-__all__ = ["Missing", "Translation", "array_of", "checked_type", "refuse", "translate"]
+__all__ = ["HALVES", "Missing", "Translation", "array_of", "checked_type", "half_of", "refuse", "translate"]
+
+#: PyTorch's element types of 16 bits, which are computed in float32 here.
+HALVES = ("bfloat16", "float16")
 
 #: Arguments that say where and how PyTorch stores a tensor; the result's type says what is left of them.
 _STORAGE = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"}
@@ -44,8 +47,12 @@ class Translation:
     labels: tuple[str, ...]
     weights: tuple[Weight, ...]
     missing: tuple[Missing, ...]
-    #: The tensors of the module that constants are computed from, by operand.
+    #: The tensors of the module that constants are computed from, and parameters of 16 bits, by operand.
     computed: Mapping[str, Origin]
+    #: What one forward pass adds to the counts of batches, by the name of the buffer.
+    counts: Mapping[str, int]
+    #: The first call whose result PyTorch rounds to 16 bits, and that type; empty if there is none.
+    rounded: tuple[str, str] | None
 
 
 class _Unknown:
@@ -101,11 +108,18 @@ class _Translator:
         #: By the identity of known tensors, which `env` keeps.
         self.origins: dict[int, Origin] = {}
         self.computed: dict[str, Origin] = {}
+        #: Frozen parameters of 16 bits with their names, by the identity of these and of copies in float32.
+        self.halves: dict[int, tuple[tuple[str, ...], Any]] = {}
+        self.parameters: dict[tuple[str, ...], Value] = {}
+        self.counts: dict[str, int] = {}
+        self.rounded: tuple[str, str] | None = None
         #: Those on the device meta.
         self.valueless: set[Origin] = set()
 
     def run(self) -> Translation:
         signature = self.captured.program.graph_signature
+        for tensors in (signature.inputs_to_parameters, signature.inputs_to_buffers):
+            self.context.reserved.update(self.captured.names_of(full)[0] for full in tensors.values())
         nodes = list(self.captured.program.graph_module.graph.nodes)
         placeholders = {node.name: node for node in nodes if node.op == "placeholder"}
         inputs, labels = self._inputs(signature, placeholders)
@@ -122,8 +136,8 @@ class _Translator:
         operands = [self._operand(self.env[node], node.name) for node in returned]
         outputs = [value for value in operands if isinstance(value, Value)]
         weights = [
-            Weight(operand, names, self.context.layouts.get(operand))
-            for operand, (names, _) in self.stored.items()
+            Weight(operand, names, self.context.layouts.get(operand), half=half_of(tensor))
+            for operand, (names, tensor) in self.stored.items()
         ]
         return Translation(
             self.context,
@@ -133,6 +147,8 @@ class _Translator:
             (*weights, *self.rows),
             tuple(self.missing),
             self.computed,
+            self.counts,
+            self.rounded,
         )
 
     # --------------------------------------------------------------------------------- operands
@@ -153,28 +169,35 @@ class _Translator:
 
     def _parameters(self, signature: Any, placeholders: Mapping[str, Any]) -> None:
         """Tied weights are one operand, under the first of their names."""
-        known: dict[tuple[str, ...], Value] = {}
         for place, full in signature.inputs_to_parameters.items():
-            name = self.captured.own(full)
-            names = self.captured.names.get(name, (name,))
+            name, names = self.captured.own(full), self.captured.names_of(full)
             stored = self.captured.program.state_dict[full]
             tensor, type_ = stored.detach(), _type_of(stored)
             frozen = bool(self.captured.frozen & set(names)) or not stored.requires_grad
             # What is computed from it may have a type that graphs have. A part of a tensor that PyTorch takes
             # apart, as quantised ones, has no name of the module's own.
             taken_apart = name not in self.captured.names
-            if frozen and (type_ is None or not type_.dtype.is_floating or taken_apart):
+            # Scales of 16 bits, of which weights are computed, are known, unless they have no values.
+            is_known_half = half_of(tensor) and not isinstance(tensor, torch()._subclasses.FakeTensor)
+            if frozen and (type_ is None or not type_.dtype.is_floating or taken_apart or is_known_half):
                 self._known(placeholders[place], tensor, name)
+                if is_known_half and not taken_apart:
+                    self.halves[id(tensor)] = (names, tensor)
                 continue
-            if names not in known:
-                known[names] = self.context.declare(
-                    names[0],
-                    Role.PARAMETER,
-                    checked_type(tensor, name),
-                    trainable=not frozen,
-                )
-                self.stored[known[names].name] = (names, tensor)
-            self.env[placeholders[place]] = known[names]
+            self.env[placeholders[place]] = self._parameter(names, tensor, trainable=not frozen)
+
+    def _parameter(self, names: tuple[str, ...], tensor: Any, *, trainable: bool) -> Value:
+        if names not in self.parameters:
+            type_ = checked_type(tensor, names[0])
+            parameter = self.context.declare(
+                names[0], Role.PARAMETER, type_, trainable=trainable, is_reserved=True
+            )
+            self.parameters[names] = parameter
+            self.stored[parameter.name] = (names, tensor)
+            if half_of(tensor):
+                size = tensor.numel() * tensor.element_size()
+                self.computed[parameter.name] = Origin(names[0], half_of(tensor), size)
+        return self.parameters[names]
 
     def _buffers(self, signature: Any, placeholders: Mapping[str, Any]) -> None:
         """Constants, until an operation updates one."""
@@ -183,14 +206,14 @@ class _Translator:
         tensors |= getattr(signature, "inputs_to_lifted_tensor_constants", {})
         for place, full in tensors.items():
             tensor = program.state_dict[full] if full in program.state_dict else program.constants[full]
-            self._known(placeholders[place], tensor.detach(), self.captured.own(full))
+            self._known(placeholders[place], tensor.detach(), self.captured.names_of(full)[0])
 
     def _known(self, place: Any, tensor: Any, name: str) -> None:
         """A tensor of the module that does not change: what is computed from it alone is computed now."""
         self.env[place] = tensor
         self.buffers[id(tensor)] = name
         element = str(tensor.dtype).removeprefix("torch.")
-        values = (lambda: array_of(tensor.float())) if tensor.is_floating_point() else None
+        values = (lambda: array_of(tensor.float(), name)) if tensor.is_floating_point() else None
         size = tensor.numel() * tensor.element_size()
         origin = self.origins[id(tensor)] = Origin(name, element, size, values=values)
         if isinstance(tensor, torch()._subclasses.FakeTensor):
@@ -204,23 +227,27 @@ class _Translator:
         for part in _leaves(result):
             if isinstance(part, torch().Tensor):
                 self.origins.setdefault(id(part), origin)
+        source = arguments[0] if arguments else None
+        is_copy = id(source) in self.halves and operator_name(target) == "_to_copy.default"
+        if is_copy and result.dtype in (source.dtype, torch().float32):
+            self.halves[id(result)] = self.halves[id(source)]
         return result
 
     def _updated(self, value: Value) -> Value:
-        """A buffer as a state: it starts as the constant that it has been so far."""
+        """A buffer, so far a constant of this name, as a state: its readers so far read the state."""
         name = self.buffers.get(id(value.constant))
         if name is None:
             raise UnsupportedError("running statistics that are not a buffer")
         if name in self.states:
             raise UnsupportedError(f"running statistics {name!r} that two calls update")
-        state = self.context.declare(name, Role.STATE, value.type)
-        self.states[name] = state
-        self.stored[state.name] = ((name,), value.constant)
-        return state
+        self.context.put(value.name, Role.STATE, value.type)
+        self.computed.pop(value.name, None)
+        self.states[name] = Value(value.name, value.type)
+        return self.states[name]
 
     def _row(self, table: Value, number: int) -> Value:
         names, tensor = self.stored[table.name]
-        values = array_of(tensor[number])
+        values = array_of(tensor[number], names[0])
         row = self.context.constant(f"{table.name}.row{number}", values if self.values else 0 * values)
         self.rows.append(Weight(row.name, names, row=number))
         return row
@@ -228,10 +255,19 @@ class _Translator:
     def _check_mutations(self, signature: Any, by_name: Mapping[str, Any]) -> None:
         """Reports tensors that the module mutates beside running statistics: graphs would not change them."""
         for place, full in signature.buffers_to_mutate.items():
-            name = self.captured.own(full)
-            if name not in self.states and not name.endswith("num_batches_tracked"):
+            name, *others = self.captured.names_of(full)
+            if name.endswith("num_batches_tracked"):
+                counted, count = self.env.get(by_name[place]), self.captured.program.state_dict[full]
+                if not isinstance(counted, torch()._subclasses.FakeTensor):
+                    self.counts |= dict.fromkeys((name, *others), int(counted - count))
+            elif name not in self.states:
                 module = name.rpartition(".")[0]
                 self.missing.append(Missing("copy_", place, module, f"it changes the buffer {name!r}"))
+        for constant, origin in self.computed.items():
+            for name in (source.name for source in origin.stored()):
+                if name in self.states or name in self.counts:
+                    module = name.rpartition(".")[0]
+                    self.missing.append(Missing("copy_", constant, module, f"it changes the buffer {name!r}"))
         for place, full in getattr(signature, "user_inputs_to_mutate", {}).items():
             self.missing.append(Missing("copy_", place, "", f"it changes the input {full!r}"))
 
@@ -252,11 +288,14 @@ class _Translator:
             return _UNKNOWN
         operator, module = operator_name(node.target), self._module(node)
         lost = next((x for x in node.all_input_nodes if self.env[x] is None), None)
-        if lost is not None and "norm" not in operator:  # norms give no statistics, and take none
+        if lost is not None:
             what = repr(lost.name)
             if _is_item(lost):
                 what = f"result {lost.args[1]} of {operator_name(lost.args[0].target)}"
-            self.missing.append(Missing(operator, node.name, module, f"it reads {what}, which is not here"))
+            reason = f"it reads {what}, which is not here"
+            if "batch_norm" in operator:  # the layer is called again, with the statistics of the first call
+                reason = "two calls update its running statistics"
+            self.missing.append(Missing(operator, node.name, module, reason))
             return _UNKNOWN
         framework = torch()
         random = framework.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
@@ -268,7 +307,11 @@ class _Translator:
             return _UNKNOWN
         self.context.scope = ".".join(part for part in (module, operator.partition(".")[0]) if part)
         context = self.context
-        context.results = tuple(_type_of(x) for x in _several(node.meta.get("val")))
+        results = _several(node.meta.get("val"))
+        context.results = tuple(_type_of(x) for x in results)
+        half = next(filter(None, map(half_of, results)), "")
+        if half and self.rounded is None:
+            self.rounded = (half, module or "the module")
         positional, keywords = _by_schema(node.target, arguments, named)
         try:
             return handler(
@@ -295,16 +338,20 @@ class _Translator:
             return [self._operand(x, name) for x in argument]
         if not isinstance(argument, torch().Tensor):
             return argument
+        if id(argument) in self.halves:
+            return self._parameter(*self.halves[id(argument)], trainable=False)
         if id(argument) not in self.recorded:
             buffer = self.buffers.get(id(argument))
             origin = self.origins.get(id(argument), Origin())
             if isinstance(argument, torch()._subclasses.FakeTensor):
                 raise _no_values(next(each.name for each in origin.stored() if each in self.valueless))
-            constant = self.context.constant(buffer or f"{name}.constant", array_of(argument), argument)
+            preferred = buffer or f"{name}.constant"
+            values = array_of(argument, buffer or name)
+            constant = self.context.constant(preferred, values, argument, is_reserved=buffer is not None)
             self.recorded[id(argument)] = constant
             self.computed[constant.name] = origin
             if buffer:
-                self.stored[constant.name] = ((buffer,), argument)
+                self.stored[constant.name] = (self.captured.names.get(buffer, (buffer,)), argument)
         return self.recorded[id(argument)]
 
     def _module(self, node: Any) -> str:
@@ -356,14 +403,16 @@ def _type_of(tensor: Any) -> TensorType | None:
     if any(type(size) is not int and not size.node.has_hint() for size in tensor.shape):
         return None
     try:
-        return TensorType(tuple(int(size) for size in tensor.shape), element_type(tensor.dtype))
+        element = DType.FLOAT32 if half_of(tensor) else element_type(tensor.dtype)
+        return TensorType(tuple(int(size) for size in tensor.shape), element)
     except UnsupportedError:
         return None
 
 
-def checked_type(tensor: Any, name: str) -> TensorType:
+def checked_type(tensor: Any, name: str, *, halves: bool = True) -> TensorType:
+    """The type of a tensor here. Raises LossError if there is none; without `halves` also for 16 bits."""
     type_ = _type_of(tensor)
-    if type_ is None:
+    if type_ is None or (half_of(tensor) and not halves):
         raise LossError(
             f"{name!r} is of {getattr(tensor, 'dtype', type(tensor).__name__)}, which graphs do not have.",
             remedy="Convert it to float32, or to another type that operators compute in.",
@@ -372,9 +421,28 @@ def checked_type(tensor: Any, name: str) -> TensorType:
     return type_
 
 
-def array_of(tensor: Any) -> Array:
-    """The elements of a PyTorch tensor; its own memory where that is contiguous."""
-    array: Array = np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(tuple(tensor.shape))
+def half_of(tensor: Any) -> str:
+    """The element type of a tensor if it is a floating one of 16 bits, else the empty string."""
+    word = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+    return word if word in HALVES else ""
+
+
+def array_of(tensor: Any, name: str) -> Array:
+    """The elements of a PyTorch tensor, those of 16 bits as float32; its own memory if it is contiguous.
+
+    Raises LossError for a tensor of an element type that graphs do not have, or without dense elements.
+    """
+    try:
+        plain = tensor.float() if half_of(tensor) else tensor
+        array: Array = np.ascontiguousarray(plain.detach().cpu().numpy()).reshape(tuple(tensor.shape))
+        DType(array.dtype.name)
+    except (TypeError, ValueError, RuntimeError):
+        raise LossError(
+            f"{name!r} is a tensor of {tensor.dtype} ({tensor.layout}, {tensor.device}), whose elements"
+            " graphs cannot hold.",
+            remedy="Make it a dense tensor on the CPU, of float32 or another type that operators compute in.",
+            path=(name,),
+        ) from None
     return array
 
 

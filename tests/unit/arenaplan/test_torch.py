@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -657,16 +658,70 @@ class TestDocument:
         assert arenaplan.plan(document, batch=9).arena_bytes == concrete.plan().arena_bytes
         assert load_graph(document, batch=9).operations == concrete.graph.operations
 
-    def test_a_batch_that_cannot_be_symbolic(self) -> None:
+    @pytest.mark.parametrize("batch", [1, 3, 4])
+    @pytest.mark.parametrize("token", ["expand", "repeat", "new_zeros", "arange", "buffer"])
+    def test_a_class_token(self, token: str, batch: int) -> None:
+        """A vision transformer: outputs, losses and weights are eager PyTorch's at every batch."""
         import torch
+        from torch import nn
 
-        class Token(torch.nn.Module):  # type: ignore[misc]
+        class Vision(nn.Module):  # type: ignore[misc]  # PyTorch is not installed where this is checked
             def __init__(self) -> None:
                 super().__init__()
-                self.token = torch.nn.Parameter(torch.zeros(1, 1, 4))
+                self.patches, self.token = nn.Conv2d(3, 8, 4, 4), nn.Parameter(torch.randn(1, 1, 8))
+                self.positions = nn.Parameter(torch.randn(1, 5, 8) / 4)
+                self.register_buffer("order", torch.tensor([[3, 0, 4, 1, 2]]))
+                self.table, self.head = nn.Embedding(5, 8), nn.Linear(8, 3)
+                self.layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
 
             def forward(self, x: Any) -> Any:
-                return torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1)
+                n = x.shape[0]
+                tokens = {
+                    "repeat": lambda: self.token.repeat(n, 1, 1),
+                    "new_zeros": lambda: x.new_zeros(n, 1, 8) + self.token,
+                }.get(token, lambda: self.token.expand(n, -1, -1))()
+                y = torch.cat([tokens, self.patches(x).flatten(2).mT], 1) + self.positions
+                if token == "buffer":
+                    y = y + self.table(self.order.expand(n, -1))
+                y = self.layer(y)
+                return self.head(y[torch.arange(n), 0 * torch.arange(n)] if token == "arange" else y[:, 0])
 
-        with pytest.raises(BatchError, match="cannot be symbolic"):
-            arenaplan.torch.document(Token(), torch.ones(3, 2, 4), loss="mse")
+        torch.manual_seed(2)
+        module, loss = Vision(), torch.nn.functional.cross_entropy
+        sgd, example = torch.optim.SGD(module.parameters(), lr=0.1), torch.randn(batch, 3, 8, 8)
+        choices: dict[str, Any] = {"loss": "cross-entropy", "optimizer": sgd, "outputs": True}
+        document = arenaplan.torch.document(module, example, **choices)
+        assert document["batch"] == batch
+        for n in (1, 2, 5):
+            x, y, graph = torch.randn(n, 3, 8, 8), torch.randint(0, 3, (n,)), load_graph(document, batch=n)
+            eager = copy.deepcopy(module)
+            output = eager(x)
+            expected = loss(output, y)
+            expected.backward()
+            with arenaplan.Trainer(graph, arenaplan.plan(graph)) as trainer:
+                ours = trainer.step({"x": x.numpy(), "target": y.numpy()})
+                assert ours == pytest.approx(expected.item(), rel=1e-5)
+                read = trainer.read(graph.outputs[0])
+                np.testing.assert_allclose(read, output.detach(), rtol=1e-4, atol=1e-5)
+                for name in sorted(graph.trained):
+                    parameter = eager.get_parameter(name)
+                    after = (parameter - 0.1 * parameter.grad).detach()
+                    np.testing.assert_allclose(trainer.read(name), after, rtol=1e-3, atol=1e-5, err_msg=name)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda x: x.repeat(x.shape[0], 1), "the shape of 'target'"),
+            (lambda x: x * x.shape[0], "the constant"),
+            (lambda x: x if x.shape[0] % 2 else x + x, "the number of its operations"),
+        ],
+    )
+    def test_a_batch_that_cannot_be_symbolic(self, change: Any, message: str) -> None:
+        import torch
+
+        class Changed(torch.nn.Linear):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                return change(super().forward(x))
+
+        with pytest.raises(BatchError, match=f"cannot be symbolic: {message}"):
+            arenaplan.torch.document(Changed(4, 4), torch.ones(3, 4), loss="mse")
