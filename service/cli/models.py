@@ -131,7 +131,7 @@ class ModelFile:
 
         weights, choices = _weights_apart(choices)
         if not importer.chooses:
-            self._check_no_choices(choices)
+            self._check_no_choices({k: word for k, word in choices.items() if (k, word) != ("loss", "none")})
         options = import_options(choices, batch=batch)
         path = None if str(self.path) == "-" else self.path
         imported = load_model(importer, self.data, options=options, path=path, name=self.name)

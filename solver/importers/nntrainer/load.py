@@ -20,12 +20,12 @@ from types import MappingProxyType
 from typing import Final
 
 from solver.errors import BatchError, DocumentError, GraphError
-from solver.graph import DType, OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph
+from solver.graph import DType, OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph, inference
 from solver.importers.nntrainer.backbone import with_backbones
 from solver.importers.nntrainer.ini import Section, read_sections
 from solver.importers.nntrainer.layers import BRANCHES, LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
 from solver.importers.nntrainer.network import Network, Value
-from solver.importers.options import Imported, ImportOptions
+from solver.importers.options import NO_LOSS, Imported, ImportOptions
 from solver.training.optimizers import optimizer_rules
 
 __all__ = ["load_nntrainer", "load_nntrainer_ini"]
@@ -71,11 +71,13 @@ _OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 def load_nntrainer(
     data: bytes | memoryview, *, options: ImportOptions, path: Path | None = None, name: str = "model"
 ) -> Imported:
-    """The graph of a model file, with notes; the file takes the batch alone, and says the rest.
+    """The graph of a model file, with notes. The file says how it is trained; options give the batch alone.
 
+    With a loss of ``none`` it is an inference, for which the file need not name an optimizer and a loss.
     Backbones are read from the folder of `path`. Raises what `load_nntrainer_ini` raises.
     """
-    graph, network = _loaded(bytes(data), options.batch, name, None if path is None else path.parent)
+    folder, infers = None if path is None else path.parent, options.loss == NO_LOSS
+    graph, network = _loaded(bytes(data), options.batch, name, folder, infers=infers)
     return Imported(graph, tuple(network.notes))
 
 
@@ -88,7 +90,9 @@ def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "mo
     return _loaded(data, batch, name, None)[0]
 
 
-def _loaded(data: bytes, batch: int | None, name: str, folder: Path | None) -> tuple[TrainableGraph, Network]:
+def _loaded(
+    data: bytes, batch: int | None, name: str, folder: Path | None, *, infers: bool = False
+) -> tuple[TrainableGraph, Network]:
     sections = {section.name.lower(): section for section in read_sections(data)}
     model = sections.pop("model", None)
     if model is None:
@@ -114,7 +118,7 @@ def _loaded(data: bytes, batch: int | None, name: str, folder: Path | None) -> t
         )
     layers = with_backbones(tuple(sections.values()), _OTHERS, folder)
     import_ = _Import(name, model, layers, size)
-    return import_.graph(_optimizer(model, others)), import_.network
+    return import_.graph(None if infers else _optimizer(model, others)), import_.network
 
 
 def _optimizer(model: Section, others: Mapping[str, Section]) -> OptimizerSpec:
@@ -156,7 +160,8 @@ class _Import:
         self.read = {name for layer in self.layers.values() for name in layer.inputs}
         self.values: dict[str, Value] = {}
 
-    def graph(self, optimizer: OptimizerSpec) -> TrainableGraph:
+    def graph(self, optimizer: OptimizerSpec | None) -> TrainableGraph:
+        """The trained graph; without an optimizer, the inference of what no layer but a loss reads."""
         for key in _in_order(self.layers):
             layer = self.layers[key]
             if layer.type not in LOSS_LAYERS:
@@ -165,8 +170,17 @@ class _Import:
                 self.values[key] = add_layer(
                     self.network, layer.section, layer.type, inputs, fuses=key in self.read
                 )
-        loss, rules = self._loss(), TrainingRules(clip_global_norm=self._clip())
         try:
+            if optimizer is None:
+                layers = [layer for layer in self.layers.values() if layer.type not in LOSS_LAYERS]
+                read = {name for layer in layers for name in layer.inputs}
+                outputs = [value.name for key, value in self.values.items() if key not in read]
+                operands, operations = self.network.operands, self.network.operations
+                graph = build_graph(
+                    self.name, operands, operations, loss=None, optimizer=None, outputs=outputs
+                )
+                return inference(graph)
+            loss, rules = self._loss(), TrainingRules(clip_global_norm=self._clip())
             return build_graph(
                 self.name,
                 self.network.operands,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from solver.errors import ArenaplanError, BatchError, DocumentError, GraphError
-from solver.executor import validate
+from solver.executor import Trainer, validate
 from solver.graph import Operand, Operation, Role, TrainableGraph
-from solver.importers.nntrainer import load_nntrainer_ini
+from solver.importers.nntrainer import load_nntrainer, load_nntrainer_ini
+from solver.importers.options import ImportOptions
 from solver.layout import max_load
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -20,6 +22,21 @@ MODEL = "[Model]\nType = NeuralNetwork\nLoss = mse\nbatch_size = 4\n[Optimizer]\
 IMAGE = "[in]\nType = input\nInput_Shape = 3:8:8\n"
 FLAT = "[in]\nType = input\nInput_Shape = 1:1:6\n"
 DENSE = "[fc]\nType = fully_connected\nUnit = 5\n"
+
+
+@grid("model", ["[Model]\nType = NeuralNetwork\n", "[Model]\nType = NeuralNetwork\nLoss = mse\n", MODEL])
+@grid("loss", ["", "[l]\ntype = cross_softmax\n"])
+def test_an_inference_needs_no_optimizer_and_no_loss(model: str, loss: str) -> None:
+    text = f"{model}{FLAT}{DENSE}[act]\ntype = activation\nactivation = relu\n{loss}"
+    options = ImportOptions(loss="none", batch=3)
+    found = load_nntrainer(text.encode(), options=options).graph
+    assert (found.loss, found.trainable, len(found.outputs)) == (None, (), 1)
+    with Trainer(found, plan(found)) as trainer:
+        x = np.linspace(-1, 1, 18, dtype=np.float32).reshape(3, 6)
+        (y,) = trainer.infer({"in": x}).values()
+        weight, bias = trainer.read("fc.weight"), trainer.read("fc.bias")
+    np.testing.assert_allclose(y, np.maximum(x @ weight.T + bias, 0), rtol=1e-5, atol=1e-6)
+
 
 CLASSIFIER = """
 # A file with everything that the format knows, as its own examples write it.

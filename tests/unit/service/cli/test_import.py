@@ -147,6 +147,12 @@ def test_documents_take_no_choices(model: Path, tmp_path: Path) -> None:
     assert done.exit_code == Exit.USAGE
     assert "says itself how it is trained" in done.output
     assert "--loss, which is for models" in done.output
+    ini = tmp_path / "small.ini"
+    ini.write_text("[Model]\ntype = NeuralNetwork\n[in]\ntype = input\ninput_shape = 1:1:4\n")
+    ini.write_text(f"{ini.read_text()}[fc]\ntype = fully_connected\nunit = 3\n")
+    assert "says itself how it is trained" in arenaplan("plan", ini, "--loss", "mse").output
+    done = arenaplan("plan", ini, "--loss", "none", "-o", tmp_path / "infer.json")
+    assert done.exit_code == Exit.OK, done.output
     again = tmp_path / "plan.json"
     done = arenaplan("plan", document, "--optimizer", "sgd", "--micro-batches", "4", "-o", again)
     assert done.exit_code == Exit.OK, done.output
