@@ -122,6 +122,7 @@ def _note_on_training(objective: Objective, own: CircleTraining | None) -> str:
 
 def _results(network: Network, options: ImportOptions) -> tuple[str, ...]:
     """The outputs of an inference. Raises OptionsError for one to keep that the model does not have."""
+    network.copy_constants(network.model.outputs)
     names = tuple(dict.fromkeys(map(network.output_name, network.model.outputs)))
     kept = names if options.keep_outputs in ("all", ()) else options.keep_outputs
     for name in kept:

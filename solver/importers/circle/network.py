@@ -451,6 +451,17 @@ class Network(GraphRecorder):
         self._parts += 1
         return self.free(f"{self._names[self.operator.outputs[0]]}.{self._parts}")
 
+    def copy_constants(self, numbers: Iterable[int]) -> None:
+        """Give tensors that were worked out on import an operation, so that they can be outputs."""
+        for number in numbers:
+            name, value = self._names[number], self._folded.get(number)
+            if value is not None and name not in self.types:
+                source = self.free(f"{name}/constant")
+                self.added.add(
+                    self._declare(source, Role.CONSTANT, value.shape, DType(value.dtype.name), value)
+                )
+                self._emit("StopGradient", [source], [name], None)
+
     def output_name(self, number: int) -> str:
         """The name of what an operator of the file defines."""
         return self._names[number]

@@ -317,20 +317,25 @@ class _Reader:
             dtype=dtype,
             buffer=number,
             data=data,
-            quantization=self._quantization(details, shape) if details is not None else None,
+            quantization=self._quantization(tensor, details, shape) if details is not None else None,
             is_variable=bool(tensor.IsVariable()),
             open_axes=tuple(k for k, size in enumerate(_numbers(tensor.ShapeSignatureAsNumpy())) if size < 0),
             sparsity=sparsity,
         )
 
-    def _quantization(self, details: Any, shape: tuple[int, ...]) -> Quantization | None:
+    def _quantization(self, tensor: Any, details: Any, shape: tuple[int, ...]) -> Quantization | None:
         scales = details.ScaleAsNumpy().tolist() if details.ScaleLength() else []
         if not scales:
             return None
         zeros = _numbers(details.ZeroPointAsNumpy()) or (0,) * len(scales)
-        axis = details.QuantizedDimension()
+        # The scales of a bias lie along its one axis; some converters write the axis of the weights there.
+        axis = 0 if len(shape) == 1 else details.QuantizedDimension()
         if len(scales) > 1 and (not 0 <= axis < len(shape) or len(scales) != shape[axis]):
-            raise ValueError
+            name = (tensor.Name() or b"").decode()
+            raise DocumentError(
+                f"The tensor {name!r:.80} of shape {list(shape)} has {len(scales)} scales along axis {axis}.",
+                remedy="Convert the model again, with one scale for each position of an axis of the tensor.",
+            )
         if len(zeros) not in (1, len(scales)):
             raise ValueError
         return Quantization(tuple(scales), zeros, axis)

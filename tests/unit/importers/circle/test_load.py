@@ -280,3 +280,17 @@ def test_what_follows_a_tensor_is_planned_and_the_refusal_names_one() -> None:
 def test_a_tensor_that_nothing_can_be_frozen_before_is_named(name: str, why: str) -> None:
     with pytest.raises(GraphError, match=f"frozen before '{name}': {why}"):
         load_circle_model(behind_unknown(), options=import_options({"loss": "mse", "freeze_before": [name]}))
+
+
+def test_outputs_that_are_inputs_are_named_and_sizes_are_results() -> None:
+    file = CircleFile()
+    x, other = file.input("x", (2, 3)), file.input("m", (2, 3))
+    y, sizes = file.tensor("y", (2, 3)), file.tensor("sizes", (2,), "int32")
+    file.operator("RELU", [x], [y])
+    file.operator("SHAPE", [x], [sizes])
+    model = load_circle_model(file.write(y, other, sizes), options=import_options({"loss": "none"}, batch=4))
+    assert model.graph.outputs == ("y", "sizes")
+    assert any("Left out are the outputs 'm'" in note for note in model.notes)
+    with Trainer(model.graph, plan(model.graph)) as trainer:
+        found = trainer.infer({"x": np.ones((4, 3), np.float32)})
+    assert found["sizes"].tolist() == [4, 3]

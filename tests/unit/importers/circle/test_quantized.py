@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from solver.errors import LossError, TrainableError, UnknownOperatorError
+from solver.errors import DocumentError, LossError, TrainableError, UnknownOperatorError
 from solver.executor import Trainer, validate
 from solver.graph import OptimizerSpec
 from solver.graph.types import Array
@@ -70,13 +70,15 @@ def test_quantised_and_back(dtype: str) -> None:
     np.testing.assert_array_equal(answer(head(file, q, (2, 5)), values), floats(expected, 0.5, 7))
 
 
-def test_a_product_with_scales_by_row_and_a_bias_of_32_bits() -> None:
+@pytest.mark.parametrize("axis", [0, 3])
+def test_a_product_with_scales_by_row_and_a_bias_of_32_bits(axis: int) -> None:
+    """Some files give the bias, which has one axis, the axis of the filter."""
     file = CircleFile()
     weight, bias = integers(3, 6), np.array([40, -900, 3000], np.int32)
     scales = [0.02, 0.01, 0.005]
     x = file.scaled(file.input("x", (4, 6), "int8"), [0.1], [-3])
     w = file.scaled(file.constant("w", weight), scales, [0, 0, 0])
-    b = file.scaled(file.constant("b", bias), [0.1 * scale for scale in scales], [0, 0, 0])
+    b = file.scaled(file.constant("b", bias), [0.1 * scale for scale in scales], [0, 0, 0], axis)
     q = file.scaled(file.tensor("q", (4, 3), "int8"), [0.8], [11])
     options = {"fusedActivationFunction": "RELU"}
     file.operator("FULLY_CONNECTED", [x, w, b], [q], "FullyConnectedOptions", options)
@@ -204,3 +206,13 @@ def test_a_float_operator_without_a_scale() -> None:
     file.operator("PRELU", [y, file.constant("slope", np.ones(3, np.float32))], [z])
     with pytest.raises(UnknownOperatorError, match="needs a scale of 'x'"):
         load_circle(file.write(z), training=SGD)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "count"), [((4, 3), 2, 3), ((4, 3), 0, 3), ((4,), 0, 3), ((), 0, 2)]
+)
+def test_scales_that_fit_no_axis_are_named(shape: tuple[int, ...], axis: int, count: int) -> None:
+    file = CircleFile()
+    q = file.scaled(file.input("q", shape, "int8"), [0.1] * count, [0] * count, axis)
+    with pytest.raises(DocumentError, match=f"'q' of shape .* has {count} scales along axis {axis}"):
+        load_circle(head(file, q, shape or (1,)), training=SGD)
