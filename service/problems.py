@@ -229,8 +229,8 @@ _TYPES: Final = (
     ProblemType(
         "database-unavailable", 503, "The database does not answer",
         "What is stored can be neither read nor written now: jobs, their results, graphs. `reason` says why: "
-        "silent, unreachable, damaged, full, read-only or tables. Try again after the seconds in the "
-        "Retry-After header. Plans are made all the same: send the request to its own route.",
+        "silent, unreachable, damaged, full, read-only, tables or replaced. Try again after the seconds in "
+        "the Retry-After header. Plans are made all the same: send the request to its own route.",
     ),
     ProblemType(
         "storage-unavailable", 503, "The storage of large results does not answer",

@@ -20,6 +20,7 @@ from service.jobs.requests import check_early
 from service.jobs.spool import Spool
 from service.settings import Settings
 from service.store import Store
+from service.store.trouble import Reason
 from service.telemetry.metrics import Metrics, Reading
 
 __all__ = ["Phase", "State", "state_of"]
@@ -84,9 +85,13 @@ class State:
 
     @property
     def status(self) -> str:
-        """``ready``; else why not: ``starting``, ``overloaded``, or ``draining`` once asked to stop."""
+        """``ready``; else why not: ``starting``, ``overloaded``, ``draining`` once asked to stop, or
+        ``database-replaced``, which only its operator can mend.
+        """
         if self.phase.draining:
             return "draining"
+        if self.backend.status == Reason.REPLACED:
+            return "database-replaced"
         return "starting" if self.pool.alive == 0 else "overloaded" if self.overloaded else "ready"
 
     def check_early(self, task: str, body: bytes | Spool) -> None:

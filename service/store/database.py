@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import sqlite3
+import stat
 import threading
 import time
 from collections import Counter
@@ -35,6 +37,7 @@ from sqlalchemy import (
     make_url,
 )
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
 
 from service.problems import Problem
 from service.store.trouble import Reason, is_trouble, problem_of, reason_of
@@ -159,7 +162,14 @@ class Store:
         self._readers = _Lane(readers, "reads")
         self._here = threading.local()
         self._damaged_file: int | None = None
+        #: Device and inode of the SQLite file that was opened first, and of its log since it is open.
+        self._opened_file: tuple[int, int] | None = None
+        self._opened_log: tuple[int, int] | None = None
+        self._file_bytes = 0
         event.listen(engine, "connect", self._connected, insert=True)
+        if self.is_sqlite:
+            event.listen(engine, "do_connect", self._before_connecting)
+            event.listen(engine, "connect", self._note_files)
         event.listen(engine, "checkout", self._checked_out)
 
     @property
@@ -170,6 +180,11 @@ class Store:
     def file(self) -> Path:
         """The file of an SQLite database."""
         return Path((self.engine.url.database or "").removeprefix("file:"))
+
+    @property
+    def _log(self) -> Path:
+        """The write-ahead log of an SQLite database."""
+        return Path(f"{self.file.resolve()}-wal")
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -190,8 +205,11 @@ class Store:
             if reads:
                 connection = connection.execution_options(**{_READ_ONLY: True})
             try:
+                self._check_files()
                 with connection.begin():
                     yield connection
+                if not reads:  # what was written into a file that is gone is lost
+                    self._check_files()
             finally:
                 if self._damaged_file is not None:  # met by another thread: it cannot close our connection
                     connection.invalidate()
@@ -240,7 +258,8 @@ class Store:
             raise
         timer.cancel()
         before = self.trouble
-        lane.answered()
+        if self._damaged_file is None:  # else the call had begun before the damage was met
+            lane.answered()
         if before is not None and self.trouble is None:
             _log.info("the database answers again", database=self._name)
         return result
@@ -308,12 +327,17 @@ class Store:
     def _damage(self) -> str | None:
         """The first finding of a quick look through an SQLite file; None where it is whole."""
         try:
-            with contextlib.closing(sqlite3.connect(self.file, timeout=self.seconds)) as connection:
+            address = f"{self.file.absolute().as_uri()}?mode=ro"
+            with contextlib.closing(sqlite3.connect(address, timeout=self.seconds, uri=True)) as connection:
                 self._connected(connection, None)
                 (finding,) = connection.execute("pragma quick_check(1)").fetchone()
+        except UnicodeDecodeError:  # SQLite's message has a name of the schema
+            return "a name in its schema is not UTF-8"
         except sqlite3.Error as error:
             return str(error) if reason_of(error) is Reason.DAMAGED else None
-        return None if finding == "ok" else str(finding)
+        if finding == "ok":
+            return None
+        return " ".join(finding.split()).removeprefix("*** in database main *** ")
 
     def _damaged(self, message: str) -> Problem:
         """From now on nobody touches the file: writing would make it worse, and its locks would keep others
@@ -330,11 +354,47 @@ class Store:
             return
         with contextlib.suppress(OSError):
             if self.file.stat().st_ino != self._damaged_file:
-                self._damaged_file = None
+                self._damaged_file = self._opened_file = None
                 return
         known = (lane.trouble for lane in (self._writers, self._readers))
         damage = (one for one in known if one is not None and one.extensions["reason"] == Reason.DAMAGED)
         raise Problem(**next(damage, problem_of(Reason.DAMAGED, "it was met before")).facts())
+
+    def _before_connecting(self, *_: Any) -> None:
+        """Make an SQLite file unless it was opened before: no empty file takes the place of one that is gone.
+
+        Raises OSError for a path that leads to no regular file.
+        """
+        if self._opened_file is not None:
+            self._check_files()
+        elif self.engine.url.query.get("mode") != "ro":
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # SQLite gives the files beside it the same mode
+                os.close(os.open(self.file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if not stat.S_ISREG(self.file.stat().st_mode):
+            raise OSError(errno.EISDIR, "it is not a regular file")
+
+    def _note_files(self, connection: Any, _record: Any) -> None:
+        """Remember which files are open; until all connections are closed no others get their inodes."""
+        connection.execute("select count(*) from sqlite_master").close()  # opens the log
+        self._opened_file = self._opened_file or _identity(self.file)
+        pool = self.engine.pool
+        if not isinstance(pool, QueuePool) or pool.checkedin() + pool.checkedout() <= 1:
+            self._opened_log = _identity(self._log)
+
+    def _check_files(self) -> None:
+        """Raises `Problem` where the paths of an SQLite database lead to other files than it has open."""
+        if not self.is_sqlite:
+            return
+        current = _identity(self.file)
+        if current is None or current != self._opened_file:
+            raise problem_of(Reason.REPLACED, "it is gone" if current is None else "another file is there")
+        if self._opened_log is not None and _identity(self._log) != self._opened_log:
+            raise problem_of(Reason.REPLACED, "its write-ahead log (-wal) is gone or another one")
+        size, before = self.file.stat().st_size, self._file_bytes
+        self._file_bytes = size
+        if size < before and (damage := self._damage()):
+            raise self._damaged(damage)
 
     def close(self) -> None:
         """Wait for the work at hand, and let go of all connections."""
@@ -395,18 +455,18 @@ def _postgresql(address: URL, connections: int, seconds: float, role: str) -> En
 
 def _sqlite(address: URL, seconds: float) -> Engine:
     engine = create_engine(address, connect_args={"timeout": seconds * STATEMENT_SHARE})
-    file = Path((address.database or "").removeprefix("file:"))
-
-    def make(*_: Any) -> None:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):  # SQLite gives the files beside it the same mode
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-    if address.query.get("mode") != "ro":
-        event.listen(engine, "do_connect", make)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Device and inode of a file; None where it cannot be reached."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

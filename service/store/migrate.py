@@ -10,6 +10,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 
 from service.store.database import Store, open_store
 from service.store.trouble import Reason, problem_of
@@ -33,24 +34,44 @@ def _config(store: Store | None = None) -> Config:
 
 
 def upgrade(store: Store, revision: str = "head") -> None:
-    """Migrate up, in one transaction: either all of it happens or nothing."""
-    command.upgrade(_config(store), revision)
+    """Migrate up, in one transaction: either all of it happens or nothing.
+
+    Raises ValueError for tables of a revision that this version does not know.
+    """
+    try:
+        command.upgrade(_config(store), revision)
+    except CommandError:
+        raise ValueError(check_schema(store)) from None
 
 
 def downgrade(store: Store, revision: str) -> None:
-    """Migrate down to `revision`, or ``base``, as `upgrade` does. What newer tables held is lost."""
-    command.downgrade(_config(store), revision)
+    """Migrate down to `revision`, or ``base``, as `upgrade` does. What newer tables held is lost.
+
+    Raises ValueError for a revision that the tables cannot be brought back to.
+    """
+    try:
+        command.downgrade(_config(store), revision)
+    except CommandError:
+        choices = ", ".join(("base", *reversed(known_revisions())))
+        raise ValueError(
+            f"The database is at revision {current_revision(store) or 'base'}, and {revision!r:.80} is no"
+            f" older one: choose one before it of {choices}."
+        ) from None
 
 
 def current_revision(store: Store) -> str | None:
-    """The revision of the tables; None where there are none."""
+    """The revision of the tables; None where there are none. Several, which is an error, are joined."""
     with store.transaction(reads=True) as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        heads = MigrationContext.configure(connection).get_current_heads()
+    return " and ".join(sorted(map(str, heads))) or None
 
 
 def check_schema(store: Store) -> str | None:
     """None where the tables are those of this version, else one sentence that says what to do."""
     current, known = current_revision(store), known_revisions()
+    if store.is_sqlite:  # a name that is not UTF-8 would fail some later statement
+        with store.transaction(reads=True) as connection:
+            connection.exec_driver_sql("select * from sqlite_master").all()
     if current == known[0]:
         return None
     if current is None:

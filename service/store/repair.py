@@ -24,7 +24,7 @@ from service.problems import Problem
 from service.store.database import Store, open_store
 from service.store.migrate import check_schema, known_revisions, upgrade
 from service.store.schema import METADATA, blobs, jobs
-from service.store.trouble import Reason
+from service.store.trouble import Reason, reason_of
 
 __all__ = ["examine", "recover"]
 
@@ -38,6 +38,7 @@ _REMEDIES: Final = {
     Reason.FULL: "Make room on its disk.",
     Reason.READ_ONLY: "Let this user write the file and its directory, or the database.",
     Reason.TABLES: "Run `arenaplan database upgrade`.",
+    Reason.REPLACED: "Run this again.",
 }
 _RESTORE: Final = "Restore a backup of it, or ask `pg_amcheck` what else is damaged."
 
@@ -52,13 +53,23 @@ def examine(store: Store) -> str | None:
     """None where the service can use the database, else one sentence with the trouble and the remedy."""
     if store.is_sqlite and not store.file.exists():
         return f"There is no file {store.file}: `arenaplan database upgrade` makes it."
+    if store.is_sqlite and not store.file.is_file():
+        return f"{store.file} is not a regular file: move it away, or set ARENAPLAN_DATABASE_URL."
     try:
         if store.is_sqlite and (finding := _first_damage(store.file)):
             return f"{store.file} is damaged: {finding}. {_READ_WHAT_CAN_BE}"
-        return check_schema(store) or _missing_tables(store)
+        wrong = check_schema(store) or _missing_tables(store)
+        if wrong is None and store.is_sqlite:
+            with store.transaction() as connection:  # takes the lock of writers, and writes nothing
+                connection.exec_driver_sql("delete from alembic_version where false")
+        return wrong
     except Problem as problem:
         reason = Reason(problem.extensions["reason"])
-        remedy = _RESTORE if reason is Reason.DAMAGED and not store.is_sqlite else _REMEDIES[reason]
+        remedy = _REMEDIES[reason]
+        if reason is Reason.DAMAGED and not store.is_sqlite:
+            remedy = _RESTORE
+        elif reason is Reason.UNREACHABLE and store.is_sqlite:
+            remedy = _REMEDIES[Reason.READ_ONLY]
         return f"{problem.detail} {remedy}"
 
 
@@ -67,8 +78,11 @@ def _first_damage(file: Path) -> str | None:
     try:
         with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source:
             (finding,) = source.execute("pragma integrity_check(1)").fetchone()
+            source.execute("select * from sqlite_master").fetchall()
+    except UnicodeDecodeError:  # SQLite's message has a name of the schema
+        finding = "a name in its schema is not UTF-8"
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if reason_of(error) is not Reason.DAMAGED:
             return None  # `check_schema` says what else is wrong
         finding = str(error)
     return None if finding == "ok" else " ".join(finding.split()).removeprefix("*** in database main *** ")
@@ -104,7 +118,7 @@ def recover(file: Path) -> Iterator[str]:
     service may go on: it lets go of a file that is damaged, and takes up the new one. Raises ValueError for a
     file that is not there, is not damaged, or is in use.
     """
-    if not file.exists():
+    if not file.is_file():
         raise ValueError(f"There is no file {file}.")
     if (finding := _first_damage(file)) is None:
         yield f"{file} is not damaged: nothing was changed."
@@ -186,7 +200,7 @@ class _Damaged:
         self._source.close()
 
     def revision(self) -> str | None:
-        with contextlib.suppress(sqlite3.DatabaseError, TypeError):
+        with contextlib.suppress(sqlite3.DatabaseError, TypeError, UnicodeDecodeError):
             return str(self._source.execute("select version_num from alembic_version").fetchone()[0])
         return None
 
@@ -216,8 +230,8 @@ class _Damaged:
     def _names_tables(self) -> bool:
         """Whether the first page can be read, which leads to all others."""
         try:
-            return bool(self._source.execute("select name from sqlite_master").fetchall())
-        except sqlite3.DatabaseError:
+            return bool(self._source.execute("select rootpage from sqlite_master").fetchall())
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             return False
 
     def _is_readable(self, table: str, number: int) -> bool:

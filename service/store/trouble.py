@@ -28,9 +28,14 @@ class Reason(StrEnum):
     FULL = "full"
     READ_ONLY = "read-only"
     TABLES = "tables"
+    REPLACED = "replaced"
 
 
 _WITHOUT: Final = "Plans are made without the database."
+_PUT_BACK: Final = (
+    "Its operator puts the same file back; or stops the service, puts a whole database there (or none, for a"
+    " new one), runs `arenaplan database check`, and starts the service."
+)
 _SENTENCES: Final[Mapping[Reason, tuple[str, str]]] = {
     Reason.SILENT: (
         "The database does not answer in time",
@@ -38,7 +43,7 @@ _SENTENCES: Final[Mapping[Reason, tuple[str, str]]] = {
     ),
     Reason.UNREACHABLE: (
         "The database does not answer",
-        f"Send the request again in a moment. {_WITHOUT}",
+        f"Send it again; if that does not help, its operator runs `arenaplan database check`. {_WITHOUT}",
     ),
     Reason.DAMAGED: (
         "The database is damaged",
@@ -50,11 +55,15 @@ _SENTENCES: Final[Mapping[Reason, tuple[str, str]]] = {
     ),
     Reason.READ_ONLY: (
         "The database cannot be written",
-        f"Its operator lets the service write it. {_WITHOUT}",
+        f"Its operator lets the service write it; `arenaplan database check` looks at it. {_WITHOUT}",
     ),
     Reason.TABLES: (
         "The database has not the tables of this version",
         f"Its operator runs `arenaplan database check`, then `arenaplan database upgrade`. {_WITHOUT}",
+    ),
+    Reason.REPLACED: (
+        "The file of the database is gone or was replaced",
+        f"{_PUT_BACK} {_WITHOUT}",
     ),
 }
 
@@ -91,6 +100,7 @@ _POSTGRESQL: Final[Mapping[str, Reason]] = {
 _ERRNO: Final[Mapping[int | None, Reason]] = {
     errno.ENOSPC: Reason.FULL,
     errno.EDQUOT: Reason.FULL,
+    errno.ENOENT: Reason.REPLACED,
     errno.EROFS: Reason.READ_ONLY,
     errno.EACCES: Reason.READ_ONLY,
     errno.EPERM: Reason.READ_ONLY,
@@ -126,7 +136,7 @@ def reason_of(error: Exception) -> Reason:
     if isinstance(cause, sqlite3.Error):
         code = getattr(cause, "sqlite_errorcode", None)
         if code is None:
-            return Reason.UNREACHABLE
+            return Reason.DAMAGED if "decode to UTF-8" in str(cause) else Reason.UNREACHABLE
         return _SQLITE.get(code) or _SQLITE.get(code & 0xFF, Reason.UNREACHABLE)
     return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "", Reason.UNREACHABLE)
 

@@ -82,10 +82,13 @@ async def get_readiness(request: Request) -> JSONResponse:
     """200 once a worker is there to plan, else 503; also tells how many of them live.
 
     503 as well while all workers are busy and as many requests wait as may (`overloaded`), and once the
-    service was asked to stop (`draining`): it still answers then, so that nothing is lost on the way.
+    service was asked to stop (`draining`): it still answers then, so that nothing is lost on the way. And 503
+    while the database's file is gone or another one is in its place (`database-replaced`): plans are made all
+    the same, and its operator must put it back or start the service again.
 
     Plans need no database. `jobs` tells of what does: `ready`; `off` where there is none; `starting` until it
-    is open; else why it cannot be used: `silent`, `unreachable`, `damaged`, `full`, `read-only`, `tables`.
+    is open; else why it cannot be used: `silent`, `unreachable`, `damaged`, `full`, `read-only`, `tables`,
+    `replaced`.
 
     `compiled_search` and `cp_sat`, once a worker has tried, say whether that code loads; without it plans
     take longer and may be larger.

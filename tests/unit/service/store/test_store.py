@@ -47,6 +47,12 @@ def test_each_step_of_the_migrations_can_be_taken_back(empty_store: Store) -> No
     assert check_schema(empty_store) is None
 
 
+@pytest.mark.parametrize("revision", ["9999", "nonsense", "-7"])
+def test_there_is_no_way_back_to_a_revision_that_is_not_older(store: Store, revision: str) -> None:
+    with pytest.raises(ValueError, match=r"is at revision 0003, .*: choose .* base, 0001, 0002"):
+        downgrade(store, revision)
+
+
 def test_a_database_of_a_newer_version(store: Store) -> None:
     with store.transaction() as connection:
         connection.exec_driver_sql("update alembic_version set version_num = '9999'")
