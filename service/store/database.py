@@ -365,6 +365,9 @@ class Store:
 
         Raises OSError for a path that leads to no regular file.
         """
+        pool = self.engine.pool
+        if not isinstance(pool, QueuePool) or pool.checkedin() + pool.checkedout() <= 1:
+            self._opened_log = None  # no connection has it open: SQLite has removed it
         if self._opened_file is not None:
             self._check_files()
         elif self.engine.url.query.get("mode") != "ro":
@@ -378,9 +381,7 @@ class Store:
         """Remember which files are open; until all connections are closed no others get their inodes."""
         connection.execute("select count(*) from sqlite_master").close()  # opens the log
         self._opened_file = self._opened_file or _identity(self.file)
-        pool = self.engine.pool
-        if not isinstance(pool, QueuePool) or pool.checkedin() + pool.checkedout() <= 1:
-            self._opened_log = _identity(self._log)
+        self._opened_log = self._opened_log or _identity(self._log)
 
     def _check_files(self) -> None:
         """Raises `Problem` where the paths of an SQLite database lead to other files than it has open."""
