@@ -25,7 +25,7 @@ from arenaplan.budget import Budget, Partition, as_partitioner
 from arenaplan.choices import PlanChoices, planned, shows
 from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
-from arenaplan.train_step import TrainStep, in_slab
+from arenaplan.train_step import TrainStep
 from solver import documents
 from solver.arguments import checks_arguments
 from solver.canonical import word_for
@@ -38,7 +38,6 @@ from solver.importers.pytorch import LOSSES, Imported, import_module, trace_modu
 from solver.importers.pytorch import trace as trace_function
 from solver.importers.pytorch.capture import check_type, one_at_a_time
 from solver.importers.pytorch.capture import torch as framework
-from solver.importers.pytorch.training import trace_training
 from solver.importers.pytorch.translate import array_of
 from solver.importers.traced import TracedStep
 from solver.importers.weights import with_weights
@@ -292,6 +291,8 @@ def train_step(
     example: Any,
     *,
     capacity: int | str | None = None,
+    clip_grad_norm: float | None = None,
+    accumulate: int = 1,
     name: str | None = None,
 ) -> TrainStep:
     """A training step with PyTorch's kernels in one planned tensor, within `capacity` bytes.
@@ -300,13 +301,21 @@ def train_step(
     module that returns its loss takes None for `loss`. Calls take the same tensors and return the loss, which
     is that of eager PyTorch, as the weights are, bit for bit. The tensors of the module and of the optimizer
     move into the step's memory; settings of the optimizer, such as the learning rate, are read at each call.
+    With `clip_grad_norm` all gradients together are clipped to this norm. With `accumulate` the gradients of
+    so many calls are added, of each loss divided by their number, and the last of them updates.
     Within a capacity calls may run again, in another order. Raises ImportError without PyTorch, DocumentError
     where it cannot trace the step, CapacityError where nothing was found that fits.
     """
-    tensors = _tuple(example)
-    inputs, targets = (tensors, ()) if loss is None else (tensors[:-1], tensors[-1:])
-    training = trace_training(module, inputs, loss=loss, targets=targets, optimizer=optimizer, name=name)
-    return in_slab(training, module, optimizer, capacity)
+    return TrainStep(
+        module,
+        loss,
+        optimizer,
+        _tuple(example),
+        capacity=capacity,
+        clip_grad_norm=clip_grad_norm,
+        accumulate=accumulate,
+        name=name,
+    )
 
 
 @checks_arguments

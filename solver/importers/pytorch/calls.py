@@ -18,7 +18,7 @@ import numpy as np
 from solver.importers.pytorch.capture import torch
 from solver.importers.traced import Placed
 
-__all__ = ["GENERATOR", "Call", "View"]
+__all__ = ["GENERATOR", "Call", "View", "below_autograd"]
 
 #: The block that holds the state of PyTorch's generator of random numbers.
 GENERATOR = "torch.random.state"
@@ -72,6 +72,7 @@ class View:
 class Call:
     """A kernel with its arguments, in which views stand for tensors, and the places of what it returns; None
     for what it returns of its arguments. A call that `draws` random numbers updates the state in `GENERATOR`.
+    `differentiable` calls run as in a forward pass, in which some kernels keep more for the backward pass.
     """
 
     target: Any
@@ -79,6 +80,7 @@ class Call:
     named: Mapping[str, Any]
     outputs: Sequence[View | None]
     draws: View | None = None
+    differentiable: bool = False
 
     def __call__(self, blocks: Any) -> None:
         """Run on blocks of NumPy."""
@@ -101,21 +103,19 @@ class Call:
             run = _writing(self.target, arguments, named, places)
         if run is None:
             run = _copying(self.target, arguments, named, places)
+        run = below_autograd(run) if self.differentiable else torch().no_grad()(run)
         return run if self.draws is None else _drawing(run, tensor_of(self.draws))
 
 
 def _copying(
     target: Any, arguments: Sequence[Any], named: Mapping[str, Any], places: Sequence[Any]
 ) -> Callable[[], Any]:
-    framework = torch()
-
     def run() -> Any:
-        with framework.no_grad():
-            returned = target(*arguments, **named)
-            many = returned if isinstance(returned, list | tuple) else [returned]
-            for place, result in zip(places, many, strict=True):
-                if place is not None:
-                    place.copy_(result)
+        returned = target(*arguments, **named)
+        many = returned if isinstance(returned, list | tuple) else [returned]
+        for place, result in zip(places, many, strict=True):
+            if place is not None:
+                place.copy_(result)
         return returned
 
     return run
@@ -136,9 +136,19 @@ def _writing(
         same = [(a.name, str(a.type)) for a in taken if not a.is_out] == plain
         if same and len(outs) == len(places) and _has_kernel(overload, places[0]):
             into = dict(zip(outs, places, strict=True))
-            run: Callable[[], Any] = torch().no_grad()(partial(overload, *arguments, **named, **into))
-            return run
+            return partial(overload, *arguments, **named, **into)
     return None
+
+
+def below_autograd(run: Callable[[], Any]) -> Callable[[], Any]:
+    """The run as PyTorch makes it in a forward pass: with gradients, but below what records them."""
+    framework = torch()
+
+    def below() -> Any:
+        with framework.enable_grad(), framework._C._AutoDispatchBelowAutograd():
+            return run()
+
+    return below
 
 
 def _has_kernel(overload: Any, place: Any) -> bool:

@@ -29,15 +29,17 @@ from solver.importers.traced import Placed, TracedStep, reason_of
 from solver.training import Block, BlockOperation, OperationCost, build_program
 
 __all__ = [
+    "Blocks",
+    "array_of",
     "call_flops",
-    "defaults_of",
+    "check_dense",
     "draws_random_numbers",
-    "module_call",
-    "tensor_block",
+    "flops_of",
     "trace",
     "trace_module",
+    "view_at",
     "view_of",
-    "zeros_kept",
+    "written_by",
 ]
 
 #: Operators that share memory with their first argument, or write arguments, and whose schemas do not say so.
@@ -107,7 +109,7 @@ def trace(
                 f"PyTorch cannot trace the step: {reason_of(error)}",
                 remedy="Write a step that does not branch on elements, without calls of item() or compile().",
             ) from error
-    traced_step = _Blocks(traced, tuple(tensors), frozenset(fed), tensors, generator).build(name, paths)
+    traced_step = _Traced(traced, tuple(tensors), frozenset(fed), tensors, generator).build(name, paths)
     written = {block for operation in traced_step.program.operations for block in operation.writes}
     for name, other in shared.items():
         if name in written:
@@ -126,7 +128,7 @@ def _check(tensors: Mapping[str, Any], fed: Collection[str]) -> None:
                 f"The argument {name!r:.80} is a {type(tensor).__name__}, not a tensor.",
                 remedy="Give tensors, as torch.as_tensor makes them.",
             )
-        _check_dense(name, tensor)
+        check_dense(name, tensor)
     unknown = [name for name in fed if name not in tensors]
     if unknown:
         raise DocumentError(
@@ -135,7 +137,7 @@ def _check(tensors: Mapping[str, Any], fed: Collection[str]) -> None:
         )
 
 
-def _check_dense(name: str, tensor: Any) -> None:
+def check_dense(name: str, tensor: Any) -> None:
     quantized = str(tensor.dtype).startswith("torch.q") or name.startswith("quantize_per")
     if quantized or tensor.layout is not torch().strided:
         raise DocumentError(
@@ -208,7 +210,7 @@ def trace_module(
             " load_state_dict(state, assign=True).",
         )
     state = _optimizer_state(framework, optimizer, names)
-    fed, value_of = module_call(module, inputs, keywords=keywords, loss=loss, targets=targets)
+    fed, value_of = _module_call(module, inputs, keywords=keywords, loss=loss, targets=targets)
 
     def step(tensors: Mapping[str, Any]) -> Any:
         value = value_of(tensors)
@@ -225,7 +227,7 @@ def trace_module(
     return trace(step, tensors, fed=tuple(fed), scratch=scratch, name=name or type(module).__name__)
 
 
-def module_call(
+def _module_call(
     module: Any,
     inputs: Sequence[Any],
     *,
@@ -260,13 +262,13 @@ def _is_tensor(x: Any) -> bool:
 def _optimizer_state(framework: Any, optimizer: Any, names: Mapping[int, str]) -> dict[str, dict[str, Any]]:
     """First values of the optimizer's state for each parameter: tensors of zeros."""
     return {
-        names[id(parameter)]: zeros_kept(framework, optimizer, group, parameter)
+        names[id(parameter)]: _zeros_kept(framework, optimizer, group, parameter)
         for group in optimizer.param_groups
         for parameter in group["params"]
     }
 
 
-def zeros_kept(framework: Any, optimizer: Any, group: Mapping[str, Any], parameter: Any) -> dict[str, Any]:
+def _zeros_kept(framework: Any, optimizer: Any, group: Mapping[str, Any], parameter: Any) -> dict[str, Any]:
     """Tensors of zeros, as the optimizer keeps them for a parameter of a group, by its words.
 
     Found by a step of the same optimizer on a small parameter, whose shape tells which tensors have that of
@@ -275,7 +277,7 @@ def zeros_kept(framework: Any, optimizer: Any, group: Mapping[str, Any], paramet
     small = framework.nn.Parameter(framework.zeros(2, 3))
     small.grad = framework.zeros(2, 3)
     settings = {key: value for key, value in group.items() if key != "params"}
-    twin = type(optimizer)([{"params": [small], **settings}], **defaults_of(optimizer))
+    twin = type(optimizer)([{"params": [small], **settings}], **_defaults_of(optimizer))
     twin.step()
     return {
         word: framework.zeros_like(parameter if value.shape == small.shape else value).detach()
@@ -284,7 +286,7 @@ def zeros_kept(framework: Any, optimizer: Any, group: Mapping[str, Any], paramet
     }
 
 
-def defaults_of(optimizer: Any) -> dict[str, Any]:
+def _defaults_of(optimizer: Any) -> dict[str, Any]:
     """Arguments for another optimizer of the same kind that updates one tensor at a time."""
     own = {key: value for key, value in optimizer.defaults.items() if key != "decoupled_weight_decay"}
     return own | ({"foreach": False} if "foreach" in own else {})
@@ -308,14 +310,146 @@ def _traced_optimizer(
         }
         for group in optimizer.param_groups
     ]
-    twin = type(optimizer)(groups, **defaults_of(optimizer))
+    twin = type(optimizer)(groups, **_defaults_of(optimizer))
     for key, kept in state.items():
         twin.state[weights[key]] = {word: tensors[f"{key}.{word}"] for word in kept}
     return twin
 
 
-class _Blocks:
-    """Finds the blocks of a traced function, call by call."""
+class Blocks:
+    """Blocks and operations of a program, call by call; the state of PyTorch's generator is a block."""
+
+    def __init__(self, generator: Any) -> None:
+        self.blocks: dict[str, Block] = {}
+        self.operations: list[BlockOperation] = []
+        self.functions: dict[str, Callable[[Any], None]] = {}
+        self.values: dict[str, Array] = {GENERATOR: generator.numpy()}
+        self.generator = view_at(GENERATOR, generator)
+        self.blocks[GENERATOR] = Block(GENERATOR, TensorType((generator.numel(),), DType.UINT8))
+        #: Whether no loop or branch runs, whose body may draw random numbers.
+        self.any_order = True
+        #: Blocks that the caller reads after a step.
+        self.lasting: set[str] = set()
+
+    def fresh(self, name: str, value: Any, *, fed: bool = False) -> View:
+        """A new block for a tensor, unless it has no bytes."""
+        sizes = (*value.shape, *value.stride())
+        if any(type(size) is not int for size in sizes):
+            raise DocumentError(
+                f"PyTorch cannot trace the step: the shape of {name!r} depends on elements.",
+                remedy="Use what has a known shape: torch.where(mask, x, 0) in place of x[mask], topk with a"
+                " fixed k in place of nonzero or unique.",
+            )
+        check_dense(name, value)
+        size = int(value.untyped_storage().nbytes())
+        if not size:
+            return view_at("", value)
+        self.blocks[name] = Block(name, _block_type(value, size), fed)
+        return view_at(name, value)
+
+    def add(
+        self,
+        name: str,
+        target: Any,
+        arguments: Sequence[Any],
+        named: Mapping[str, Any],
+        results: Sequence[View | None],
+        written: Sequence[View],
+        *,
+        draws: bool,
+        flops: int,
+        differentiable: bool = False,
+    ) -> None:
+        """Add a call, in which views stand for tensors; nothing if it writes no block."""
+        word = str(target)
+        operands = _blocks_of([arguments, *named.values()])
+        reads = [view.block for view in operands]
+        fresh = [view for view in _blocks_of(results) if view.block not in reads]
+        if word in _OVERWRITES and self._fills_block(written[0]):
+            reads = [view.block for view in _blocks_of(arguments[1:])]
+        writes = [*(view.block for view in written), *(view.block for view in fresh)]
+        if not writes:
+            return
+        outputs = [view if view in fresh else None for view in results]
+        state: View | None = None
+        if draws:
+            reads, writes, state = [*reads, GENERATOR], [*writes, GENERATOR], self.generator
+        moved = sum({(view.block, view.shape): self._moved(view) for view in (*operands, *fresh)}.values())
+        self.operations.append(
+            BlockOperation(
+                name,
+                tuple(dict.fromkeys(reads)),
+                tuple(dict.fromkeys(writes)),
+                word,
+                () if written else self._permissions(target, operands, fresh),
+                pure=not (written or state or target.overloadpacket.__name__ in _UNDEFINED),
+                cost=OperationCost(flops=flops, bytes=moved),
+            )
+        )
+        self.functions[name] = Call(target, arguments, named, outputs, state, differentiable)
+
+    def built(
+        self, name: str, returned: Sequence[View], paths: Sequence[str], arguments: Mapping[str, Placed]
+    ) -> TracedStep:
+        """The step that returns these tensors, of which it has the paths."""
+        returned = self._touched(returned)
+        kept = {view.block for view in returned} | self.lasting
+        touched = {block for operation in self.operations for block in operation.touched}
+        blocks = [
+            Block(block.name, block.type, block.fed, block.name in kept)
+            for block in self.blocks.values()
+            if block.name in touched
+        ]
+        values = {
+            key: array for key, array in self.values.items() if key in touched and not self.blocks[key].fed
+        }
+        program = build_program(name, blocks, self.operations, any_order=self.any_order)
+        results = tuple(view.placed(path) for view, path in zip(returned, paths, strict=True))
+        return TracedStep(program, self.functions, values, results, arguments)
+
+    def _touched(self, returned: Sequence[View]) -> list[View]:
+        """The returned tensors; an argument or constant that no operation touches is copied to a block."""
+        touched = {block for operation in self.operations for block in operation.touched}
+        views = []
+        for k, view in enumerate(returned):
+            if view.block and view.block not in touched:
+                clone, name = torch().ops.aten.clone.default, f"result{k}"
+                copy = _contiguous(name, view)
+                self.blocks[name] = Block(name, _block_type(copy, copy.nbytes))
+                self.operations.append(BlockOperation(name, (view.block,), (name,), str(clone)))
+                self.functions[name] = Call(clone, [view], {}, [copy])
+                view = copy
+            views.append(view)
+        return views
+
+    def _moved(self, view: View) -> int:
+        """The bytes of a tensor; of one that repeats elements, those of its block."""
+        return min(view.nbytes, self.blocks[view.block].type.nbytes)
+
+    def _permissions(
+        self, target: Any, operands: Sequence[View], fresh: Sequence[View]
+    ) -> tuple[tuple[str, str], ...]:
+        """Results of element-wise calls may take the place of operands that are laid out like them."""
+        if torch().Tag.pointwise not in target.tags or len(fresh) != 1 or not self._fills_block(fresh[0]):
+            return ()
+        result = fresh[0]
+        like = {view.block for view in operands if self._fills_block(view)}
+        for view in operands:
+            same = (view.shape, view.strides, view.start) == (result.shape, result.strides, result.start)
+            if not same or view.dtype.itemsize != result.dtype.itemsize:
+                like.discard(view.block)
+        return tuple(
+            (result.block, source) for source in dict.fromkeys(v.block for v in operands) if source in like
+        )
+
+    def _fills_block(self, view: View) -> bool:
+        """Whether a tensor is all of its block."""
+        size = int(np.prod(view.shape)) * view.dtype.itemsize
+        return view.start == 0 and size == self.blocks[view.block].type.nbytes
+
+
+class _Traced(Blocks):
+    """Finds the blocks of a function that is traced as a graph, node by node."""
 
     def __init__(
         self,
@@ -325,19 +459,12 @@ class _Blocks:
         tensors: Mapping[str, Any],
         generator: Any,
     ) -> None:
+        super().__init__(generator)
         self.traced = traced
         self.names = names
         self.fed = fed
         self.tensors = tensors
-        self.blocks: dict[str, Block] = {}
         self.views: dict[Any, Any] = {}
-        self.operations: list[BlockOperation] = []
-        self.functions: dict[str, Callable[[Any], None]] = {}
-        self.values: dict[str, Array] = {GENERATOR: generator.numpy()}
-        self.generator = _view(GENERATOR, generator)
-        self.blocks[GENERATOR] = Block(GENERATOR, TensorType((generator.numel(),), DType.UINT8))
-        #: Whether no loop or branch runs, whose body may draw random numbers.
-        self.any_order = True
 
     def build(self, name: str, paths: Sequence[str]) -> TracedStep:
         places = iter(self.names)
@@ -358,53 +485,11 @@ class _Blocks:
                 self._call(node)
             elif node.op == "output":
                 returned = _leaves(self._viewed(node.args))
-        returned = self._touched(returned)
-        kept = {view.block for view in returned}
-        touched = {block for operation in self.operations for block in operation.touched}
-        blocks = [
-            Block(block.name, block.type, block.fed, block.name in kept)
-            for block in self.blocks.values()
-            if block.name in touched
-        ]
-        values = {key: array for key, array in self.values.items() if key in touched and key not in self.fed}
-        program = build_program(name, blocks, self.operations, any_order=self.any_order)
-        results = tuple(view.placed(path) for view, path in zip(returned, paths, strict=True))
-        return TracedStep(program, self.functions, values, results, arguments)
-
-    def _touched(self, returned: Sequence[View]) -> list[View]:
-        """The returned tensors; an argument or constant that no operation touches is copied to a block."""
-        touched = {block for operation in self.operations for block in operation.touched}
-        views = []
-        for k, view in enumerate(returned):
-            if view.block and view.block not in touched:
-                clone, name = torch().ops.aten.clone.default, f"result{k}"
-                copy = _contiguous(name, view)
-                self.blocks[name] = Block(name, _block_type(copy, copy.nbytes))
-                self.operations.append(BlockOperation(name, (view.block,), (name,), str(clone)))
-                self.functions[name] = Call(clone, [view], {}, [copy])
-                view = copy
-            views.append(view)
-        return views
+        return self.built(name, returned, paths, arguments)
 
     def _declare(self, node: Any, name: str, tensor: Any, *, fed: bool) -> None:
-        self.views[node] = self._fresh(name, node.meta.get("val", tensor), fed=fed)
-        self.values[self.views[node].block] = _array(tensor)
-
-    def _fresh(self, name: str, value: Any, *, fed: bool = False) -> View:
-        """A new block for a tensor, unless it has no bytes."""
-        sizes = (*value.shape, *value.stride())
-        if any(type(size) is not int for size in sizes):
-            raise DocumentError(
-                f"PyTorch cannot trace the step: the shape of {name!r} depends on elements.",
-                remedy="Use what has a known shape: torch.where(mask, x, 0) in place of x[mask], topk with a"
-                " fixed k in place of nonzero or unique.",
-            )
-        _check_dense(name, value)
-        size = int(value.untyped_storage().nbytes())
-        if not size:
-            return _view("", value)
-        self.blocks[name] = Block(name, _block_type(value, size), fed)
-        return _view(name, value)
+        self.views[node] = self.fresh(name, node.meta.get("val", tensor), fed=fed)
+        self.values[self.views[node].block] = array_of(tensor)
 
     def _viewed(self, argument: Any) -> Any:
         """Nodes replaced by the views that they are."""
@@ -431,58 +516,32 @@ class _Blocks:
                 f"PyTorch cannot trace the step: {node.name!r} takes an element of a tensor as a number.",
                 remedy="Leave out item(), tolist() and the like; keep the number as a tensor.",
             )
-        written, alias = self._written(node, arguments, named)
+        written, alias = written_by(node.target, arguments, named)
         values = node.meta.get("val")
         many = list(values) if isinstance(values, list | tuple) else [values]
-        reads = [view.block for view in _blocks_of([arguments, *named.values()])]
         if alias is not None and not written:
             # A view: nothing happens, and the result is more of the same block.
-            views = [_view(alias.block, value) if _is_tensor(value) else None for value in many]
+            views = [view_at(alias.block, value) if _is_tensor(value) else None for value in many]
             self.views[node] = views if isinstance(values, list | tuple) else views[0]
             return
         results: list[View | None] = []
         for k, value in enumerate(many):
             single = not isinstance(values, list | tuple)
             if written and k < len(written) and alias is not None:
-                results.append(_view(written[k].block, value) if _is_tensor(value) else None)
+                results.append(view_at(written[k].block, value) if _is_tensor(value) else None)
             else:
                 label = node.name if single else f"{node.name}.{k}"
-                results.append(self._fresh(label, value) if _is_tensor(value) else None)
+                results.append(self.fresh(label, value) if _is_tensor(value) else None)
         self.views[node] = results if isinstance(values, list | tuple) else results[0]
-        fresh = [view for view in _blocks_of(results) if view.block not in reads]
-        if word in _OVERWRITES and self._fills_block(written[0]):
-            reads = [view.block for view in _blocks_of(arguments[1:])]
-        writes = [*(view.block for view in written), *(view.block for view in fresh)]
-        if not writes:
-            return
-        operands = _blocks_of([arguments, *named.values()])
-        outputs = [view if view in fresh else None for view in results]
-        state: View | None = None
-        if draws_random_numbers(node.target, node.args, node.kwargs):
-            reads, writes, state = [*reads, GENERATOR], [*writes, GENERATOR], self.generator
-        moved = sum({(view.block, view.shape): self._moved(view) for view in (*operands, *fresh)}.values())
-        self.operations.append(
-            BlockOperation(
-                node.name,
-                tuple(dict.fromkeys(reads)),
-                tuple(dict.fromkeys(writes)),
-                word,
-                () if written else self._permissions(node.target, operands, fresh),
-                pure=not (written or state or node.target.overloadpacket.__name__ in _UNDEFINED),
-                cost=OperationCost(flops=call_flops(node), bytes=moved),
-            )
-        )
-        self.functions[node.name] = Call(node.target, arguments, named, outputs, state)
-
-    def _moved(self, view: View) -> int:
-        """The bytes of a tensor; of one that repeats elements, those of its block."""
-        return min(view.nbytes, self.blocks[view.block].type.nbytes)
+        draws = draws_random_numbers(node.target, node.args, node.kwargs)
+        flops = call_flops(node)
+        self.add(node.name, node.target, arguments, named, results, written, draws=draws, flops=flops)
 
     def _body(self, node: Any, arguments: Any, named: Mapping[str, Any]) -> None:
         """A loop or a branch, which is one operation: its body is run as a whole, and has results alone."""
         values = node.meta.get("val")
         many = list(values) if isinstance(values, list | tuple) else [values]
-        results = [self._fresh(f"{node.name}.{k}", x) if _is_tensor(x) else None for k, x in enumerate(many)]
+        results = [self.fresh(f"{node.name}.{k}", x) if _is_tensor(x) else None for k, x in enumerate(many)]
         self.views[node] = results if isinstance(values, list | tuple) else results[0]
         self.any_order = False  # a body may draw random numbers
         writes = [view.block for view in _blocks_of(results)]
@@ -495,48 +554,28 @@ class _Blocks:
             )
             self.functions[node.name] = Call(node.target, arguments, named, results)
 
-    def _permissions(
-        self, target: Any, operands: Sequence[View], fresh: Sequence[View]
-    ) -> tuple[tuple[str, str], ...]:
-        """Results of element-wise calls may take the place of operands that are laid out like them."""
-        if torch().Tag.pointwise not in target.tags or len(fresh) != 1 or not self._fills_block(fresh[0]):
-            return ()
-        result = fresh[0]
-        like = {view.block for view in operands if self._fills_block(view)}
-        for view in operands:
-            same = (view.shape, view.strides, view.start) == (result.shape, result.strides, result.start)
-            if not same or view.dtype.itemsize != result.dtype.itemsize:
-                like.discard(view.block)
-        return tuple(
-            (result.block, source) for source in dict.fromkeys(v.block for v in operands) if source in like
-        )
 
-    def _written(
-        self, node: Any, arguments: Sequence[Any], named: Mapping[str, Any]
-    ) -> tuple[list[View], View | None]:
-        """The tensors that a call writes, and the one that its results share memory with."""
-        word = str(node.target)
-        schema = node.target._schema
-        by_name = {a.name: x for a, x in zip(schema.arguments, arguments, strict=False)} | dict(named)
-        written = [
-            view
-            for argument in schema.arguments
-            if argument.alias_info is not None and argument.alias_info.is_write
-            for view in _blocks_of(by_name.get(argument.name))
-        ]
-        if word in _WRITES and arguments[5]:
-            return [arguments[k] for k in _WRITES[word] if arguments[k] is not None], None
-        shared = [a for a in schema.arguments if a.alias_info is not None]
-        returns = any(r.alias_info is not None for r in schema.returns) or word in _VIEWS
-        if not returns:
-            return written, None
-        first = by_name[shared[0].name] if shared else arguments[0]
-        return written, first if isinstance(first, View) else None
-
-    def _fills_block(self, view: View) -> bool:
-        """Whether a tensor is all of its block."""
-        size = int(np.prod(view.shape)) * view.dtype.itemsize
-        return view.start == 0 and size == self.blocks[view.block].type.nbytes
+def written_by(
+    target: Any, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[list[View], View | None]:
+    """The tensors that a call writes, and the one that its results share memory with."""
+    word = str(target)
+    schema = target._schema
+    by_name = {a.name: x for a, x in zip(schema.arguments, arguments, strict=False)} | dict(named)
+    written = [
+        view
+        for argument in schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for view in _blocks_of(by_name.get(argument.name))
+    ]
+    if word in _WRITES and arguments[5]:
+        return [arguments[k] for k in _WRITES[word] if arguments[k] is not None], None
+    shared = [a for a in schema.arguments if a.alias_info is not None]
+    returns = any(r.alias_info is not None for r in schema.returns) or word in _VIEWS
+    if not returns:
+        return written, None
+    first = by_name[shared[0].name] if shared else arguments[0]
+    return written, first if isinstance(first, View) else None
 
 
 def draws_random_numbers(target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
@@ -552,16 +591,23 @@ def draws_random_numbers(target: Any, arguments: Sequence[Any], named: Mapping[s
 def call_flops(node: Any) -> int:
     """PyTorch's count of the floating-point operations of a call; 0 for what it counts none of."""
     from torch.utils._pytree import tree_map_only
+
+    def value(part: Any) -> Any:
+        return part.meta.get("val")
+
+    arguments, named = tree_map_only(torch().fx.Node, value, (node.args, node.kwargs))
+    return flops_of(node.target, arguments, named, value(node))
+
+
+def flops_of(target: Any, arguments: Any, named: Any, values: Any) -> int:
+    """The same for an operator with these tensors, which returns `values`."""
     from torch.utils.flop_counter import flop_registry
 
-    count = flop_registry.get(node.target.overloadpacket)
-    if count is None:
-        return 0
-    arguments, named = tree_map_only(torch().fx.Node, lambda x: x.meta["val"], (node.args, node.kwargs))
-    return int(count(*arguments, **named, out_val=node.meta["val"]))
+    count = flop_registry.get(target.overloadpacket)
+    return 0 if count is None else int(count(*arguments, **named, out_val=values))
 
 
-def _array(tensor: Any) -> Array:
+def array_of(tensor: Any) -> Array:
     """The elements as NumPy has them; as integers of the same bits where it has no such type."""
     held = tensor.detach().cpu().contiguous()
     try:
@@ -589,11 +635,6 @@ def _blocks_of(argument: Any) -> list[View]:
     return [leaf for leaf in _leaves(argument) if isinstance(leaf, View) and leaf.block]
 
 
-def tensor_block(name: str, tensor: Any) -> tuple[Block, View, Array]:
-    """A block for a contiguous tensor, its view, and its elements."""
-    return Block(name, _block_type(tensor, int(tensor.nbytes))), _view(name, tensor), _array(tensor)
-
-
 def view_of(placed: Placed) -> View:
     """The view whose place this is."""
     dtype = getattr(torch(), placed.dtype)
@@ -601,7 +642,7 @@ def view_of(placed: Placed) -> View:
     return View(placed.block, dtype, placed.shape, strides, placed.offset // dtype.itemsize)
 
 
-def _view(block: str, value: Any) -> View:
+def view_at(block: str, value: Any) -> View:
     return View(
         block,
         value.dtype,
