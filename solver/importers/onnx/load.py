@@ -76,7 +76,7 @@ def _loaded(
     data: bytes | memoryview, options: ImportOptions, path: Path | None, name: str, *, advises: bool = True
 ) -> Imported:
     """The import proper. With `advises`, an error's remedy names a tensor to freeze the model before."""
-    model, tensors = read_model(data, path)
+    model, tensors = read_model(data, path, weights=options.weights)
     functions = {(f.domain, f.name): f for f in model.functions}
     check_size(model, functions)
     part = whole_or_part(model, tensors, options)
@@ -111,6 +111,12 @@ def _loaded(
         notes.append(f"{which} on input {', '.join(map(repr, unused))}: left out.")
     notes += _frozen_without_derivative(network, loss, options)
     graph = _graph(network, loss, kept, options, name, empty=[t.name for t in tensors if not t.elements])
+    zeros = [name for name in network.absent if name in graph.operands]
+    if zeros:
+        places = some(sorted({network.absent[name] for name in zeros}), 2, quoted=True)
+        notes.append(
+            f"Constants whose values lie in {places}, which is not there, are zeros here: {some(zeros)}."
+        )
     notes += (
         *kept_notes,
         *_notes_on_normalisation(walk, model, options),

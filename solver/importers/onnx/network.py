@@ -91,6 +91,8 @@ class Network(GraphRecorder):
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
         #: The tensors of the file behind parameters and constants, by operand.
         self.origins: dict[str, Origin] = {}
+        #: Constants whose values lie in a file that is not there, with its name. They are zeros.
+        self.absent: dict[str, str] = {}
         self._taken: set[str] = set()
         self._taken_by_operations: set[str] = set()
         self._counters: dict[str, int] = {}

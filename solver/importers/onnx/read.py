@@ -63,7 +63,8 @@ class StoredTensor:
     """An initializer, or what a Constant holds: `shape`, ONNX's number of its element type, and where its
     bytes are.
 
-    `source` and `range` are None for values that the parsed message holds itself, in `message`.
+    `source` and `range` are None for values that the parsed message holds itself, in `message`, and for those
+    in a file that is `absent`, which is then its name.
     """
 
     name: str
@@ -72,6 +73,7 @@ class StoredTensor:
     message: Any = field(repr=False)
     source: Source | None = None
     range: Range | None = None
+    absent: str = ""
 
     @property
     def dtype(self) -> DType | None:
@@ -103,6 +105,10 @@ class StoredTensor:
             return Origin(self.name, word, self.range.length)
         bits = 4 if word.endswith("int4") else 8 * onnx.helper.tensor_dtype_to_np_dtype(self.element).itemsize
         return Origin(self.name, word, -(-self.elements * bits // 8))
+
+    def values(self) -> Array | None:
+        """The values as `array` gives them, or None where they lie in a file that is absent."""
+        return None if self.absent else self.array()
 
     def array(self) -> Array:
         """The values, in an element type of ours where there is one."""
@@ -163,9 +169,11 @@ def tensors_of(branch: onnx.GraphProto) -> tuple[StoredTensor, ...]:
 
 
 def read_model(
-    data: bytes | memoryview, path: Path | None
+    data: bytes | memoryview, path: Path | None, *, weights: bool = True
 ) -> tuple[onnx.ModelProto, tuple[StoredTensor, ...]]:
     """The model without its large weights, and all initializers of its graph.
+
+    Without `weights`, those in files that cannot be read are absent.
 
     Raises DocumentError for what is not a model, for an unknown or old opset, and for weights that are
     missing, cut off or outside the model's folder. Cost: linear in the file less its weights.
@@ -183,7 +191,7 @@ def read_model(
             remedy="Export it again; a file that was copied may have been cut off.",
         ) from None
     _check_model(model)
-    return model, tuple(stored_tensors(model.graph, skeleton.ranges, Source(path, view)))
+    return model, tuple(stored_tensors(model.graph, skeleton.ranges, Source(path, view), weights=weights))
 
 
 def _check_model(model: onnx.ModelProto) -> None:
@@ -209,7 +217,7 @@ def _check_model(model: onnx.ModelProto) -> None:
 
 
 def stored_tensors(
-    graph: onnx.GraphProto, ranges: Mapping[int, Range], own: Source
+    graph: onnx.GraphProto, ranges: Mapping[int, Range], own: Source, *, weights: bool
 ) -> Iterator[StoredTensor]:
     """The initializers, with where their bytes are. Raises DocumentError."""
     files = _Files(own.path)
@@ -222,12 +230,17 @@ def stored_tensors(
         if not isinstance(message.name, str) or not message.name or message.name in names:
             raise _bad_tensor(message.name, "its name is empty or taken")
         names.add(message.name)
-        source, range_ = None, None
+        source, range_, absent = None, None, ""
         if index in ranges:
             source, range_ = own, ranges[index]
         elif message.data_location == message.EXTERNAL:
-            source, range_ = files.place(message)
-        tensor = StoredTensor(message.name, shape, message.data_type, message, source, range_)
+            try:
+                source, range_ = files.place(message)
+            except DocumentError:
+                if weights:
+                    raise
+                absent = next((e.value for e in message.external_data if e.key == "location"), "?")
+        tensor = StoredTensor(message.name, shape, message.data_type, message, source, range_, absent)
         if source is not None and range_ is not None:
             _check_length(tensor, range_)
         yield tensor
@@ -291,7 +304,8 @@ class _Files:
         if self.folder is None:
             raise DocumentError(
                 f"The weight {name!r:.80} lies in another file, {location!r:.80}, which was not sent.",
-                remedy="Save the model with its weights inside, or import it where the file is.",
+                remedy="Save the model with its weights inside, or import it where the file is. Or draw the"
+                " weights, with --weights none.",
             )
         path = (self.folder / location).resolve() if "\0" not in location else self.folder
         if not location or not path.is_relative_to(self.folder) or len(self.open) > _MAX_FILES:
@@ -302,7 +316,8 @@ class _Files:
         if not path.is_file():
             raise DocumentError(
                 f"The file {location!r:.80} with the weight {name!r:.80} is missing.",
-                remedy=f"Put it into {str(self.folder)!r:.200}, beside the model.",
+                remedy=f"Put it into {str(self.folder)!r:.200}, beside the model. Or draw the weights, with"
+                " --weights none.",
             )
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from solver.graph import Role
+from solver.graph import Array, Role
 from solver.importers.onnx.lowering.quantised import SCALES
 from solver.importers.onnx.read import StoredTensor, constant_tensor, tensors_of
 from solver.importers.tables import BUFFERS, is_computed, is_mask, is_waves
@@ -207,21 +207,21 @@ class Roles:
             return Role.STATE
         if tensor.shape and f"bias {tensor.elements}" in places:
             return Role.PARAMETER
-        if "first state" in places and not tensor.array().any():
+        if "first state" in places and not _has(tensor, np.any):
             return Role.CONSTANT
         if places <= {"known", "bound"}:
             return Role.CONSTANT
         if "table" in places:
-            return Role.CONSTANT if is_waves(tensor.array()) else Role.PARAMETER
+            return Role.CONSTANT if _has(tensor, is_waves) else Role.PARAMETER
         if "part of a weight" in places and tensor.elements > 1:
             return Role.PARAMETER
         if any(place in ("arithmetic", "part of a weight") or place.startswith("bias") for place in places):
             if tensor.elements == 1:
                 return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
             is_no_weight = is_mask if self._is_bare else is_computed
-            return Role.CONSTANT if is_no_weight(tensor.array()) else Role.PARAMETER
+            return Role.CONSTANT if _has(tensor, is_no_weight) else Role.PARAMETER
         if self._is_bare and "preprocessing" in places and tensor.elements > 1:
-            return Role.CONSTANT if is_mask(tensor.array()) else Role.PARAMETER
+            return Role.CONSTANT if _has(tensor, is_mask) else Role.PARAMETER
         if places & {"angle", "statistic", "preprocessing"}:
             return Role.CONSTANT
         return None
@@ -230,8 +230,7 @@ class Roles:
         last = tensor.name.rpartition(".")[2].rpartition("/")[2]
         if tensor.elements == 1:
             return Role.PARAMETER if _is_named_scalar(tensor) else Role.CONSTANT
-        values = tensor.array()
-        if not np.isfinite(values).all() or values.max() <= _MASK_VALUE:
+        if _has(tensor, lambda values: not np.isfinite(values).all() or values.max() <= _MASK_VALUE):
             return Role.CONSTANT
         if _MADE_UP.search(tensor.name) or (BUFFERS.search(last) and not _SCALARS.search(last)):
             return Role.CONSTANT
@@ -458,7 +457,7 @@ class _Nodes:
             return None
         if maker.op_type == "ConstantOfShape":
             sizes = self.stored.get(maker.input[0])
-            if sizes is None or sizes.elements > 8:
+            if sizes is None or sizes.elements > 8 or sizes.absent:
                 return None
             return tuple(int(size) for size in sizes.array().reshape(-1))
         if maker.op_type not in ("Identity", "Cast", "Transpose", "QuantizeLinear", "DequantizeLinear"):
@@ -473,6 +472,12 @@ class _Nodes:
 
 
 # ------------------------------------------------------------------------------------------- names and values
+
+
+def _has(tensor: StoredTensor, test: Callable[[Array], bool]) -> bool:
+    """Whether the values are at hand and pass a test."""
+    values = tensor.values()
+    return values is not None and bool(test(values))
 
 
 def _is_named_scalar(tensor: StoredTensor) -> bool:

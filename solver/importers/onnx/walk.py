@@ -269,6 +269,13 @@ class Walk:
         return self._stored[key]
 
     def _declared(self, tensor: StoredTensor, role: Role, name: str) -> Value:
+        if role is Role.CONSTANT and tensor.absent and tensor.dtype is not None:
+            type_ = TensorType(tensor.shape, tensor.dtype)
+            constant = self.network.declare(tensor.name, role, type_, Initializer("constant", value=0.0))
+            self.network.absent[constant.name] = tensor.absent
+            if tensor.dtype.is_floating:
+                self.constants[tensor.name] = tensor.elements
+            return constant
         if role is Role.CONSTANT:
             array = tensor.array()
             self._count_constant_bytes(array.nbytes)
@@ -279,7 +286,7 @@ class Walk:
         type_ = TensorType(tensor.shape, tensor.dtype)
         weight = self.network.declare(tensor.name, role, type_, self._initializer(tensor))
         self.network.origins[weight.name] = tensor.origin
-        values = tensor.array() if tensor.elements <= MAX_TABLE else None
+        values = tensor.values() if tensor.elements <= MAX_TABLE else None
         if role is Role.PARAMETER and looks_like_a_table(tensor.name, values):
             self.tables.append(weight.name)
         return weight

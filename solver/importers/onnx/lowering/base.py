@@ -66,6 +66,12 @@ class Site:
     def constant(self, position: int, what: str) -> Array:
         """An input that must be known when the model is imported."""
         value = self.value(position)
+        if isinstance(value, Tensor) and value.name in self.network.absent:
+            raise DocumentError(
+                f"The values of {value.name!r:.80} decide the graph, and lie in a file that is not there:"
+                f" {self.network.absent[value.name]!r:.80}.",
+                remedy="Put it beside the model, or save the model with its weights inside.",
+            )
         if not isinstance(value, Constant):
             raise Unsupported(f"{what} (input {position}) is computed from what the caller gives")
         return value.array

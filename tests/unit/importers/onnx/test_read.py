@@ -21,7 +21,7 @@ from solver.importers.onnx.wire import skeleton_of
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
 from tests.support.damaged_models import damaged_bytes, damaged_model, whole_models
-from tests.support.onnx_models import model_of, node
+from tests.support.onnx_models import model_of, node, nodes_of
 
 WEIGHT = np.random.default_rng(5).standard_normal((30, 40)).astype(np.float32)
 
@@ -170,6 +170,43 @@ def test_missing_and_short_data_files(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").unlink()
     with pytest.raises(DocumentError, match=r"'weights.bin'.*missing"):
         loaded(path)
+
+
+@pytest.mark.parametrize("damage", [None, b"short", b""])
+def test_files_of_weights_are_not_needed_where_weights_are_drawn(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    """Weights are those by their places; of constants only the shapes are known, which a note says."""
+    nodes = nodes_of("Mul x scale a, MatMul a w b, Add b mask c, Gather c order y")
+    given = {"scale": WEIGHT[0, :30], "w": WEIGHT, "mask": WEIGHT[0], "order": np.arange(40)[::-1] % 2}
+    made = model_of(nodes, {"x": (2, 30)}, given)
+    path = tmp_path / "outside.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    whole = loaded(path)
+    (tmp_path / "weights.bin").unlink()
+    if damage is not None:
+        (tmp_path / "weights.bin").write_bytes(damage)
+    options = ImportOptions(loss="mse", weights=False)
+    for place in (path, None):  # as a file, and as bytes that are sent
+        found = load_onnx(path.read_bytes(), options=options, path=place)
+        assert found.graph.trainable == whole.trainable == ("w", "mask")
+        assert plan(found.graph).arena_bytes == plan(whole).arena_bytes
+        assert any(
+            note.endswith("lie in 'weights.bin', which is not there, are zeros here: scale, order.")
+            for note in found.notes
+        )
+        assert validate(found.graph, plan(found.graph), steps=1).identical
+
+
+def test_values_that_decide_the_graph_are_needed(tmp_path: Path) -> None:
+    made = model_of(
+        nodes_of("MatMul x w h, Reshape h to y"), {"x": (2, 30)}, {"w": WEIGHT, "to": np.array([80])}
+    )
+    path = tmp_path / "outside.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(DocumentError, match=r"values of 'to' decide the graph, .*'weights.bin'"):
+        loaded(path, weights=False)
 
 
 def test_data_files_cannot_be_sent(tmp_path: Path) -> None:
