@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service.jobs.requests import MEMBERS, check_members, model_work, read_request
+from service.jobs.requests import MEMBERS, check_members, model_work, option_names, read_request
 from service.problems import Problem
 from solver.canonical import to_bytes
 
@@ -67,7 +67,7 @@ class Order:
 
 def read_order(data: bytes) -> Order:
     """The order in the body of a request. Raises `Problem` for what is wrong with its form."""
-    asked = read_request(data, ("task",), ("request", "graph", "options", "webhook"))
+    asked = read_request(data, ("task",), ("request", "graph", "options", "webhook"), _inside())
     task, graph = asked["task"], asked.get("graph")
     if task not in TASKS:
         raise _wrong("task", f"{json.dumps(task):.60} is not a task.", f"Choose one of {', '.join(TASKS)}.")
@@ -84,13 +84,20 @@ def read_order(data: bytes) -> Order:
         check_members(members, *MEMBERS[task], "/request")
     else:
         if not isinstance(graph, str) or not _DIGEST.fullmatch(graph):
-            remedy = "Give the SHA-256 under which it is stored."
+            remedy = 'Give the SHA-256 under which it is stored; a graph itself belongs inside of "request".'
             raise _wrong("graph", f"{json.dumps(graph):.80} is not a digest.", remedy)
         if task in MEMBERS:
             inside = MEMBERS[task][0][0]
             if inside in members or "models" in members:
                 raise _wrong("graph", f'"{inside}" is given twice.', "Leave one of the two out.")
     return Order(task, members, graph, _webhook(asked.get("webhook")))
+
+
+def _inside() -> Mapping[str, Iterable[str]]:
+    """The names that belong into the options and the request of a job, whatever its task."""
+    members = {name for required, optional in MEMBERS.values() for name in required + optional}
+    options = {*option_names(layout=False), *option_names(layout=True)}
+    return {"options": options, "request": members}
 
 
 def _webhook(webhook: Any) -> str | None:

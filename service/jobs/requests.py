@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
+import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+from pydantic import BaseModel
 
 from service.jobs.spool import Spool
 from service.problems import Problem, problem_from
 from solver import documents
-from solver.errors import ArenaplanError, DocumentError
+from solver.errors import ArenaplanError, DocumentError, json_pointer
 from solver.plan import LayoutOptions, RequestedOptions
 
 __all__ = [
@@ -22,12 +27,18 @@ __all__ = [
     "limited_options",
     "model_work",
     "named_deadline",
+    "option_names",
     "read_request",
     "with_deadline",
     "with_graph",
 ]
 
 Options = TypeVar("Options", RequestedOptions, LayoutOptions)
+#: By a member that is an object: the names that belong into it.
+Inside: TypeAlias = Mapping[str, Iterable[str]]
+
+#: What every document may begin with.
+_HEADER: Final = frozenset({"format", "version"})
 
 #: Of each task, the members that its request must have, and those that it may have. A task that may have
 #: `models` takes them in the place of `graph`.
@@ -93,8 +104,10 @@ def named_deadline(body: bytes | Spool) -> float | None:
     return max(deadlines, default=None)
 
 
-def read_request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    """The members of the request. Raises `Problem` for what is not JSON, missing or unknown."""
+def read_request(
+    body: bytes, required: tuple[str, ...], optional: tuple[str, ...], inside: Inside | None = None
+) -> dict[str, Any]:
+    """The members of the request. Raises `Problem` for what is not JSON, and as `check_members`."""
     try:
         request = documents.parse_json(body)
     except DocumentError as error:
@@ -102,15 +115,90 @@ def read_request(body: bytes, required: tuple[str, ...], optional: tuple[str, ..
     if not isinstance(request, dict):
         remedy = f"Send one object with {_listed(required + optional)}."
         raise Problem("invalid-request", "The body is not a JSON object.", remedy=remedy, pointer="")
-    check_members(request, required, optional)
+    check_members(request, required, optional, inside=inside)
     return request
 
 
+def option_names(*, layout: bool) -> Iterable[str]:
+    """The fields of the options of a plan, or of a layout."""
+    model = documents.LayoutOptionsDocument if layout else documents.OptionsDocument
+    return model.model_fields.keys() - _HEADER
+
+
+@cache
+def _fields_of_documents() -> Mapping[str, frozenset[str]]:
+    models: Mapping[str, type[BaseModel]] = {
+        "graph": documents.GraphDocument, "program": documents.ProgramDocument,
+        "problem": documents.BuffersDocument,
+    }  # fmt: skip
+    return {name: frozenset(model.model_fields.keys() - _HEADER) for name, model in models.items()}
+
+
+def _fields(members: tuple[str, ...]) -> Inside:
+    """The names that belong inside of those members that are objects."""
+    fields: Inside = {name: own for name, own in _fields_of_documents().items() if name in members}
+    options = {"options": option_names(layout="problem" in members)} if "options" in members else {}
+    return {**fields, **options}
+
+
+def _check_places(request: Mapping[str, Any], members: tuple[str, ...], prefix: str, inside: Inside) -> None:
+    """Raises `Problem` for a member that belongs into another object of the request."""
+    document = next((name for name in members if name in inside and name != "options"), "")
+    fields = _HEADER | _fields_of_documents().get(document, frozenset())
+    if document and document not in request and fields & request.keys():
+        raise Problem(
+            "invalid-request",
+            f'The body is itself what belongs inside "{document}", which is missing.',
+            remedy=f'Send {{"{document}": ...}} with this body in the place of the dots.',
+            pointer=prefix,
+        )
+    for place, own in {"": members, **inside}.items():
+        holder: Any = request.get(place) if place else request
+        # The request of a job is checked by itself.
+        for name in holder if isinstance(holder, Mapping) and place != "request" else ():
+            if place in _fields_of_documents() and any(name in of for of in _fields_of_documents().values()):
+                continue  # another document in its place: its format says so
+            homes = (home for home, names in {"": members, **inside}.items() if name in names)
+            if name in own or name in _HEADER or (home := next(homes, None)) is None:
+                continue
+            text = "..." if isinstance(holder[name], list | dict) else f"{json.dumps(holder[name]):.40}"
+            example = f'"{name}": {text}'
+            unknown = f'"{place}/{name}" is an unknown field' if place else f'"{name}" is unknown here'
+            raise Problem(
+                "invalid-document" if place else "invalid-request",
+                f"{unknown}: it belongs " + (f'inside "{home}".' if home else f'beside "{place}".'),
+                remedy="Send {"
+                + (f'"{home}": {{{example}}}' if home else f'"{place}": ..., {example}')
+                + "} with the rest.",
+                pointer=json_pointer((*prefix.split("/")[1:], *((place,) if place else ()), name)),
+            )
+
+
+def _near(name: str, members: tuple[str, ...], inside: Inside) -> str:
+    """A question that names the member, or the option, that an unknown name is close to."""
+    options = tuple(inside.get("options", ()))
+    near = next(iter(difflib.get_close_matches(name, members + options, n=1)), None)
+    if near is None:
+        return ""
+    place = "" if near in members else ' inside "options"'
+    return f'Did you mean "{near}"{place}? '
+
+
 def check_members(
-    request: Mapping[str, Any], required: tuple[str, ...], optional: tuple[str, ...], prefix: str = ""
+    request: Mapping[str, Any],
+    required: tuple[str, ...],
+    optional: tuple[str, ...],
+    prefix: str = "",
+    inside: Inside | None = None,
 ) -> None:
-    """Raises `Problem` for members that are missing or unknown; `prefix` points to where the object is."""
+    """Raises `Problem` for members that are missing, unknown, or in the wrong place.
+
+    `prefix` points to where the object is; `inside` has the names that belong into members of it, if not
+    those of graphs and options.
+    """
     remedy = f"Send one object with {_listed(required + optional)}."
+    inside = _fields(required + optional) if inside is None else inside
+    _check_places(request, required + optional, prefix, inside)
     several = "models" in optional and "models" in request
     if several and "graph" in request:
         raise Problem(
@@ -121,10 +209,14 @@ def check_members(
         )
     for name in required:
         if name not in request and not (several and name == "graph"):
+            unknown = [other for other in request if other not in required + optional]
+            if near := difflib.get_close_matches(name, unknown, n=1):
+                remedy = f'Is "{near[0]}" meant for it? {remedy}'
             raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer=prefix)
     for name in request:
         if name not in required + optional:
             pointer = f"{prefix}/" + name.replace("~", "~0").replace("/", "~1")
+            remedy = _near(name, required + optional, inside) + remedy
             raise Problem("invalid-request", f'"{name}" is unknown here.', remedy=remedy, pointer=pointer)
 
 

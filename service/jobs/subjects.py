@@ -268,7 +268,7 @@ def read_model(task: str, body: bytes) -> Subject:
         else:
             (members if name in named else fields)[name] = _value(values[0])
     if task == "validate":  # the options are those of the plan
-        check_members({**members, **fields}, ("plan",), tuple(sorted(named)), _IN_QUERY)
+        check_members({**members, **fields}, ("plan",), tuple(sorted(named)), _IN_QUERY, {})
     return _Model(members, choices, fields, data)
 
 

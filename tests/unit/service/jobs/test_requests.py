@@ -1,0 +1,70 @@
+"""What belongs into another object of a request is refused with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from service.jobs.orders import read_order
+from service.jobs.requests import MEMBERS, check_members
+from service.problems import Problem
+from solver.canonical import to_bytes
+
+GRAPH = {"format": "arenaplan.graph", "version": 1, "operands": [], "operations": []}
+PROBLEM = {"buffers": [], "capacity": 64}
+
+#: Task, request, pointer of the problem, words of its detail and remedy.
+MISPLACED: tuple[tuple[str, Mapping[str, Any], str, str], ...] = (
+    ("plan", GRAPH, "", 'inside "graph", which is missing. Send {"graph": ...}'),
+    ("layout", {"version": 1, **PROBLEM}, "", 'inside "problem", which is missing'),
+    ("plan", {"operations": []}, "", 'inside "graph"'),
+    ("explain", {"graph": {}, "options": {}, "operands": []}, "/operands", 'inside "graph"'),
+    ("plan", {"graph": {}, "capacity": 9}, "/capacity", 'Send {"options": {"capacity": 9}}'),
+    ("plan", {"graph": {}, "options": {}, "deadline_seconds": 2}, "/deadline_seconds", 'inside "options"'),
+    ("layout", {"problem": PROBLEM, "seed": 1}, "/seed", 'inside "options"'),
+    ("explain", {"graph": {}, "tiers": ["a=1"]}, "/tiers", 'inside "options"'),
+    ("plan", {"graph": {"deadline_seconds": 2}}, "/graph/deadline_seconds", 'inside "options"'),
+    ("plan", {"graph": {}, "options": {"like": 3}}, "/options/like", 'it belongs beside "options"'),
+    ("plan", {"graph": {}, "options": {"operands": []}}, "/options/operands", 'it belongs inside "graph"'),
+    ("plan", {"graph": {}, "capcity": 9}, "/capcity", 'Did you mean "capacity" inside "options"?'),
+    ("plan", {"graph": {}, "option": {}}, "/option", 'Did you mean "options"?'),
+    ("plan", {"grpah": {}}, "", '"graph" is missing. Is "grpah" meant for it?'),
+)  # fmt: skip
+
+MISPLACED_IN_JOBS = (
+    ({"task": "plan", "request": {"graph": {}}, "capacity": 9}, "/capacity", 'inside "options"'),
+    ({"task": "plan", "request": {"graph": {}, "capacity": 9}}, "/request/capacity", 'inside "options"'),
+    ({"task": "plan", "request": GRAPH}, "/request", 'inside "graph"'),
+    ({"task": "plan", "like": {}}, "/like", 'inside "request"'),
+    ({"task": "plan", "graph": GRAPH}, "/graph", 'a graph itself belongs inside of "request"'),
+    (GRAPH, "", 'inside "request", which is missing'),
+)
+
+
+def assert_says(problem: Problem, pointer: str, words: str) -> None:
+    assert problem.pointer == pointer
+    assert words in f"{problem.detail} {problem.remedy}"
+
+
+@pytest.mark.parametrize(("task", "request_", "pointer", "words"), MISPLACED)
+def test_a_refusal_says_where_a_name_belongs(
+    task: str, request_: Mapping[str, Any], pointer: str, words: str
+) -> None:
+    with pytest.raises(Problem) as caught:
+        check_members(request_, *MEMBERS[task])
+    assert_says(caught.value, pointer, words)
+
+
+@pytest.mark.parametrize(("order", "pointer", "words"), MISPLACED_IN_JOBS)
+def test_a_job_is_refused_in_the_same_words(order: Mapping[str, Any], pointer: str, words: str) -> None:
+    with pytest.raises(Problem) as caught:
+        read_order(to_bytes(order))
+    assert_says(caught.value, pointer, words)
+
+
+def test_fields_of_a_document_are_not_misplaced() -> None:
+    """`capacity` is a field of a layout problem as well as an option, `batch` one of a graph as well."""
+    check_members({"problem": PROBLEM, "options": {"capacity": 64}}, *MEMBERS["layout"])
+    check_members({"graph": {**GRAPH, "batch": 2}, "options": {"batch": 2}}, *MEMBERS["plan"])
