@@ -78,7 +78,7 @@ def test_layers_are_counted_as_they_were_written() -> None:
     assert classifier(trainable=2).trainable == ("w1", "r1", "b1", "w2", "r2")
 
 
-LENGTHS = TensorType((B,), DType.INT64)
+LENGTHS, MASK = TensorType((B,), DType.INT64), TensorType((T, 1), DType.BOOL)
 REFUSALS: list[tuple[str, list[Input], dict[str, Any], str]] = [
     ("LSTM", [(T, D), (1, 4 * H, D), (1, 4 * H, H)], {}, "X of three axes"),
     ("RNN", [(T, B, D), (1, H, D), (H,)], {}, "R of two or three"),
@@ -90,6 +90,7 @@ REFUSALS: list[tuple[str, list[Input], dict[str, Any], str]] = [
     ),
     ("RNN", [(T, B, D), (H, D), (H, H), None, [T, T - 1]], {}, "length of each sequence to be 4"),
     ("RNN", [(T, B, D), (H, D), (H, H), None, LENGTHS], {}, "length of each sequence to be 4, a constant"),
+    ("RNN", [(T, B, D), (H, D), (H, H), None, MASK], {}, rf"or a mask of truth values \[{T}, {B}, 1\]"),
 ]
 
 

@@ -11,6 +11,9 @@ each step in time must be kept. W, R and B are operands of every cell; what the 
 gradients is accumulated as for any operand of several operations. With `layout` 1 the batch comes first
 in X, Y and the states. Operands have ONNX's axis of directions in front; with one direction they may do
 without.
+
+Sequences of several lengths have a mask in the place of the lengths: truth values [time, batch, 1], which say
+which steps belong to each sequence. A step beyond leaves the states as they are, and its place in Y is 0.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import ClassVar, Final
 from solver.errors import TooManyOperationsError
 from solver.graph.ops.base import Attribute, Node, Signature
 from solver.graph.ops.helpers.shared import bad_attribute, same_floating
-from solver.graph.types import AttributeValue, Operation, TensorType
+from solver.graph.types import AttributeValue, DType, Operation, TensorType
 
 __all__ = ["SEQUENCES", "RecurrentSequence"]
 
@@ -42,8 +45,8 @@ class RecurrentSequence(Signature):
     """Inputs X, W, R, B, sequence_lens, initial states, peepholes; outputs Y, Y_h and Y_c, or "" for each
     that is not needed.
 
-    What is not part of the cells is refused: other activations than theirs, clipping, and sequences
-    of different lengths.
+    sequence_lens are constants that all are the number of steps, or a mask. What is not part of the cells is
+    refused: other activations than theirs, and clipping.
     """
 
     outputs = None
@@ -84,7 +87,10 @@ class RecurrentSequence(Signature):
             if directions == 2 and node.has_input(position) and node.input(position).shape[0] != 2:
                 raise node.mismatch(f"expected input {position} to have two directions in front")
         if node.has_input(_LENGTHS) and not _are_whole(node, steps, batch):
-            raise node.mismatch(f"expected the length of each sequence to be {steps}, a constant")
+            raise node.mismatch(
+                f"expected the length of each sequence to be {steps}, a constant, or a mask of truth values"
+                f" [{steps}, {batch}, 1]"
+            )
         return _Sizes(steps, batch, r[-1], directions)
 
     def unroll(self, node: Node, limit: int) -> tuple[Operation, ...]:
@@ -104,9 +110,15 @@ class RecurrentSequence(Signature):
 
 
 def _are_whole(node: Node, steps: int, batch: int) -> bool:
-    """Whether the lengths of the sequences are constant, and all of them the number of steps."""
+    """Whether the lengths of the sequences are all the number of steps, and constant; or a mask."""
     lengths = node.constants[_LENGTHS]
+    if _is_mask(node):
+        return node.input(_LENGTHS).shape == (steps, batch, 1)
     return lengths is not None and len(lengths) == batch and set(lengths) == {steps}
+
+
+def _is_mask(node: Node) -> bool:
+    return node.has_input(_LENGTHS) and node.input(_LENGTHS).dtype is DType.BOOL
 
 
 class _Unrolling:
@@ -124,10 +136,22 @@ class _Unrolling:
         self.emitted: list[Operation] = []
         #: Operands of each direction, by position.
         self.split: dict[int, list[str]] = {}
+        #: The mask at each step in time, and as floats; of all steps as floats.
+        self.masks: list[str] = []
+        self.factors: list[str] = []
+        self.factor = ""
 
     def operations(self) -> tuple[Operation, ...]:
         """All of them, with the outputs called as the sequence calls them."""
         pieces = self._pieces()
+        if _is_mask(self.node):
+            mask, to = self._optional(_LENGTHS), 1 if self.node.input(_X).dtype is DType.FLOAT32 else 11
+            (self.factor,) = self._emit("Cast", "factor", [mask], to=to)
+            # Slices of truth values are made by a cast, as C has Split for floats alone.
+            self.factors = self._in_time(self.factor, "factors", "factor")
+            self.masks = [
+                self._emit("Cast", f"mask{t}", [factor], to=9)[0] for t, factor in enumerate(self.factors)
+            ]
         chains = [self._chain(d, pieces) for d in range(self.sizes.directions)]
         outputs = dict(enumerate(self.node.operation.outputs))
         names = {}
@@ -159,12 +183,17 @@ class _Unrolling:
 
     def _pieces(self) -> list[str]:
         """X at each step in time, [1, batch, inputs]."""
-        x, steps = self._optional(_X), range(self.sizes.steps)
+        x = self._optional(_X)
         if self.batch_first:
             (x,) = self._emit("Transpose", "x", [x], perm=(1, 0, 2))
-        if len(steps) == 1:
-            return [x]
-        return self._emit("Split", "steps", [x], outputs=[f"x{t}" for t in steps], axis=0)
+        return self._in_time(x, "steps", "x")
+
+    def _in_time(self, name: str, what: str, prefix: str) -> list[str]:
+        """The slices of an operand along its axis of time."""
+        if self.sizes.steps == 1:
+            return [name]
+        outputs = [f"{prefix}{t}" for t in range(self.sizes.steps)]
+        return self._emit("Split", what, [name], outputs=outputs, axis=0)
 
     def _operand(self, position: int) -> list[str]:
         """An operand of the cells, of each direction."""
@@ -192,9 +221,21 @@ class _Unrolling:
         for t in range(len(pieces))[:: -1 if backward else 1]:
             inputs = [pieces[t], *states, w, r, b, *peepholes]
             outputs = [f"{prefix}{name}{t}" for name in "hc"[: self.states]]
-            states = self._emit(self.cell, f"{prefix}{t}", inputs, outputs=outputs, **self.own)
+            after = self._emit(self.cell, f"{prefix}{t}", inputs, outputs=outputs, **self.own)
+            if self.masks:
+                after = [
+                    self._held(t, f"{prefix}{t}.{k}", *pair)
+                    for k, pair in enumerate(zip(after, states, strict=True))
+                ]
+            states = after
             hidden[t] = states[0]
         return hidden, states
+
+    def _held(self, t: int, what: str, after: str, before: str) -> str:
+        """A state after step t, or before it in sequences that the step is beyond. Left out, it is 0."""
+        if before:
+            return self._emit("Where", f"{what}.held", [self.masks[t], after, before])[0]
+        return self._emit("Mul", f"{what}.held", [after, self.factors[t]])[0]
 
     def _whole(self, hidden: Sequence[Sequence[str]]) -> str:
         """Y: the states of all steps, of all directions."""
@@ -204,6 +245,9 @@ class _Unrolling:
             parts += self._emit("Unsqueeze", f"Y.{d}", joined, axes=(1,))
         if len(parts) > 1:
             parts = self._emit("Concat", "Y", parts, axis=1)
+        if self.factor:
+            factor = self._emit("Unsqueeze", "factor.Y", [self.factor], axes=(1,))
+            parts = self._emit("Mul", "Y.held", [*parts, *factor])
         if self.batch_first:
             parts = self._emit("Transpose", "Y.batch", parts, perm=(2, 0, 1, 3))
         return parts[0]

@@ -13,6 +13,8 @@ from solver.importers.onnx.network import Constant, Tensor, Value
 
 __all__ = ["LOWERINGS"]
 
+#: Input of a recurrent operator: the length of each sequence.
+_LENGTHS = 4
 #: Activations of recurrent layers that the cells have.
 _ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"]}
 
@@ -139,9 +141,25 @@ def _recurrent(site: Site) -> Sequence[Value]:
     for key in ("activation_alpha", "activation_beta"):
         attributes.pop(key, None)
     inputs = [site.inputs[i] if site.has(i) else None for i in range(len(site.inputs))]
+    if len(inputs) > _LENGTHS and inputs[_LENGTHS] is not None:
+        inputs[_LENGTHS] = _mask_of_lengths(site)
     count = 3 if site.op == "LSTM" else 2
     outputs = [*site.is_read, *[False] * count][:count]
     return site.emit_all(site.op, *inputs, outputs=outputs if any(outputs) else [True], **attributes)
+
+
+def _mask_of_lengths(site: Site) -> Value | None:
+    """The steps that belong to each sequence, [time, batch, 1]; None where all do."""
+    steps, batch = site.shape(0)[:2][:: -1 if site.get("layout", 0) else 1]
+    if site.shape(_LENGTHS) != (batch,):
+        raise Unsupported(f"it has lengths of shape {list(site.shape(_LENGTHS))} for a batch of {batch}")
+    lengths = site.known(_LENGTHS)
+    if lengths is None:
+        rows = site.reshape(site.value(_LENGTHS), [1, batch, 1])
+        times = np.arange(steps, dtype=rows.type.dtype.numpy).reshape(steps, 1, 1)
+        return site.emit("Less", Constant(times), rows)
+    mask = np.arange(steps)[:, None, None] < lengths[None, :, None]
+    return None if mask.all() else Constant(mask)
 
 
 def _conv(site: Site) -> Value:
