@@ -27,7 +27,9 @@ def attach_loss(
 
     Raises LossError where the loss does not fit, and where there is none and the options ask for training.
     """
-    name = _chosen(outputs, options)
+    computed = {name for name, value in outputs.items()
+                if isinstance(value, Tensor) and value.name not in network.operands}  # fmt: skip
+    name = _chosen(outputs, computed, options)
     if name is None:
         return None, []
     prediction = outputs[name]
@@ -97,12 +99,14 @@ def kept_outputs(
     return kept, notes
 
 
-def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str | None:
+def _chosen(outputs: Mapping[str, Value], computed: set[str], options: ImportOptions) -> str | None:
     """The output that is the loss, or that the loss is of; None for an inference."""
     if options.loss == NO_LOSS:
         check_inference(options, "The loss is none")
         return None
-    tensors = {name: value for name, value in outputs.items() if isinstance(value, Tensor)}
+    tensors = {
+        name: value for name, value in outputs.items() if isinstance(value, Tensor) and name in computed
+    }
     scalars = [name for name, t in tensors.items() if not t.rank and t.type.dtype.is_floating]
     if options.loss is None and options.output in (None, *tensors) and options.output not in (None, *scalars):
         check_inference(options, f"The output {options.output!r:.80} is not a number, so it is no loss")

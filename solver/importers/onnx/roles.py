@@ -72,7 +72,7 @@ _KNOWN: Final[Mapping[str, frozenset[int]]] = {
     **dict.fromkeys(("Upsample", "Pow"), frozenset({1})),
     **SCALES,
 }
-_ARITHMETIC: Final = frozenset({"Add", "Sub", "Mul", "Div"})
+_ARITHMETIC: Final = frozenset({"Add", "Sub", "Mul", "Div", "Sum"})
 #: Operators whose result is their first operand, moved; and functions of one operand.
 _MOVES: Final = frozenset(
     {
@@ -151,7 +151,9 @@ class Roles:
     ) -> None:
         self._functions = functions
         self._trained = tuple(trained)
-        self._bodies: dict[Body, _Nodes] = {None: _Nodes.of(nodes, (), tensors, set(functions))}
+        self._bodies: dict[Body, _Nodes] = {}
+        self._formals: dict[Body, tuple[_Source, ...]] = {}
+        self._bodies[None] = _Nodes.of(nodes, {}, tensors, self._called)
         self._places: dict[tuple[Body, str], frozenset[str]] = {}
         #: Where no tensor stands in the place of a weight, what is computed with the inputs is trained.
         self._is_bare = False
@@ -241,9 +243,25 @@ class Roles:
     def _nodes(self, body: Body) -> _Nodes:
         if body not in self._bodies:
             assert body is not None, "the graph of the model is there from the start"
-            function = self._functions[body]
-            self._bodies[body] = _Nodes.of(function.node, function.input, (), set(self._functions))
+            self._called(body, ())
         return self._bodies[body]
+
+    def _called(self, body: Body, operands: Sequence[_Source]) -> Sequence[_Source] | None:
+        """The sources of the results of a function's call; None for another operator.
+
+        The function's nodes see, of each operand, the largest source of all calls.
+        """
+        function = self._functions.get(body) if body is not None else None
+        if function is None:
+            return None
+        is_known = max(operands, default=_Source.CONSTANTS) is not _Source.CONSTANTS
+        formals = tuple(operands) if is_known else (_Source.LAYERS,) * len(function.input)
+        formals = tuple(map(max, zip(formals, self._formals.get(body, formals), strict=False)))
+        if formals != self._formals.get(body):
+            self._formals[body] = formals
+            sources = dict(zip(function.input, formals, strict=False))
+            self._bodies[body] = _Nodes.of(function.node, sources, (), self._called)
+        return [self._bodies[body].source(name) for name in function.output]
 
     def _of(self, name: str, body: Body, depth: int = 0) -> frozenset[str]:
         """Places that read a value: weight, state, known, table, bias N, arithmetic, angle, statistic, ..."""
@@ -311,22 +329,23 @@ class _Nodes:
     def of(
         cls,
         nodes: Iterable[onnx.NodeProto],
-        formals: Iterable[str],
+        formals: Mapping[str, _Source],
         tensors: Iterable[StoredTensor],
-        functions: set[tuple[str, str]],
+        called: Callable[[Body, Sequence[_Source]], Sequence[_Source] | None],
     ) -> _Nodes:
         body = cls({tensor.name: tensor for tensor in tensors})
-        body.sources = dict.fromkeys(formals, _Source.LAYERS) | dict.fromkeys(body.stored, _Source.CONSTANTS)
+        body.sources = {**formals, **dict.fromkeys(body.stored, _Source.CONSTANTS)}
         for node in body._flattened(nodes):
             for position, name in enumerate(node.input):
                 body.readers.setdefault(name, []).append((node, position))
             tensor = constant_tensor(node)
             if tensor is not None:
                 body.stored.setdefault(tensor.name, tensor)
-            source = body._source_of(node, (node.domain, node.op_type) in functions)
-            for name in node.output:
-                body.makers[name] = node
-                body.sources[name] = source
+            operands = [body.source(name) if name else _Source.CONSTANTS for name in node.input]
+            results = called((node.domain, node.op_type), operands)
+            sources = results or [body._source_of(node, operands)] * len(node.output)
+            body.makers |= dict.fromkeys(node.output, node)
+            body.sources |= dict(zip(node.output, sources, strict=False))
         return body
 
     def _flattened(self, nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -346,16 +365,15 @@ class _Nodes:
     def source(self, name: str) -> _Source:
         return self.sources.get(name, _Source.INPUTS)
 
-    def _source_of(self, node: onnx.NodeProto, is_call: bool) -> _Source:
+    def _source_of(self, node: onnx.NodeProto, sources: Sequence[_Source]) -> _Source:
         op = node.op_type
         if op in ("Constant", "Shape", "Size"):
             return _Source.CONSTANTS
         branches = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
         if op == "If" and branches:
             return max(self.source(output.name) for branch in branches for output in branch.output)
-        if is_call or branches:
+        if branches:
             return _Source.LAYERS
-        sources = [self.source(name) if name else _Source.CONSTANTS for name in node.input]
         largest = max(sources, default=_Source.CONSTANTS)
         if op == "CastLike":
             return sources[0]
@@ -383,7 +401,7 @@ class _Nodes:
             return "angle"
         if node.op_type == "Sub" and position == 1 and self._is_normalised(node.output[0]):
             return "statistic"
-        if node.op_type in ("Add", "Sub"):
+        if node.op_type in ("Add", "Sub", "Sum"):
             units = self._units(other)
             if units is not None:
                 return f"bias {units}"

@@ -321,14 +321,11 @@ def test_sines_alone_leave_weights_what_they_are() -> None:
         "Add s x a, Mul t a b, Sub u b c",
         "Mul x s a, Log a b, Add b t c",
         "Transpose x p, Mul p row a, Add row a b, Transpose b c",
-        "Greater x s g, Cast g f, Mul f t c",
         "Mul s t st, Mul x st a, Add a u c",
     ],
 )
 def test_what_inputs_are_normalised_by_is_constant(before: str) -> None:
     nodes = nodes_of(f"{before}, Conv c w b0 h, Mul h v y")
-    for cast in (one for one in nodes if one.op_type == "Cast"):
-        cast.attribute.append(helper.make_attribute("to", 1))
     weights = {"w": floats(2, 3, 1, 1), "b0": floats(2), "v": floats(1, 2, 1, 1)}
     channels = {name: np.abs(floats(1, 3, 1, 1)) + 1 for name in "stu"} | {"row": floats(1, 3, 1)}
     read = {name for one in nodes for name in one.input}
@@ -380,15 +377,22 @@ def test_what_follows_a_frozen_layer_is_trained(cut: str) -> None:
     assert trained(model_of(nodes, {"x": (2, 3)}, weights), freeze_before=(cut,)) == names
 
 
-@pytest.mark.parametrize("is_layer", [True, False])
-def test_a_branch_counts_as_a_layer_where_it_holds_one(is_layer: bool) -> None:
-    inner = nodes_of("MatMul x square b_y" if is_layer else "Mul x row b_y")
+@grid("is_layer", [True, False])
+@grid("holder", ["branch", "function"])
+def test_a_branch_and_a_function_count_as_layers_where_they_hold_one(holder: str, is_layer: bool) -> None:
+    inner = nodes_of("MatMul x held b_y" if is_layer else "Mul x held b_y")
     branch_ = helper.make_graph(inner, "b", [], [helper.make_empty_tensor_value_info("b_y")])
-    nodes = [node("If", ["c"], ["h"], then_branch=branch_, else_branch=branch_),
-             *nodes_of("Add h shift g, MatMul g w y")]  # fmt: skip
-    weights = {"shift": floats(3), "w": floats(3, 2), **({"square": floats(3, 3)} if is_layer else {})}
-    others = {"c": np.array(True), **({} if is_layer else {"row": floats(3)})}
-    model = model_of(nodes, {"x": (2, 3)}, weights | others)
+    opsets = [helper.make_opsetid("", 18)]
+    function = helper.make_function("own", "F", ["x", "held"], ["b_y"], inner, opsets)
+    called = {
+        "branch": node("If", ["c"], ["h"], then_branch=branch_, else_branch=branch_),
+        "function": node("F", ["x", "held"], ["h"], domain="own"),
+    }[holder]
+    weights = {"held": floats(*((3, 3) if is_layer else (3,))), "shift": floats(3), "w": floats(3, 2)}
+    others = {"c": np.array(True)} if holder == "branch" else {}
+    nodes = [called, *nodes_of("Sum h shift g, MatMul g w y")]
+    functions = [function] if holder == "function" else []
+    model = model_of(nodes, {"x": (2, 3)}, weights | others, functions=functions, domains=["own"])
     assert trained(model) == (set(weights) if is_layer else {"w"})
 
 
