@@ -166,6 +166,73 @@ def test_a_command_with_packages_of_its_own_has_an_environment_beside(
     ]
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("command", "suffix"),
+    [
+        ("setup", ""),
+        ("test", ""),
+        ("docs", "-docs"),
+        ("parity", "-parity"),
+        ("parity --if-installable", "-parity"),
+    ],
+)
+@pytest.mark.parametrize("found", ["another tree's", "made by hand", "other files"])
+def test_nothing_is_removed_that_run_did_not_make(
+    root: Path, bare: dict[str, str], tmp_path: Path, command: str, suffix: str, found: str
+) -> None:
+    """The message names the place and a way on."""
+    venv, elsewhere = Path(bare["ARENAPLAN_VENV"] + suffix), tmp_path / "other" / ".venv"
+    if suffix:
+        stamp(root, Path(bare["ARENAPLAN_VENV"]), ".stamp-tools", TOOLS_OF_DEVELOPERS)
+        (Path(bare["ARENAPLAN_VENV"]) / "bin").mkdir()
+        script(Path(bare["ARENAPLAN_VENV"]) / "bin/python", "true")
+    (elsewhere / "bin").mkdir(parents=True)
+    (elsewhere / "bin/tool").write_text("mine", encoding="utf-8")
+    if found == "another tree's":
+        (elsewhere / ".stamp").write_text(f"1 2 {elsewhere.parent} {elsewhere}\n", encoding="utf-8")
+        venv.symlink_to(elsewhere)
+    else:
+        elsewhere.rename(venv)
+        (venv / ("pyvenv.cfg" if found == "made by hand" else "letter")).write_text("home", encoding="utf-8")
+    before = contents(tmp_path)
+    add_python(bare, "exit 0")
+    answer = run(root, bare, *command.split())
+    assert (answer.returncode, answer.stdout) == (1, "")
+    complaint = answer.stderr.splitlines()[-1]
+    assert complaint.startswith(f"run: {venv} is ")
+    assert complaint.endswith(": remove it yourself, or name another place by ARENAPLAN_VENV")
+    after = contents(tmp_path)
+    after.pop("bin/python3")
+    assert after == before
+
+
+@pytest.mark.parametrize("found", ["moved", "cut short"])
+def test_what_run_made_is_made_again(root: Path, bare: dict[str, str], tmp_path: Path, found: str) -> None:
+    """In a tree that was moved, and after an attempt that failed when packages were installed."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("run", "pyproject.toml", "requirements"):
+        copy = shutil.copytree if (root / name).is_dir() else shutil.copy
+        copy(root / name, tree / name)
+    del bare["ARENAPLAN_VENV"]
+    venv = tree / ".venv"
+    if found == "moved":
+        (venv / "bin").mkdir(parents=True)
+        (venv / ".stamp").write_text("1 2 /old/tree /old/tree/.venv\n", encoding="utf-8")
+        (venv / "bin/tool").write_text("old", encoding="utf-8")
+    add_python(bare, '[ "$2" != venv ] || { mkdir -p "$3/bin"; echo making "$3"; }')
+    for _ in range(2):
+        answer = run(tree, bare, "setup")
+        assert answer.returncode == 1
+        assert answer.stdout == f"making {venv}\n"
+        assert "the packages could not be installed" in answer.stderr
+    assert not (venv / "bin/tool").exists()
+
+
 def test_docs_takes_serve_and_nothing_else(root: Path, bare: dict[str, str]) -> None:
     answer = run(root, bare, "docs", "publish")
     assert answer.returncode == 2
