@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 LOCKS = (
     "project.lock",
@@ -21,6 +22,7 @@ LOCKS = (
     "image-plan.lock",
     "image.lock",
     "parity.lock",
+    "lowest.lock",
 )
 
 #: Locks of environments beside the project's own: they share some of its packages, not all.
@@ -67,7 +69,8 @@ def test_only_exact_pins(locks: dict[str, Pins], name: str) -> None:
 @pytest.mark.parametrize("name", LOCKS)
 def test_one_version_for_every_python(locks: dict[str, Pins], name: str) -> None:
     several = [package for package, pins in locks[name].items() if len(pins) > 1]
-    assert several == (["torch"] if name == "parity.lock" else [])
+    several_are_right = {"parity.lock": ["torch"], "lowest.lock": ["ml-dtypes", "pandas"]}
+    assert several == several_are_right.get(name, [])
 
 
 def test_one_torch_for_every_machine(locks: dict[str, Pins]) -> None:
@@ -134,7 +137,17 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     assert missing(requirements(pyproject, "docs"), locks["docs.lock"]) == set()
 
 
-@pytest.mark.parametrize("part", LOCKS[1:])
+def test_the_lowest_versions_are_those_of_pyproject(
+    locks: dict[str, Pins], pyproject: dict[str, Any]
+) -> None:
+    groups = requirements(pyproject, "lowest")
+    for asked in [*map(Requirement, pyproject["project"]["dependencies"]), *groups]:
+        (pin,) = locks["lowest.lock"][canonicalize_name(asked.name)]
+        (least,), (locked,) = ([Version(s.version).release for s in r.specifier] for r in (asked, pin))
+        assert locked[: len(least)] == least, asked
+
+
+@pytest.mark.parametrize("part", [name for name in LOCKS[1:] if name != "lowest.lock"])
 def test_parts_agree_with_the_whole(locks: dict[str, Pins], part: str) -> None:
     whole = locks[LOCKS[0]]
     apart = set(locks[part]) - set(whole)

@@ -16,6 +16,7 @@ COMMANDS = (
     "serve",
     "test",
     "parity",
+    "lowest",
     "lint",
     "bench",
     "chaos",
@@ -110,12 +111,16 @@ def test_missing_uv_for_lock(root: Path, bare: dict[str, str]) -> None:
     assert "uv is needed" in answer.stderr
 
 
-def test_parity_without_an_environment(root: Path, bare: dict[str, str]) -> None:
-    """A machine that cannot have PyTorch fails, unless it is asked to go on without."""
-    assert run(root, bare, "parity").returncode == 1
-    answer = run(root, bare, "parity", "--if-installable")
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [("parity", "nothing was compared with PyTorch"), ("lowest", "nothing was run with the lowest versions")],
+)
+def test_without_an_environment(root: Path, bare: dict[str, str], command: str, last: str) -> None:
+    """A machine that cannot have the packages fails, unless it is asked to go on without."""
+    assert run(root, bare, command).returncode == 1
+    answer = run(root, bare, command, "--if-installable")
     assert (answer.returncode, answer.stdout) == (0, "")
-    assert answer.stderr.splitlines()[-1].startswith("run: nothing was compared with PyTorch")
+    assert answer.stderr.splitlines()[-1].startswith(f"run: {last}")
 
 
 def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -> None:
@@ -248,8 +253,10 @@ def test_ci_is_documents_beside_lint_then_tests(root: Path) -> None:
     commands = [line for line in lines if line.startswith(("./", "wait"))]
     assert commands == [
         "./run docs &",
+        "./run lowest --if-installable &",
         "./run lint",
         'wait "$docs"',
+        'wait "$lowest"',
         "wait",
         "./run test",
         "./run parity --if-installable",

@@ -45,7 +45,8 @@ def solve(
     ] = Path("-"),
     choices: LayoutChoices,
     without: Annotated[
-        list[str] | None, typer.Option(metavar="RULE", help="Leave out a rule of the search; repeatable.")
+        list[str] | None,
+        typer.Option("--without", metavar="RULE", help="Leave out a rule of the search; repeatable."),
     ] = None,
     plot: Plot = None,
     server: Server = None,
@@ -72,10 +73,15 @@ def solve(
 def compare(
     problem: ProblemFile,
     solver: Annotated[
-        list[str] | None, typer.Option(help="A solver to take part; repeatable. All, if left out.")
+        list[str] | None,
+        typer.Option("--solver", help="A solver to take part; repeatable. All, if left out."),
     ] = None,
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Time of each solver.")] = 10.0,
-    alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,
+    deadline: Annotated[
+        float, typer.Option("--deadline", metavar="SECONDS", help="Time of each solver.")
+    ] = 10.0,
+    alignment: Annotated[
+        int | None, typer.Option("--alignment", help="Least alignment of every buffer, in bytes.")
+    ] = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:

@@ -84,6 +84,7 @@ def plan(
     like: Annotated[
         Path | None,
         typer.Option(
+            "--like",
             metavar="PLAN",
             help="A plan whose persistent values stay at their places, as far as they can: a firmware update"
             " keeps its weights.",
@@ -165,7 +166,9 @@ def import_(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the graph document goes; - is standard output.")
     ] = Path("-"),
-    batch: Annotated[int | None, typer.Option(help="Value of the first dimension, where it is open.")] = None,
+    batch: Annotated[
+        int | None, typer.Option("--batch", help="Value of the first dimension, where it is open.")
+    ] = None,
     choices: ModelChoices,
     server: Server = None,
     as_json: AsJson = False,
@@ -193,7 +196,8 @@ def operators(
         bool, typer.Option("--onnx", help="Those of ONNX, and what becomes of each when it is imported.")
     ] = False,
     target: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of the target c those that have a kernel in C.")
+        str | None,
+        typer.Option("--target", metavar="NAME", help="Of the target c those that have a kernel in C."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -218,7 +222,9 @@ def tradeoff(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where the curve goes, as .svg, .png or .json.")
     ] = None,
-    points: Annotated[int, typer.Option(metavar="COUNT", help="Budgets to search within, 2 to 100.")] = 10,
+    points: Annotated[
+        int, typer.Option("--points", metavar="COUNT", help="Budgets to search within, 2 to 100.")
+    ] = 10,
     search: SearchOptions,
     steps: StepOptions,
     choices: ModelChoices,
@@ -253,7 +259,10 @@ def explain(
     model: ModelFile,
     *,
     capacity: Annotated[
-        int, typer.Option(parser=read_bytes, metavar="SIZE", help="What the arena is to fit, as 16MB.")
+        int,
+        typer.Option(
+            "--capacity", parser=read_bytes, metavar="SIZE", help="What the arena is to fit, as 16MB."
+        ),
     ],
     keep_training: Annotated[
         bool,
@@ -334,7 +343,8 @@ def costs(
         Path, typer.Option("-o", "--output", help="Where the costs go; - is standard output.")
     ] = Path("-"),
     repeats: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Iterations to take the median of.")
+        int,
+        typer.Option("--repeats", min=1, max=1000, metavar="COUNT", help="Iterations to take the median of."),
     ] = 5,
     roofline: Annotated[
         bool, typer.Option("--roofline", help="What plans without costs use, in the place of measuring.")
@@ -380,15 +390,21 @@ def validate(
     ],
     plan: PlanFile,
     *,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps; runs of each entry point.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    steps: Annotated[
+        int, typer.Option("--steps", min=1, help="Training steps; runs of each entry point.")
+    ] = 5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random batches.")] = 0,
     paging_file: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="A new file in the place of all memories but the first."),
+        typer.Option(
+            "--paging-file", metavar="PATH", help="A new file in the place of all memories but the first."
+        ),
     ] = None,
     kernels: Annotated[
         Literal["numpy", "c"],
-        typer.Option(help="Those that run a plan of the target c are compiled here, with the system's cc."),
+        typer.Option(
+            "--kernels", help="Those that run a plan of the target c are compiled here, with the system's cc."
+        ),
     ] = "numpy",
     choices: ModelChoices,
     server: Server = None,
@@ -450,7 +466,9 @@ def run(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help="Trained weights, as `Trainer.save` writes them; else the first values."
+            "--checkpoint",
+            metavar="PATH",
+            help="Trained weights, as `Trainer.save` writes them; else the first values.",
         ),
     ] = None,
     choices: ModelChoices,

@@ -23,9 +23,11 @@ app = Commands()
     )
 )
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks a free port.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="0 picks a free port.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="Solver processes.")
+    ] = None,
     allow_anonymous: Annotated[
         bool,
         typer.Option(
@@ -33,7 +35,8 @@ def serve(
         ),
     ] = False,
     log_format: Annotated[
-        str | None, typer.Option(help="json or text; left out, text on a terminal and json elsewhere.")
+        str | None,
+        typer.Option("--log-format", help="json or text; left out, text on a terminal and json elsewhere."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
@@ -56,12 +59,16 @@ def serve(
     )
 )
 def worker(
-    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="Solver processes.")
+    ] = None,
     health_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Answer /healthz and /readyz here, for probes.")
+        int | None,
+        typer.Option("--health-port", min=1, max=65535, help="Answer /healthz and /readyz here, for probes."),
     ] = None,
     log_format: Annotated[
-        str | None, typer.Option(help="json or text; left out, text on a terminal and json elsewhere.")
+        str | None,
+        typer.Option("--log-format", help="json or text; left out, text on a terminal and json elsewhere."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
@@ -171,17 +178,19 @@ OfTenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="
 @Keys.command("create")
 def create_key(
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="Who or what uses the key; the audit log says it.")
+        str, typer.Option("--name", metavar="NAME", help="Who or what uses the key; the audit log says it.")
     ],
     tenant: Annotated[
-        str, typer.Option(metavar="NAME", help="Whose plans and jobs the key is for.")
+        str, typer.Option("--tenant", metavar="NAME", help="Whose plans and jobs the key is for.")
     ] = "default",
     scopes: Annotated[
         str,
-        typer.Option(metavar="SCOPES", help="Of plan, jobs, metrics, admin; separated by commas."),
+        typer.Option(
+            "--scopes", metavar="SCOPES", help="Of plan, jobs, metrics, admin; separated by commas."
+        ),
     ] = "plan,jobs",
     expires: Annotated[
-        str, typer.Option(metavar="TIME", help="After what time it ends: 90d, 12h; or never.")
+        str, typer.Option("--expires", metavar="TIME", help="After what time it ends: 90d, 12h; or never.")
     ] = "365d",
     as_json: AsJson = False,
 ) -> None:
@@ -226,11 +235,22 @@ def list_tenants(as_json: AsJson = False) -> None:
 def set_tenant(
     name: Annotated[str, typer.Argument(metavar="TENANT")],
     requests_per_minute: Annotated[
-        str | None, typer.Option(metavar="N", help="A number; none: no limit; usual: that of the settings.")
+        str | None,
+        typer.Option(
+            "--requests-per-minute",
+            metavar="N",
+            help="A number; none: no limit; usual: that of the settings.",
+        ),
     ] = None,
-    cpu_seconds_per_hour: Annotated[str | None, typer.Option(metavar="N", help="The same.")] = None,
-    stored_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="The same, or as 2GiB.")] = None,
-    concurrent_requests: Annotated[str | None, typer.Option(metavar="N", help="The same.")] = None,
+    cpu_seconds_per_hour: Annotated[
+        str | None, typer.Option("--cpu-seconds-per-hour", metavar="N", help="The same.")
+    ] = None,
+    stored_bytes: Annotated[
+        str | None, typer.Option("--stored-bytes", metavar="SIZE", help="The same, or as 2GiB.")
+    ] = None,
+    concurrent_requests: Annotated[
+        str | None, typer.Option("--concurrent-requests", metavar="N", help="The same.")
+    ] = None,
     disabled: Annotated[
         bool | None, typer.Option("--disabled/--enabled", help="Whether all its requests are refused.")
     ] = None,
@@ -257,8 +277,10 @@ def set_tenant(
 )
 def audit(
     tenant: OfTenant = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Of the last 24h, 30d.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The newest of them.")] = 100,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Of the last 24h, 30d.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest of them.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List who did what with the service, when, and what came of it."""

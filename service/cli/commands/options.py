@@ -87,21 +87,25 @@ ModelFile = Annotated[
         help="Graph document, - for standard input; or a model: .onnx, .circle, .tflite, or nntrainer's .ini."
     ),
 ]
-Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the layout over time, as .svg or .png.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 # Not from ARENAPLAN_SERVER, which clients obey: where a model goes, and who plans it, stands in the command.
 Server = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Let this service do it; the key is ARENAPLAN_API_KEY."),
+    typer.Option("--server", metavar="URL", help="Let this service do it; the key is ARENAPLAN_API_KEY."),
 ]
 PlanServer = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="A service; a plan that it keeps can be named by its digest."),
+    typer.Option(
+        "--server", metavar="URL", help="A service; a plan that it keeps can be named by its digest."
+    ),
 ]
 
 EntryPointName = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="One entry point, where the plan has several; else all of them."),
+    typer.Option(
+        "--entry-point", metavar="NAME", help="One entry point, where the plan has several; else all of them."
+    ),
 ]
 
 

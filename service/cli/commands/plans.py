@@ -60,7 +60,7 @@ def show(
     server: PlanServer = None,
     as_json: AsJson = False,
     width: Annotated[
-        int | None, typer.Option(min=40, help="Columns to fill; the terminal's if left out.")
+        int | None, typer.Option("--width", min=40, help="Columns to fill; the terminal's if left out.")
     ] = None,
 ) -> None:
     """Show a plan on the terminal.
@@ -126,13 +126,15 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
+            "--to",
             metavar="NAME",
             help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json,"
             " minimalloc, circle, tflm or c-training (a directory).",
         ),
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(help="What names in a C header begin with; else the name of the graph.")
+        str | None,
+        typer.Option("--prefix", help="What names in a C header begin with; else the name of the graph."),
     ] = None,
     split: Annotated[
         bool, typer.Option("--split", help="A C header for each space, in files beside the first.")
@@ -140,12 +142,15 @@ def export(
     model: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="For circle and c-training: the model that the plan was made from."
+            "--model",
+            metavar="FILE",
+            help="For circle and c-training: the model that the plan was made from.",
         ),
     ] = None,
     dim: Annotated[
         list[str] | None,
         typer.Option(
+            "--dim",
             metavar="NAME=SIZE",
             help="For c-training: the size of a dimension that the model leaves open; repeatable.",
         ),
@@ -153,12 +158,15 @@ def export(
     loss: Annotated[
         str | None,
         typer.Option(
-            metavar="LOSS", help="For c-training with entry points: the loss that the model was planned with."
+            "--loss",
+            metavar="LOSS",
+            help="For c-training with entry points: the loss that the model was planned with.",
         ),
     ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
+            "--weights",
             metavar="FILE",
             help="For circle: trained weights by name, as .safetensors or .npz, to put in. For c-training"
             " where first values go: embed, blob or none; left out, embed up to 8 MiB, else blob.",
@@ -166,7 +174,9 @@ def export(
     ] = None,
     capacity: Annotated[
         int | None,
-        typer.Option(parser=read_bytes, metavar="SIZE", help="For tflm: fail beyond this, as 64KiB."),
+        typer.Option(
+            "--capacity", parser=read_bytes, metavar="SIZE", help="For tflm: fail beyond this, as 64KiB."
+        ),
     ] = None,
     entry_point: EntryPointName = None,
     server: PlanServer = None,
@@ -245,7 +255,10 @@ def diff(
     max_growth: Annotated[
         Any,
         typer.Option(
-            parser=_allowance, metavar="GROWTH", help="Exit with 3 if arenas grow beyond this: 1% or 64KiB."
+            "--max-growth",
+            parser=_allowance,
+            metavar="GROWTH",
+            help="Exit with 3 if arenas grow beyond this: 1% or 64KiB.",
         ),
     ] = None,
     form: Report = None,
@@ -311,6 +324,7 @@ def accesses(
     record: Annotated[
         list[Path] | None,
         typer.Option(
+            "--record",
             metavar="GRAPH",
             help="Train this graph or model in the plan, and write what the steps touch. Repeatable, for a"
             " plan of several models.",
@@ -320,8 +334,8 @@ def accesses(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where a recorded log goes; - is standard output.")
     ] = Path("-"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps to record.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps to record.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random batches.")] = 0,
     entry_point: EntryPointName = None,
     choices: ModelChoices,
     as_json: AsJson = False,
