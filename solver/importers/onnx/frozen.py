@@ -71,19 +71,18 @@ def whole_or_part(model: onnx.ModelProto, tensors: Sequence[StoredTensor], optio
             path=("output_name",),
         )
     chosen = names
-    if options.output in (*names, *defined) and options.keep_outputs != "all":
+    if options.output is not None and options.keep_outputs != "all":
         chosen = [options.output, *(name for name in options.keep_outputs if name in names)]
     others = [name for name in names if name not in chosen]
     if not cuts and not others and chosen == names:
         return Part(graph.node, inputs, names, dims, batch)
-    if not cuts:
-        return _leading_to(model, tensors, inputs, list(dict.fromkeys(chosen)), others, options)
     names = list(dict.fromkeys(chosen))
     for name in cuts:
         if name not in defined:
             why = "it is an input" if name in {v.name for v in inputs} else ""
             raise unknown_cut(name, defined, "it is a weight" if name in stored else why)
-    names = _chosen(_outputs_behind(steps, names, cuts), options)
+    if cuts:
+        names = _chosen(_outputs_behind(steps, names, cuts), options)
     kept = [steps[k] for k in needed_steps(steps, names, cuts)]
     read = {name for reads, _ in kept for name in reads} | set(names)
     for name in cuts:
@@ -91,41 +90,28 @@ def whole_or_part(model: onnx.ModelProto, tensors: Sequence[StoredTensor], optio
             raise unknown_cut(name, defined, "the loss does not depend on it")
     nodes = [_without_outputs(graph.node[k], cuts) for k in needed_steps(steps, names, cuts)]
     bound = _with_sizes(model, inputs, dims, batch)
-    described = _inferred(bound)
+    described = _inferred(bound) if cuts else {}
     fed = [_value_info(bound, described, tensors, name, dims) for name in cuts]
     remaining = [value for value in bound.graph.input if value.name in read and value.name not in stored]
     open_ = {dimension for value in (*remaining, *fed) for dimension in _open_dimensions(value)}
     everything = {dimension for value in inputs for dimension in (*_open_dimensions(value), *_places(value))}
     left = {key: size for key, size in dims.items() if key in open_ or key not in everything}
-    is_open = any(_is_open(value) for value in (*remaining, *fed))
-    note = (
-        f"Frozen before {', '.join(map(repr, cuts))}: {len(graph.node) - len(nodes):,} of"
-        f" {len(graph.node):,} nodes are not imported."
-    )
-    return Part(nodes, [*remaining, *fed], names, left, batch if is_open else None, (note,))
-
-
-def _leading_to(
-    model: onnx.ModelProto,
-    tensors: Sequence[StoredTensor],
-    inputs: Sequence[onnx.ValueInfoProto],
-    names: list[str],
-    others: Sequence[str],
-    options: ImportOptions,
-) -> Part:
-    """The nodes and inputs that the outputs `names` need, and a note on the `others`."""
-    nodes = [model.graph.node[k] for k in needed_steps(_steps(model.graph.node), names)]
-    read = names_read(nodes) | set(names)
-    remaining = [value for value in inputs if value.name in read]
-    dropped = [value for value in inputs if value.name not in read]
-    open_ = {dimension for value in remaining for dimension in (*_open_dimensions(value), *_places(value))}
-    without = {dimension for value in dropped for dimension in (*_open_dimensions(value), *_places(value))}
-    dims = {key: size for key, size in options.dims.items() if key in open_ or key not in without}
-    lost = [f"output {some(others, 4, quoted=True)}"] if others else []
-    lost += [f"input {some([value.name for value in dropped], 4, quoted=True)}"] if dropped else []
-    notes = (f"Left out, as {names[0]!r:.80} does not depend on it: {', '.join(lost)}.",) if lost else ()
+    still_open = batch if any(_is_open(value) for value in (*remaining, *fed)) else None
+    if cuts:
+        note = (
+            f"Frozen before {', '.join(map(repr, cuts))}: {len(graph.node) - len(nodes):,} of"
+            f" {len(graph.node):,} nodes are not imported."
+        )
+        return Part(nodes, [*remaining, *fed], names, left, still_open, (note,))
     unread = tuple(t for t in tensors if t.name not in read and t.dtype is not None and t.dtype.is_floating)
-    return Part(nodes, remaining, names, dims, options.batch, notes, unread)
+    dropped = [value.name for value in inputs if value.name not in read]
+    lost = [
+        f"{kind} {some(what, 4, quoted=True)}"
+        for kind, what in (("output", others), ("input", dropped))
+        if what
+    ]
+    notes = (f"Left out, as {names[0]!r:.80} does not depend on it: {', '.join(lost)}.",) if lost else ()
+    return Part(nodes, remaining, names, left, still_open, notes, unread)
 
 
 def outputs_without(part: Part, refused: Collection[int]) -> list[str]:
