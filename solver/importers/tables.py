@@ -24,12 +24,10 @@ BUFFERS: Final = re.compile(
     r"|token_type_ids|relative_position_index|relative_coords_table|running_(mean|var)|num_batches_tracked|anchors?"
     r"|window|mel_filters|mean|std|pixel_(mean|std)|(cos|sin)(_cached?)?|pe|basis|filterbank|fb|buffer)$"
 )
-#: Elements up to which the values of a weight are looked at.
-MAX_TABLE: Final = 2**24
+#: Elements up to which the values of a weight are looked at; those that rule most tensors out.
+MAX_TABLE, _HEAD = 2**24, 4096
 #: A mask adds this or less to what it hides.
 _MASK_VALUE: Final = -100.0
-#: Elements that rule most tensors out, so that not all are read.
-_HEAD: Final = 4096
 #: Equations that waves fulfil and random numbers do not; rows, and elements of each, of a Fourier basis.
 _MIN_EQUATIONS, _MIN_ROWS, _MIN_LENGTH = 3, 8, 12
 #: Deviation from a wave, of its largest value; energy of an enveloped wave beside its frequency, of its own
@@ -39,8 +37,7 @@ _WAVE_DEVIATION, _STRAY_ENERGY, _NOISE = 1e-3, 1e-2, 1e-6
 
 def looks_like_a_table(name: str, values: Array | None) -> bool:
     """Whether a tensor that stands in the place of a weight has the name or the values of a table."""
-    last = re.split(r"[./:]", name.rstrip("./:"))[-1]
-    if BUFFERS.search(last):
+    if BUFFERS.search(re.split(r"[./:]", name.rstrip("./:"))[-1]):
         return True
     return values is not None and values.size <= MAX_TABLE and is_computed(values)
 
@@ -56,13 +53,10 @@ def is_mask(values: Array) -> bool:
         return True
     if len(np.unique(values.reshape(-1)[:_HEAD])) > 2:
         return False
-    distinct = np.unique(values)
-    if len(distinct) != 2:
-        return False
-    is_shape_of_mask = sum(size > 1 for size in values.shape) >= 2
-    return bool(distinct[1] == 0 and distinct[0] <= _MASK_VALUE) or (
-        is_shape_of_mask and distinct.tolist() == [0.0, 1.0]
-    )
+    distinct = np.unique(values).tolist()
+    has_axes = sum(size > 1 for size in values.shape) >= 2
+    hides = len(distinct) == 2 and distinct[1] == 0 and distinct[0] <= _MASK_VALUE
+    return bool(hides or (has_axes and distinct == [0.0, 1.0]))
 
 
 def _is_grid(values: Array) -> bool:
@@ -75,39 +69,30 @@ def is_waves(values: Array) -> bool:
     sizes = [size for size in values.shape if size > 1]
     if not sizes or not np.isfinite(values).all():
         return False
-    rows = values.reshape(-1, sizes[-1])
-    columns = values.reshape(sizes[0], -1).T
-    with np.errstate(all="ignore"):
-        return _is_even(rows) or _is_even(columns) or _is_enveloped(rows)
+    rows, columns = values.reshape(-1, sizes[-1]), values.reshape(sizes[0], -1).T
+    with np.errstate(all="ignore"):  # some rows are looked at first, which rules most tensors out
+        has_even = any(_is_even(table[:8]) and _is_even(table) for table in (rows, columns))
+        return has_even or (_is_enveloped(rows[:_MIN_ROWS]) and _is_enveloped(rows))
 
 
 def _is_even(rows: Array) -> bool:
     """Whether rows follow ``x[n+1] + x[n-1] = c x[n]``, as waves and even steps do. Some are not constant."""
     if (rows.shape[1] - 3) * len(rows) < _MIN_EQUATIONS:
         return False
-    for part in (rows[:8], rows):
-        x = part.astype(np.float64)
-        middle, around = x[:, 1:-1], x[:, 2:] + x[:, :-2]
-        power = (middle**2).sum(1, keepdims=True)
-        factor = np.divide((middle * around).sum(1, keepdims=True), power, where=power > 0, out=power * 0)
-        largest = np.abs(x).max(1, keepdims=True)
-        if (np.abs(around - factor * middle) > _WAVE_DEVIATION * largest).any():
-            return False
-    return bool((np.ptp(rows, axis=1) > 0).any())
+    x = rows.astype(np.float64)
+    middle, around = x[:, 1:-1], x[:, 2:] + x[:, :-2]
+    power = (middle**2).sum(1, keepdims=True)
+    factor = np.divide((middle * around).sum(1, keepdims=True), power, where=power > 0, out=power * 0)
+    deviation = np.abs(around - factor * middle) / np.abs(x).max(1, keepdims=True).clip(1e-300)
+    return bool((deviation <= _WAVE_DEVIATION).all() and (np.ptp(x, axis=1) > 0).any())
 
 
 def _is_enveloped(rows: Array) -> bool:
     """Whether the energy of each row lies around one frequency, and rows have several: a Fourier basis."""
-    length = rows.shape[1]
-    if length < _MIN_LENGTH or len(rows) < _MIN_ROWS:
+    if rows.shape[1] < _MIN_LENGTH or len(rows) < _MIN_ROWS:
         return False
-    width = max(2, length // 32)
-    peaks: list[int] = []
-    for part in (rows[:8], rows):
-        energy = np.abs(np.fft.rfft(part.astype(np.float64), axis=1)) ** 2
-        peaks = energy.argmax(1).tolist()
-        near = np.abs(np.arange(energy.shape[1]) - energy.argmax(1)[:, None]) <= width
-        total = energy.sum(1)
-        if ((energy * ~near).sum(1) > _STRAY_ENERGY * total + _NOISE * total.max()).any():
-            return False
-    return len(set(peaks)) >= len(rows) // 4
+    energy = np.abs(np.fft.rfft(rows.astype(np.float64), axis=1)) ** 2
+    peaks, total = energy.argmax(1), energy.sum(1)
+    is_far = np.abs(np.arange(energy.shape[1]) - peaks[:, None]) > max(2, rows.shape[1] // 32)
+    is_one = (energy * is_far).sum(1) <= _STRAY_ENERGY * total + _NOISE * total.max()
+    return bool(is_one.all()) and len(set(peaks.tolist())) >= len(rows) // 4
