@@ -14,6 +14,7 @@ from service.cli.console import print_json, print_line, read_document, write_doc
 from solver import documents, exporters
 from solver.errors import DocumentError, OptionsError
 from solver.plan import Deployment, Plan, PlanView, one_plan, plan_of, plans_to_compare
+from solver.removed import removed
 
 if TYPE_CHECKING:
     from solver.pipeline import TrainableGraph
@@ -21,17 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["ModelFile", "export", "loaded_plan", "report"]
 
 #: What is written into a model file, by name, with the suffix that says it.
-_INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle", "tflm": ".tflite"}
+_INTO_MODELS: Final[Mapping[str, str]] = {"circle": ".circle"}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """Inputs of an export beside the plan: the `model`, `choices` of its import, `weights`, a capacity."""
+    """Inputs of an export beside the plan: the `model`, `choices` of its import, `weights`."""
 
     model: Path | None = None
     choices: Mapping[str, Any] = field(default_factory=dict)
     weights: Path | None = None
-    capacity: int | None = None
 
 
 _NONE: Final = ModelFile()
@@ -61,18 +61,11 @@ def export(
     if name == "c-training":
         _export_c_training(plan_of(_planned(path, server), entry_point), output, into, as_json=as_json)
         return
-    if name == "tflm":
-        if entry_point is not None:
-            raise OptionsError(
-                "This is for plans, and TFLM takes the model itself.",
-                remedy="Leave it out: arenaplan export model.tflite --to tflm -o planned.tflite.",
-                path=("entry_point",),
-            )
-        _export_tflm(path, output, into, as_json=as_json)
-        return
     if to is not None and to not in exporters.EXPORTERS:
         known = ", ".join((*exporters.EXPORTERS, *_INTO_MODELS, "c-training"))
-        raise OptionsError(f"There is no exporter {to!r:.80}.", remedy=f"Choose from {known}.", path=("to",))
+        raise OptionsError(
+            removed(to) or f"There is no exporter {to!r:.80}.", remedy=f"Choose from {known}.", path=("to",)
+        )
     exporter = exporters.exporter_of_file(output.name) if to is None else exporters.exporter_named(to)
     if (split or prefix is not None) and exporter.name != "c-header":
         raise _not_for(exporter.name, "split" if split else "prefix", "c-header")
@@ -110,7 +103,6 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
     for option, value, fitting in (
         ("model", into.model, ("circle", "c-training")),
         ("weights", into.weights, ("circle", "c-training")),
-        ("capacity", into.capacity, ("tflm",)),
         *((option, value, ("c-training",)) for option, value in into.choices.items()),
     ):
         if value is not None and name not in fitting:
@@ -200,40 +192,6 @@ def _export_circle(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) 
     )
     line = f"{output.name}: {training.optimizer.type} on {training.loss}, batch {training.batch}, {trained}"
     print_line(line + weights_note)
-
-
-def _export_tflm(path: Path, output: Path, into: ModelFile, *, as_json: bool) -> None:
-    """The model with offsets for its inference, which are planned here and now."""
-    from solver.exporters.tflm import with_offline_plan
-    from solver.importers.registry import find_importer
-
-    data = read_document(path)
-    importer = find_importer(data[:64])
-    if importer is None or importer.name != "circle":
-        raise DocumentError(
-            f"{path.name!r:.200} is not a TensorFlow Lite model: TFLM runs inference, and a plan of training"
-            " has nothing for it.",
-            remedy="Give the model itself: arenaplan export model.tflite --to tflm -o planned.tflite.",
-        )
-    planned = with_offline_plan(data, capacity=into.capacity)
-    write_document(output, planned.data)
-    if str(output) == "-":
-        return
-    bound, left_bytes = planned.outcome.lower_bound, sum(planned.left.values())
-    if as_json:
-        left = {"tensors": len(planned.left), "bytes": left_bytes}
-        facts = {
-            "tensors": len(planned.offsets),
-            "arena_bytes": planned.size,
-            "lower_bound": bound,
-            "left": left,
-        }
-        print_json(facts)
-        return
-    line = f"{output.name}: {len(planned.offsets)} tensors in {planned.size:,} bytes, bound {bound:,}"
-    if planned.left:
-        line += f"; state and handles left to the interpreter: {left_bytes:,} bytes"
-    print_line(line)
 
 
 def _planned(path: Path, server: str | None) -> Plan | Deployment:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from solver.errors import OptionsError
+from solver.removed import removed
 
 if TYPE_CHECKING:  # whoever writes a layout's CSV knows no plans, and waits for every import
     from solver.plan import Deployment, Plan
@@ -109,7 +110,9 @@ def exporter_named(name: str) -> Exporter:
     """The exporter of this name. Raises OptionsError, which lists all names."""
     if name not in EXPORTERS:
         raise OptionsError(
-            f"There is no exporter {name!r:.80}.", remedy=f"Choose from {', '.join(EXPORTERS)}.", path=("to",)
+            removed(name) or f"There is no exporter {name!r:.80}.",
+            remedy=f"Choose from {', '.join(EXPORTERS)}.",
+            path=("to",),
         )
     return EXPORTERS[name]
 

@@ -19,7 +19,6 @@ from tests.benchmarks import (
     homes,
     layout,
     main_job,
-    micro,
     onert_losses,
     paging,
     partitioner,
@@ -54,7 +53,6 @@ SUITES: dict[str, Callable[[Console, argparse.Namespace], object]] = {
     "real-time": lambda console, _: real_time.run(console),
     "onert": lambda console, asked: onert_losses.run(console, asked.python),
     "c": lambda console, asked: c_steps.run(console, asked.part, asked.python, asked.torch),
-    "micro": lambda console, asked: micro.run(console, asked.micro),
     "same_step": lambda console, asked: same_step.run(console, asked.torch, asked.jax),
     "service": lambda console, asked: service.run(console, _seconds(asked.soak), asked.part, asked.rate),
 }
@@ -72,7 +70,7 @@ def main() -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put the table of layout into docs/explanation/more-figures.md"
     )
-    for option, runtime in (("python", "onert"), ("torch", "PyTorch"), ("micro", "TFLM"), ("jax", "JAX")):
+    for option, runtime in (("python", "onert"), ("torch", "PyTorch"), ("jax", "JAX")):
         parser.add_argument(
             f"--{option}", default=sys.executable, help=f"interpreter of {runtime}; default: this one"
         )

@@ -35,7 +35,6 @@ from solver.canonical import canonical_json
 from solver.errors import ArenaplanError
 from solver.executor.accesses import logged_accesses
 from solver.exporters.circle import with_training
-from solver.exporters.tflm import load_offsets, with_offline_plan
 from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules, inference
 from solver.importers.circle import CircleTraining, dump_training, load_training
 from solver.importers.minimalloc import load_minimalloc
@@ -70,7 +69,6 @@ from tests.support.damaged_models import damaged_bytes, damaged_circle, damaged_
 from tests.support.documents import graph_document
 from tests.support.entry_points import trained_and_used
 from tests.support.gguf_files import write_gguf
-from tests.support.micro_models import STATEFUL, branching_model
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.sequence_graphs import classifier
 from tests.support.sizes import SEQUENCES, planned_over, with_symbolic_batch
@@ -215,11 +213,6 @@ def imported(data: bytes, _folder: Path) -> None:
     options = ImportOptions(loss="mse")
     graph = load_model(importer, data, options=options, path=None, name="model").graph
     _planned(documents.load_graph(documents.dump_graph(graph)), PlanOptions())
-
-
-def planned_for_tflm(data: bytes, _folder: Path) -> None:
-    load_offsets(data)
-    with_offline_plan(data)
 
 
 def of_weights(data: bytes, folder: Path) -> None:
@@ -608,11 +601,6 @@ def layout_options() -> list[Any]:
     return [json.loads(documents.dump_layout_options(LayoutOptions(work=100, alignment=4, capacity=99)))]
 
 
-def offline_planned() -> list[bytes]:
-    plain = [with_offline_plan(branching_model(seed)).data for seed in range(3)]
-    return [*plain, *(make() for make in STATEFUL.values())]
-
-
 def many_buffers() -> Any:
     rng = Random(3)
     spans = [(rng.randrange(50), rng.randrange(1, 9), 2 ** rng.randrange(9)) for _ in range(80)]
@@ -766,7 +754,6 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "trained circle": Kind(lambda: [with_training(dense(), TRAINING)], in_bytes, imported),
     "CTR0": Kind(lambda: [dump_training(TRAINING)], in_bytes, lambda data, _: ignored(load_training(data))),
-    "tflm": Kind(offline_planned, in_bytes, planned_for_tflm),
     "safetensors": Kind(lambda: [safetensors()], in_bytes, of_weights),
     "gguf": Kind(lambda: [gguf_file()], in_bytes, of_weights),
     "npz": Kind(lambda: [archive(np.savez), archive(np.savez_compressed)], in_bytes, of_weights),

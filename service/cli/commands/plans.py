@@ -19,7 +19,6 @@ from service.cli.commands.options import (
     examples,
     grouped,
     on_one_thread,
-    read_bytes,
 )
 from service.cli.console import Exit, reporting, write_document
 
@@ -113,13 +112,10 @@ def offsets(
         "arenaplan export plan.json --to memory-viz -o plan.pickle",
         "arenaplan export plan.json --model model.circle --weights trained.npz -o trained.circle",
         "arenaplan export plan.json --to c-training --model model.onnx --dim batch=4 -o net",
-        "arenaplan export model.tflite --to tflm --capacity 64KiB -o planned.tflite",
     )
 )
 def export(
-    plan: Annotated[
-        Path, typer.Argument(help="Plan document; for tflm the .tflite model itself; - for standard input.")
-    ],
+    plan: PlanFile,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where it goes; its suffix says what is written.")
     ] = Path("-"),
@@ -129,7 +125,7 @@ def export(
             "--to",
             metavar="NAME",
             help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json,"
-            " minimalloc, circle, tflm or c-training (a directory).",
+            " minimalloc, circle or c-training (a directory).",
         ),
     ] = None,
     prefix: Annotated[
@@ -172,12 +168,6 @@ def export(
             " where first values go: embed, blob or none; left out, embed up to 8 MiB, else blob.",
         ),
     ] = None,
-    capacity: Annotated[
-        int | None,
-        typer.Option(
-            "--capacity", parser=read_bytes, metavar="SIZE", help="For tflm: fail beyond this, as 64KiB."
-        ),
-    ] = None,
     entry_point: EntryPointName = None,
     server: PlanServer = None,
     as_json: AsJson = False,
@@ -190,7 +180,7 @@ def export(
         from service.cli import exporting
 
         choices = {name: value for name, value in (("dim", dim), ("loss", loss)) if value}
-        into = exporting.ModelFile(model, choices, weights, capacity)
+        into = exporting.ModelFile(model, choices, weights)
         exporting.export(
             plan,
             output,

@@ -213,7 +213,6 @@ def test_commands_for_one_program_say_what_to_add(folder: Path, arguments: tuple
         (("diff", "one.json", "plan.json"), "Add --entry-point train to compare that one."),
         (("report", "one.json", "one.json", "--entry-point", "infer"), "Leave out --entry-point."),
         (("rewritten", "mnist.json", "plan.json"), "nothing in it is rewritten. Use the graph itself."),
-        (("export", "model.tflite", "--to", "tflm", "--entry-point", "infer"), "takes the model itself"),
     ],
 )
 def test_refusals(folder: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -1,4 +1,4 @@
-"""What plans become on the command line that goes into a model: Circle's training, offsets for TFLM."""
+"""What plans become on the command line that goes into a model: Circle's training."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from service.cli.console import Exit
 from solver.documents import dump_plan, load_plan
 from solver.executor import c_files, zip_archive
 from solver.exporters.circle import with_training
-from solver.exporters.tflm import load_offsets
 from solver.graph import OptimizerSpec
 from solver.importers.circle import CircleTraining, load_circle, weights_of
 from solver.pipeline import plan_requested
 from solver.plan import PlanOptions, RequestedOptions
-from tests.support.circle_models import dense
+from tests.support.circle_models import CircleFile, dense
 from tests.support.graphs import chain
-from tests.support.micro_models import STATEFUL, branching_model
 from tests.support.onnx_models import perceptron
 
 
@@ -151,7 +149,9 @@ def test_the_sum_of_squared_errors_is_written_as_onert_has_it(model: Path) -> No
 
 def test_a_plan_of_another_model(model: Path) -> None:
     other = model.with_name("other.tflite")
-    other.write_bytes(branching_model(0))
+    file = CircleFile()
+    file.operator("RELU", [file.input("x", (1, 4))], [out := file.tensor("out", (1, 4))])
+    other.write_bytes(file.write(out, identifier=b"TFL3"))
     done = arenaplan("export", planned(model), "--model", other, "-o", model.with_name("out.circle"))
     assert done.exit_code == Exit.USAGE
     assert "Give the model that the plan was made from." in done.output
@@ -166,40 +166,14 @@ def test_weights_of_another_model(model: Path) -> None:
         assert (done.exit_code, said in done.output, out.exists()) == (Exit.USAGE, True, False)
 
 
-def test_offsets_go_into_a_model_for_tflm(tmp_path: Path) -> None:
-    model, out = tmp_path / "model.tflite", tmp_path / "planned.tflite"
-    model.write_bytes(branching_model(1))
-    facts = json.loads(arenaplan("export", model, "-o", out, "--json").stdout)
-    assert facts["arena_bytes"] == facts["lower_bound"]
-    offsets = load_offsets(out.read_bytes())
-    assert offsets is not None
-    assert len(offsets) == facts["tensors"]
-    small = arenaplan(
-        "export", model, "--to", "tflm", "--capacity", str(facts["arena_bytes"] - 16), "-o", out
-    )
-    assert small.exit_code == Exit.TOO_LARGE
-    assert "--capacity: " in small.output
-    spoken = arenaplan("export", model, "--to", "tflm", "-o", out)
-    assert f"bytes, bound {facts['lower_bound']:,}" in spoken.output
-
-
-def test_state_is_left_to_the_interpreter(tmp_path: Path) -> None:
-    model, out = tmp_path / "model.tflite", tmp_path / "planned.tflite"
-    model.write_bytes(STATEFUL["SVDF"]())
-    facts = json.loads(arenaplan("export", model, "-o", out, "--json").stdout)
-    assert facts["left"] == {"tensors": 1, "bytes": 256}
-    assert "left to the interpreter: 256 bytes" in arenaplan("export", model, "-o", out).output
-
-
 def test_what_is_for_something_else_is_refused(model: Path) -> None:
     plan = planned(model)
     for arguments, said in (
-        (("--to", "tflm"), "TFLM runs inference"),
+        (("--to", "tflm"), "no longer written: --to c-training trains"),
         (("--to", "circle"), "Give --model model.circle"),
         (("--to", "circle", "--model", str(model), "--split"), "--split: This is for c-header"),
         (("--to", "c-header", "--model", str(model)), "--model: This is for circle"),
-        (("--to", "perfetto", "--capacity", "1KiB"), "--capacity: This is for tflm"),
-        (("--to", "elf"), "circle, tflm"),
+        (("--to", "elf"), "circle, c-training"),
     ):
         done = arenaplan("export", plan, *arguments)
         assert (done.exit_code, said in done.output) == (Exit.USAGE, True), done.output
