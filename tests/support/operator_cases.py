@@ -96,13 +96,6 @@ def _binary() -> Iterator[Case]:
     for type_ in ("And", "Or"):
         yield Case(type_, (np.array([[True, False]]), np.array([[True], [False]])))
     yield Case("Not", (np.array([True, False, False]),))
-    for dtype in (np.int8, np.uint8, np.int32, np.int64):
-        left, right = np.arange(6, dtype=dtype).reshape(2, 3), np.array([3, 1, 5], dtype)
-        for type_ in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
-            yield Case(type_, (left, right))
-        yield Case("BitwiseNot", (left,))
-        for direction in ("LEFT", "RIGHT"):
-            yield Case("BitShift", (left, right), {"direction": direction})
     for type_ in ("Add", "Sub", "Mul"):
         yield Case(type_, (np.arange(6).reshape(2, 3), np.array([3, -4, 5])))
 

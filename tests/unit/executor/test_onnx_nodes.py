@@ -29,7 +29,6 @@ _CROP = "Resize resizes whole images; a region of interest is a Slice before it"
 _OF_ANY_TYPE = (
     *("Cast", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual"),
     *("QuantizeLinear", "DequantizeLinear"),
-    *("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
 )
 
 

@@ -486,7 +486,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "GlobalLpPool": _lp_pool,
     "DFT": _transform,
     "STFT": _short_time_transform,
-    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _unchanged),
     "Pow": _also_of_integers(_pow, operands=2),
     "Clip": _clip,
     "Max": _extreme,

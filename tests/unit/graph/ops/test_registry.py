@@ -16,7 +16,6 @@ HERE = {
         *("LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Gelu", "PRelu"),
     ),
     "arithmetic": ("Add", "Sub", "Mul", "Div", "Pow"),
-    "bits": ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"),
     "comparison": (
         *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
         *("And", "Or", "Not", "IsNaN"),
