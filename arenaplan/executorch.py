@@ -10,15 +10,21 @@ program = edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=Memory
 `ProgramMemoryPlanningPass` plans all methods of a program together, so that they share buffers and weights:
 
 config = ExecutorchBackendConfig(memory_planning_pass=arenaplan.executorch.ProgramMemoryPlanningPass())
-
-Both take a `TargetMemoryMap` as `target`: banks of several memories, with capacities.
-
-`find_stale_read(edge, algorithm, inputs)` runs a program in the memory that any algorithm plans, and names
-the instruction that reads what was not written for it.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from solver.errors import OptionsError
 from solver.exporters.executorch import plan_memory
 from solver.exporters.executorch_methods import ProgramMemoryPlanningPass
-from solver.exporters.executorch_runs import StaleRead, find_stale_read
+from solver.removed import removed
 
-__all__ = ["ProgramMemoryPlanningPass", "StaleRead", "find_stale_read", "plan_memory"]
+__all__ = ["ProgramMemoryPlanningPass", "plan_memory"]
+
+if not TYPE_CHECKING:  # type checkers know the names above alone
+
+    def __getattr__(name: str) -> Any:
+        sentence = removed(f"executorch.{name}")
+        if sentence is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise OptionsError(sentence, path=(name,))

@@ -153,7 +153,7 @@ def pytorch(module: Any, images: Any, targets: Any, optimizer: Any) -> None:
     print(loss, len(weights), arenaplan.plan(document, batch=16), arenaplan.plan(traced))
 
 
-def other_frameworks(train_step: Callable[..., Any], arguments: tuple[Any, ...], edge: Any) -> None:
+def other_frameworks(train_step: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """Training steps of JAX, models in ONNX, the memory of ExecuTorch's programs."""
     step: arenaplan.jax.TracedStep = arenaplan.jax.program(train_step, arguments)
     arenaplan.jax.runner(step).run()
@@ -163,8 +163,7 @@ def other_frameworks(train_step: Callable[..., Any], arguments: tuple[Any, ...],
     print(graph.name, notes, len(arenaplan.onnx.IMPORTED_OPERATORS))
     algorithm = arenaplan.executorch.plan_memory
     planning = arenaplan.executorch.ProgramMemoryPlanningPass()
-    stale: arenaplan.executorch.StaleRead | None = arenaplan.executorch.find_stale_read(edge, algorithm, ())
-    print(stale, planning)
+    print(algorithm, planning)
 
 
 def main() -> None:

@@ -11,10 +11,23 @@ from typing import Final
 
 __all__ = ["REMOVED", "removed"]
 
+_BANKS: Final = (
+    "Banks of ExecuTorch's memory map are no longer planned: leave out target and bytes_per_second, or let"
+    " executorch.exir.banked_memory_planning place the tensors."
+)
+_STALE_READ: Final = (
+    "Programs of ExecuTorch are no longer run to find stale reads: plan_memory and ProgramMemoryPlanningPass"
+    " warn of them without running a program."
+)
+
 #: Sentences by name, as users wrote it: a command, `--option`, field, route, setting, exporter or operator.
 REMOVED: Final[Mapping[str, str]] = {
     "tflm": "Offsets for TensorFlow Lite Micro are no longer written: --to c-training trains and infers on"
     " microcontrollers, and `arenaplan solve --solver tflm-greedy` shows what TFLM's planner needs.",
+    "executorch.target": _BANKS,
+    "executorch.bytes_per_second": _BANKS,
+    "executorch.find_stale_read": _STALE_READ,
+    "executorch.StaleRead": _STALE_READ,
 }
 
 

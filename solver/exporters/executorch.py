@@ -15,20 +15,19 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from solver.errors import CapacityError, OptionsError
-from solver.exporters.executorch_banks import Graph, MemoryMap, memory_map, placement
-from solver.exporters.executorch_graph import accesses, offset_in_root, root, stale_reads_of_graph
+from solver.errors import OptionsError
+from solver.exporters.executorch_graph import stale_reads_of_graph
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan
 from solver.layout.api import solve
+from solver.removed import removed
 
 __all__ = [
     "DEFAULT_MEMORY",
     "arranged",
     "not_installed",
-    "only_host_memory",
     "placed",
     "plan_memory",
-    "planned",
+    "refuse_options",
     "warn_of_stale_reads",
 ]
 
@@ -43,69 +42,31 @@ def plan_memory(
     graph_signature: Any,
     extra_padding: int = 0,
     *,
-    target: Any = None,
-    bytes_per_second: Mapping[str, float] | None = None,
     deadline_seconds: float | None = None,
+    **options: Any,
 ) -> Any:
     """Offsets of all tensors, as ExecuTorch's `MemoryAlgoResult`: no memory is larger than `greedy` makes it.
 
-    The arguments are those that ExecuTorch gives its algorithms; the others are for ``functools.partial``.
-    `target` is a `TargetMemoryMap`: tensors whose `mem_id` is set stay there, the others lie in the banks in
-    which the program takes the least modelled time, never more than by `BankedGreedy`. `bytes_per_second` has
-    the speed of each bank by its name; by default each is a tenth as fast as the one before.
-    `deadline_seconds` bounds each search by wall time, without it the same program gives the same plan. Sizes
-    and offsets are bytes, offsets multiples of `alignment`.
+    The arguments are those that ExecuTorch gives its algorithms; `deadline_seconds` is for
+    ``functools.partial``: it bounds each search by wall time, without it the same program gives the same
+    plan. Sizes and offsets are bytes, offsets multiples of `alignment`.
 
-    Raises ImportError without ExecuTorch, CapacityError for a bank that is too small, with the bytes that it
-    needs, and OptionsError for a map that does not fit the program. Warns (RuntimeWarning) where the program
-    reads bytes that another call has written since, and names the calls.
+    Raises ImportError without ExecuTorch, and OptionsError for options that earlier versions had. Warns
+    (RuntimeWarning) where the program reads bytes that another call has written since, and names the calls.
     """
-    result = planned(
-        *(alignment, list(specs), graph_module, graph_signature, extra_padding, deadline_seconds),
-        target=target,
-        bytes_per_second=bytes_per_second,
-    )
+    refuse_options("plan_memory", options)
+    result = placed(alignment, list(specs), graph_module, graph_signature, extra_padding, deadline_seconds)
     warn_of_stale_reads(graph_module, result.spec_dict, stacklevel=3)
     return result
 
 
-def planned(
-    alignment: int,
-    specs: Sequence[Any],
-    graph_module: Any,
-    graph_signature: Any,
-    extra_padding: int,
-    deadline_seconds: float | None,
-    *,
-    target: Any,
-    bytes_per_second: Mapping[str, float] | None,
-) -> Any:
-    """As `plan_memory`, without the check of what the program reads."""
-    arguments = alignment, specs, graph_module, graph_signature, extra_padding
-    if target is None:
-        return placed(*arguments, deadline_seconds)
-    only_host_memory(specs)
-    banks = memory_map(target, alignment, extra_padding, bytes_per_second)
-    graph = Graph(specs, graph_module, _reserved(graph_module))
-    theirs = _banked_greedy(target, *arguments)
-    for spec in specs:
-        spec.realign(alignment)
-    try:
-        ours = placement([graph], [], banks, Deadline.after(deadline_seconds))
-    except CapacityError:
-        if theirs is None:
-            raise
-        ours = None
-    if theirs is not None and (ours is None or _time(theirs, graph, banks) < ours.time):
-        places = {
-            id(spec): (place.mem_id, place.mem_offset)
-            for spec, place in theirs.spec_dict.items()
-            if spec.storage_base is None
-        }
-    else:
-        assert ours is not None
-        places = ours.graphs[0]
-    return placed(*arguments, deadline_seconds, banks=banks, places=places)
+def refuse_options(function: str, options: Mapping[str, Any]) -> None:
+    """Raises OptionsError for an option that earlier versions had, TypeError for any other."""
+    for name in options:
+        sentence = removed(f"executorch.{name}")
+        if sentence is None:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        raise OptionsError(sentence, path=(name,))
 
 
 def placed(
@@ -115,43 +76,23 @@ def placed(
     graph_signature: Any,
     extra_padding: int,
     deadline_seconds: float | None,
-    *,
-    banks: MemoryMap | None = None,
-    places: Mapping[int, tuple[int, int]] | None = None,
 ) -> Any:
-    """The smaller one of two layouts for each memory: that of `greedy`, or of `places`, and our own.
-
-    `places` have the memory and the offset of tensors in `banks` by `id`; `greedy` places the others.
-    """
+    """The smaller one of two layouts for each memory: that of `greedy`, and our own."""
     try:
         from executorch.exir.memory_planning import MemoryAlgoResult, SpecAllocResult, greedy
     except ImportError as error:
         raise not_installed() from error
-    places = places or {}
-    starts = _reserved(graph_module)
-    others = [spec for spec in specs if id(root(spec)) not in places]
-    theirs = greedy(alignment, others, graph_module, graph_signature, extra_padding)  # which rounds sizes up
+    #: Bytes at the bottom of each memory that branches and loops take.
+    starts = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
+    theirs = greedy(alignment, specs, graph_module, graph_signature, extra_padding)  # which rounds sizes up
     results, sizes = dict(theirs.spec_dict), list(theirs.bufsizes)
-    for spec in specs:
-        if id(root(spec)) in places:
-            memory, offset = places[id(root(spec))]
-            offset += offset_in_root(spec)
-            sizes += [0] * (memory + 1 - len(sizes))
-            sizes[memory] = max(sizes[memory], offset + spec.allocated_memory + extra_padding)
-            results[spec] = SpecAllocResult(memory, 0, offset)
     memories: dict[int, list[Any]] = {}
     for spec, place in results.items():
         memories.setdefault(place.mem_id, []).append(spec)
     for memory, inside in memories.items():
         start = starts[memory] if memory < len(starts) else 0
         room = sizes[memory] - extra_padding - start
-        layout = arranged(
-            inside,
-            banks.alignment(memory, alignment) if banks else alignment,
-            start,
-            room,
-            deadline_seconds,
-        )
+        layout = arranged(inside, alignment, start, room, deadline_seconds)
         if layout is None:
             continue
         offsets, size = layout
@@ -159,46 +100,6 @@ def placed(
         # One object for the whole memory: any two of its tensors may share bytes at different times.
         results |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}
     return MemoryAlgoResult(results, sizes)
-
-
-def only_host_memory(specs: Sequence[Any]) -> None:
-    """Raises OptionsError for tensors in the memory of another device."""
-    if any(getattr(spec.device, "name", "CPU") != "CPU" for spec in specs):
-        raise OptionsError(
-            "The program has tensors that are not in the host's memory; other devices have neither banks nor"
-            " states of several methods.",
-            remedy="Plan it with MemoryPlanningAlgorithmSuite([arenaplan.executorch.plan_memory]),"
-            " or pass enable_non_cpu_memory_planning=False to ExecutorchBackendConfig.",
-        )
-
-
-def _reserved(graph_module: Any) -> list[int]:
-    """Bytes at the bottom of each memory that branches and loops take."""
-    return list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
-
-
-def _banked_greedy(target: Any, *arguments: Any) -> Any:
-    """ExecuTorch's own plan for its memory map; None where it refuses the program, or has no such plan."""
-    try:
-        from executorch.exir.banked_memory_planning import BankedGreedy, BankPlacementError, TargetMemoryMap
-    except ImportError:  # ExecuTorch before 1.5.1
-        return None
-    if not isinstance(target, TargetMemoryMap):
-        return None
-    try:
-        return BankedGreedy(target)(*arguments)
-    except BankPlacementError:
-        return None
-
-
-def _time(result: Any, graph: Graph, banks: MemoryMap) -> int:
-    """The modelled time of a plan of ExecuTorch's: accesses of tensors in banks."""
-    counts = accesses(graph.graph_module)
-    return sum(
-        banks.time(spec.allocated_memory * max(1, counts[id(spec)]), bank)
-        for spec, place in result.spec_dict.items()
-        if spec.storage_base is None and (bank := banks.number(place.mem_id)) is not None
-    )
 
 
 def not_installed() -> ImportError:

@@ -12,19 +12,63 @@ Written for ExecuTorch 1.5.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from solver.exporters.executorch_runs import Instruction, Tensor, stale_operands
-
-__all__ = ["accesses", "names_of", "offset_in_root", "root", "stale_reads_of_graph"]
+__all__ = [
+    "Instruction",
+    "StaleOperand",
+    "Tensor",
+    "offset_in_root",
+    "root",
+    "stale_operands",
+    "stale_reads_of_graph",
+]
 
 #: Calls that touch no bytes: they name memory, give it back, or pick one result of several.
 _SILENT: Final = frozenset({"alloc", "free", "getitem", "view"})
 #: A faulty program tends to have many faults of one cause.
 _MAX_SENTENCES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a program: bytes from `offset` on of a memory; None for a memory that is not planned."""
+
+    number: int
+    memory: int | None = None
+    offset: int = 0
+    size: int = 0
+
+    def meets(self, other: Tensor) -> bool:
+        """Whether both have a byte in common."""
+        return (
+            self.memory is not None
+            and self.memory == other.memory
+            and self.offset < other.offset + other.size
+            and other.offset < self.offset + self.size
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A kernel call: what it reads, and what it writes."""
+
+    name: str
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StaleOperand:
+    """An operand of the instruction at `position` that `over` has written into since `writer` wrote it."""
+
+    tensor: Tensor
+    writer: int
+    over: int
+    position: int
 
 
 def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[str]:
@@ -51,30 +95,29 @@ def stale_reads_of_graph(graph_module: Any, places: Mapping[Any, Any]) -> list[s
     return list(sentences.values())[:_MAX_SENTENCES]
 
 
-def accesses(graph_module: Any) -> Counter[int]:
-    """How often a graph reads or writes each tensor, by `id` of the specification whose bytes these are.
+def stale_operands(instructions: Sequence[Instruction]) -> list[StaleOperand]:
+    """The operands of all instructions that are overwritten before they are read, in the order of the reads.
 
-    The caller writes what is given and reads what is returned. Branches and loops have counts of their own.
-    Linear in the arguments of all calls.
+    Operands that no instruction has written are left out. Cost: for each write, the tensors that are still to
+    be read then.
     """
-    counts: Counter[int] = Counter()
-    for node in graph_module.graph.nodes:
-        if node.op not in ("placeholder", "output", "call_function") or _kind(node) in _SILENT:
-            continue
-        values = [value for value in _nodes((node.args, node.kwargs)) if _kind(value) != "alloc"]
-        written = [] if node.op == "output" else [node]
-        counts.update(id(root(spec)) for value in (*values, *written) for spec in _specs(value))
-    return counts
-
-
-def names_of(graph_module: Any) -> dict[int, str]:
-    """Names of tensors by `id` of their specification: the first node that has it, apart from `alloc`."""
-    names: dict[int, str] = {}
-    for node in graph_module.graph.nodes:
-        if _kind(node) != "alloc":
-            for spec in _specs(node):
-                names.setdefault(id(spec), node.name)
-    return names
+    last_read = {t.number: k for k, instruction in enumerate(instructions) for t in instruction.reads}
+    last_write: dict[int, tuple[Tensor, int, int]] = {}
+    stale: list[StaleOperand] = []
+    for position, instruction in enumerate(instructions):
+        for tensor in instruction.reads:
+            known, writer, over = last_write.get(tensor.number, (tensor, position, position))
+            if over != writer:
+                stale.append(StaleOperand(known, writer, over, position))
+        for written in instruction.writes:
+            for number, (tensor, writer, _) in last_write.items():
+                if number != written.number and tensor.meets(written):
+                    last_write[number] = tensor, writer, position
+        last_write |= {tensor.number: (tensor, position, position) for tensor in instruction.writes}
+        last_write = {
+            number: entry for number, entry in last_write.items() if last_read.get(number, -1) > position
+        }
+    return stale
 
 
 def _takes_first_branch(bit: int, flipped: bool, condition: int) -> bool:

@@ -18,18 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from solver.errors import CapacityError, PlanError
+from solver.errors import OptionsError, PlanError
 from solver.exporters.executorch import (
     DEFAULT_MEMORY,
     not_installed,
-    only_host_memory,
     placed,
-    planned,
+    refuse_options,
     warn_of_stale_reads,
 )
-from solver.exporters.executorch_banks import Graph, MemoryMap, Placement, State, memory_map, placement
 from solver.exporters.executorch_graph import offset_in_root, root
-from solver.layout import Deadline
 
 __all__ = ["ProgramMemoryPlanningPass"]
 
@@ -43,8 +40,6 @@ class _Graph:
     alignment: int
     padding: int
     specs: list[Any]
-    #: The memory that a pass of the user has chosen, by `id` of the tensor.
-    memories: dict[int, int | None]
 
     @property
     def sizes(self) -> list[int]:
@@ -55,6 +50,8 @@ class _Graph:
 
 @dataclass(slots=True)
 class _Method(_Graph):
+    #: The memory that a pass of the user has chosen, by `id` of the tensor.
+    memories: dict[int, int | None]
     #: The graphs of branches and loops, each behind those inside of it.
     submodules: list[_Graph]
     #: What is planned and in the bytes of no state; and what is part of one.
@@ -86,27 +83,26 @@ class ProgramMemoryPlanningPass:
     same; they must agree in type and shape (`PlanError`). Each memory of a method has the size of the states
     and of what the method needs above them, which is never more than `greedy` makes it.
 
-    `target`, `bytes_per_second` and `deadline_seconds` are those of `plan_memory`, and so are the errors; in
-    the modelled time each method runs once. `alignment` is in bytes. Raises OptionsError for tensors in the
-    memory of another device, too. After an export that failed elsewhere, make a new pass for the next one.
+    `deadline_seconds` is that of `plan_memory`, and so are the errors. `alignment` is in bytes. Raises
+    OptionsError for tensors in the memory of another device, too. After an export that failed elsewhere, make
+    a new pass for the next one.
     """
 
     def __init__(
         self,
         *,
-        target: Any = None,
-        bytes_per_second: Mapping[str, float] | None = None,
         alignment: int = 16,
         alloc_graph_input: bool = True,
         alloc_graph_output: bool = True,
         deadline_seconds: float | None = None,
+        **options: Any,
     ) -> None:
+        refuse_options("ProgramMemoryPlanningPass", options)
         try:
             from executorch.exir.passes import MemoryPlanningPass
         except ImportError as error:
             raise not_installed() from error
         self.enable_non_cpu_memory_planning = False  # `to_executorch` sets it
-        self._target, self._bytes_per_second = target, bytes_per_second
         self._deadline_seconds = deadline_seconds
         self._theirs = MemoryPlanningPass(
             self._collect,
@@ -135,110 +131,57 @@ class ProgramMemoryPlanningPass:
             return
         states = _states(methods)
         _sort_specs(methods, states)
-        memories: list[int | None] = [_memory_of(state) for state in states]
-        places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
-        banks = self._banks(methods[0].alignment, max(method.padding for method in methods))
-        if banks is not None:
-            try:
-                chosen = self._placement(methods, states, memories, banks)
-            except CapacityError:
-                if not any(method.submodules for method in methods):
-                    raise
-                # Once more with branches and loops in slow banks: they may have taken what others need.
-                self._move_submodules(methods)
-                chosen = self._placement(methods, states, memories, banks)
-            memories, places = [*chosen.states], chosen.graphs
-        bottoms = _place_states(states, memories, banks)
-        for method, inside in zip(methods, places, strict=True):
-            self._place_activations(method, bottoms, banks, inside)
+        bottoms = _place_states(states)
+        for method in methods:
+            self._place_activations(method, bottoms)
         for method in methods:
             warn_of_stale_reads(method.graph_module, {})
-
-    def _banks(self, alignment: int, padding: int) -> MemoryMap | None:
-        if self._target is None:
-            return None
-        return memory_map(self._target, alignment, padding, self._bytes_per_second)
-
-    def _placement(
-        self,
-        methods: Sequence[_Method],
-        states: Sequence[_State],
-        memories: Sequence[int | None],
-        banks: MemoryMap,
-    ) -> Placement:
-        return placement(
-            [Graph(method.activations, method.graph_module, _taken(method, method)) for method in methods],
-            [State(state.name, state.specs, memory) for state, memory in zip(states, memories, strict=True)],
-            banks,
-            Deadline.after(self._deadline_seconds),
-        )
 
     def _collect(
         self, alignment: int, specs: Sequence[Any], graph_module: Any, graph_signature: Any, padding: int
     ) -> list[int]:
         """The algorithm that ExecuTorch calls: plans branches and loops at once, and others provisionally."""
-        only_host_memory(specs)
-        memories = {id(spec): spec.mem_id for spec in specs}
-        graph = _Graph(graph_module, graph_signature, alignment, padding, list(specs), memories)
-        if graph_module is not self._graph_module:
-            self._submodules.append(graph)
-            return self._plan_submodule(graph, self._bytes_per_second)
-        self._methods.append(
-            _Method(
-                *(graph_module, graph_signature, alignment, padding, graph.specs, memories),
-                submodules=self._submodules,
+        if any(getattr(spec.device, "name", "CPU") != "CPU" for spec in specs):
+            raise OptionsError(
+                "The program has tensors that are not in the host's memory; other devices have no states of"
+                " several methods.",
+                remedy="Plan it with MemoryPlanningAlgorithmSuite([arenaplan.executorch.plan_memory]),"
+                " or pass enable_non_cpu_memory_planning=False to ExecutorchBackendConfig.",
             )
-        )
+        arguments = graph_module, graph_signature, alignment, padding, list(specs)
+        if graph_module is not self._graph_module:
+            self._submodules.append(graph := _Graph(*arguments))
+            return self._place(graph, graph.specs)
+        memories = {id(spec): spec.mem_id for spec in specs}
+        self._methods.append(_Method(*arguments, memories, self._submodules))
         numbers = [spec.mem_id or DEFAULT_MEMORY for spec in specs]
         for spec, memory in zip(specs, numbers, strict=True):
             spec.realign(alignment)
             spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, 0
         return [0] * (max([DEFAULT_MEMORY, *numbers]) + 1)
 
-    def _plan_submodule(self, graph: _Graph, bytes_per_second: Mapping[str, float] | None) -> list[int]:
-        result = planned(
-            *(graph.alignment, graph.specs, graph.graph_module, graph.signature, graph.padding),
+    def _place(self, graph: _Graph, specs: Sequence[Any]) -> list[int]:
+        """Places tensors of a graph above what its branches and loops take; the sizes of all memories."""
+        result = placed(
+            *(graph.alignment, specs, graph.graph_module, graph.signature, graph.padding),
             self._deadline_seconds,
-            target=self._target,
-            bytes_per_second=bytes_per_second,
         )
-        _write(result.spec_dict)
+        for spec, place in result.spec_dict.items():
+            spec.mem_id, spec.mem_obj_id, spec.mem_offset = place.mem_id, place.mem_obj_id, place.mem_offset
         return list(result.bufsizes)
 
-    def _move_submodules(self, methods: Sequence[_Method]) -> None:
-        """Plans branches and loops again, as if the last bank were the fastest."""
-        slow_first = {bank.name: 10.0**k for k, bank in enumerate(self._target.banks)}
-        for method in methods:
-            for graph in method.submodules:
-                for spec in graph.specs:
-                    spec.mem_id, spec.mem_offset = graph.memories[id(spec)], None
-                graph.graph_module.input_mem_buffer_sizes = _taken(graph, method)
-                graph.sizes[:] = self._plan_submodule(graph, slow_first)
-
-    def _place_activations(
-        self,
-        method: _Method,
-        bottoms: Mapping[int, int],
-        banks: MemoryMap | None,
-        places: Mapping[int, tuple[int, int]],
-    ) -> None:
+    def _place_activations(self, method: _Method, bottoms: Mapping[int, int]) -> None:
         """Places above the states and what branches and loops take, and the sizes of all memories."""
-        sizes = _above(bottoms, _taken(method, method))
+        sizes = _above(bottoms, _taken(method))
         for graph in method.submodules:
             graph.sizes[:] = _above(bottoms, graph.sizes)
             for spec in graph.specs:
                 spec.mem_offset += bottoms.get(spec.mem_id, 0)
         method.graph_module.input_mem_buffer_sizes = list(sizes)
         if method.activations:
-            result = placed(
-                *(method.alignment, method.activations, method.graph_module, method.signature),
-                *(method.padding, self._deadline_seconds),
-                banks=banks,
-                places=places,
-            )
-            _write(result.spec_dict)
-            sizes += [0] * (len(result.bufsizes) - len(sizes))
-            sizes[: len(result.bufsizes)] = map(max, sizes, result.bufsizes)
+            placed_sizes = self._place(method, method.activations)
+            sizes += [0] * (len(placed_sizes) - len(sizes))
+            sizes[: len(placed_sizes)] = map(max, sizes, placed_sizes)
         for spec in method.parts:
             spec.mem_id, spec.mem_offset = root(spec).mem_id, root(spec).mem_offset + offset_in_root(spec)
         sizes += [0] * (DEFAULT_MEMORY + 1 - len(sizes))
@@ -304,10 +247,12 @@ def _memory_of(state: _State) -> int | None:
     return next(iter(memories), None)
 
 
-def _place_states(
-    states: Sequence[_State], memories: Sequence[int | None], banks: MemoryMap | None
-) -> dict[int, int]:
-    """Places states at the bottom of their memories; the bytes that they take there, by memory."""
+def _place_states(states: Sequence[_State]) -> dict[int, int]:
+    """Places states at the bottom of their memories; the bytes that they take there, by memory.
+
+    Raises PlanError for a state whose uses differ, before any state is placed.
+    """
+    memories = [_memory_of(state) for state in states]
     bottoms: dict[int, int] = {}
     for state, chosen in zip(states, memories, strict=True):
         memory = DEFAULT_MEMORY if chosen is None else chosen
@@ -315,8 +260,7 @@ def _place_states(
         for _, spec in state.uses:
             spec.realign(alignment)
             spec.mem_id, spec.mem_obj_id, spec.mem_offset = memory, 0, bottoms.get(memory, 0)
-        nbytes = state.specs[0].allocated_memory
-        bottoms[memory] = bottoms.get(memory, 0) + (banks.whole(nbytes) if banks else nbytes)
+        bottoms[memory] = bottoms.get(memory, 0) + state.specs[0].allocated_memory
     return bottoms
 
 
@@ -330,14 +274,9 @@ def _above(bottoms: Mapping[int, int], sizes: Sequence[int]) -> list[int]:
     return [bottoms.get(k, 0) + (sizes[k] if k < len(sizes) else 0) for k in range(count)]
 
 
-def _taken(graph: _Graph, method: _Method) -> list[int]:
-    """The bytes at the bottom of each memory that branches and loops of a graph take, by the number of it."""
-    children = {id(module) for module in graph.graph_module.children()}
+def _taken(method: _Method) -> list[int]:
+    """The bytes at the bottom of each memory that branches and loops of a method take, by its number."""
+    children = {id(module) for module in method.graph_module.children()}
     sizes = [inside.sizes for inside in method.submodules if id(inside.graph_module) in children]
     count = max(map(len, sizes), default=0)
     return [max(row[k] for row in sizes if k < len(row)) for k in range(count)]
-
-
-def _write(places: Mapping[Any, Any]) -> None:
-    for spec, place in places.items():
-        spec.mem_id, spec.mem_obj_id, spec.mem_offset = place.mem_id, place.mem_obj_id, place.mem_offset

@@ -1,49 +1,32 @@
-"""Plans of ExecuTorch's programs by ExecuTorch and here: several methods in one memory, and banks.
+"""Plans of ExecuTorch's programs by ExecuTorch and here: several methods in one memory.
 
     python -m tests.benchmarks.executorch_plans
 
-Runs with an interpreter that has executorch, torch and what this project needs. The whole training steps are
-read from files where these stand beside the project.
+Runs with an interpreter that has executorch, torch and what this project needs.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge
-from executorch.exir.banked_memory_planning import Bank, BankedGreedy, BankPlacementError, TargetMemoryMap
-from executorch.exir.memory_planning import greedy
 from executorch.exir.passes import MemoryPlanningPass
-from executorch.exir.schema import DeviceType
 from executorch.runtime import Runtime
 from rich.console import Console
 from rich.table import Table
-from torch.export.experimental import _export_forward_backward
 
 import arenaplan
-from solver.errors import CapacityError
-from solver.exporters.executorch_graph import accesses
-from tests.support.buffers import DATA, read_csv
-from tests.support.executorch import ALIGNMENT, Spec, graph_of
 from tests.support.executorch_programs import attention, stateful, training_methods
-from tests.support.pytorch_models import example
 
 #: Calls in random order of the methods that share counters, and steps of the others.
 CALLS, STEPS = 1000, 20
-
-#: The fast bank has these shares of the bytes live at once; a tight slow one exceeds the rest by `SLACK`.
-FAST, SLACK = (0.1, 0.25, 0.5), 0.02
-
-#: How many times as long an access takes in the slow bank.
-SLOWDOWN = 10
 
 
 def passes() -> dict[str, Callable[[], Any]]:
@@ -119,110 +102,10 @@ def several_methods(console: Console) -> None:
     console.print(table)
 
 
-def steps() -> Iterator[tuple[str, list[Any], Any]]:
-    """Tensors and a graph by name: each tensor written and read once, what lives all the time read twice."""
-    for path in sorted(DATA.glob("executorch/step_*.csv")):
-        buffers = read_csv(path, ALIGNMENT).buffers
-        end = max(b.lifespan.end for b in buffers)
-        specs = [Spec(b.size, [b.lifespan.start, b.lifespan.end - 1], device=DeviceType.CPU) for b in buffers]
-        whole = [b.lifespan.start == 0 and b.lifespan.end == end for b in buffers]
-        yield path.stem, specs, graph_of(specs, [2 + lives for lives in whole])
-
-
-def programs() -> Iterator[tuple[str, list[Any], Any]]:
-    """Tensors and the graph of small programs, as ExecuTorch hands them to planning algorithms."""
-    for name in ("mlp", "lenet", "lstm", "resnet", "gpt", "transformer"):
-        captured: list[tuple[list[Any], Any]] = []
-
-        def take(
-            alignment: int, specs: Any, graph: Any, *rest: Any, into: list[tuple[list[Any], Any]] = captured
-        ) -> list[int]:
-            into.append((list(specs), graph))
-            result = greedy(alignment, specs, graph, *rest)
-            for spec, place in result.spec_dict.items():
-                spec.mem_id, spec.mem_offset, spec.mem_obj_id = place.mem_id, place.mem_offset, 0
-            return list(result.bufsizes)
-
-        config = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(take))
-        to_edge(exported(name)).to_executorch(config)
-        specs, graph = captured[-1]
-        for spec in specs:
-            spec.mem_id = spec.mem_offset = None
-        yield name, specs, graph
-
-
-def exported(name: str) -> Any:
-    """Forward and backward of the first three networks, inference of the others."""
-    made = example(name)
-    if name in ("resnet", "gpt", "transformer"):
-        return torch.export.export(made.module.eval(), made.inputs)
-    losses = {"mse": torch.nn.functional.mse_loss, "cross-entropy": torch.nn.functional.cross_entropy}
-
-    class WithLoss(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = made.module
-
-        def forward(self, *tensors: Any) -> Any:
-            output = self.module(*tensors[: len(made.inputs)])
-            return losses[made.loss](output, *tensors[len(made.inputs) :])
-
-    inputs = (*made.inputs, *made.targets)
-    return _export_forward_backward(torch.export.export(WithLoss(), inputs))
-
-
-def modelled(result: Any, graph: Any) -> int:
-    counts = accesses(graph)
-    return sum(
-        spec.allocated_memory * counts[id(spec)] * SLOWDOWN ** (place.mem_id - 1)
-        for spec, place in result.spec_dict.items()
-    )
-
-
-def in_banks(specs: Sequence[Any], graph: Any, target: Any) -> tuple[int | None, int | None]:
-    """Modelled times by ExecuTorch and here; None where a program is refused."""
-    times: list[int | None] = []
-    for planner in (BankedGreedy(target), partial(arenaplan.executorch.plan_memory, target=target)):
-        try:
-            result = planner(ALIGNMENT, specs, graph, None, 0)
-        except (BankPlacementError, CapacityError):
-            result = None
-        for spec in specs:
-            spec.realign(ALIGNMENT)
-        times.append(None if result is None else modelled(result, graph))
-    return times[0], times[1]
-
-
-def banks(console: Console) -> None:
-    headings = [f"{share:.0%} fast" for share in FAST]
-    table = Table(
-        *("program", "tensors", *headings, "tight: ExecuTorch", "arenaplan", "CPU s"),
-        title="Modelled time by ExecuTorch / by arenaplan",
-    )
-    for name, specs, graph in (*steps(), *programs()):
-        began = time.process_time()
-        whole = max(arenaplan.executorch.plan_memory(ALIGNMENT, specs, graph, None).bufsizes)
-        ratios, tight = [], [0, 0]
-        for share in FAST:
-            fast = int(whole * share) // ALIGNMENT * ALIGNMENT
-            for slow in (2 * whole, int((whole - fast) * (1 + SLACK))):
-                target = TargetMemoryMap([Bank("fast", fast, 1), Bank("slow", slow, 2)])
-                theirs, ours = in_banks(specs, graph, target)
-                if slow == 2 * whole:
-                    ratios.append(f"{theirs / ours:.2f}" if theirs and ours else "-")
-                else:
-                    tight = [tight[0] + (theirs is not None), tight[1] + (ours is not None)]
-        seconds = f"{time.process_time() - began:.1f}"
-        table.add_row(name, str(len(specs)), *ratios, *(f"{k} of {len(FAST)}" for k in tight), seconds)
-    console.print(table)
-
-
 def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    console = Console(width=160)
-    several_methods(console)
-    banks(console)
+    several_methods(Console(width=160))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["ALIGNMENT", "Bank", "Module", "Spec", "graph_of", "install", "share"]
+__all__ = ["ALIGNMENT", "Module", "Spec", "install", "share"]
 
 ALIGNMENT = 16
 
@@ -131,16 +131,6 @@ class PlanningPass:
         return list(sizes)
 
 
-@dataclass(frozen=True)
-class Bank:
-    """The fields of a bank of a `TargetMemoryMap`."""
-
-    name: str
-    size: int
-    mem_id: int
-    alignment: int | None = None
-
-
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts what is imported of ExecuTorch where Python looks for it."""
     planning, passes = ModuleType("executorch.exir.memory_planning"), ModuleType("executorch.exir.passes")
@@ -153,8 +143,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     packages = [ModuleType("executorch"), ModuleType("executorch.exir")]
     for module in (*packages, planning, passes):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    # ExecuTorch's own planner for banks, which needs all of ExecuTorch.
-    monkeypatch.setitem(sys.modules, "executorch.exir.banked_memory_planning", None)
 
 
 def share(a: Spec, b: Spec) -> bool:
@@ -163,15 +151,3 @@ def share(a: Spec, b: Spec) -> bool:
     assert b.mem_offset is not None
     inside = a.mem_offset < b.end and b.mem_offset < a.end
     return a.mem_id == b.mem_id and inside and bool(a.allocated_memory and b.allocated_memory)
-
-
-def graph_of(specs: Sequence[Spec], accesses: Sequence[int], reserved: Sequence[int] = ()) -> Any:
-    """A graph whose nodes name each tensor as often as it is accessed."""
-    nodes = [
-        SimpleNamespace(
-            op="placeholder", name=f"x{k}", target=f"x{k}", args=(), kwargs={}, meta={"spec": spec}
-        )
-        for k, (spec, count) in enumerate(zip(specs, accesses, strict=True))
-        for _ in range(count)
-    ]
-    return SimpleNamespace(graph=SimpleNamespace(nodes=nodes), input_mem_buffer_sizes=list(reserved), meta={})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,16 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import arenaplan
+from solver.errors import OptionsError
 from solver.exporters.executorch import arranged, plan_memory
-from solver.exporters.executorch_graph import stale_reads_of_graph
-from solver.exporters.executorch_runs import (
+from solver.exporters.executorch_graph import (
     Instruction,
-    StaleRead,
+    StaleOperand,
     Tensor,
-    find_stale_read,
-    overwritten,
     stale_operands,
+    stale_reads_of_graph,
 )
+from solver.exporters.executorch_methods import ProgramMemoryPlanningPass
+from tests.support import executorch as stand_in
 
 ENOUGH = 10**9
 
@@ -114,7 +117,27 @@ class TestArranged:
         assert not any(overlap(a, b, offsets) for a, b in pairs if a.allocated_memory and b.allocated_memory)
 
 
-class TestOverwritten:
+def overwritten(instructions: Sequence[Instruction], position: int) -> tuple[tuple[Tensor, int, int], ...]:
+    """Of the operands of an instruction, those that another one has written into since they were made.
+
+    Each with the instruction that wrote it (-1: none before) and the last one to write there. Cost: linear in
+    the instructions.
+    """
+    stale = []
+    for tensor in instructions[position].reads:
+        maker, over = -1, -1
+        for earlier, instruction in enumerate(instructions[:position]):
+            for written in instruction.writes:
+                if written.number == tensor.number:
+                    maker = over = earlier
+                elif written.meets(tensor):
+                    over = earlier
+        if over != maker:
+            stale.append((tensor, maker, over))
+    return tuple(stale)
+
+
+class TestStaleOperands:
     """Three instructions: 0 makes a, 1 makes b, 2 reads both."""
 
     def instructions(self, offset: int, memory: int | None = 1) -> list[Instruction]:
@@ -126,31 +149,13 @@ class TestOverwritten:
             Instruction("add", (a, b), (c,)),
         ]
 
-    def test_apart(self) -> None:
-        for offset, memory in ((64, 1), (0, 2), (0, None)):
-            made = self.instructions(offset, memory)
-            assert [overwritten(made, position) for position in range(3)] == [(), (), ()]
+    @pytest.mark.parametrize(("offset", "memory"), [(64, 1), (0, 2), (0, None)])
+    def test_apart(self, offset: int, memory: int | None) -> None:
+        assert stale_operands(self.instructions(offset, memory)) == []
 
     def test_partly_on_an_operand(self) -> None:
-        made = self.instructions(48)
-        assert overwritten(made, 1) == ()
-        assert overwritten(made, 2) == ((made[0].writes[0], 0, 1),)
-
-    def test_on_what_the_caller_gave(self) -> None:
-        made = [*self.instructions(256), Instruction("mul", (Tensor(0, 1, 256, 64),), ())]
-        assert overwritten(made, 3) == ((Tensor(0, 1, 256, 64), -1, 1),)
-
-    def test_in_words(self) -> None:
-        made = tuple(self.instructions(48))
-        first, second = str(StaleRead(2, "add", 1.5, overwritten(made, 2), made)).splitlines()
-        assert first.startswith("instruction 2 (add) reads what was not written for it:")
-        assert first.endswith(" by up to 1.5.")
-        assert second.startswith("Bytes 0 to 64 of memory 1 should hold what instruction 0 (relu) wrote;")
-        assert second.endswith(" instruction 1 (tanh) has written there since.")
-
-
-class TestStaleOperands:
-    """Two values in turns at bytes 0 and 64; what is read last decides."""
+        calls = self.instructions(48)
+        assert stale_operands(calls) == [StaleOperand(calls[0].writes[0], 0, 1, 2)]
 
     def test_as_overwritten_says(self) -> None:
         random = np.random.default_rng(0)
@@ -341,6 +346,47 @@ def test_without_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
         plan_memory(16, [], None, None)
 
 
+@pytest.mark.parametrize("name", ["target", "bytes_per_second"])
+def test_banks_answer_with_what_replaces_them(name: str) -> None:
+    options: dict[str, Any] = {name: {}}
+    for function in (partial(plan_memory, 16, [], None, None), ProgramMemoryPlanningPass):
+        with pytest.raises(OptionsError, match="leave out target and bytes_per_second") as caught:
+            function(**options)
+        assert caught.value.path == (name,)
+    with pytest.raises(TypeError, match=r"plan_memory\(\) got an unexpected keyword argument 'targets'"):
+        plan_memory(16, [], None, None, targets=[])
+
+
+@pytest.mark.parametrize("name", ["StaleRead", "find_stale_read"])
+def test_runs_of_programs_answer_with_what_replaces_them(name: str) -> None:
+    with pytest.raises(OptionsError, match="plan_memory and ProgramMemoryPlanningPass warn of them"):
+        getattr(arenaplan.executorch, name)
+    assert not hasattr(arenaplan.executorch, "find_stale_write")
+
+
+class TestOneMethod:
+    """`plan_memory` as ExecuTorch calls it, beside a `greedy` by which no tensors share bytes."""
+
+    @pytest.fixture(autouse=True)
+    def executorch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stand_in.install(monkeypatch)
+
+    def test_parts_lie_in_the_bytes_of_their_tensor(self) -> None:
+        whole = stand_in.Spec(64, [0, 3])
+        part = stand_in.Spec(16, [1, 2], storage_base=whole, storage_base_offset=32)
+        specs = [part, whole, stand_in.Spec(64, [4, 5])]
+        result = plan_memory(16, specs, stand_in.Module(), None)
+        assert result.bufsizes == [0, 64]
+        assert result.spec_dict[part].mem_offset == result.spec_dict[whole].mem_offset + 32
+
+    def test_branches_and_loops_take_the_bottom_and_padding_the_top(self) -> None:
+        spec, other = stand_in.Spec(64, [0, 3]), stand_in.Spec(48, [0, 9], mem_id=2)
+        below = stand_in.Module(input_mem_buffer_sizes=[0, 32])
+        result = plan_memory(16, [spec, other, stand_in.Spec(64, [4, 5])], below, None, 64)
+        assert result.spec_dict[spec].mem_offset == 32
+        assert result.bufsizes == [0, 32 + 64 + 64, 48 + 64]
+
+
 # -------------------------------------------------------------------------------- real programs
 
 
@@ -441,46 +487,3 @@ def test_branches_one_after_the_other(build: Callable[..., Any], cloned: bool) -
     same = all(torch.allclose(a, b) for a, b in zip(outputs(program, inputs), Twice()(*inputs), strict=True))
     assert (same, bool(named)) == (cloned, not cloned)
     assert all("has written there since" in sentence for sentence in named)
-
-
-@pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
-def test_a_wrong_offset_is_found_by_running(torch_module: Any) -> None:
-    """The output of tanh lies where that of relu still waits for the addition."""
-    from executorch.exir import to_edge
-
-    module, inputs, torch = torch_module
-    edge = to_edge(torch.export.export(module, inputs, strict=True))
-
-    def wrong(alignment: int, specs: Any, graph_module: Any, signature: Any, padding: int = 0) -> Any:
-        made = plan_memory(alignment, specs, graph_module, signature, padding)
-        named = {node.name: node.meta.get("spec") for node in graph_module.graph.nodes}
-        relu, tanh = (next(s for name, s in named.items() if kind in name) for kind in ("relu", "tanh"))
-        made.spec_dict[tanh] = replace(made.spec_dict[tanh], mem_offset=made.spec_dict[relu].mem_offset)
-        return made
-
-    assert find_stale_read(edge, plan_memory, inputs) is None
-    found = find_stale_read(edge, wrong, inputs)
-    assert found is not None
-    assert found.name == "aten::add.out"
-    ((_, writer, over),) = found.culprits
-    names = [found.instructions[k].name for k in (writer, over)]
-    assert names == ["aten::relu.out", "aten::tanh.out"]
-
-
-@pytest.fixture
-def torch_module() -> Any:
-    """A network of two branches, and its inputs."""
-    pytest.importorskip("executorch.exir", reason="ExecuTorch is not installed: the extra [executorch]")
-    import torch
-
-    class Branches(torch.nn.Module):  # type: ignore[misc]  # not installed where types are checked
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = torch.nn.Linear(8, 16), torch.nn.Linear(16, 16)
-
-        def forward(self, x: Any) -> Any:
-            left = torch.relu(self.first(x))
-            return left + torch.tanh(self.second(left))
-
-    torch.manual_seed(0)
-    return Branches(), (torch.randn(2, 8),), torch

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.errors import CapacityError, OptionsError, PlanError
+from solver.errors import OptionsError, PlanError
 from solver.exporters.executorch import arranged
 from solver.exporters.executorch_methods import ProgramMemoryPlanningPass
-from tests.support.executorch import ALIGNMENT, Bank, Module, Spec, install, share
+from tests.support.executorch import ALIGNMENT, Module, Spec, install, share
 from tests.support.executorch_programs import stateful, training_methods
 
 
@@ -132,25 +130,6 @@ class TestPlaces:
             planning.run(broken, broken.signature)
         assert plan(Module({"b": Spec(16, [0, 1])}), planning=planning) == [[0, 16]]
 
-    def test_states_in_banks(self) -> None:
-        """The state is read by both methods, so it gets the fast bank; a chosen bank is kept."""
-        target = SimpleNamespace(banks=[Bank("tcm", 64, 1), Bank("sram", 1024, 2)])
-        train = Module({"w": Spec(64, [0, 9])}, {}, [Spec(64, [0, 3]), Spec(32, [2, 5], mem_id=2)])
-        infer = Module({}, {"w": Spec(64, [0, 4])}, [Spec(96, [0, 2])])
-        planning = ProgramMemoryPlanningPass(target=target)
-        assert plan(train, infer, planning=planning) == [[0, 64, 96], [0, 64, 96]]
-        assert violations(train, infer) == []
-        assert train.states["w"].mem_id == 1
-
-    def test_branches_make_room_in_a_bank(self) -> None:
-        """Alone they would lie in the fast bank, where the user wants another tensor."""
-        target = SimpleNamespace(banks=[Bank("tcm", 64, 1), Bank("sram", 1024, 2)])
-        inner = Module(activations=[Spec(32, [0, 1])])
-        branches = [Module(activations=[Spec(48, [0, 1])], branches=[inner])]
-        method = Module({}, {}, [Spec(64, [0, 3], mem_id=1)], branches)
-        assert plan(method, planning=ProgramMemoryPlanningPass(target=target)) == [[0, 64, 80]]
-        assert violations(method) == []
-
     def test_nothing_to_plan(self) -> None:
         assert plan(Module()) == [[0, 0]]
 
@@ -180,41 +159,6 @@ class TestPlaces:
             constants = {name: Spec(names[name], [0, 9]) for name in sorted(read)}
             made.append(Module(states, constants, activations(), branches))
         return made
-
-    @given(methods(), st.sampled_from([(4096, 4096), (96, 4096), (4096, 96), (160, 160)]))
-    def test_any_program_in_banks(self, methods: list[Module], sizes: tuple[int, int]) -> None:
-        """The rules hold, within the capacities; what is refused fits with the bytes of the remedy."""
-        banks = [Bank("fast", sizes[0], 1), Bank("slow", sizes[1], 2)]
-
-        def planned() -> None:
-            for method in methods:
-                for module in method.modules():
-                    for spec in (*module.states.values(), *module.constants.values(), *module.activations):
-                        spec.mem_id, spec.mem_offset = chosen[id(spec)], None
-            plan(*methods, planning=ProgramMemoryPlanningPass(target=SimpleNamespace(banks=banks)))
-
-        chosen = {
-            id(spec): spec.mem_id
-            for method in methods
-            for module in method.modules()
-            for spec in (*module.states.values(), *module.constants.values(), *module.activations)
-        }
-        for _ in range(4):  # each branch, and then the methods
-            try:
-                planned()
-            except CapacityError as error:
-                needed = re.findall(r"'(\w+)' ([\d,]+)", error.remedy)
-                larger = {name: int(size.replace(",", "")) for name, size in needed}
-                banks = [replace(bank, size=larger.get(bank.name, bank.size)) for bank in banks]
-            else:
-                break
-        else:
-            planned()
-        assert violations(*methods) == []
-        for method in methods:
-            for bank in banks:
-                used = method.meta["non_const_buffer_sizes"]
-                assert bank.mem_id >= len(used) or used[bank.mem_id] <= bank.size
 
     @given(methods())
     def test_any_program(self, methods: list[Module]) -> None:
@@ -338,22 +282,15 @@ def test_a_pass_of_the_user_chooses_memories(runtime: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
-@pytest.mark.parametrize("banks", [(), (Bank("tcm", 2560, 3), Bank("sram", 8192, 1))])
-def test_training_and_inference_share_the_weights(runtime: Any, banks: tuple[Bank, ...]) -> None:
-    """The network learns as in PyTorch, and inference uses what was learned; in one memory, and in banks."""
+def test_training_and_inference_share_the_weights(runtime: Any) -> None:
+    """The network learns as in PyTorch, and inference uses what was learned."""
     import torch
     from executorch.exir.passes import MemoryPlanningPass
 
     methods, net, (x, y) = training_methods()
-    planning = ProgramMemoryPlanningPass(target=SimpleNamespace(banks=banks) if banks else None)
-    program, sizes = runtime(methods, planning)
-    if banks:
-        assert all(memories[bank.mem_id] <= bank.size for memories in sizes.values() for bank in banks)
-    else:
-        theirs = [
-            runtime(training_methods()[0], MemoryPlanningPass(share_mutable_buffers=b))[1] for b in (0, 1)
-        ]
-        assert max(map(sum, sizes.values())) <= min(max(map(sum, own.values())) for own in theirs)
+    program, sizes = runtime(methods, ProgramMemoryPlanningPass())
+    theirs = [runtime(training_methods()[0], MemoryPlanningPass(share_mutable_buffers=b))[1] for b in (0, 1)]
+    assert max(map(sum, sizes.values())) <= min(max(map(sum, own.values())) for own in theirs)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
     for _ in range(20):
