@@ -28,6 +28,8 @@ REMOVED: Final[Mapping[str, str]] = {
     "executorch.bytes_per_second": _BANKS,
     "executorch.find_stale_read": _STALE_READ,
     "executorch.StaleRead": _STALE_READ,
+    "page/client.js": "The JavaScript client is no longer served: generate one from /openapi.json, or use"
+    " page/service.js.",
 }
 
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.http.responses import CACHE_CONTROL, matches_tag
 from service.problems import Problem
+from solver.removed import removed
 
 __all__ = ["router"]
 
@@ -20,7 +21,6 @@ _MEDIA_TYPES: Final = {
     "index.html": "text/html; charset=utf-8",
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
-    "client.js": "text/javascript; charset=utf-8",
     "service.js": "text/javascript; charset=utf-8",
     "mnist.json": "application/json",
 }
@@ -41,7 +41,9 @@ async def index(request: Request) -> Response:
 @router.get("/page/{name}", include_in_schema=False)
 async def part(request: Request, name: str) -> Response:
     if name not in _MEDIA_TYPES:
-        raise Problem("not-found", f"There is nothing at {request.url.path[:200]}.")
+        raise Problem(
+            "not-found", removed(f"page/{name}") or f"There is nothing at {request.url.path[:200]}."
+        )
     return _file(request, name)
 
 

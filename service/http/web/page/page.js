@@ -1,7 +1,6 @@
 // The page: what is chosen goes to the service, its progress and its answer come here.
 
-import { Client } from "./client.js";
-import { ProblemError } from "./service.js";
+import { ProblemError, Service } from "./service.js";
 
 const at = (id) => document.getElementById(id);
 const bytes = (count) => count.toLocaleString("en-US");
@@ -103,7 +102,7 @@ at("form").addEventListener("submit", async (event) => {
     return;
   }
   for (const one of document.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
-  const client = new Client({ key: at("key").value.trim() });
+  const service = new Service({ key: at("key").value.trim() });
   stop = new AbortController();
   at("plan").disabled = true;
   at("cancel").hidden = false;
@@ -116,9 +115,9 @@ at("form").addEventListener("submit", async (event) => {
   at("elapsed").textContent = "";
   show("working");
   try {
-    succeeded(await answer(client, options(), stop.signal));
+    succeeded(await answer(service, options(), stop.signal));
   } catch (error) {
-    if (!stop.signal.aborted) return failed(await inTheFile(client, error));
+    if (!stop.signal.aborted) return failed(await inTheFile(service, error));
     at("stage").textContent = "Cancelled.";
     show();
   } finally {
@@ -133,58 +132,60 @@ at("cancel").addEventListener("click", () => stop?.abort());
  * A request holds the file inside of it, so lines and columns are not those of the file. A file that is not JSON is
  * therefore sent again by itself, and what is said of it is shown.
  */
-async function inTheFile(client, error) {
+async function inTheFile(service, error) {
   if (!(error instanceof ProblemError) || error.code !== "invalid-json") return error;
   const headers = { "Content-Type": "application/json" };
-  return client.plan(network.blob, { headers }).then(() => error, (other) => (other.code === error.code ? other : error));
+  return service.ask("POST", "/v1/plan", network.blob, { headers }).then(() => error, (other) => (other.code === error.code ? other : error));
 }
 
 /** The plan, by a job where the service keeps some, else at once. */
-async function answer(client, given, signal) {
+async function answer(service, given, signal) {
   try {
-    const job = await submit(client, given, signal);
-    return await followed(client, job, signal);
+    const job = await submit(service, given, signal);
+    return await followed(service, job, signal);
   } catch (error) {
     if (!(error instanceof ProblemError) || !NO_JOBS.has(error.code)) throw error;
   }
   at("stage").textContent = "planning";
-  if (network.kind === "model") return client.plan(network.blob, { query: given, signal });
+  if (network.kind === "model") return service.ask("POST", "/v1/plan", network.blob, { query: given, signal });
   const body = new Blob([`{"${network.kind}":`, network.blob, `,"options":${JSON.stringify(given)}}`]);
   const headers = { "Content-Type": "application/json" };
-  return client[network.kind === "program" ? "planProgram" : "plan"](body, { headers, signal });
+  return service.ask("POST", network.kind === "program" ? "/v1/program" : "/v1/plan", body, { headers, signal });
 }
 
-async function submit(client, given, signal) {
-  const task = network.kind === "program" ? "planProgram" : "plan";
+async function submit(service, given, signal) {
+  const task = network.kind === "program" ? "program" : "plan";
   const key = [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
   const headers = { "Idempotency-Key": key, "Content-Type": "application/json" };
   if (network.kind !== "model" && network.blob.size <= INLINE_BYTES) {
     const inside = [`{"task":"${task}","request":{"${network.kind}":`, network.blob];
-    return client.submitJob(new Blob([...inside, `,"options":${JSON.stringify(given)}}}`]), { headers, signal });
+    const body = new Blob([...inside, `,"options":${JSON.stringify(given)}}}`]);
+    return service.ask("POST", "/v1/jobs", body, { headers, signal });
   }
   // Digests are made by pages from secure origins alone; others plan at once, without a job.
   if (!crypto.subtle) throw new ProblemError({ type: "/problems/jobs-off" }, 0);
   const found = await crypto.subtle.digest("SHA-256", await network.blob.arrayBuffer());
   const digest = [...new Uint8Array(found)].map((one) => one.toString(16).padStart(2, "0")).join("");
   const type = network.kind === "model" ? "application/octet-stream" : "application/json";
-  await client.storeGraph(digest, network.blob, { headers: { "Content-Type": type }, signal });
-  return client.submitJob({ task, graph: digest, request: { options: given } }, { headers, signal });
+  await service.ask("PUT", `/v1/graphs/${digest}`, network.blob, { headers: { "Content-Type": type }, signal });
+  const body = { task, graph: digest, request: { options: given } };
+  return service.ask("POST", "/v1/jobs", body, { headers, signal });
 }
 
 /** The result of a job; connections that break are made again. */
-async function followed(client, job, signal) {
-  signal.addEventListener("abort", () => client.cancelJob(job.id).catch(() => {}));
+async function followed(service, job, signal) {
+  signal.addEventListener("abort", () => service.ask("DELETE", `/v1/jobs/${job.id}`).catch(() => {}));
   const headers = {};
   let broken = 0;
   while (broken < 8) {
     try {
-      for await (const event of client.streamJobEvents(job.id, { headers, signal })) {
+      for await (const event of service.stream("GET", `/v1/jobs/${job.id}/events`, undefined, { headers, signal })) {
         headers["Last-Event-ID"] = event.id;
         broken = 0;
         tell(event.data);
         if (event.kind !== "end") continue;
         if (event.data.error) throw new ProblemError(event.data.error, event.data.error.status);
-        return await client.getJobResult(job.id, { signal });
+        return await service.ask("GET", `/v1/jobs/${job.id}/result`, undefined, { signal });
       }
     } catch (error) {
       if (signal.aborted || error instanceof ProblemError) throw error;
@@ -287,9 +288,9 @@ at("save").addEventListener("click", async () => {
   try {
     let blob = new Blob([JSON.stringify(plan)], { type: "application/json" });
     if (format) {
-      const client = new Client({ key: at("key").value.trim() });
+      const service = new Service({ key: at("key").value.trim() });
       const path = `/v1/plans/${plan.digest}/${format}`;
-      blob = await (await client.fetch("GET", path)).blob();
+      blob = await (await service.fetch("GET", path)).blob();
     }
     const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
     link.download = `${plan.graph}${suffix[format]}`;

@@ -1,4 +1,4 @@
-// How the generated client talks to the service: requests, problems, server-sent events.
+// How the page talks to the service: requests, problems, server-sent events.
 
 /** A problem document (RFC 9457) as an error. */
 export class ProblemError extends Error {

@@ -488,7 +488,8 @@ async def test_the_page_and_its_parts(http: httpx.AsyncClient) -> None:
         assert part.status_code == 200
         again = await http.get(f"/{name}", headers={"If-None-Match": part.headers["etag"]})
         assert again.status_code == 304
-    assert (await http.get("/page/client.d.ts")).status_code == 404
+    client = await http.get("/page/client.js")
+    assert (client.status_code, "generate one from /openapi.json" in client.json()["detail"]) == (404, True)
     assert re.search(r"<script(?![^>]*src=)|<style|style=|onclick=|https?://", page.text) is None
 
 
