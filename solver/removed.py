@@ -20,6 +20,9 @@ _STALE_READ: Final = (
     " warn of them without running a program."
 )
 
+#: Ends the sentence that names a replacement in a plan.
+_RULE: Final = "is by a rule that rewriting no longer has: it lowered the peak of no measured network."
+
 #: Sentences by name, as users wrote it: a command, `--option`, field, route, setting, exporter or operator.
 REMOVED: Final[Mapping[str, str]] = {
     "tflm": "Offsets for TensorFlow Lite Micro are no longer written: --to c-training trains and infers on"
@@ -28,6 +31,10 @@ REMOVED: Final[Mapping[str, str]] = {
     "executorch.bytes_per_second": _BANKS,
     "executorch.find_stale_read": _STALE_READ,
     "executorch.StaleRead": _STALE_READ,
+    "drop-identity": _RULE,
+    "fuse-transpose": _RULE,
+    "join-transposes": _RULE,
+    "join-views": _RULE,
     "page/client.js": "The JavaScript client is no longer served: generate one from /openapi.json, or use"
     " page/service.js.",
 }

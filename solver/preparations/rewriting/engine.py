@@ -27,6 +27,7 @@ from solver.preparations.rewriting.rule import Edit, Rule
 from solver.preparations.rewriting.rules import CHUNK_HEAD, RULES
 from solver.preparations.rewriting.surroundings import Arithmetic, Surroundings
 from solver.program import Replacement
+from solver.removed import removed
 
 __all__ = ["TRIAL_WORK", "Footprint", "Rewriting", "edits_of", "replay", "rewrite"]
 
@@ -185,7 +186,7 @@ def edits_of(rule: Rule, around: Surroundings, places: Collection[str] | None = 
 def replay(graph: TrainableGraph, applied: Sequence[Replacement], arithmetic: Arithmetic) -> TrainableGraph:
     """The graph that `applied` led to from `graph`; every rule looks for itself whether it holds.
 
-    Raises PlanError where one does not, or would do something else.
+    Raises PlanError where one does not, would do something else, or is a rule of an earlier version.
     """
     rules = {rule.name: rule for rule in (*RULES, CHUNK_HEAD)}
     for _, members in groupby(applied, key=lambda replacement: replacement.group):
@@ -197,14 +198,14 @@ def replay(graph: TrainableGraph, applied: Sequence[Replacement], arithmetic: Ar
             edits = edits_of(rule, around, {one.operations[-1] for one in group if one.operations})
         held = [(group[0].rule, edit.replaced, tuple(op.id for op in edit.operations)) for edit in edits]
         if held != [(one.rule, one.operations, one.into) for one in group]:
-            raise _no_longer(group[0])
+            raise _refused(group[0])
         graph = apply(graph, edits)
     return graph
 
 
-def _no_longer(replacement: Replacement) -> PlanError:
+def _refused(replacement: Replacement) -> PlanError:
     return PlanError(
-        f"The plan's replacement {replacement.rule!r} of {', '.join(replacement.operations)} does not hold"
-        " in this graph.",
+        f"The plan's replacement {replacement.rule!r} of {', '.join(replacement.operations)} "
+        + (removed(replacement.rule) or "does not hold in this graph."),
         remedy="Plan this graph again with this version.",
     )

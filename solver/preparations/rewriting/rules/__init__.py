@@ -7,13 +7,9 @@ from solver.preparations.rewriting.rules.constants import FoldConstants
 from solver.preparations.rewriting.rules.dead import DropDeadCode
 from solver.preparations.rewriting.rules.duplicates import MergeDuplicates
 from solver.preparations.rewriting.rules.head import ChunkHead
-from solver.preparations.rewriting.rules.identities import DropIdentities
 from solver.preparations.rewriting.rules.normalization import FoldNormalization
 from solver.preparations.rewriting.rules.pooling import PoolFirst
-from solver.preparations.rewriting.rules.products import FuseTranspose
 from solver.preparations.rewriting.rules.splitting import SplitActivation
-from solver.preparations.rewriting.rules.transposes import JoinTransposes
-from solver.preparations.rewriting.rules.views import JoinViews
 
 __all__ = ["CHUNK_HEAD", "RULES"]
 
@@ -22,12 +18,8 @@ CHUNK_HEAD = ChunkHead()
 
 RULES: tuple[Rule, ...] = (
     DropDeadCode(),
-    DropIdentities(),
     MergeDuplicates(),
-    JoinViews(),
-    JoinTransposes(),
     FoldConstants(),
-    FuseTranspose(),
     FuseBias(),
     FoldNormalization(),
     PoolFirst(),

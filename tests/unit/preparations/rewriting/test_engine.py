@@ -191,6 +191,12 @@ def test_a_record_that_does_not_hold_is_refused(record: tuple[Replacement, ...])
         replay(BLOCK, record, KernelArithmetic())
 
 
+@pytest.mark.parametrize("rule", ["drop-identity", "fuse-transpose", "join-transposes", "join-views"])
+def test_a_rule_of_an_earlier_version_is_refused_by_name(rule: str) -> None:
+    with pytest.raises(PlanError, match=rf"'{rule}' of .* no longer has.* Plan this graph again"):
+        replay(BLOCK, (replace(FIRST, rule=rule),), KernelArithmetic())
+
+
 def test_a_part_of_a_record_is_an_equivalent_graph_all_the_same() -> None:
     graph = replay(BLOCK, RECORD[:3], KernelArithmetic())
     assert len(graph.operations) == len(BLOCK.operations) - 3
