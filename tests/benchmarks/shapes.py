@@ -7,9 +7,6 @@ before, with the problem made, all code loaded and a small problem of the shape 
 answer, some 40 bytes a buffer, are in it; so are pages of files, of libraries above all, that were not
 touched before, which have a column of their own. Seconds are of the processor, lateness is by the clock. The
 rival gets the same seconds for each of its allocators, where it can be asked: it knows no pins and no gaps.
-
-A second table has deadlines that are short for so many buffers; there, lateness is processor time, which
-waiting for other processes does not lengthen.
 """
 
 from __future__ import annotations
@@ -39,14 +36,8 @@ __all__ = ["SEED", "Row", "measured", "resident", "run", "warmed"]
 
 BUFFERS: Final = (200, 5_000, 20_000, 100_000, 1_000_000)
 
-#: Seconds for each problem by its number of buffers; and what an answer may be late by: a fixed part, and a
-#: part a buffer.
+#: Seconds for each problem by its number of buffers.
 SECONDS: Final = {200: 1.0, 5_000: 5.0, 20_000: 10.0, 100_000: 10.0, 1_000_000: 10.0}
-LATE: Final = 0.05
-LATE_PER_BUFFER: Final = 1e-6
-
-#: Short deadlines in seconds by the number of buffers.
-SHORT: Final = {200: 0.01, 5_000: 0.01, 20_000: 0.01, 200_000: 1.0, 1_000_000: 2.5}
 
 #: Seed of all problems.
 SEED: Final = 1
@@ -57,18 +48,12 @@ HEADINGS: Final = (
 )  # fmt: skip
 
 
-SHORT_HEADINGS: Final = (
-    "shape", "buffers", "deadline", "CPU s", "late by, ms of CPU", "may be late by", "peak / bound",
-    "bytes a buffer",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """One solve: bytes, seconds, and what it added to the memory of the process.
 
-    `late` is by the clock, `busy` the processor time beyond the deadline. `files` are the bytes of `memory`
-    that the kernel keeps for files: code and tables of libraries, however many buffers there are.
+    `late` is by the clock. `files` are the bytes of `memory` that the kernel keeps for files: code and tables
+    of libraries, however many buffers there are.
     """
 
     peak: int
@@ -77,7 +62,6 @@ class Row:
     cpu: float
     first: float
     late: float
-    busy: float
     memory: int
     files: int
 
@@ -98,12 +82,12 @@ def measured(problem: LayoutProblem, seconds: float, deadline: Deadline | None =
         deadline=deadline or Deadline.after(seconds),
         options=SolveOptions(work=None, progress=heard),
     )
-    late, busy = time.perf_counter() - wall - seconds, time.process_time() - cpu
+    late, used = time.perf_counter() - wall - seconds, time.process_time() - cpu
     peak = outcome.layout.peak if outcome.layout else 0
-    first = firsts[0] if firsts else busy
+    first = firsts[0] if firsts else used
     memory = resident() - before
     files = max(0, _status("RssFile") - files)
-    return Row(peak, outcome.lower_bound, outcome.solver, busy, first, late, busy - seconds, memory, files)
+    return Row(peak, outcome.lower_bound, outcome.solver, used, first, late, memory, files)
 
 
 def resident(*, anew: bool = False) -> int:
@@ -131,28 +115,14 @@ def run(console: Console) -> None:
         for buffers in BUFFERS:
             table.add_row(*_row(shape, buffers))
     console.print(table)
-    short = Table(*SHORT_HEADINGS, title="layout: short deadlines")
-    for shape in SHAPES:
-        for buffers, seconds in SHORT.items():
-            row = _measured(shape, buffers, seconds)
-            short.add_row(
-                shape, f"{buffers:,}", f"{seconds:g} s", f"{row.cpu:.3f}", f"{max(0.0, row.busy) * 1e3:.0f}",
-                f"{(LATE + LATE_PER_BUFFER * buffers) * 1e3:.0f}", f"{row.peak / row.bound:.5f}",
-                f"{row.memory / buffers:.0f}",
-            )  # fmt: skip
-    console.print(short)
-
-
-def _measured(shape: str, buffers: int, seconds: float) -> Row:
-    """In a process of its own."""
-    command = [sys.executable, "-m", "tests.benchmarks.shapes", shape, str(buffers), str(seconds)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    return Row(**json.loads(ran.stdout))
 
 
 def _row(shape: str, buffers: int) -> tuple[str, ...]:
     seconds = SECONDS[buffers]
-    row = _measured(shape, buffers, seconds)
+    # In a process of its own.
+    command = [sys.executable, "-m", "tests.benchmarks.shapes", shape, str(buffers), str(seconds)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    row = Row(**json.loads(ran.stdout))
     asked = buffers <= MOST_SEARCHED and shape != "pins" and not shape.startswith("gaps")
     rival = best_rival(SHAPES[shape](buffers, SEED), seconds) if asked else None
     return (
