@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -17,7 +17,7 @@ from solver.layout.exact.capacity_search import BranchAndBound
 from solver.layout.exact.cp_sat import CpSat
 from solver.layout.greedy.local_search import LocalSearch
 from solver.layout.greedy.placement import Greedy
-from solver.layout.model.instance import FREE, Instance, arrays_kept
+from solver.layout.model.instance import FREE, Instance, arrays_kept, round_up
 from solver.layout.model.options import Configurable, SolveOptions
 from solver.layout.model.pieces import has_holes, without_holes
 from solver.layout.model.problem import (
@@ -46,6 +46,9 @@ _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), 
 #: Seconds that checking a layout takes for each buffer, and for each piece that its holes make of it, and
 #: half as much again: solvers stop so long before the deadline.
 CHECK_SECONDS: Final = 5e-7
+
+#: Problems without a layout after which ceilings between reserved ranges are left out.
+MOST_CEILINGS: Final = 16
 
 #: The largest alignment that a reserved range is said to have.
 MAX_ALIGNMENT: Final = 2**20
@@ -176,6 +179,9 @@ def _around_reserved(
 
     The first of them that has a layout has the smallest. Its bound holds for the problem if those before it
     are proved to have none; else the bounds of those hold as well, and the smallest one counts.
+
+    A problem whose gaps are all too small for the largest buffer has no layout. After `MOST_CEILINGS` problems
+    without a layout only that of the capacity and the last one are solved: they have every smaller layout.
     """
     buffers, ranges = problem.buffers, sorted(problem.reserved)
     load = max_load(problem)
@@ -183,7 +189,9 @@ def _around_reserved(
     start = min(buffer.lifespan.start for buffer in buffers)
     end = max(buffer.lifespan.end for buffer in buffers)
     ids = {buffer.id for buffer in buffers}
-    below: tuple[Buffer, ...] = ()
+    lowest = _first_fit(buffers, ranges)
+    below: list[Buffer] = []
+    solved = 0
     bounds: list[int] = []
     layout: Layout | None = None
     outcome: Outcome | None = None
@@ -196,12 +204,19 @@ def _around_reserved(
         is_last = is_within and problem.capacity is not None and problem.capacity <= ceiling
         if is_last:
             capacity = problem.capacity
-        if ceiling >= least:
+        is_needed = is_last or capacity is None
+        if ceiling < least or (number < lowest and not is_needed):
+            pass  # proved to have no layout
+        elif solved >= MOST_CEILINGS and not is_needed:
+            if is_within:
+                bounds.append(ranges[number - 1].high if number else 0)
+        else:
+            solved += 1
             known = incumbent if incumbent is not None and incumbent.peak <= ceiling else None
             if known is not None:
                 top = max([known.peak, *(b.size + (b.offset or 0) for b in below)])
                 known = Layout((*known.offsets, *(b.offset or 0 for b in below)), top)
-            until = deadline if is_last or capacity is None else deadline.leaving(1 / 2)
+            until = deadline if is_needed else deadline.leaving(1 / 2)
             outcome = _solved(LayoutProblem((*buffers, *below), capacity), solver, until, known, options)
             deterministic = deterministic and outcome.deterministic
             layout = None if outcome.layout is None else _layout_of(buffers, outcome.layout.offsets)
@@ -212,7 +227,7 @@ def _around_reserved(
                 break
             layout = None
         if number < len(ranges):
-            below = (*below, _as_buffer(ranges[number], Lifespan(start, end), ids))
+            below.append(_as_buffer(ranges[number], Lifespan(start, end), ids))
     assert outcome is not None  # no range limits the last one
     bound = max(least, min(bounds, default=0))
     status, proof = Status.UNKNOWN, None
@@ -230,6 +245,18 @@ def _around_reserved(
         deterministic=deterministic,
     )
     return _within_capacity(problem, _checked(problem, answer))
+
+
+def _first_fit(buffers: tuple[Buffer, ...], ranges: Sequence[Reserved]) -> int:
+    """The first range below which, and above the one before it, the largest buffer has room."""
+    free = ((buffer.size, buffer.alignment) for buffer in buffers if buffer.offset is None)
+    size, alignment = max(free, default=(0, 1))
+    low = 0
+    for number, range_ in enumerate(ranges):
+        if round_up(low, alignment) + size <= range_.low:
+            return number
+        low = range_.high
+    return len(ranges)
 
 
 def _as_buffer(range_: Reserved, life: Lifespan, ids: Container[str]) -> Buffer:
