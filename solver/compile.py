@@ -26,6 +26,12 @@ __all__ = ["load", "main"]
 
 _log = logging.getLogger(__name__)
 
+#: The remedy where this user cannot keep compiled code.
+_NOWHERE: Final = (
+    "who installs the package runs python -m solver.compile --in-package,"
+    " or NUMBA_CACHE_DIR names a directory that can be written"
+)
+
 #: Two steps, one value: enough to call each compiled function, with arguments of the types that it is for.
 _SMALLEST: Final = ScheduleProblem(
     steps=("write", "read"),
@@ -67,13 +73,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--in-package", action="store_true", help="keep compiled code inside the package")
     parser.add_argument("--beside", action="store_true", help=argparse.SUPPRESS)  # see solver.native
     options = parser.parse_args(arguments)
-    if options.in_package:
+    if options.in_package:  # what lies in the cache of this user helps no other one
         os.environ["NUMBA_CACHE_DIR"] = str(PACKAGE_CACHE)
+        for name in ("XDG_CACHE_HOME", "HOME"):
+            os.environ.pop(name, None)
+        if not options.check and not writable():
+            sys.stderr.write(f"{PACKAGE_CACHE} cannot be written: run this as who installs the package.\n")
+            return 1
     if options.beside and hasattr(os, "nice"):
         os.nice(10)
     began = time.perf_counter()
     if options.check and not load(compiles=False):
-        sys.stderr.write("The search was not compiled before: run python -m solver.compile\n")
+        remedy = "run python -m solver.compile" if writable() else _NOWHERE
+        sys.stderr.write(f"The search was not compiled before: {remedy}\n")
         return 1
     if not options.check and not load(smallest_first=options.beside):
         return 1

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from solver.canonical import to_bytes
-from solver.documents.fields import DocumentModel, Int64, JsonList, Name, Natural, Positive
+from solver.documents.fields import MAX_LISTED, DocumentModel, Int64, JsonList, Name, Natural, Positive
 from solver.documents.read import header, read
 from solver.errors import ProblemError
 from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan, Reserved
@@ -67,7 +67,9 @@ class BuffersDocument(DocumentModel):
     format: Literal["arenaplan.buffers"]
     version: Literal[1]
     capacity: Natural | None = Field(None, description="Without it the arena is as small as possible.")
-    reserved: JsonList[ReservedDocument] = Field((), description="Ranges in which no buffer may lie.")
+    reserved: JsonList[ReservedDocument] = Field(
+        (), max_length=MAX_LISTED, description="Ranges in which no buffer may lie."
+    )
     buffers: JsonList[BufferDocument]
 
 

@@ -24,6 +24,7 @@ from solver.layout import Certificate, Proof, Status
 
 __all__ = [
     "MAX_INTEGER",
+    "MAX_LISTED",
     "MAX_NAME",
     "MAX_RANK",
     "NO_CONTROL",
@@ -58,6 +59,9 @@ MAX_RANK: Final = 32
 MAX_NAME: Final = 1024
 
 NO_CONTROL: Final = r"^[^\x00-\x1f\x7f]*$"
+
+#: Memories, reserved ranges and dimensions that one document may list.
+MAX_LISTED: Final = 1024
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from solver.canonical import to_bytes
 from solver.documents.costs import CostsOfOptions, to_costs
 from solver.documents.fields import (
     MAX_INTEGER,
+    MAX_LISTED,
     DocumentModel,
     JsonList,
     Name,
@@ -269,6 +270,9 @@ _Sizes = Annotated[
     BeforeValidator(read_with(read_sizes), json_schema_input_type=Positive | SizesFields | str),
 ]
 
+#: The most memories, ranges and dimensions of one plan: some of the work grows with their square.
+_FEW: Final = Field(max_length=MAX_LISTED)
+
 #: The type of a field, by the kind of option.
 _TYPES: Final[Mapping[str, Any]] = {
     "word": Name,
@@ -277,8 +281,8 @@ _TYPES: Final[Mapping[str, Any]] = {
     "real": Annotated[float, Field(ge=0)],
     "share": Annotated[float, Field(ge=0)],
     "switch": bool,
-    "tiers": JsonList[TierOfOptions],
-    "memories": JsonList[MemoryOfOptions],
+    "tiers": Annotated[JsonList[TierOfOptions], _FEW],
+    "memories": Annotated[JsonList[MemoryOfOptions], _FEW],
     "words": JsonList[Name],
     "costs": CostsOfOptions,
     "measures": _Measures,
@@ -286,10 +290,11 @@ _TYPES: Final[Mapping[str, Any]] = {
     "alignments": _bytes_of(Annotated[Size, AfterValidator(_power_of_two)], _alignments_by_name),
     "ranges": Annotated[
         JsonList[RangeOfOptions],
-        BeforeValidator(_listed, json_schema_input_type=list[RangeFields | str] | str),
+        _FEW,
+        BeforeValidator(_listed, json_schema_input_type=Annotated[list[RangeFields | str], _FEW] | str),
     ],
     "sizes": _Sizes,
-    "dims": dict[Name, _Sizes],
+    "dims": Annotated[dict[Name, _Sizes], _FEW],
 }
 
 

@@ -180,8 +180,9 @@ def _around_reserved(
     The first of them that has a layout has the smallest. Its bound holds for the problem if those before it
     are proved to have none; else the bounds of those hold as well, and the smallest one counts.
 
-    A problem whose gaps are all too small for the largest buffer has no layout. After `MOST_CEILINGS` problems
-    without a layout only that of the capacity and the last one are solved: they have every smaller layout.
+    A problem whose gaps are all too small for the largest buffer has no layout. After `MOST_CEILINGS`
+    problems without a layout only that of the capacity and the last one are solved: they have every smaller
+    layout.
     """
     buffers, ranges = problem.buffers, sorted(problem.reserved)
     load = max_load(problem)

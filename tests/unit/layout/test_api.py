@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from solver.layout import (
     Lifespan,
     Outcome,
     Proof,
+    Reserved,
     Status,
     api,
     find_violations,
@@ -307,3 +309,27 @@ def test_tight_public_instances_are_valid_above_the_bound(name: str, method: str
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
     assert outcome.layout.peak >= outcome.lower_bound == max_load(p).bytes
+
+
+@pytest.mark.parametrize(("gap", "most_solved"), [(64, 1), (256, 17)])
+def test_hundreds_of_reserved_ranges_are_few_problems(
+    gap: int, most_solved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gaps that are too small for a buffer, and gaps that hold each buffer alone."""
+    solved: list[LayoutProblem] = []
+    greedy = SOLVERS["greedy"].solve
+
+    def solve_and_count(_self: object, problem: LayoutProblem, *rest: Any) -> Outcome:
+        solved.append(problem)
+        return greedy(problem, *rest)
+
+    monkeypatch.setattr(type(SOLVERS["greedy"]), "solve", solve_and_count)
+    ranges = tuple(Reserved(low, low + 64) for low in range(gap, 400 * (gap + 64), gap + 64))
+    sizes = (256, 192, 128, *(64,) * 30)
+    buffers = tuple(Buffer(f"b{k}", size, Lifespan(0, 2)) for k, size in enumerate(sizes))
+    outcome = solve(LayoutProblem(buffers, reserved=ranges), solver="greedy")
+    assert len(solved) <= most_solved
+    assert outcome.layout is not None
+    assert outcome.lower_bound <= outcome.layout.peak
+    if gap == 64:  # the largest lies above all ranges
+        assert outcome.lower_bound >= ranges[-1].high
