@@ -24,13 +24,13 @@ from typing import Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
 from arenaplan.choices import requested
-from solver.errors import BatchError, CapacityError, OptionsError, PlanError
+from solver.errors import BatchError, CapacityError, DocumentError, OptionsError, PlanError
 from solver.executor import validate
 from solver.importers.pytorch.allocations import Runs, outside_bytes
-from solver.importers.pytorch.calls import GENERATOR, View
-from solver.importers.pytorch.capture import check_type
+from solver.importers.pytorch.calls import GENERATOR, Call, View
+from solver.importers.pytorch.capture import check_type, one_at_a_time
 from solver.importers.pytorch.guards import Watch
-from solver.importers.pytorch.recording import dense_strides
+from solver.importers.pytorch.recording import dense_strides, ones
 from solver.importers.pytorch.training import Clip, TracedTraining, Update, backward, settle, trace_training
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_requested, reference_of
@@ -104,6 +104,17 @@ class TrainStep:
 
         check_type("module", module, torch.nn.Module)
         check_type("optimizer", optimizer, torch.optim.Optimizer)
+        if any(torch.nn.parameter.is_lazy(x) for _, x in _tensors_of(module)):
+            raise DocumentError(
+                f"{type(module).__name__} has parameters whose shapes are not known yet.",
+                remedy="Call the module once before the optimizer and the step are made.",
+            )
+        if clip_grad_norm is not None and not clip_grad_norm > 0:
+            raise OptionsError(
+                f"Gradients cannot be clipped to a norm of {clip_grad_norm}.",
+                remedy="Give the largest norm of all gradients together, such as 1.0.",
+                path=("clip_grad_norm",),
+            )
         if accumulate < 1:
             raise OptionsError(
                 f"The step is to add up the gradients of {accumulate} calls.",
@@ -117,7 +128,7 @@ class TrainStep:
         self._records: list[_Record] = []
         self._record: _Record
         self._homes: list[tuple[str, Any, Any]] = []
-        self._generator, self._seed = torch.random.get_rng_state(), torch.initial_seed()
+        self._generator = torch.random.default_generator.get_state()
         self._sums: dict[str, Any] = {}
         names = [f"input{k}" for k in range(len(example))]
         self._names = names if loss is None else [*names[:-1], "target0"]
@@ -161,9 +172,9 @@ class TrainStep:
         """One iteration in the slab."""
         import torch
 
-        if torch.initial_seed() != self._seed:
-            self._seed = torch.initial_seed()
-            self._state_of_generator().copy_(torch.random.get_rng_state())
+        generator = torch.random.default_generator
+        if self._draws and not self._leads_to(generator.get_state()):
+            self._state_of_generator().copy_(generator.get_state())
         self._calls += 1
         due = self._calls % self._accumulate == 0
         with torch.no_grad():
@@ -173,12 +184,36 @@ class TrainStep:
                 if due or not only_due:
                     task()
             results = [result.clone() for result in self._results]
+        if self._draws:
+            generator.set_state(self._state_of_generator().cpu().clone())
         for tensor in self._trained:
             tensor.grad = _taken(tensor)
         if self._absent:
+            absent = set(self._absent)
             keys = {(id(x), word) for _, x, word, _ in self._kept if self._kept_tensor(x, word) is None}
             self._absent &= keys
+            begun = {key for key, _ in absent - self._absent}
+            order = {id(p): k for k, p in enumerate(self._updated) if id(p) in begun}
+            state = sorted(self._optimizer.state.items(), key=lambda item: order.get(id(item[0]), -1))
+            self._optimizer.state.clear()
+            self._optimizer.state.update(state)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _leads_to(self, now: Any) -> bool:
+        """Whether PyTorch's generator is where the last call left it, or where this one would leave it.
+
+        In the second case an eager twin of the step has drawn the same numbers since. Otherwise the step goes
+        on from the generator, as eager PyTorch does.
+        """
+        import torch
+
+        state = self._state_of_generator().cpu().clone()
+        if torch.equal(state, now):
+            return True
+        with torch.no_grad():
+            for call in self._draws:
+                call.bound(lambda view: state if view.block == GENERATOR else ones(view, self.slab.device))()
+        return bool(torch.equal(state, now))
 
     def _check_batch(self, batch: Sequence[Any]) -> None:
         if len(batch) != len(self._names):
@@ -221,6 +256,7 @@ class TrainStep:
             )
         return self._recorded(batch)
 
+    @one_at_a_time
     def _recorded(self, batch: Sequence[Any]) -> _Record:
         """A new record for the state that module, loss and optimizer are in now."""
         watch = Watch(self._module, self._loss, self._optimizer)
@@ -263,12 +299,14 @@ class TrainStep:
         kept = {key: self._alone(view) for key, view in training.kept.items()}
         self._homes = [(name, training.tensors[name], home) for name, home in homes.items()]
         self._kept = [(name, training.tensors[name], word, home) for (name, word), home in kept.items()]
+        self._addresses = {id(home): home.data_ptr() for home in (*homes.values(), *kept.values())}
         keys = [(tensor, word) for _, tensor, word, _ in self._kept]
         self._absent = {(id(x), word) for x, word in keys if self._kept_tensor(x, word) is None}
         self._outside = training.outside
         self._trained = [
             tensor for tensor in training.tensors.values() if tensor.requires_grad and tensor.is_leaf
         ]
+        self._updated = [p for group in self._optimizer.param_groups for p in group["params"]]
         self._take_over()
         self._state_of_generator().copy_(self._generator)
         for name in record.sums:
@@ -281,6 +319,7 @@ class TrainStep:
                 remedy="Change what is trained after an update: at every k-th call with accumulate=k.",
             )
         self._sums = {}
+        self._draws = [f for f in traced.functions.values() if isinstance(f, Call) and f.draws]
         self._tasks = list(self._bound(traced, record, kept))
         self._fed = [self._named(view) for view in training.fed.values()]
         self._results = [self._named(view) for view in training.results]
@@ -324,7 +363,7 @@ class TrainStep:
         """Raises PlanError for a tensor of module or optimizer that has left the memory of steps."""
         for name, tensor, home in self._homes:
             address = tensor.data_ptr()
-            if address != home.data_ptr() and (address, id(tensor)) not in _HOMES:
+            if address != self._addresses[id(home)] and (address, id(tensor)) not in _HOMES:
                 raise _left(name, "module")
         names = {} if holds else self._record.names
         for name, tensor in _tensors_of(self._module) if names else ():
@@ -332,7 +371,9 @@ class TrainStep:
                 raise _left(name, "module")
         for name, tensor, word, home in self._kept:
             kept = self._kept_tensor(tensor, word)
-            if kept is home or (kept is None and (id(tensor), word) in self._absent):
+            if kept is home and home.data_ptr() == self._addresses[id(home)]:
+                continue
+            if kept is None and (id(tensor), word) in self._absent:
                 continue
             if kept is None or (kept.data_ptr(), id(tensor)) not in _HOMES:
                 raise _left(f"{name}.{word}", "optimizer")
@@ -408,16 +449,10 @@ class TrainStep:
         if self._calls % self._accumulate == 0:
             for p in parameters:
                 p.grad = None
-        others, state = torch.random.get_rng_state(), self._state_of_generator()
-        torch.random.set_rng_state(state.cpu().clone())
-        try:
-            inputs = batch if self._loss is None else batch[:-1]
-            output = self._module(*inputs)
-            loss = output if self._loss is None else self._loss(output, batch[-1])
-            backward(loss, self._accumulate)
-            state.copy_(torch.random.get_rng_state())
-        finally:
-            torch.random.set_rng_state(others)
+        inputs = batch if self._loss is None else batch[:-1]
+        output = self._module(*inputs)
+        loss = output if self._loss is None else self._loss(output, batch[-1])
+        backward(loss, self._accumulate)
         self._calls += 1
         if self._calls % self._accumulate == 0:
             if self._clip is not None:
@@ -428,7 +463,10 @@ class TrainStep:
     @contextmanager
     def _put_back(self) -> Iterator[None]:
         """What is trained within begins with no gradient, and all that it changes is put back."""
-        optimizer, calls = self._optimizer, self._calls
+        import torch
+
+        generator = torch.random.default_generator
+        optimizer, calls, others = self._optimizer, self._calls, generator.get_state()
         by_label = self.plan.program.by_label
         tensors = [
             *self._record.training.tensors.values(),
@@ -448,6 +486,7 @@ class TrainStep:
         copies = [(tensor, tensor.detach().clone()) for tensor in tensors]
         gradients = [(p, p.grad) for p in self._trained]
         self._calls = 0
+        generator.set_state(self._state_of_generator().cpu().clone())
         for total in sums:
             total.zero_()
         try:
@@ -463,6 +502,7 @@ class TrainStep:
             for p, gradient in gradients:
                 p.grad = gradient
             self._calls, self._absent = calls, absent
+            generator.set_state(others)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise PlanError(
@@ -518,8 +558,9 @@ class TrainStep:
         touches it.
         """
         if view.block in self._outside:
-            outside = self._outside[view.block].detach()
-            return outside.view(view.dtype).as_strided(view.shape, view.strides, view.start)
+            storage = self._outside[view.block].untyped_storage()
+            place = self.slab.new_empty(0, dtype=view.dtype)
+            return view.lazily(place.set_(storage, view.start, view.shape, view.strides))
         if view.block not in number:
             return self.slab.new_empty(0).view(view.dtype).new_zeros(view.shape)
         return view.within(self._bytes_of(number[view.block]))
@@ -623,6 +664,9 @@ def _taken_type() -> Any:
     class TakenGradient(torch.Tensor):  # type: ignore[misc]  # PyTorch is not installed where this is checked
         def __repr__(self, **_: Any) -> str:
             return "TakenGradient()"
+
+        def share_memory_(self) -> Any:
+            return self
 
         @classmethod
         def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:

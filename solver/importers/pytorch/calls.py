@@ -31,7 +31,8 @@ TensorOf = Callable[["View"], Any]
 class View:
     """A tensor in a block: its first element, sizes and strides, counted in elements.
 
-    A tensor without elements is in no block.
+    A tensor without elements is in no block. `conjugated` and `negated` say that PyTorch conjugates or
+    negates the elements when it reads them.
     """
 
     block: str
@@ -39,6 +40,8 @@ class View:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     start: int
+    conjugated: bool = False
+    negated: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -53,9 +56,13 @@ class View:
 
     def within(self, raw: Any) -> Any:
         """The tensor in the bytes of its block, ``uint8[nbytes]``; no copy."""
-        return raw.view(self.dtype).as_strided(
-            self.shape, self.strides, raw.storage_offset() // self.dtype.itemsize + self.start
-        )
+        start = raw.storage_offset() // self.dtype.itemsize + self.start
+        return self.lazily(raw.view(self.dtype).as_strided(self.shape, self.strides, start))
+
+    def lazily(self, tensor: Any) -> Any:
+        """The tensor that reads these elements conjugated or negated if the view does."""
+        tensor = tensor.conj() if self.conjugated else tensor
+        return tensor._neg_view() if self.negated else tensor
 
     def of_array(self, blocks: Any) -> Any:
         """The tensor in an arena of NumPy, by the name of its block."""
@@ -65,7 +72,7 @@ class View:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an operation only reads is read-only, and stays as it is
             raw = framework.from_numpy(blocks[self.block].reshape(-1).view(np.uint8))
-        return raw.view(self.dtype).as_strided(self.shape, self.strides, self.start)
+        return self.within(raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +166,16 @@ def _has_kernel(overload: Any, place: Any) -> bool:
 
 def _drawing(run: Callable[[], Any], state: Any) -> Callable[[], Any]:
     """The run with the generator in a state that it updates; for others the generator stays as it is."""
-    random = torch().random
+    generator = torch().random.default_generator
 
     def drawing() -> Any:
-        others = random.get_rng_state()
-        random.set_rng_state(state.cpu().clone())
+        others = generator.get_state()
+        generator.set_state(state.cpu().clone())
         try:
             returned = run()
-            state.copy_(random.get_rng_state())
+            state.copy_(generator.get_state())
         finally:
-            random.set_rng_state(others)
+            generator.set_state(others)
         return returned
 
     return drawing

@@ -95,13 +95,18 @@ class Watch:
     ) -> None:
         self.modules: dict[str, Any] = {}
         self._reads, self._seen, self._sources = reads, dict[Any, Any](), list[_Source]()
-        self._count = 0
+        self._count, self._empty, self._parameters = 0, dict[str, Any](), dict[str, Any]()
         self._visit("the module", module)
         self._visit("the loss", loss)
         self._watch_optimizer(optimizer)
         hooks = torch().nn.modules.module
         for name in _GLOBAL_HOOKS:
             self._mapping(f"the hooks {name[1:]}", getattr(hooks, name))
+        for name in ("requires_grad", "_backward_hooks", "_post_accumulate_grad_hooks"):
+            names = [f"{path}.{name}" for path in self._parameters]
+            self._add("", functools.partial(map, attrgetter(name), self._parameters.values()), names)
+        empty = self._empty
+        self._add("", functools.partial(map, len, empty.values()), [f"the size of {path}" for path in empty])
         self._modes = _modes()
         self._flatten()
 
@@ -166,7 +171,10 @@ class Watch:
             self._add(path, functools.partial(itemgetter(*keys), container), keys, write)
 
     def _mapping(self, path: str, container: Any) -> None:
-        self._add(path, container.values, container, container.__setitem__)
+        if container:
+            self._add(path, container.values, container, container.__setitem__)
+        else:
+            self._empty[path] = container
 
     def _visit(self, path: str, value: Any) -> None:
         """Watch what a value holds in turn."""
@@ -218,12 +226,9 @@ class Watch:
         self.modules[path] = module
         own = vars(module)
         for part in _PARTS:
-            self._mapping(path, own[part])
-        parameters = [p for p in own["_parameters"].values() if p is not None]
-        for name in ("requires_grad", "_backward_hooks", "_post_accumulate_grad_hooks"):
-            if parameters:
-                names = [f"{key}.{name}" for key, p in own["_parameters"].items() if p is not None]
-                self._add(path, functools.partial(map, attrgetter(name), parameters), names)
+            self._mapping(path if own[part] else f"{path}.{part}", own[part])
+        named = {_joined(path, key): p for key, p in own["_parameters"].items() if p is not None}
+        self._parameters.update(named)
         reads = None if self._reads is None else self._reads.get(id(module), {})
         own_names = set(vars(torch().nn.Module())) - {"training"}
         names = [name for name in own if name not in own_names and (reads is None or name in reads)]
@@ -285,7 +290,8 @@ class Watch:
 
     def _watch_optimizer(self, optimizer: Any) -> None:
         path, own = "the optimizer", vars(optimizer)
-        self._seen[id(optimizer)] = optimizer
+        groups = [(id(group), group) for group in optimizer.param_groups]
+        self._seen.update([(id(optimizer), optimizer), *groups])
         self._add(path, lambda: optimizer.param_groups, range(len(optimizer.param_groups)))
         for k, group in enumerate(optimizer.param_groups):
             at = f"{path}.param_groups[{k}]"
@@ -352,6 +358,8 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def _joined(path: str, name: Any) -> str:
+    if not path:
+        return str(name)
     if path == "the global":
         return f"the global {name!r}"
     return f"{path}.{name}" if isinstance(name, str) else f"{path}[{name}]"
@@ -423,10 +431,11 @@ def watched(watch: Watch, keep: Callable[[Any, Any], bool]) -> Iterator[dict[int
             raise DocumentError(
                 f"The step uses {name} generator of random numbers in Python code, which a record would not"
                 " repeat.",
-                remedy="Draw by operators of PyTorch, such as torch.rand, and leave seeds alone.",
+                remedy="Draw by operators of PyTorch, such as torch.rand, and seed outside the step.",
             )
     for change, owner, name in changes:
-        if _are_alike(change.old, change.new) and keep(change.old, change.new):
+        alike = _are_alike(change.old, change.new) and not change.old.requires_grad
+        if alike and keep(change.old, change.new):
             continue
         if owner and reads.get(owner, {}).get(name, _END) is not change.old:
             warnings.warn(
@@ -453,7 +462,7 @@ def _generators() -> tuple[Any, ...]:
     numbers = np.random.get_state(legacy=False)
     state = numbers["state"]
     return (
-        torch().random.default_generator.get_state().numpy().tobytes(),
+        torch().initial_seed(),
         random.getstate(),
         (state["key"].tobytes(), state["pos"]),
     )

@@ -649,6 +649,8 @@ def view_at(block: str, value: Any) -> View:
         tuple(int(size) for size in value.shape),
         tuple(int(stride) for stride in value.stride()),
         int(value.storage_offset()),
+        bool(value.is_conj()),
+        bool(value.is_neg()),
     )
 
 

@@ -10,8 +10,10 @@ call runs once by itself, on ones: some kernels lay out results in another way t
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -28,7 +30,7 @@ from solver.importers.pytorch.program import (
 )
 from solver.importers.traced import reason_of
 
-__all__ = ["Recording", "dense_strides"]
+__all__ = ["Recording", "dense_strides", "ones"]
 
 
 class Recording(Blocks):
@@ -84,7 +86,8 @@ class Recording(Blocks):
     @contextmanager
     def running(self) -> Iterator[None]:
         """Records what is called within. Raises DocumentError for what cannot be recorded."""
-        framework, generator = torch(), self._generator
+        framework, generator, thread = torch(), self._generator, threading.get_ident()
+        real = framework.random.default_generator
         from torch.utils._python_dispatch import TorchDispatchMode
 
         called = self._called
@@ -97,10 +100,13 @@ class Recording(Blocks):
                 return called(function, arguments, named or {})
 
         def state_of() -> Any:
-            return generator.clone()
+            return generator.clone() if threading.get_ident() == thread else real.get_state()
 
         def begin_at(state: Any) -> None:
-            generator.copy_(state)
+            if threading.get_ident() == thread:
+                generator.copy_(state)
+            else:
+                real.set_state(state)
 
         framework.clear_autocast_cache()
         try:
@@ -121,6 +127,10 @@ class Recording(Blocks):
             ) from error
         finally:
             framework.clear_autocast_cache()
+
+    def is_own(self, tensor: Any) -> bool:
+        """Whether a tensor lies in the memory of a parameter or buffer."""
+        return self._names.get(_storage(tensor)) in self.known
 
     def prune(self, needed: set[str]) -> None:
         """Leave out calls whose results nothing reads; `needed` blocks are read behind the last one."""
@@ -166,8 +176,12 @@ class Recording(Blocks):
         single = not isinstance(returned, list | tuple)
         many = [returned] if single else list(returned)
         fresh = [k for k, x in enumerate(many) if _is_tensor(x) and _storage(x) not in self._names]
-        for k, layout in self._real_layouts(function, tensors, keywords, fresh).items():
-            many[k] = layout
+        opaque = False
+        for k, own in self._real_layouts(function, tensors, keywords, fresh).items():
+            opaque = (
+                opaque or own.shape != many[k].shape
+            )  # memory of a library, whose bytes are its own affair
+            many[k] = own
         results = [
             None
             if not _is_tensor(x)
@@ -192,6 +206,8 @@ class Recording(Blocks):
                 flops=flops,
                 differentiable=framework.is_grad_enabled(),
             )
+            if opaque:
+                self.operations[-1] = replace(self.operations[-1], pure=False)
         return many[0] if single else type(returned)(many)
 
     def _new(self, name: str, tensor: Any, *, fed: bool = False) -> View:
@@ -218,7 +234,8 @@ class Recording(Blocks):
         raw, size = self._without[storage._cdata], argument.element_size()
         with self._fake:
             whole = raw[: len(raw) // size * size].view(argument.dtype)
-            return whole.as_strided(argument.shape, argument.stride(), argument.storage_offset())
+            place = whole.as_strided(argument.shape, argument.stride(), argument.storage_offset())
+            return view_at("", argument).lazily(place)
 
     def _take(self, tensor: Any, storage: Any) -> None:
         """Take a tensor that is neither known nor computed into `outside`."""
@@ -272,7 +289,7 @@ class Recording(Blocks):
         with self._fake:
             return {
                 k: torch().empty_strided(shape, strides, dtype=dtype, device=device)
-                for k, (shape, strides, dtype, device) in ((k, layouts[k]) for k in fresh if layouts[k])
+                for k, (shape, strides, dtype, device, *_) in ((k, layouts[k]) for k in fresh if layouts[k])
             }
 
 
@@ -292,20 +309,30 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _storage(tensor: Any) -> int:
+    check_dense("a result", tensor)
     return int(tensor.untyped_storage()._cdata)
 
 
 def _layout(value: Any) -> Any:
     if not _is_tensor(value):
         return repr(value) if value is not None else None
-    return tuple(value.shape), tuple(value.stride()), value.dtype, value.device
+    return (
+        tuple(value.shape),
+        tuple(value.stride()),
+        value.dtype,
+        value.device,
+        value.is_conj(),
+        value.is_neg(),
+    )
 
 
 def _of_ones(value: Any) -> Any:
-    """A real tensor of this layout, ones if it takes floating-point numbers, else zeros."""
-    if not _is_tensor(value):
-        return value
-    reach = sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
-    number = 1 if value.dtype.is_floating_point else 0
-    whole = torch().full((reach + 1 if value.numel() else 0,), number, dtype=value.dtype, device=value.device)
-    return whole.as_strided(value.shape, value.stride())
+    return ones(view_at("", value), value.device) if _is_tensor(value) else value
+
+
+def ones(view: View, device: Any) -> Any:
+    """A real tensor of a view's layout, ones if it takes floating-point numbers, else zeros."""
+    reach = sum((n - 1) * stride for n, stride in zip(view.shape, view.strides, strict=True))
+    number = 1 if view.dtype.is_floating_point else 0
+    whole = torch().full((reach + 1 if view.nbytes else 0,), number, dtype=view.dtype, device=device)
+    return view.lazily(whole.as_strided(view.shape, view.strides))

@@ -223,6 +223,8 @@ def trace_training(
     before = {key: p.grad for key, p in parameters.items()}
 
     def keep(old: Any, new: Any) -> bool:
+        if record.is_own(old) and id(old) not in names:
+            return False  # another name of a parameter's memory
         ours, theirs = record.view(old), record.view(new)
         copy_ = framework.ops.aten.copy_.default
         record.add(f"{ours.block}.copy", copy_, [ours, theirs], {}, [None], [ours], draws=False, flops=0)
