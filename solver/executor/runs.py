@@ -18,7 +18,7 @@ from solver.executor.proved import EntryProgram, KernelSet, inline_data, program
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
-from solver.program import EntryKind, Program
+from solver.program import EntryKind, Program, indices
 
 __all__ = [
     "AtSize",
@@ -287,7 +287,8 @@ def graph_of_batch(graph: TrainableGraph, batch: Mapping[str, ArrayLike]) -> Tra
 def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:
     """Write a batch to the places of inputs and labels, once all of it is known to fit.
 
-    Raises PlanError for what is missing, has another shape, or cannot become the element type.
+    Raises PlanError for what is missing, has another shape, or cannot become the element type, GraphError for
+    an index or a class label that is out of range.
     """
     if not isinstance(batch, Mapping):
         raise PlanError(
@@ -295,6 +296,11 @@ def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, ArrayLike]) 
             remedy=f"Give {{{', '.join(f'{name!r}: ...' for name in _fed(graph))}}}.",
         )
     arrays = {name: _fitting(operand, batch.get(name)) for name, operand in _fed(graph).items()}
+    for name, ranges in indices(runner.program).fed.items():
+        for range_, positions in ranges:
+            read = arrays[name] if positions is None else arrays[name].reshape(-1)[positions]
+            if (value := range_.outside(read)) is not None:
+                raise range_.error(value, f", in the batch's {name!r}")
     for name, array in arrays.items():
         runner.feed(name, array)
 

@@ -160,9 +160,10 @@ class Trainer:
 
         Lists become arrays. Where gradients accumulate, `batch` is a micro-batch, and the last one of each
         update changes weights. Raises PlanError when an array is missing or has another shape or an
-        incompatible dtype: nothing has been changed then. Raises whatever a kernel raises, GraphError for a
-        label that is no class; then nothing but `restore` or `close` is possible. With a plan for ranges of
-        sizes, arrays may have any of these; a size that the plan does not serve is a PlanError, too.
+        incompatible dtype, GraphError for an index or a class label in it that is out of range: nothing has
+        been changed then. Raises whatever a kernel raises, GraphError for an index that the graph computes;
+        then nothing but `restore` or `close` is possible. With a plan for ranges of sizes, arrays may have
+        any of these; a size that the plan does not serve is a PlanError, too.
 
         `entry` names the entry point where several train. Raises PlanError where none does; a plan of one
         program needs a loss only, and its step trains what there is to train.

@@ -33,6 +33,7 @@ from solver.program.dependencies import (
 from solver.program.digest import PIECE, exact, reference_digest
 from solver.program.footprint import Footprint, loads
 from solver.program.held import contents_at_first, first_contents, holding, persistent
+from solver.program.indices import indices
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
@@ -136,6 +137,7 @@ __all__ = [
     "held_lives",
     "holding",
     "in_order",
+    "indices",
     "is_pure",
     "joined_memory",
     "lent",

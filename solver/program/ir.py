@@ -262,7 +262,8 @@ class Initial:
 
     `scheme` is one of the graph's named initializers with its numbers, or ``values``: then they are the
     inline values of the graph's operand `source`, whose bytes have the given SHA-256 (hexadecimal). With
-    `rows` everything is about a larger value, of which the content has these rows.
+    `rows` everything is about a larger value, of which the content has these rows. Of constants, `data` has
+    the bytes, if they are known; they follow from the digest, so no comparison looks at them.
     """
 
     scheme: str
@@ -272,6 +273,7 @@ class Initial:
     source: str = ""
     sha256: str = ""
     rows: RowRange | None = field(default=None, repr=False)
+    data: bytes | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

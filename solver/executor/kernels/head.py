@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from solver.errors import GraphError
 from solver.executor.kernels.base import Call, Kernels
 from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, staging, with_small_buffers
 from solver.executor.kernels.helpers.stored import tiles
+from solver.graph.ops import lookup
 from solver.graph.ops.head import head
 from solver.graph.ops.helpers.stored import is_stored
 from solver.graph.types import Array
@@ -90,8 +90,7 @@ class _Chunks:
 
     def check_labels(self) -> Step:
         """The step that raises GraphError for a label that is no class and is not ignored."""
-        labels, end = self.labels, self.first_class + self.sizes.columns
-        classes: int = self.call.attributes.get("classes", end)
+        labels, allowed = self.labels, lookup("ProductLogSumExp").index_ranges(self.call.node)[2]
         kept: Array | None = None if self.ignore_index is None else self.call.scratch["ignored"]
 
         def run() -> None:
@@ -103,13 +102,8 @@ class _Chunks:
             )
             if kept is not None:
                 np.logical_not(kept, out=kept)
-            if low < 0 or high >= classes:
-                operation, label = self.call.node.operation.id, low if low < 0 else high
-                ignored = "" if kept is None else f", or be {self.ignore_index}, which is ignored"
-                raise GraphError(
-                    f"A class label of operation {operation!r} is {label}.",
-                    remedy=f"Labels must lie in [0, {classes - 1}]{ignored}.",
-                )
+            if low < 0 or high > allowed.most:
+                raise allowed.error(int(low if low < 0 else high))
 
         return run
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from solver.errors import GraphError
 from solver.executor.kernels.base import Call, Kernels
 from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, with_small_buffers
 from solver.executor.kernels.helpers.elementwise_loss import ELEMENTWISE_LOSSES, loss_scale
+from solver.graph.ops import lookup
 from solver.graph.ops.loss import PROBABILITY_EPSILON, block_rows
 from solver.graph.types import Array
 
@@ -76,6 +76,7 @@ class _Rows:
         """
         labels, index = self.labels(rows), self.scratch("index", rows)
         ignore_index, mask = self.ignore_index or 0, self.ignored(rows)
+        allowed = lookup("CategoricalCrossEntropy").index_ranges(self.call.node)[1]
 
         def run() -> None:
             kept: Array | bool = True
@@ -85,11 +86,7 @@ class _Rows:
                 extreme.reduce(labels, where=kept, initial=0) for extreme in (np.minimum, np.maximum)
             )
             if low < 0 or high >= self.classes:
-                operation, label = self.call.node.operation.id, low if low < 0 else high
-                raise GraphError(
-                    f"A class label of operation {operation!r} is {label}.",
-                    remedy=f"Labels must lie in [0, {self.classes - 1}]{self._or_ignored()}.",
-                )
+                raise allowed.error(int(low if low < 0 else high))
             index.fill(self.classes)
             index[0] = 0
             np.add.accumulate(index, out=index)
@@ -98,9 +95,6 @@ class _Rows:
                 np.logical_not(mask, out=mask)
 
         return index, run
-
-    def _or_ignored(self) -> str:
-        return "" if self.ignore_index is None else f", or be {self.ignore_index}, which is ignored"
 
     def smoothed_target(self, rows: slice, out: Array) -> Step:
         """Write the smoothed target of these rows to the C-contiguous `out`."""

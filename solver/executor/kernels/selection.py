@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from solver.errors import GraphError
 from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import (
     Step,
@@ -20,7 +19,7 @@ from solver.executor.kernels.helpers.blocks import (
 from solver.executor.kernels.helpers.broadcast import Parts, broadcast_backward
 from solver.executor.kernels.helpers.scatter import add_groups, add_rows
 from solver.graph.ops.helpers.stored import is_stored
-from solver.graph.ops.selection import Rows, gathered_rows
+from solver.graph.ops.selection import Rows, gathered_rows, rows_range
 from solver.graph.packing import unpack_rows
 from solver.graph.types import Array
 
@@ -68,10 +67,7 @@ def _index_step(call: Call, rows: Rows, indices: Array, index: Array) -> Step:
         np.copyto(index, indices)
         low, high = int(np.minimum.reduce(index)), int(np.maximum.reduce(index))
         if low < -rows.size or high >= rows.size:
-            raise GraphError(
-                f"An index of operation {call.node.operation.id!r} is {low if low < -rows.size else high}.",
-                remedy=f"Indices must lie in [{-rows.size}, {rows.size - 1}].",
-            )
+            raise rows_range(call.node).error(low if low < -rows.size else high)
         if low < 0:
             np.remainder(index, rows.size, out=index)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.errors import GraphError
 from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import (
     Step,
@@ -16,6 +15,7 @@ from solver.executor.kernels.helpers.blocks import (
     run_all,
     with_small_buffers,
 )
+from solver.graph.ops import lookup
 from solver.graph.ops.tiles import taken_rows
 from solver.graph.packing import unpack_rows
 from solver.graph.types import Array
@@ -39,6 +39,7 @@ def _rows_of_tile(call: Call, tile: Array, indices: Array, target: Array) -> Ste
     """The step that writes the rows of a tile to `target`, where the index of a row lies in the tile."""
     storage, count = call.node.input(0).storage, indices.size
     first, total = call.attributes["first_row"], call.attributes["rows"]
+    allowed = lookup("TileGather").index_ranges(call.node)[1]
     index, inside, taken = (call.scratch[name][:count] for name in ("index", "inside", "taken"))
     rows = tile if storage is not None else tile.reshape(len(tile), -1)
     packed = taken if storage is None else call.scratch["packed"][:count]
@@ -47,10 +48,7 @@ def _rows_of_tile(call: Call, tile: Array, indices: Array, target: Array) -> Ste
         np.copyto(index, indices)
         low, high = int(np.minimum.reduce(index)), int(np.maximum.reduce(index))
         if low < -total or high >= total:
-            raise GraphError(
-                f"An index of operation {call.node.operation.id!r} is {low if low < -total else high}.",
-                remedy=f"Indices must lie in [{-total}, {total - 1}].",
-            )
+            raise allowed.error(low if low < -total else high)
         if low < 0:
             np.remainder(index, total, out=index)
         np.subtract(index, first, out=index)

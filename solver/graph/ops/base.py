@@ -23,8 +23,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from solver.errors import AttributeRuleError, InternalError, ShapeMismatchError
-from solver.graph.types import AttributeValue, DType, Operation, TensorType
+from solver.errors import AttributeRuleError, GraphError, InternalError, ShapeMismatchError
+from solver.graph.types import Array, AttributeValue, DType, Operation, TensorType
 
 __all__ = [
     "ACTIVATIONS",
@@ -35,6 +35,7 @@ __all__ = [
     "BackwardNeeds",
     "ForwardOnly",
     "InPlace",
+    "IndexRange",
     "NoDerivative",
     "Node",
     "OperationType",
@@ -126,6 +127,41 @@ class Part:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class IndexRange:
+    """The integers that an input of an operation may hold: those in [least, most], and what is `ignored`."""
+
+    operation: str
+    noun: Literal["index", "class label"]
+    least: int
+    most: int
+    ignored: int | None = None
+
+    def outside(self, values: Array) -> int | None:
+        """An element that must not be there, None if all may. Linear; copies only if one is out of range."""
+        if not values.size or (self.least <= values.min() and values.max() <= self.most):
+            return None
+        wrong = values[(values < self.least) | (values > self.most)]
+        if self.ignored is not None:
+            wrong = wrong[wrong != self.ignored]
+        return int(wrong[0]) if wrong.size else None
+
+    @property
+    def allowed(self) -> str:
+        """The integers as words."""
+        ignored = "" if self.ignored is None else f", or {self.ignored}, which is ignored"
+        return f"in [{self.least}, {self.most}]{ignored}"
+
+    def error(self, value: int | None, source: str = "") -> GraphError:
+        """The error for this value, or for one that nobody looked at; `source` says where it was."""
+        article, plural = ("An", "Indices") if self.noun == "index" else ("A", "Labels")
+        number = "out of range" if value is None else value
+        return GraphError(
+            f"{article} {self.noun} of operation {self.operation!r} is {number}{source}.",
+            remedy=f"{plural} must be {self.allowed}.",
+        )
+
+
 #: Y over X, and dX over dY: promises of kernels that are done with an element, or a row, when they write it.
 ELEMENTWISE = (InPlace("x0", "y0"), InPlace("dy0", "dx0"))
 
@@ -187,6 +223,8 @@ class Signature(ABC):
     fuses_activation: ClassVar[bool] = False
     #: True for operators whose output is a loss to be minimised.
     is_loss: ClassVar[bool] = False
+    #: Inputs that leave the others as they are where they are 1, not 0: scales and variances.
+    unit_inputs: ClassVar[frozenset[int]] = frozenset()
     #: Inputs that must be constants known when the graph is built.
     constant_inputs: ClassVar[frozenset[int]] = frozenset()
     #: True for operators that have a derivative and no kernel for it. A graph that needs one is refused.
@@ -216,6 +254,10 @@ class Signature(ABC):
             and type_.storage is None
             and i not in self.constant_inputs
         )
+
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        """The positions of the integer inputs whose elements have a range; its forward kernel checks it."""
+        return {}
 
     def updates(self, node: Node) -> frozenset[int]:
         """Positions of the inputs that the forward step reads and then writes in place.

@@ -99,6 +99,7 @@ class _BatchNormalization(OperationType):
 
     name = "BatchNormalization"
     arity: ClassVar[tuple[int, int]] = (3, 5)
+    unit_inputs = frozenset({_SCALE, _RUNNING_VARIANCE})
     attributes: ClassVar[Mapping[str, Attribute]] = {
         "data_layout": Attribute("string", default="NCHW", choices=("NCHW", "NHWC")),
         "epsilon": Attribute("float", default=1e-5, minimum=0.0),

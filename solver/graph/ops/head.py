@@ -20,7 +20,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import (
+    Attribute,
+    BackwardNeeds,
+    IndexRange,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.ops.helpers.shared import bad_attribute, same_floating
 from solver.graph.ops.helpers.stored import is_stored, tile_request
 from solver.graph.types import DType, TensorType
@@ -128,6 +136,12 @@ class _ProductLogSumExp(OperationType):
         if attributes.get("classes", end) < end:
             raise bad_attribute(node, "classes", f"must be at least {end}, the end of the columns")
         return (TensorType((sizes.rows,), dtype),) * 2
+
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        attributes = node.attributes
+        classes = attributes.get("classes", attributes["first_class"] + head(node).columns)
+        ignored = attributes.get("ignore_index")
+        return {2: IndexRange(node.operation.id, "class label", 0, classes - 1, ignored)}
 
     def stored_axis(self, node: Node, position: int) -> int | None:
         return 1 - int(node.attributes["transB"]) if position == 1 else None

@@ -12,7 +12,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import (
+    Attribute,
+    BackwardNeeds,
+    IndexRange,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, bad_attribute, block, same_floating
 from solver.graph.types import DType, TensorType
 
@@ -169,6 +177,12 @@ class _CategoricalCrossEntropy(OperationType):
         elif target != node.input(0):
             raise node.mismatch("expected a target of the type and shape of the prediction")
         return (TensorType(shape[:-1] if node.attributes["reduction"] == "none" else (), dtype),)
+
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        if not node.attributes.get("sparse"):
+            return {}
+        most, ignored = node.input(0).shape[-1] - 1, node.attributes.get("ignore_index")
+        return {1: IndexRange(node.operation.id, "class label", 0, most, ignored)}
 
     def _scratch(self, node: Node, *blocks: str, columns: tuple[str, ...]) -> tuple[ScratchRequest, ...]:
         """`blocks` of [rows, classes], `columns` of a value for each row, and room to index sparse labels."""

@@ -79,6 +79,7 @@ class Normalisation(OperationType):
     """X, scale and shift; the latter two are trained."""
 
     arity: ClassVar[tuple[int, int]] = (3, 3)
+    unit_inputs = frozenset({1})
     #: Whether rows lose their mean.
     centred: ClassVar[bool] = True
 

@@ -12,6 +12,7 @@ from solver.graph.ops.base import (
     Attribute,
     BackwardNeeds,
     ForwardOnly,
+    IndexRange,
     InPlace,
     Node,
     OperationType,
@@ -27,7 +28,7 @@ from solver.graph.ops.helpers.shared import (
 )
 from solver.graph.types import DType, TensorType
 
-__all__ = ["OPERATORS", "Rows", "gathered_rows"]
+__all__ = ["OPERATORS", "Rows", "gathered_rows", "rows_range"]
 
 #: Rows of this many elements take as long to add as the call that adds one; a few calls need no groups.
 _WIDE, _FEW = 256, 32
@@ -93,6 +94,12 @@ def gathered_rows(node: Node) -> Rows:
     return Rows(outer, shape[axis], inner, node.input(1).elements)
 
 
+def rows_range(node: Node) -> IndexRange:
+    """The indices of rows, counted from the front or the end."""
+    size = gathered_rows(node).size
+    return IndexRange(node.operation.id, "index", -size, size - 1)
+
+
 def _check_indices(node: Node) -> None:
     if node.input(1).dtype not in (DType.INT32, DType.INT64):
         raise node.mismatch("expected int32 or int64 indices")
@@ -148,6 +155,9 @@ class _Gather(OperationType):
         if 1 in filled:
             _check_index(node, 0, filled[1])
 
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        return {1: rows_range(node)}
+
     def stored_axis(self, node: Node, position: int) -> int | None:
         return 0 if position == 0 and node.attributes["axis"] % len(node.input(0).shape) == 0 else None
 
@@ -192,6 +202,9 @@ class _ScatterAdd(OperationType):
         if 1 in filled:
             _check_index(node, 0, filled[1])
 
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        return {1: rows_range(node)}
+
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
         return (InPlace("x0", "y0"), InPlace("dy0", "dx0", view=True))
 
@@ -235,6 +248,9 @@ class _ScatterUpdate(ForwardOnly):
     def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
         if 1 in filled:
             _check_index(node, 0, filled[1])
+
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        return {1: rows_range(node)}
 
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
         return (InPlace("x0", "y0"),)

@@ -19,6 +19,7 @@ from solver.graph.ops.base import (
     Attribute,
     BackwardNeeds,
     ForwardOnly,
+    IndexRange,
     InPlace,
     Node,
     OperationType,
@@ -62,6 +63,10 @@ class _TileGather(ForwardOnly):
         if node.has_input(2) and node.input(2) != output:
             raise node.mismatch(f"expected rows from before of type {output}")
         return (output,)
+
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        rows = node.attributes["rows"]
+        return {1: IndexRange(node.operation.id, "index", -rows, rows - 1)}
 
     def stored_axis(self, node: Node, position: int) -> int | None:
         return 0 if position == 0 else None

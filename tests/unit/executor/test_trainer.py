@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from solver.errors import ArenaplanError, GraphError, OptionsError, PlanError
-from solver.executor import Trainer, synthetic_batch
-from solver.graph import Array, DType, TrainableGraph
+from solver.executor import KernelSet, Trainer, synthetic_batch
+from solver.graph import Array, DType, Role, TrainableGraph, TrainingRules
 from solver.importers.weights import read_arrays
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
@@ -28,16 +28,18 @@ from solver.program import Tier
 from tests.support.every import grid
 from tests.support.graphs import Sketch, chain, residual, tower
 from tests.support.resumed_training import network
+from tests.support.sizes import planned_over, with_symbolic_batch
 
 GRAPH = chain()
 PLAN = plan(GRAPH)
 
 
 def classifier() -> TrainableGraph:
-    """Cross entropy with classes by number: a label that is no class stops a step halfway."""
+    """Cross entropy with classes that the graph computes: one that is no class stops a step halfway."""
     s = Sketch("classifier")
     h = s.op("Gemm", [s.input("x", 4, 3), s.parameter("w", 5, 3)], "h", transB=1)
-    s.op("CategoricalCrossEntropy", [h, s.label("t", 4, dtype=DType.INT64)], "loss", from_logits=1, sparse=1)
+    classes = s.op("Cast", [s.op("Abs", [s.label("t", 4)], "positive")], "classes", to=7)
+    s.op("CategoricalCrossEntropy", [h, classes], "loss", from_logits=1, sparse=1)
     return s.graph(optimizer="Adam")
 
 
@@ -95,13 +97,62 @@ def test_a_refused_batch_changes_nothing() -> None:
         assert first.step(batches[1]) == second.step(batches[1])
 
 
+def reader(batch: int, *, cuts: bool, ignore_index: int | None = None) -> TrainableGraph:
+    """Tokens, of each row all or all but the last, as an embedding reads them; a class for each."""
+    s, count = Sketch("reader"), 4 if cuts else 5
+    tokens = s.add("tokens", Role.INPUT, (batch, 5), dtype=DType.INT64)
+    if cuts:
+        ends = [s.integers("zero", 0), s.integers("last", -1), s.integers("axis", 1)]
+        tokens = s.op("Slice", [tokens, *ends], "cut")
+    rows = s.op("Gather", [s.parameter("table", 6, 3), tokens], "rows")
+    h = s.op("Reshape", [rows, s.integers("matrix", -1, 3)], "h")
+    labels = s.op("Reshape", [s.label("t", batch, count, dtype=DType.INT32), s.integers("row", -1)], "t.row")
+    ignores: dict[str, Any] = {} if ignore_index is None else {"ignore_index": ignore_index}
+    s.op("CategoricalCrossEntropy", [h, labels], "loss", from_logits=1, sparse=1, **ignores)
+    return s.graph(optimizer="Adam", training=TrainingRules(accumulate=2))
+
+
+OUT_OF_RANGE: list[tuple[str, int, str]] = [
+    ("tokens", 6, r"An index of operation 'rows\.op' is 6, in the batch's 'tokens'\."),
+    ("tokens", -7, "is -7, in the batch's 'tokens'"),
+    ("t", 3, r"A class label of operation 'loss\.op' is 3, in the batch's 't'\."),
+    ("t", -1, "is -1, in the batch's 't'"),
+    ("t", 2**31 - 1, "is 2147483647"),
+]
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "c"])
+@pytest.mark.parametrize("ignore_index", [None, -100])
+def test_integers_out_of_range_are_refused_before_anything_changes(
+    kernels: KernelSet, ignore_index: int | None, tmp_path: Path
+) -> None:
+    """Of a smaller batch its own rows are looked at; the last tokens are if they are read."""
+    cuts = kernels == "numpy"
+    graph = with_symbolic_batch(reader(3, cuts=cuts, ignore_index=ignore_index), 3)
+    own = planned_over(graph, 1, 3, target="c" if kernels == "c" else "reference")
+    batches = [synthetic_batch(graph.at(batch=size), seed=0, step=size) for size in (3, 2, 1, 2)]
+    batches[1]["tokens"][0] = [0, -6, 5, -1, 9 if cuts else 1]
+    if ignore_index is not None:
+        batches[1]["t"][0, 0] = ignore_index
+    with Trainer(graph, own, kernels=kernels) as steady, Trainer(graph, own, kernels=kernels) as trainer:
+        for step, batch in enumerate(batches):
+            for name, value, message in OUT_OF_RANGE:
+                wrong = {key: array.copy() for key, array in batch.items()}
+                wrong[name][-1, 3] = value
+                with pytest.raises(GraphError, match=message):
+                    trainer.step(wrong)
+                assert trainer.iteration == step
+            assert trainer.step(batch) == steady.step(batch)
+        assert state_of(trainer, tmp_path / "a") == state_of(steady, tmp_path / "b")
+
+
 # -------------------------------------------------------------------------------- a step that was cut short
 
 
 def cut_short(trainer: Trainer) -> None:
     batch = synthetic_batch(trainer.graph, seed=0, step=0)
     with pytest.raises(GraphError, match="class label"):
-        trainer.step({**batch, "t": np.array([0, 1, 9, 2])})
+        trainer.step({**batch, "t": np.array([0.0, 1.0, 9.0, 2.0])})
 
 
 def test_after_an_exception_in_a_step_nothing_goes_on_until_restored(tmp_path: Path) -> None:
