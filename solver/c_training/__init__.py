@@ -17,13 +17,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+
 from solver.c_kernels import C_TYPES, SOURCES, refusals
 from solver.c_training.functions import Function, Names, Tables, arena, c_type
 from solver.errors import OptionsError
+from solver.graph.ops import lookup
 from solver.graph.types import TensorType
 from solver.names import c_comment, c_identifiers, c_string
 from solver.plan import Deployment, EntryPoint, Plan, PlannedSizes, purpose_of_plan
-from solver.program import EntryKind
+from solver.program import EntryKind, Initial, Kind, Phase, Program
 
 __all__ = ["Persistent", "c_training_files", "entry_points_of", "functions_of", "persistent_values"]
 
@@ -40,7 +43,7 @@ _MAX_BYTES: Final = 2**32
 
 #: A saved state begins with these, the version in the order of the machine's bytes, and the plan's digest.
 _MAGIC: Final = b"NETSTATE"
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Persistent:
     places: tuple[tuple[int, int], ...]
     owner: int
     value: int
+    is_constant: bool
 
 
 def c_training_files(
@@ -66,13 +70,16 @@ def c_training_files(
 ) -> dict[str, bytes]:
     """The files by their paths. `first` has the first contents of persistent values, by name: as an array
     in C if it `embeds` them, else as a file that `net_load` reads on little-endian machines; without them the
-    program begins with zeros. `at` has the plan at each size of the range that it serves; without them the
+    program begins as net.h says. It has those of constants, too; without them the program that brings the
+    memories writes constants. `at` has the plan at each size of the range that it serves; without them the
     files are for the size planned.
 
     Raises OptionsError for a plan of another target, for what C has no type or kernel for, and for entry
     points that C has no names for. Linear.
     """
-    writer = _Writer(planned, at)
+    writer = _Writer(planned, at, first or {})
+    if not writer.persistent or writer.persistent[0].name not in writer.first:
+        first = None
     embeds = embeds and first is not None
     files = {
         "net.h": writer.header(embeds=embeds),
@@ -114,8 +121,14 @@ def functions_of(
     return tuple(functions)
 
 
-def persistent_values(planned: Plan | Deployment) -> tuple[Persistent, ...]:
-    """The values that stay from one run to the next, in the order in which they are saved. Linear."""
+def persistent_values(planned: Plan | Deployment, *, constants: bool = False) -> tuple[Persistent, ...]:
+    """Weights, statistics and optimizer variables, in the order in which they are saved; or the `constants`
+    of the graph: literals, tables, masks. A weight that is not trained is none. Linear.
+    """
+    return tuple(row for row in _staying(planned) if row.is_constant == constants)
+
+
+def _staying(planned: Plan | Deployment) -> tuple[Persistent, ...]:
     if isinstance(planned, Deployment):
         programs = [_Stays(entry_point.plan) for entry_point in planned.entry_points]
         return tuple(_persistent(row.name, row.values, programs) for row in planned.persistent)
@@ -143,13 +156,14 @@ class _Stays:
 
 def _persistent(name: str, values: Iterable[int], programs: Iterable[_Stays]) -> Persistent:
     """A persistent value by its number in each program."""
-    places, owners = list[tuple[int, int]](), list[tuple[int, int]]()
+    places, owners, is_constant = list[tuple[int, int]](), list[tuple[int, int]](), False
     for k, (value, stays) in enumerate(zip(values, programs, strict=True)):
         entry, rows = stays.entry[value], stays.plan.program.values
         places += ((rows[v].space, stays.plan.offsets[v]) for v in stays.values[entry.reference])
         if entry.kind is not EntryKind.HELD:
             owners.append((k, value))
-    return Persistent(name, rows[value].type, tuple(dict.fromkeys(places)), *owners[0])
+            is_constant = rows[value].kind is Kind.CONSTANT
+    return Persistent(name, rows[value].type, tuple(dict.fromkeys(places)), *owners[0], is_constant)
 
 
 def entry_points_of(planned: Plan | Deployment) -> tuple[EntryPoint, ...]:
@@ -188,8 +202,10 @@ def _check(entry_point: EntryPoint) -> None:
 class _Writer:
     """The texts of the files of a plan."""
 
-    def __init__(self, planned: Plan | Deployment, at: Mapping[int, Plan]) -> None:
-        self.planned, self.at = planned, at
+    def __init__(
+        self, planned: Plan | Deployment, at: Mapping[int, Plan], first: Mapping[str, bytes]
+    ) -> None:
+        self.planned, self.at, self.first = planned, at, first
         self.functions = functions_of(planned, at)
         self.persistent = persistent_values(planned)
         self.spaces = self.functions[0].body.program.spaces
@@ -250,10 +266,10 @@ class _Writer:
         body = function.body
         fed = [body.type_of(places[0]) for places in body.fed]
         feeds = "\n".join(
-            f"{head}; /* {c_comment(label)}: {_shape(type_)} */\n"
+            f"{head}; /* {c_comment(label)}: {', '.join((_shape(type_), *(r.allowed for r in ranges)))} */\n"
             f"#define {_elements(name)} {max(1, type_.elements)}u"
-            for head, label, name, type_ in zip(
-                function.feed_heads(), function.labels, function.feeds, fed, strict=True
+            for head, label, name, type_, ranges in zip(
+                function.feed_heads(), function.labels, function.feeds, fed, body.ranges, strict=True
             )
         )
         until = "run of any entry point" if several else "step" if function.purpose == "train" else "run"
@@ -277,10 +293,19 @@ class _Writer:
         return sum(row.type.nbytes for row in self.persistent)
 
     def _names(self) -> Iterator[str]:
-        """A line for each value that stays: its name as a string in C, type and shape."""
+        """A line for each value that stays: its name as a string in C, type, shape, start if it is not 0."""
         for row in self.persistent:
             written = f'"{c_string(row.name)}"'.replace("*/", "*\\057").replace("/*", "\\057*")
-            yield f"   {written} {c_type(row.type)} {_shape(row.type)}"
+            start = self._start(row)
+            yield f"   {written} {c_type(row.type)} {_shape(row.type)}{f', {start:g}' if start else ''}"
+
+    def _start(self, row: Persistent) -> float:
+        """What a value begins as behind net_init(0): 0 if nothing says that it is another number."""
+        program = entry_points_of(self.planned)[row.owner].plan.program
+        initial = program.initial.get(row.value, Initial("zeros"))
+        if initial.scheme in ("zeros", "ones", "constant"):
+            return {"zeros": 0.0, "ones": 1.0}.get(initial.scheme, initial.value)
+        return float(program.values[row.value].origin in program.once("units", _units))
 
     def readme(self) -> str:
         """The README of the folder."""
@@ -312,14 +337,19 @@ class _Writer:
         )
         functions = self.functions
         runs = [function.run_function() for function in functions]  # they name tables
+        feeds = [text for function in functions for text in function.feed_functions()]
+        constants = "\n".join(self._constants())
+        texts = "".join((*runs, *feeds))
         return _filled(
             "net.c",
             places=places,
+            constants=constants,
+            ranges=_IN_RANGE if "in_range(" in texts else "",
             arenas=arenas,
             hosted="\n".join(self._hosted()),
             tables="\n".join(functions[0].tables.lines()),
             rows="\n".join(f"    {row}," for row in self._rows()),
-            feeds="\n\n".join(text for function in functions for text in function.feed_functions()),
+            feeds="\n\n".join(feeds),
             results="\n\n".join(text for function in functions for text in function.result_functions()),
             runs="\n\n".join(runs),
             counts="\n".join(f"{_count(f)} {{ return {f.iterations}; }}" for f in functions),
@@ -400,15 +430,33 @@ class _Writer:
                 lines.append(f"    if (p->memory == {k}) net_page_out({k}, p->offset, from, p->bytes);")
         return "\n".join(lines)
 
+    def _constants(self) -> Iterator[str]:
+        """The constants as arrays of unsigned integers, and the function that writes them to their places."""
+        copies = list[str]()
+        rows = [row for row in persistent_values(self.planned, constants=True) if row.name in self.first]
+        for k, row in enumerate(rows):
+            size = 1 if row.type.storage else row.type.dtype.itemsize
+            numbers = [f"{n:#x}u" for n in np.frombuffer(self.first[row.name], f"<u{size}").tolist()]
+            lines = ",\n    ".join(", ".join(numbers[i : i + 10]) for i in range(0, len(numbers), 10))
+            yield f"/* {c_comment(row.name)}: {_shape(row.type)} */"
+            yield f"static const uint{8 * size}_t constant{k}[] = {{\n    {lines or 0}\n}};"
+            for space, offset in row.places:
+                here = self.spaces[space].addressable
+                copy = f"ap_copy({arena(space)} +" if here else f"net_page_out({space},"
+                copies.append(f"    {copy} {offset}u, constant{k}, {row.type.nbytes}u);")
+        yield "\n".join(("static void put_constants(void)\n{", *copies, "}\n"))
+
     def _rows(self) -> Iterator[str]:
         at = 0
         for row in self.persistent:
             for k, (space, offset) in enumerate(row.places):
-                numbers = f"{space}, {offset}u, {row.type.nbytes}u, {at}u, {int(k == 0)}"
+                start = np.full(8 // row.type.dtype.itemsize, self._start(row), row.type.dtype.numpy)
+                pattern = int.from_bytes(start.astype(start.dtype.newbyteorder("<")).tobytes(), "little")
+                numbers = f"{space}, {offset}u, {row.type.nbytes}u, {at}u, {int(k == 0)}, {pattern:#x}u"
                 yield f'{{"{c_string(row.name)}", {numbers}}}'
             at += row.type.nbytes
         if not self.persistent:  # C has no empty arrays
-            yield '{"", 0, 0u, 0u, 0u, 0}'
+            yield '{"", 0, 0u, 0u, 0u, 0, 0u}'
 
     # ----------------------------------------------------------------------------------- others
 
@@ -424,7 +472,9 @@ class _Writer:
     def saved_state(self, first: Mapping[str, bytes]) -> bytes:
         """The first values as `net_save` writes them on a little-endian machine, before any iteration."""
         version, iterations = _VERSION.to_bytes(4, "little"), bytes(4 * self.counters)
-        return b"".join((_MAGIC, version, self.planned.digest.encode(), iterations, self.first_values(first)))
+        head = b"".join((_MAGIC, version, self.planned.digest.encode(), iterations))
+        state = head + self.first_values(first)
+        return state + _check_sum(state).to_bytes(4, "little")
 
     def example(self, *, embeds: bool, loads: bool) -> str:
         arrays, calls = [], []
@@ -466,6 +516,27 @@ def _sizes_text(sizes: PlannedSizes) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.largest.items())
 
 
+def _units(program: Program) -> set[str]:
+    """The names of operands that begin as 1 if nothing is known of them: scales and running variances."""
+    return {
+        program.values[binding.value].origin
+        for step in program.steps
+        if step.phase is Phase.FORWARD and step.reference is not None
+        for binding in step.bindings
+        if binding.slot in {f"x{i}" for i in lookup(program.kernel(step)).unit_inputs}
+    }
+
+
+def _check_sum(data: bytes) -> int:
+    """CRC-32C (Castagnoli) of bytes, as net.c has it. About a second for 10 MB."""
+    table, crc = list(range(256)), 0xFFFFFFFF
+    for _ in range(8):
+        table = [entry >> 1 ^ (0x82F63B78 if entry & 1 else 0) for entry in table]
+    for byte in data:
+        crc = table[(crc ^ byte) & 255] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
 def _shape(type_: TensorType) -> str:
     return f"{list(type_.shape)}"
 
@@ -496,14 +567,36 @@ _SIZES: Final = """
 int net_{name}(uint32_t size);
 """
 
+_IN_RANGE: Final = """/* Whether integers lie in [least, most] or are `ignored`: NET_UNCHECKED leaves it out.
+   `size` is their bytes, -1 for int8_t. */
+static int in_range(const void *values, int size, uint32_t count, int64_t least, int64_t most,
+                    int64_t ignored)
+{
+#ifndef NET_UNCHECKED
+    for (uint32_t k = 0; k < count; k++) {
+        const int64_t value = size == 8   ? ((const int64_t *)values)[k]
+                              : size == 4 ? ((const int32_t *)values)[k]
+                              : size == 1 ? ((const uint8_t *)values)[k]
+                                          : ((const int8_t *)values)[k];
+        if ((value < least || value > most) && value != ignored) return 0;
+    }
+#else
+    (void)values, (void)size, (void)count, (void)least, (void)most, (void)ignored;
+#endif
+    return 1;
+}
+
+"""
+
 _CLEAR: Final = """static void clear(const place *p)
 {
-    static const unsigned char zeros[64] = {0};
+    unsigned char start[64];
     place part = *p;
-    for (uint32_t at = 0; at < p->bytes; at += (uint32_t)sizeof zeros) {
+    for (uint32_t i = 0; i < (uint32_t)sizeof start; i += 8u) ap_copy(start + i, &p->start, 8u);
+    for (uint32_t at = 0; at < p->bytes; at += (uint32_t)sizeof start) {
         part.offset = p->offset + at;
-        part.bytes = p->bytes - at < sizeof zeros ? p->bytes - at : (uint32_t)sizeof zeros;
-        put(&part, zeros);
+        part.bytes = p->bytes - at < sizeof start ? p->bytes - at : (uint32_t)sizeof start;
+        put(&part, start);
     }
 }
 """

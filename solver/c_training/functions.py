@@ -17,11 +17,12 @@ from typing import Final
 from solver.c_kernels import C_TYPES, KERNELS, Call, table, task_of
 from solver.c_training.sizes import merged
 from solver.errors import OptionsError
+from solver.graph.ops.base import IndexRange
 from solver.graph.types import DType, TensorType
 from solver.names import c_identifiers
 from solver.plan import Plan
 from solver.plan.deployment import Purpose
-from solver.program import EntryKind, Kind, Step, expiring
+from solver.program import EntryKind, Kind, Step, expiring, indices
 
 __all__ = ["Body", "Function", "Names", "Tables", "arena", "c_type"]
 
@@ -111,15 +112,17 @@ class Body:
     def __init__(self, plan: Plan, iterations: str, tables: Tables | None) -> None:
         self.plan, self.program = plan, plan.program
         self._iterations, self._tables = iterations, tables
-        self._ends = expiring(self.program)
+        self._ends, self._indices = expiring(self.program), indices(self.program)
         self.sources: set[str] = set()
         values = self.program.values
         by_reference: dict[int, list[int]] = {}
         for entry in self.program.entry:
             if entry.kind is EntryKind.FED:
                 by_reference.setdefault(entry.reference, []).append(entry.value)
-        #: The places of each value that a caller feeds.
-        self.fed = tuple(by_reference.values())
+        #: The places of each value that a caller feeds, and the ranges of its elements: of all, as no kernel
+        #: here cuts integers into parts.
+        self.fed, fed = tuple(by_reference.values()), self._indices.fed
+        self.ranges = [[*dict(fed.get(values[places[0]].origin, ()))] for places in self.fed]
         losses = [e.value for e in self.program.exit if values[e.value].kind is Kind.LOSS]
         self.loss = losses[0] if losses else None
         stays = {e.reference for e in self.program.entry if e.kind is not EntryKind.FED}
@@ -142,12 +145,13 @@ class Body:
     def step(self, t: int) -> list[str]:
         """The statement of a step behind its constants, and marks of what ends with it."""
         step, constants = self.program.steps[t], list[str]()
-        written = self._step(step, constants)
+        written = self._step(t, step, constants)
         return [*constants, written, *self._ended(t)]
 
     def feed(self, k: int) -> list[str]:
-        """Statements that copy `values` to the places of what is fed."""
-        return [
+        """Statements that check `values` and copy them to the places of what is fed."""
+        test = partial(_in_range, "values", self.type_of(self.fed[k][0]))
+        return [f"if (!{test(row)}) {{ return NET_OUT_OF_RANGE; }}" for row in self.ranges[k]] + [
             f"ap_copy({self._address(value)}, values, {self.type_of(value).nbytes}u);"
             if self.is_addressable(value)
             else self._paged_out(value, "values")
@@ -192,7 +196,7 @@ class Body:
         place = f"{arena(row.space)} + {self.plan.offsets[value]}u"
         return f"(({C_TYPES[row.type.dtype]} *)(void *)({place}))" if cast else f"({place})"
 
-    def _step(self, step: Step, constants: list[str]) -> str:
+    def _step(self, t: int, step: Step, constants: list[str]) -> str:
         kernel = KERNELS[self.program.kernel(step)]
         value_of = {binding.slot: binding.value for binding in step.bindings}
         if step.reference is None:
@@ -216,6 +220,10 @@ class Body:
             self._update(),
         )
         written = kernel.write(call)
+        for slot, range_ in self._indices.computed.get(t, ()):
+            test = _in_range(self._address(value_of[slot]), self.type_of(value_of[slot]), range_)
+            result = "NET_OUT_OF_RANGE" if self.loss is None else "AP_INFINITY - AP_INFINITY"
+            written = f"if (!{test}) {{ NET_OUTSIDE({t + 1}u); return {result}; }} {written}"
         due = f"if ({self._iterations} % {self.program.period}u == 0u)"
         return f"{due} {{ {written} }}" if step.due else written
 
@@ -289,8 +297,9 @@ class Function:
         return f"{'float' if self.returns_loss else 'int'} net_{self.name}(void)"
 
     def feed_heads(self) -> Iterator[str]:
-        for name, places in zip(self.feeds, self.body.fed, strict=True):
-            yield f"void net_{name}(const {c_type(self.body.type_of(places[0]))} *values)"
+        for k, (name, places) in enumerate(zip(self.feeds, self.body.fed, strict=True)):
+            result = "int" if self.body.ranges[k] else "void"
+            yield f"{result} net_{name}(const {c_type(self.body.type_of(places[0]))} *values)"
 
     def result_heads(self) -> Iterator[str]:
         for name, value in zip(self.results, self.body.results, strict=True):
@@ -303,7 +312,8 @@ class Function:
     def feed_functions(self) -> Iterator[str]:
         """The functions that take what is fed."""
         for k, head in enumerate(self.feed_heads()):
-            yield f"{head}\n{{\n    {' '.join(self._sized(partial(Body.feed, k=k)))}\n}}"
+            end = "\n    return NET_OK;" if self.body.ranges[k] else ""
+            yield f"{head}\n{{\n    {' '.join(self._sized(partial(Body.feed, k=k)))}{end}\n}}"
 
     def result_functions(self) -> Iterator[str]:
         """The functions that give outputs."""
@@ -335,6 +345,13 @@ class Function:
             return write(self.body)
         texts = {size: write(body) for size, body in self._at.items()}
         return [merged(texts)] if any(texts.values()) else []
+
+
+def _in_range(address: str, type_: TensorType, range_: IndexRange) -> str:
+    """The C expression that says whether all elements of an array are in a range."""
+    ignored = range_.least if range_.ignored is None else range_.ignored
+    size = -1 if type_.dtype is DType.INT8 else type_.dtype.itemsize
+    return f"in_range({address}, {size}, {type_.elements}u, {range_.least}, {range_.most}, {ignored})"
 
 
 def arena(space: int) -> str:

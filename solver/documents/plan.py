@@ -7,6 +7,7 @@ described once, here: which values are valid, the JSON Schema, and which table a
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,12 @@ from solver.documents.fields import (
     expected,
     to_certificate,
 )
+from solver.documents.initializers import (
+    LARGEST_RULES,
+    InitializerDocument,
+    initializer_content,
+    to_initializer,
+)
 from solver.documents.options import PlannedOptionFields, to_options
 from solver.documents.parse import parse_json
 from solver.documents.read import header, read
@@ -39,7 +46,7 @@ from solver.documents.rows import REMEDY, In, Table, check_positions
 from solver.errors import PlanError
 from solver.graph.ops.base import Node
 from solver.graph.storage import Storage
-from solver.graph.types import DType, Operation, RowRange, TensorType
+from solver.graph.types import DType, Initializer, Operation, RowRange, TensorType
 from solver.layout import Lifespan
 from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, plan_content, with_digest
 from solver.program import (
@@ -265,6 +272,13 @@ class InitialRowsOfPlan(NamedTuple):
     whole: Positive
 
 
+class ConstantOfPlan(NamedTuple):
+    """The elements of a constant of the graph, whose SHA-256 `initial` has."""
+
+    source: Text
+    values: InitializerDocument
+
+
 class ProgramTables(DocumentModel):
     """The tables of a program, with the places of its values."""
 
@@ -400,7 +414,9 @@ class PlanDocument(ProgramTables):
 
     format: Literal["arenaplan.plan"]
     version: Literal[2]
-    digest: str = Field(description="SHA-256 over the canonical JSON of everything else, in hexadecimal.")
+    digest: str = Field(
+        description="SHA-256 over the canonical JSON of everything but `constants`, in hexadecimal."
+    )
     producer: Text = Field(description="The version of arenaplan that made the plan.")
     graph: Text
     graph_digest: Text
@@ -418,6 +434,9 @@ class PlanDocument(ProgramTables):
     )
     planned_sizes: PlannedSizesOfPlan | None = Field(
         None, description="The sizes that the plan serves beside its own; left out where it serves one."
+    )
+    constants: Table[ConstantOfPlan] = Field(
+        (), description="Constants whose elements the graph lists; left out where there are none."
     )
 
 
@@ -455,6 +474,8 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
 def to_plan(document: PlanDocument) -> Plan:
     """The plan of a document whose digest nobody has looked at. Raises PlanError as `load_plan` does."""
     program = to_program(document)
+    if document.constants:
+        program = replace(program, initial=_with_constants(document.constants, program))
     for i, hold in enumerate(document.holds):
         if hold.start >= hold.end:
             raise PlanError(
@@ -527,6 +548,45 @@ def _initial(document: ProgramTables, values: Sequence[Value]) -> dict[int, Init
             )
         initial[of] = replace(initial[of], rows=own)
     return initial
+
+
+def _with_constants(rows: Sequence[ConstantOfPlan], program: Program) -> dict[int, Initial]:
+    """The first contents of a program, constants with their elements.
+
+    Raises PlanError for elements of no constant, of another digest, or of more bytes than documents may have.
+    """
+    initial, of, left = dict(program.initial), dict[str, list[int]](), LARGEST_RULES
+    for value, first in initial.items():
+        of.setdefault(first.source, []).append(value)
+    for i, (source, elements) in enumerate(rows):
+        values, data = of.get(source, ()), None
+        if values and (left := left - (whole := _whole_type(program, values[0])).nbytes) >= 0:
+            data = to_initializer(elements, source, whole, ("constants", i, 1)).data
+        if data is None or {initial[value].sha256 for value in values} != {hashlib.sha256(data).hexdigest()}:
+            raise PlanError(
+                f"constants[{i}] does not have the elements of {source!r:.200} that the plan was made with.",
+                remedy=REMEDY,
+                path=("constants", i),
+            )
+        initial |= {value: replace(initial[value], data=data) for value in values}
+    return initial
+
+
+def _constants(program: Program) -> dict[str, dict[str, Any]]:
+    """The elements of constants, by operand."""
+    return {
+        first.source: initializer_content(Initializer("values", data=first.data), _whole_type(program, value))
+        for value, first in sorted(program.initial.items())
+        if first.data is not None
+    }
+
+
+def _whole_type(program: Program, value: int) -> TensorType:
+    """The type of what the first contents of a value are rows of, or all of."""
+    type_, rows = program.values[value].type, program.initial[value].rows
+    if rows is None:
+        return type_
+    return replace(type_, shape=(*type_.shape[: rows.axis], rows.whole, *type_.shape[rows.axis + 1 :]))
 
 
 def to_program(document: ProgramTables) -> Program:
@@ -662,6 +722,8 @@ def dump_plan(plan: Plan, *, indent: int | None = None) -> bytes:
     With `indent` it has one row a line.
     """
     content = plan_content(plan)
+    if constants := _constants(plan.program):
+        content["constants"] = list(constants.items())
     if indent is None:
         return to_bytes(content)
     margin = " " * indent

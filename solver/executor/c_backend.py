@@ -28,7 +28,7 @@ from solver.executor.run import Data, Prepared, Runner
 from solver.graph import Array
 from solver.native.store import keep_object, kept_object
 from solver.plan import Deployment, Plan
-from solver.program import Program, Step
+from solver.program import Program, Step, indices
 
 __all__ = ["CLibrary", "CRunner", "in_c_apart", "with_values_apart"]
 
@@ -62,13 +62,21 @@ class CLibrary:
         self._functions = {function.entry_point: function for function in functions_of(planned)}
 
     def run(self, entry_point: str, iteration: int) -> None:
-        """Run an entry point, or with an empty name the program of a plan, which `iteration` runs precede."""
+        """Run an entry point, or with an empty name the program of a plan, which `iteration` runs precede.
+
+        Raises GraphError for an index that the network computes and that is out of range.
+        """
         function = self._functions[entry_point]
         counters = (ctypes.c_uint32 * (function.counter + 1)).in_dll(self._library, "iterations")
         counters[function.counter] = iteration
         run = self._library[f"net_{function.name}"]
         run.restype = None
         run()
+        outside = ctypes.c_uint32.in_dll(self._library, "outside")
+        if outside.value:
+            step, outside.value = outside.value - 1, 0
+            ((_, range_), *_) = indices(function.body.program).computed[step]
+            raise range_.error(None)
 
 
 class CRunner(Runner):

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from solver.c_training import c_training_files, entry_points_of, persistent_values
+from solver.c_training import c_training_files, entry_points_of, functions_of, persistent_values
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
 from solver.executor.proved import entry_programs, inline_data, program_at
@@ -52,24 +52,27 @@ def c_files(
         raise OptionsError(
             f"First values cannot go to {weights!r:.200}.",
             remedy="Choose --weights embed (into net_weights.c), --weights blob (into net_weights.bin) or"
-            " --weights none (the program begins with zeros).",
+            " --weights none (your program writes them).",
             path=("weights",),
         )
-    at = _plans_at_sizes(planned, graphs)
-    files = c_training_files(planned, at=at)
-    if weights == "none":
-        return files
-    initials = [i for each in entry_points_of(planned) for i in each.plan.program.initial.values()]
-    named = sorted(initial.source for initial in initials if initial.scheme == "values")
-    if named and graphs is None:
-        raise OptionsError(
-            f"The first values of {named[0]!r} are in the graph, not in the plan.",
-            remedy="Choose --weights none, and load them in your program; or give the graph:"
-            " `arenaplan export plan.json --to c-training --model graph.json -o net`.",
-            path=("weights",),
-        )
-    first = first_contents(planned, graphs)
-    embeds = weights == "embed" or (weights is None and sum(map(len, first.values())) <= MAX_EMBEDDED_BYTES)
+    functions_of(planned)  # refuses what C cannot run before first values are asked for
+    at, is_whole = _plans_at_sizes(planned, graphs), weights != "none"
+    for row in persistent_values(planned, constants=True) + is_whole * persistent_values(planned):
+        program = entry_points_of(planned)[row.owner].plan.program
+        initial = program.initial.get(row.value)
+        if graphs is None and initial is not None and initial.scheme == "values" and initial.data is None:
+            what, other = "first values of {!r} are", "Choose --weights none, and load them in your program"
+            if row.is_constant:
+                what, other = "constant {!r} is", "Plan again with this version"
+            raise OptionsError(
+                f"The {what.format(initial.source)} in the graph, not in the plan.",
+                remedy=f"{other}; or give the graph:"
+                " `arenaplan export plan.json --to c-training --model graph.json -o net`.",
+                path=("weights",),
+            )
+    first = first_contents(planned, graphs, weights=is_whole)
+    size = sum(row.type.nbytes for row in persistent_values(planned))
+    embeds = weights == "embed" or (weights is None and size <= MAX_EMBEDDED_BYTES)
     return c_training_files(planned, first, embeds=embeds, at=at)
 
 
@@ -116,8 +119,11 @@ def _check_constants(planned: Plan, plan: Plan, size: int) -> None:
             )
 
 
-def first_contents(planned: Plan | Deployment, graphs: Graphs | None = None) -> dict[str, bytes]:
-    """The first contents of what stays from one run to the next, by name, in C order.
+def first_contents(
+    planned: Plan | Deployment, graphs: Graphs | None = None, *, weights: bool = True
+) -> dict[str, bytes]:
+    """The first contents of what stays from one run to the next, by name, in C order; without `weights`
+    those of constants alone.
 
     `graphs`, the graph of a plan or those of entry points by name, have the values that a plan has digests of
     only. Raises PlanError for one that is missing or changed. Linear in the bytes.
@@ -134,7 +140,7 @@ def first_contents(planned: Plan | Deployment, graphs: Graphs | None = None) -> 
         row.name: np.ascontiguousarray(
             first_content(plans[row.owner].program, row.value, data[row.owner])
         ).tobytes()
-        for row in persistent_values(planned)
+        for row in persistent_values(planned, constants=True) + weights * persistent_values(planned)
     }
 
 

@@ -351,7 +351,7 @@ def _initializer(initial: Initial, data: Data) -> Initializer:
         return Initializer(
             initial.scheme, value=initial.value, scale=initial.scale, seed=initial.seed, rows=initial.rows
         )
-    stored = data.get(initial.source)
+    stored = data.get(initial.source, initial.data)
     if stored is None or _sha256(stored) != initial.sha256:
         what = "missing" if stored is None else "not those that the plan was made with"
         raise PlanError(

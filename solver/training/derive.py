@@ -412,7 +412,8 @@ def _initial(operand: Operand) -> Initial:
     if initializer.file is not None:
         return Initial("values", source=operand.id, sha256=initializer.file.sha256, rows=rows)
     if initializer.data is not None:
-        return Initial("values", source=operand.id, sha256=_sha256(initializer.data), rows=rows)
+        data = initializer.data if operand.role is Role.CONSTANT else None
+        return Initial("values", source=operand.id, sha256=_sha256(initializer.data), rows=rows, data=data)
     return Initial(initializer.kind, initializer.value, initializer.scale, initializer.seed, rows=rows)
 
 

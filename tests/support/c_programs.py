@@ -23,29 +23,32 @@ _STRICT = ("-std=c11", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra
 
 
 def written(
-    graph: TrainableGraph | Mapping[str, TrainableGraph], plan: Plan | Deployment, folder: Path
+    graph: TrainableGraph | Mapping[str, TrainableGraph] | None,
+    plan: Plan | Deployment,
+    folder: Path,
+    weights: str = "embed",
 ) -> Path:
     """The folder, with the files of a plan."""
-    for name, data in c_files(plan, "embed", graph).items():
+    for name, data in c_files(plan, weights, graph).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     return folder
 
 
 class CProgram:
-    """The files of a folder, compiled with these flags, from their first values on."""
+    """The files of a folder, compiled with these flags, from their first values on if they are embedded."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         library = folder / f"net{re.sub(r'[^a-zA-Z0-9]', '', ''.join(flags))}.so"
         own, kernels = (sorted(folder.glob(pattern)) for pattern in ("net*.c", "kernels/*.c"))
         shared_library(library, "gcc", *_STRICT, *flags, own=own, kernels=kernels)
-        self._library = ctypes.CDLL(str(library))
+        self._library, self._embeds = ctypes.CDLL(str(library)), (folder / "net_weights.c").exists()
         self._library.net_hash.restype = ctypes.c_uint64
         self._library.net_self_hash.restype = ctypes.c_uint64
         self.restart()
 
     def restart(self) -> None:
-        self._library.net_init(ctypes.byref(self._weights()))
+        self._library.net_init(ctypes.byref(self._weights()) if self._embeds else None)
 
     def _weights(self) -> ctypes.Array[ctypes.c_ubyte]:
         return (ctypes.c_ubyte * 1).in_dll(self._library, "net_weights")
@@ -85,9 +88,18 @@ class CProgram:
 
     def _feed(self, front: str, graph: TrainableGraph, batch: Mapping[str, ArrayLike]) -> None:
         for name, values in batch.items():
-            array = np.ascontiguousarray(np.asarray(values).astype(graph.operands[name].dtype.numpy))
-            feed = self._library[f"net_feed_{front}{_plain(name)}"]
-            feed(array.ctypes.data_as(ctypes.c_void_p))
+            self.feed(f"{front}{name}", np.asarray(values).astype(graph.operands[name].dtype.numpy))
+
+    def feed(self, name: str, values: Array) -> int:
+        """Feed an input; the code that C returns, of one without a range no matter what."""
+        array = np.ascontiguousarray(values)
+        return int(self._library[f"net_feed_{_plain(name)}"](array.ctypes.data_as(ctypes.c_void_p)))
+
+    def write(self, name: str, values: Array) -> int:
+        """Write a value by its name; the code that C returns."""
+        array = np.ascontiguousarray(values)
+        size = ctypes.c_size_t(array.nbytes)
+        return int(self._library.net_write(name.encode(), array.ctypes.data_as(ctypes.c_void_p), size))
 
     def read(self, plan: Plan, name: str) -> Array:
         type_ = plan.program.values[plan.program.by_label[name]].type
@@ -116,7 +128,7 @@ class CProgram:
     def having(self, plan: Plan | Deployment) -> CProgram:
         """The same, which knows the size of a saved state."""
         counters = {function.counter for function in functions_of(plan)}
-        self._saved_bytes = 76 + 4 * len(counters) + sum(row.type.nbytes for row in persistent_values(plan))
+        self._saved_bytes = 80 + 4 * len(counters) + sum(row.type.nbytes for row in persistent_values(plan))
         return self
 
 

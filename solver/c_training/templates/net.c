@@ -11,12 +11,14 @@
 
 #ifdef NET_HOSTED /* another program brings the memories, all of them, and counts the iterations */
 @hosted@
-uint32_t iterations[NET_COUNTERS];
+uint32_t iterations[NET_COUNTERS], outside;
 int started;
+#define NET_OUTSIDE(step) (outside = (step)) /* the step, from 1, that read an index out of range */
 #else
 @arenas@
 static uint32_t iterations[NET_COUNTERS];
 static int started;
+#define NET_OUTSIDE(step) ((void)0)
 #endif
 @size@
 /* Marks bytes of a memory that hold nothing from here on. With NET_POISON they become NaN, and net_init begins with
@@ -45,12 +47,14 @@ NET_ASSERT(FLT_EVAL_METHOD == 0, "float must be evaluated as float: on x86 compi
 NET_ASSERT(64 % sizeof(double) == 0 && 64 % sizeof(int64_t) == 0, "arenas must be aligned for every element");
 @tables@
 
-/* What stays: its places in the memories, and where it is in a saved state. */
+@constants@
+/* What stays: its places in the memories, where it is in a saved state, and eight bytes of what it begins as. */
 typedef struct {
     const char *name;
     int memory;
     uint32_t offset, bytes, saved;
     int is_first; /* others hold the same, for the start of the next iteration */
+    uint64_t start;
 } place;
 
 static const place places[] = {
@@ -75,7 +79,7 @@ static int same(const char *a, const char *b)
 }
 
 @clear@
-@feeds@
+@ranges@@feeds@
 
 @results@
 
@@ -86,6 +90,7 @@ int net_init(const void *state)
     for (size_t k = 0; k < NET_COUNTERS; k++) iterations[k] = 0u;
 @largest@    started = 1;
 @begins@
+    put_constants();
     for (size_t k = 0; k < PLACES; k++) {
         if (state)
             put(&places[k], (const unsigned char *)state + places[k].saved);
@@ -122,7 +127,18 @@ int net_write(const char *name, const void *from, size_t bytes)
 }
 
 static const unsigned char magic[8] = {'N', 'E', 'T', 'S', 'T', 'A', 'T', 'E'};
-static const uint32_t version = 1u;
+static const uint32_t version = 2u;
+
+/* CRC-32C (Castagnoli), bit by bit: without a table */
+static uint32_t check_sum(const unsigned char *from, size_t bytes)
+{
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < bytes; i++) {
+        crc ^= from[i];
+        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
+    }
+    return ~crc;
+}
 
 int net_save(void *to, size_t bytes)
 {
@@ -135,6 +151,8 @@ int net_save(void *to, size_t bytes)
     ap_copy(state + 76, iterations, sizeof iterations);
     for (size_t k = 0; k < PLACES; k++)
         if (places[k].is_first) get(&places[k], state + NET_STATE_AT + places[k].saved);
+    const uint32_t sum = check_sum(state, NET_SAVED_BYTES - 4u);
+    ap_copy(state + NET_SAVED_BYTES - 4u, &sum, 4u);
     return NET_OK;
 }
 
@@ -156,6 +174,8 @@ int net_load(const void *from, size_t bytes)
     if (!equal(state + 8, &version, 4u)) return NET_NO_STATE;
     if (!equal(state + 12, NET_PLAN, 64u)) return NET_OTHER_PLAN;
     if (bytes != NET_SAVED_BYTES) return NET_OTHER_SIZE;
+    const uint32_t sum = check_sum(state, NET_SAVED_BYTES - 4u);
+    if (!equal(state + NET_SAVED_BYTES - 4u, &sum, 4u)) return NET_DAMAGED;
     net_init(state + NET_STATE_AT);
     ap_copy(iterations, state + 76, sizeof iterations);
     return NET_OK;
@@ -192,7 +212,7 @@ uint64_t net_hash(void) { return hashed_state(basis); }
 static void fill(int memory, uint32_t offset, uint32_t bytes, int floats)
 {
     unsigned char piece[64];
-    place part = {"", memory, offset, 0u, 0u, 0};
+    place part = {"", memory, offset, 0u, 0u, 0, 0u};
     uint32_t seed = bytes;
     for (uint32_t at = 0; at < bytes; at += (uint32_t)sizeof piece) {
         for (uint32_t i = 0; i < (uint32_t)sizeof piece; i += 4u) {

@@ -20,9 +20,10 @@ extern "C" {
 /* Numbers of iterations that are counted */
 #define NET_COUNTERS @counters@u
 /* A saved state: "NETSTATE", the version of this layout in the order of the machine's bytes, the plan, the numbers of
-   iterations; from NET_STATE_AT on the values. The file net_weights.bin is one, of little-endian machines. */
+   iterations; from NET_STATE_AT on the values; CRC-32C of all that. The file net_weights.bin is one, of little-endian
+   machines. */
 #define NET_STATE_AT (76u + 4u * NET_COUNTERS)
-#define NET_SAVED_BYTES (NET_STATE_AT + NET_STATE_BYTES)
+#define NET_SAVED_BYTES (NET_STATE_AT + NET_STATE_BYTES + 4u)
 
 enum {
     NET_OK = 0,
@@ -33,21 +34,27 @@ enum {
     NET_OTHER_BITS = 5,        /* net_self_test: this compiler contracts or reorders arithmetic */
     NET_NO_STATE = 6,          /* net_load: the bytes are not a saved state of this version */
     NET_OTHER_BYTE_ORDER = 7,  /* net_load: the state is of a machine with another order of bytes */
-    NET_NO_SUCH_SIZE = 8       /* net_set_...: the plan does not serve this size */
+    NET_NO_SUCH_SIZE = 8,      /* net_set_...: the plan does not serve this size */
+    NET_OUT_OF_RANGE = 9,      /* net_feed_...: an index or a class label is out of range; nothing was fed */
+    NET_DAMAGED = 10           /* net_load: bytes of the state have changed since it was saved */
 };
 @paging@@sizes_served@
-@weights@/* Begin anew. `state` has NET_STATE_BYTES of first values; 0: zeros. Returns NET_OK. */
+@weights@/* Begin anew. `state` has NET_STATE_BYTES of first values. With 0, values begin as the list of names below says: most
+   as zeros, so write the weights with net_write. Constants of the network are part of the code. Returns NET_OK. */
 int net_init(const void *state);
 
 @runs@
-/* Weights, running statistics and optimizer variables by the names that the plan has for them:
+/* Weights, running statistics and optimizer variables by the names that the plan has for them. Behind net_init(0) they
+   are 0, or the number behind their shape: scales of normalisations and running variances are 1, and what the network
+   begins as one number is that number.
 
 @names@ */
 int net_read(const char *name, void *to, size_t bytes);
 int net_write(const char *name, const void *from, size_t bytes);
 
 /* Everything that the next iteration depends on, in NET_SAVED_BYTES: training goes on bit for bit where it was saved.
-   What net_load refuses changes nothing. */
+   net_load reads the whole state before it writes, which may lie in flash and needs no other memory. What it refuses
+   changes nothing: a state of another plan, of a program of version 1 (without a check sum), or with a changed bit. */
 int net_save(void *to, size_t bytes);
 int net_load(const void *from, size_t bytes);
 

@@ -29,9 +29,10 @@ compiles = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wpedantic", "-Wshadow", "-Wundef", "-Wcast-qual")
 CODES = {
     "OK": 0, "NO_SUCH_NAME": 1, "OTHER_SIZE": 2, "OTHER_PLAN": 3, "NOT_STARTED": 4, "OTHER_BITS": 5,
-    "NO_STATE": 6, "OTHER_BYTE_ORDER": 7, "NO_SUCH_SIZE": 8,
+    "NO_STATE": 6, "OTHER_BYTE_ORDER": 7, "NO_SUCH_SIZE": 8, "OUT_OF_RANGE": 9,
+    "DAMAGED": 10,
 }  # fmt: skip
-#: Where a saved state has what: magic, version, digest of the plan, iteration, values.
+#: Where a saved state has what: magic, version, digest of the plan, iteration, values; then a check sum.
 VERSION_AT, PLAN_AT, VALUES_AT = 8, 12, 80
 
 #: Keywords, digits, functions of the API, names that fold to one identifier, Unicode, trigraphs, long names.
@@ -97,7 +98,7 @@ class Net:
         self.library.net_hash.restype = ctypes.c_uint64
         header = (folder / "net.h").read_text(encoding="ascii")
         sizes = re.findall(r"#define NET_(\w+)_BYTES (\d+)u", header)
-        self.saved_bytes = VALUES_AT + next(int(size) for name, size in sizes if name == "STATE")
+        self.saved_bytes = VALUES_AT + 4 + next(int(size) for name, size in sizes if name == "STATE")
 
     def begin(self) -> None:
         weights = (ctypes.c_ubyte * 1).in_dll(self.library, "net_weights")
@@ -218,6 +219,7 @@ def test_states_of_others_are_refused_and_change_nothing(folder: Path, tmp_path:
         (changed(VERSION_AT, version[::-1]), "OTHER_BYTE_ORDER"),
         (changed(PLAN_AT, b"?"), "OTHER_PLAN"),
         (changed(VALUES_AT - 5, b"?"), "OTHER_PLAN"),
+        (changed(VALUES_AT + 9, b"?"), "DAMAGED"),
     ):
         assert net.load(other) == CODES[name], name
     assert (net.step(), net.library.net_hash()) == expected

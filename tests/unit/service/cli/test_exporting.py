@@ -198,7 +198,7 @@ def test_c_that_trains_is_a_directory_or_an_archive_of_the_same_files(for_c: Pat
     assert archive.read_bytes() == zip_archive(c_files(load_plan(for_c.read_bytes())))
     blob = arenaplan("export", for_c, "--to", "c-training", "--weights", "blob", "-o", tmp_path / "blob")
     assert blob.exit_code == Exit.OK
-    assert (tmp_path / "blob" / "net_weights.bin").stat().st_size == 80 + 4 * (8 * 6 + 6 + 6 * 4 + 4)
+    assert (tmp_path / "blob" / "net_weights.bin").stat().st_size == 84 + 4 * (8 * 6 + 6 + 6 * 4 + 4)
 
 
 def test_c_that_trains_is_refused_by_name(for_c: Path, model: Path, tmp_path: Path) -> None:
