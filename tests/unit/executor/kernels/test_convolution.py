@@ -202,7 +202,7 @@ def test_every_geometry_is_pytorchs(type_: str, layout: str, tmp_path: Path) -> 
         y, *derivatives = pytorch_results(type_, values, dy, **sizes) or [np.empty(0)]
         attributes = {key: size for key, size in sizes.items() if type_ != "Conv" or key != "output_padding"}
         if y.size:
-            *images, bias = (np.float32(value) for value in values)
+            *images, bias = (value.astype(np.float32) for value in values)
             arranged_values = (*(arranged(image, layout) for image in images), bias)
             case = Case(type_, arranged_values, {"data_layout": layout, **attributes})
             step, *_, backward = steps_of(case)
