@@ -149,7 +149,7 @@ class IndexRange:
     @property
     def allowed(self) -> str:
         """The integers as words."""
-        ignored = "" if self.ignored is None else f", or {self.ignored}, which is ignored"
+        ignored = "" if self.ignored is None else f", or be {self.ignored}, which is ignored"
         return f"in [{self.least}, {self.most}]{ignored}"
 
     def error(self, value: int | None, source: str = "") -> GraphError:
@@ -158,7 +158,7 @@ class IndexRange:
         number = "out of range" if value is None else value
         return GraphError(
             f"{article} {self.noun} of operation {self.operation!r} is {number}{source}.",
-            remedy=f"{plural} must be {self.allowed}.",
+            remedy=f"{plural} must lie {self.allowed}.",
         )
 
 
