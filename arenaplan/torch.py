@@ -246,7 +246,7 @@ def document(module: Any, example_inputs: Any, **choices: Unpack[CaptureChoices]
     graphs = []
     for choices["batch"] in (batch, batch + 1):
         graphs.append(graph(module, example_inputs, **choices).graph)
-    return {**_Symbolic(*graphs, batch).document(), "batch": size}
+    return {**_Symbolic(graphs, batch).document(), "batch": size}
 
 
 @checks_arguments
@@ -355,15 +355,15 @@ def _distinct_batch(module: Any, inputs: Sequence[Any], size: int) -> int:
 
 
 class _Symbolic:
-    """The document of a graph that was captured with a `batch` and with the next one.
+    """The document of two `graphs`: captures with a `batch` and with the next one.
 
     The axes that have it are symbolic, and so are elements of lists of sizes. In the sizes of a Reshape one
     element is -1 instead, which may be a multiple of the batch. A constant with a row for each example is a
     rule, or an Expand of one row.
     """
 
-    def __init__(self, first: TrainableGraph, other: TrainableGraph, batch: int) -> None:
-        self.graphs, self.batch = (first, other), batch
+    def __init__(self, graphs: Sequence[TrainableGraph], batch: int) -> None:
+        self.graphs, self.batch = graphs, batch
         self.first, self.other = (documents.parse_json(documents.dump_graph(graph)) for graph in self.graphs)
         self.readers: dict[str, set[str]] = {}
         for operation in self.first["operations"]:
@@ -399,7 +399,8 @@ class _Symbolic:
         operands = [graph.operands[first["name"]] for graph in self.graphs]
         arrays = [initial_value(operand) for operand in operands]
         if shape == first["shape"]:
-            sizes = self._sizes(first, *(array.reshape(-1).tolist() for array in arrays), path)
+            old, new = (array.reshape(-1).tolist() for array in arrays)
+            sizes = self._sizes(first, old, new, path)
             return [{**operand, "initializer": {"kind": "values", "values": sizes}}]
         rules = [rule_of(array.tobytes(), x.type, 0) for array, x in zip(arrays, operands, strict=True)]
         number = arrays[0].flat[0].item()

@@ -227,10 +227,10 @@ class _Translator:
         for part in _leaves(result):
             if isinstance(part, torch().Tensor):
                 self.origins.setdefault(id(part), origin)
-        source = arguments[0] if arguments else None
-        is_copy = id(source) in self.halves and operator_name(target) == "_to_copy.default"
-        if is_copy and result.dtype in (source.dtype, torch().float32):
-            self.halves[id(result)] = self.halves[id(source)]
+        half = self.halves.get(id(arguments[0])) if arguments else None
+        is_copy = operator_name(target) == "_to_copy.default"
+        if is_copy and half is not None and result.dtype in (half[1].dtype, torch().float32):
+            self.halves[id(result)] = half
         return result
 
     def _updated(self, value: Value) -> Value:
