@@ -45,7 +45,7 @@ LOOK_SECONDS: Final = 1.0
 PATIENCE: Final = 3
 #: How often what has expired is removed.
 TIDY_SECONDS: Final = 600.0
-#: Seconds without a sign of life after which the ticket of a worker is taken back.
+#: Seconds without a sign of life after which the ticket of a worker is taken back; it is looked for as often.
 STALLED_SECONDS: Final = 8.0
 #: Connections to PostgreSQL beside those of the store: an API writes tickets with one, and listens to the
 #: news of jobs with another. A worker also listens for tickets.
@@ -127,7 +127,7 @@ class _Tickets:
         return [row.id for row in rows]
 
     async def tidy(self) -> None:
-        """Remove tickets in the hands of workers that have died."""
+        """Remove tickets of workers that have died, also of those that another worker has removed."""
         for job in await self.app.job_manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
             assert job.id is not None
             await self.app.job_manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
@@ -210,7 +210,7 @@ class ClusterWorker:
         self._bell = _Bell(store, runner.look)
         self._tasks: list[asyncio.Task[None]] = []
         self._untaken: dict[str, int] = {}
-        self._tidied = -TIDY_SECONDS
+        self._tidied = self._tickets_tidied = -TIDY_SECONDS
 
     async def start(self) -> None:
         await self._tickets.open()
@@ -265,7 +265,9 @@ class ClusterWorker:
         self._untaken = {job: count for job, count in counts.items() if count < PATIENCE}
         for job in counts.keys() - self._untaken.keys():
             await self._tickets.write(job)
+        if time.monotonic() > self._tickets_tidied + STALLED_SECONDS:
+            self._tickets_tidied = time.monotonic()
+            await self._tickets.tidy()
         if time.monotonic() > self._tidied + TIDY_SECONDS:
             self._tidied = time.monotonic()
-            await self._tickets.tidy()
             await self._table.tidy()

@@ -27,24 +27,17 @@ __all__ = ["CONTENT_TYPE", "Metrics", "Reading", "memory_and_files", "watch_log"
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-#: Upper bounds in seconds: answers from memory take a fraction of a millisecond, plans up to minutes.
+#: Upper bounds in seconds: answers from memory take about a millisecond, plans up to minutes. Few, as there
+#: is a series of each for every route.
 _SECONDS: Final = (
-    0.0005,
     0.001,
-    0.0025,
     0.005,
-    0.01,
     0.025,
-    0.05,
     0.1,
-    0.25,
     0.5,
-    1,
     2.5,
-    5,
     10,
     30,
-    60,
     120,
 )
 #: Upper bounds of (peak - lower bound) / lower bound; 0 is a proved optimum.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections.abc import AsyncIterator
@@ -10,16 +11,17 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, text, update
 
 from service.jobs.blobs import Blobs, Graphs, Results, StoredGraph
 from service.jobs.engine import JobEngine
 from service.jobs.model import Job, State
 from service.problems import Problem
-from service.store import Store
+from service.store import Store, open_store, upgrade
 from service.store.objects import Objects, open_objects
 from service.store.schema import jobs
 from tests.support.engines import finished, new_job, running_engine, table_of
+from tests.support.postgres import Postgres
 from tests.support.storage import Storage
 
 
@@ -330,3 +332,22 @@ async def test_tenants_take_turns(store: Store) -> None:
     assert tenants == ["many", "one", "many", "many"]
     assert await table.claim("owner") is None
     assert single.tenant == "one"
+
+
+async def test_tickets_of_dead_workers_are_removed_soon(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that starts removes dead ones at once, and leaves their tickets in nobody's hands."""
+    monkeypatch.setattr("service.jobs.cluster.STALLED_SECONDS", 1.0)
+    columns, values = "queue_name, task_name, status", "'jobs', 'x', 'doing'"
+    left = text(f"insert into procrastinate.procrastinate_jobs ({columns}) values ({values})")
+    count = text("select count(*) from procrastinate.procrastinate_jobs where status = 'doing'")
+    with contextlib.closing(open_store(postgres.new_database())) as store:
+        upgrade(store)
+        async with running_engine(store) as engine:
+            submitted, _ = await engine.submit(new_job("echo\n"))
+            await finished(engine, submitted)
+            await store.write(lambda connection: connection.execute(left))
+            async with asyncio.timeout(60.0):
+                while await store.read(lambda connection: connection.execute(count).scalar()):
+                    pass
