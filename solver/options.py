@@ -365,7 +365,7 @@ IMPORT_OPTIONS: Final = _by_name(
         Option(
             "output",
             "word",
-            "Of a model: the output that the loss is of.",
+            "Of a model: the output that the loss is of, or any other tensor that the model computes.",
             flag="output-name",
             metavar="NAME",
         ),

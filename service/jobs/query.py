@@ -11,9 +11,9 @@ from typing import Final
 __all__ = ["in_flags", "in_query"]
 
 _DIM_FLAG: Final = re.compile(r"(?<![\w-])--(dim|input) (?=\S+=)")
-_FLAG: Final = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+_FLAG: Final = re.compile(r"(?<![\w-])(no )?--([a-z]+(?:-[a-z]+)*)")
 _DIM: Final = re.compile(r"(?<!\S)(dim|input)=(?=\S+=)")
-_PARAMETER: Final = re.compile(r"the parameter ([a-z]+(?:_[a-z]+)*)")
+_PARAMETER: Final = re.compile(r"\b(the|no) parameter ([a-z]+(?:_[a-z]+)*)")
 #: Of a model; --output of a command line is the file that is written.
 _OUTPUT_FLAG, _OUTPUT = "output-name", "output"
 
@@ -22,7 +22,10 @@ def in_query(text: str) -> str:
     """A sentence about flags as one about parameters; commands, between backticks, stay as they are."""
     parts = text.split("`")
     parts[::2] = [
-        _FLAG.sub(lambda flag: f"the parameter {_parameter(flag[1])}", _DIM_FLAG.sub(r"\1=", part))
+        _FLAG.sub(
+            lambda flag: f"{'no' if flag[1] else 'the'} parameter {_parameter(flag[2])}",
+            _DIM_FLAG.sub(r"\1=", part),
+        )
         for part in parts[::2]
     ]
     return "`".join(parts)
@@ -32,7 +35,10 @@ def in_flags(text: str) -> str:
     """The inverse of `in_query`, for a command line that has asked a service."""
     parts = text.split("`")
     parts[::2] = [
-        _PARAMETER.sub(lambda name: f"--{_flag(name[1])}", _DIM.sub(r"--\1 ", part)) for part in parts[::2]
+        _PARAMETER.sub(
+            lambda name: f"{'no ' if name[1] == 'no' else ''}--{_flag(name[2])}", _DIM.sub(r"--\1 ", part)
+        )
+        for part in parts[::2]
     ]
     return "`".join(parts)
 

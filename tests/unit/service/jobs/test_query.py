@@ -13,6 +13,7 @@ from service.jobs.query import in_flags, in_query
         ("Give --dim batch=SIZE --dim x[1]=SIZE.", "Give dim=batch=SIZE dim=x[1]=SIZE."),
         ("Fix it with --input sr=16000 --input on=true.", "Fix it with input=sr=16000 input=on=true."),
         ("Leave out --input.", "Leave out the parameter input."),
+        ("An inference, as no --loss says more.", "An inference, as no parameter loss says more."),
         ("Choose another with --output-name.", "Choose another with the parameter output."),
         ("Give --class-axis from -2 to 1.", "Give the parameter class_axis from -2 to 1."),
         ("`arenaplan operators --onnx` lists them.", "`arenaplan operators --onnx` lists them."),
