@@ -24,7 +24,7 @@ from service.cli.console import (
 from service.cli.costs import chosen
 from service.cli.models import read_model_file
 from service.cli.planning import print_recomputation
-from service.cli.verdicts import graph_alone, progress
+from service.cli.verdicts import graph_alone, print_scratch, progress
 from solver import documents, verdict
 from solver.errors import DocumentError, OptionsError
 from solver.verdict import ChosenTrainable
@@ -60,7 +60,8 @@ def choose(
     if as_json:
         print_json(_facts(result))
     else:
-        _print(Console(highlight=False), result, is_document=file.importer is None)
+        asked = requested.options.scratch_budget
+        _print(Console(highlight=False), result, asked, is_document=file.importer is None)
     return Exit.OK if result.plan is not None else Exit.TOO_LARGE
 
 
@@ -89,6 +90,7 @@ def _facts(result: ChosenTrainable) -> dict[str, Any]:
         "score": result.score,
         "all_scores": result.all_scores,
         "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
+        "scratch_budget": None if result.plan is None else result.plan.options.scratch_budget,
         "exact": result.exact,
         "open": result.open,
         "sets": result.sets,
@@ -96,10 +98,12 @@ def _facts(result: ChosenTrainable) -> dict[str, Any]:
     }
 
 
-def _print(console: Console, result: ChosenTrainable, *, is_document: bool) -> None:
+def _print(console: Console, result: ChosenTrainable, asked: int, *, is_document: bool) -> None:
+    """Print the choice; `asked` is the scratch budget of the request."""
     title = f"{result.graph} in {result.capacity:,} bytes"
     if result.plan is None:
-        console.print(escape(f"{title}: not even the forward pass with its loss fits."))
+        certain = "not even" if result.exact else "no plan was found, not even of"
+        console.print(escape(f"{title}: {certain} the forward pass with its loss{' fits' * result.exact}."))
     else:
         score = f"a score of {result.score:,.10g} of {result.all_scores:,.10g}"
         console.print(escape(f"{title}: {score}, in {result.plan.arena_bytes:,}. Train"))
@@ -113,8 +117,12 @@ def _print(console: Console, result: ChosenTrainable, *, is_document: bool) -> N
             print_line(f'In the document: "trainable": {names}')
         elif result.layers:
             print_line(f"With the model: --trainable {shlex.quote(','.join(result.trainable))}")
+        print_scratch(result.plan, asked)
     if result.exact:
-        console.print("No set with a larger score fits, whatever the order and whatever runs again.")
+        console.print(
+            "No set with a larger score fits with this scratch budget, whatever the order and whatever runs"
+            " again."
+        )
     elif result.open:
         sets = "set has" if result.open == 1 else "sets have"
         console.print(

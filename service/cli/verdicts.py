@@ -22,11 +22,11 @@ from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
 from solver.layout import Progress
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Changes, Remedy, TradeOff, Verdict, VerdictStatus
+from solver.plan import Changes, Plan, Remedy, TradeOff, Verdict, VerdictStatus
 from solver.schedules import SearchProgress
 from solver.verdict import Largest
 
-__all__ = ["check_largest", "explain", "graph_alone", "largest", "progress", "tradeoff"]
+__all__ = ["check_largest", "explain", "graph_alone", "largest", "print_scratch", "progress", "tradeoff"]
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
@@ -196,7 +196,8 @@ def largest(
     if as_json:
         print_json(_largest_facts(result))
     else:
-        _print_largest(Console(highlight=False), result, model, fields, choices)
+        budget = requested.options.scratch_budget
+        _print_largest(Console(highlight=False), result, model, fields, choices, budget)
     return Exit.OK if result.plan is not None else Exit.TOO_LARGE
 
 
@@ -208,6 +209,7 @@ def _largest_facts(result: Largest) -> dict[str, Any]:
         "capacity": result.capacity,
         "largest": result.size,
         "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
+        "scratch_budget": None if result.plan is None else result.plan.options.scratch_budget,
         "exact": result.exact,
         "open": result.open,
         "impossible_from": result.impossible_from,
@@ -218,20 +220,28 @@ def _largest_facts(result: Largest) -> dict[str, Any]:
 
 
 def _print_largest(
-    console: Console, result: Largest, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any]
+    console: Console,
+    result: Largest,
+    model: Path,
+    fields: Mapping[str, Any],
+    choices: Mapping[str, Any],
+    budget: int,
 ) -> None:
+    """Print the largest size; `budget` is the scratch budget of the request."""
     name, title = result.name, f"{result.graph} in {result.capacity:,} bytes"
     if result.plan is None:
-        console.print(escape(f"{title}: not even a {name} of 1 fits."))
+        certain = "not even" if result.exact else "no plan was found, not even for"
+        console.print(escape(f"{title}: {certain} a {name} of 1{' fits' * result.exact}."))
     else:
         size = f"{result.size:,}, in {result.plan.arena_bytes:,}"
         console.print(escape(f"{title}: the largest {name} is {size}."))
         print_recomputation(console, result.plan)
+        print_scratch(result.plan, budget)
     if result.exact:
         console.print(
             escape(
-                f"No larger one fits, whatever the order and whatever runs again: {name} {result.size + 1:,}"
-                f" takes {result.next_floor:,} bytes at least."
+                "No larger one fits with this scratch budget, whatever the order and whatever runs again:"
+                f" {name} {result.size + 1:,} takes {result.next_floor:,} bytes at least."
             )
         )
     else:
@@ -250,6 +260,12 @@ def _print_largest(
             print_line(f"   {_command(remedy, model, asked, choices, None)}")
     if not result.complete:
         console.print("Time ran out: a larger one may fit.")
+
+
+def print_scratch(plan: Plan, budget: int) -> None:
+    """Print the option that a plan needs whose scratch budget is below that of the request."""
+    if plan.options.scratch_budget < budget:
+        print_line(f"It needs less scratch: --scratch-budget {plan.options.scratch_budget}")
 
 
 def graph_alone(network: TrainableGraph | BlockProgram) -> TrainableGraph:

@@ -297,6 +297,8 @@ def _stage(combination: Sequence[Measure], measures: Sequence[Measure]) -> int:
 def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> list[Remedy]:
     """Combinations that fit, none of which has a part that is enough or as cheap; the best first."""
     usual = [m for m in measures if m.changes is not Changes.TRAINING and m.settings(asked)]
+    last = [measure for measure in usual if measure.last]
+    usual = [measure for measure in usual if not measure.last]
     quick, slow = ([m for m in usual if m.searches is searches] for searches in (False, True))
     remedies: list[tuple[Sequence[Measure], Remedy]] = []
 
@@ -316,11 +318,15 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> lis
             offer(combination)
     # What saves nothing by itself, where nothing runs again, is not worth a search of seconds beside one.
     saving = [measure for measure in quick if trial.saves(measure.settings(asked)[-1].apply(asked), asked)]
+    slow, alone = ([m for m in slow if m.alone is stands] for stands in (False, True))
     for again in slow:
-        if again.alone and remedies:  # it needs a memory that nobody has named, and the longest search
-            continue
         searched = ((again, *more) for size in range(3) for more in combinations(saving, size))
-        for combination in islice(searched, 1 if again.alone else _MOST_SEARCHES):
+        for combination in islice(searched, _MOST_SEARCHES):
+            offer(combination)
+    # Paging needs a memory that nobody has named, and the longest search.
+    beside_last = [(measure, *more) for measure in last for more in ((), *zip(slow))]
+    for combination in (*beside_last, *zip(alone)):
+        if not remedies:
             offer(combination)
     able = [m for m in measures if m.changes is Changes.TRAINING and m.settings(asked)]
     # Where nothing that keeps the training is enough, it lets the training change less.
@@ -329,7 +335,7 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> lis
         combination = (measure,)
         remedy = _mildest(trial, asked, combination)
         for again in slow if remedy is None else ():
-            if not again.alone and remedy is None:
+            if remedy is None:
                 combination = (measure, again)
                 remedy = _mildest(trial, asked, combination)
         if remedy is not None:
@@ -339,7 +345,7 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> lis
             remedies.append(((measure, *beside), milder))
     if len(remedies) < _FEW and len(usual) + len(able) > 1:
         known = {frozenset(remedy.names) for _, remedy in remedies}
-        together = _together(trial, asked, quick, able, [again for again in slow if not again.alone])
+        together = _together(trial, asked, quick, able, slow)
         remedies += [one for one in together if frozenset(one[1].names) not in known]
 
     def rank(one: tuple[Sequence[Measure], Remedy]) -> tuple[int, int, int, int]:

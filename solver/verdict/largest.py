@@ -24,7 +24,7 @@ from solver.pipeline.watch import Follower
 from solver.plan import Plan, RequestedOptions, SizeRange, Verdict
 from solver.verdict.explain import explain
 from solver.verdict.measures import MEASURES, Batches
-from solver.verdict.subject import Subject, check_subject
+from solver.verdict.subject import Subject, check_subject, with_more_scratch
 
 __all__ = ["Largest", "largest"]
 
@@ -77,8 +77,9 @@ def largest(
 ) -> Largest:
     """The largest size of dimension `name` that fits the capacity of the options, by bisection over plans.
 
-    Every size that is said to fit has a proved plan. Verdicts on the next size, in `more`, try measures that
-    change what is learned unless `training` is false. `observe` is called with the size that is tried.
+    Every size that is said to fit has a proved plan; what is proved holds for its scratch budget. Where no
+    size fits, less scratch is tried than was asked for. Verdicts on the next size, in `more`, try measures
+    that change what is learned unless `training` is false. `observe` is called with the size that is tried.
     Raises OptionsError without a capacity, for one that billions of elements fit, for a dimension that is not
     symbolic, and as `explain` does. Cost: a plan for each halving of the range, and a verdict.
     """
@@ -94,7 +95,17 @@ def largest(
             remedy=f"Its symbolic dimensions are {known}." if known else f'Write "{name}" in shapes for it.',
             path=("largest",),
         )
-    return _Search(graph, requested, name, observe, follow).result(training=training)
+    search = _Search(graph, requested, name, observe, follow)
+    result = search.result()
+    if result.plan is None and result.impossible_from > 1 and not search.deadline.expired:
+        least = _Search(graph, search.requested.having(scratch_budget=1), name, observe, follow)
+        result = least.result()
+        if result.plan is not None:
+            at, asked = graph.at(**{name: result.size}), search.asked(result.size)
+            result = replace(result, plan=with_more_scratch(at, asked, result.plan, follow))
+    if not search.deadline.expired and result.size + 1 < _MOST:
+        result = replace(result, more=search.verdict(result.size + 1, training=training))
+    return replace(result, complete=result.complete and not search.deadline.expired)
 
 
 class _Search:
@@ -118,7 +129,8 @@ class _Search:
         #: Sizes that are proved not to fit.
         self.refuted: set[int] = set()
 
-    def result(self, *, training: bool) -> Largest:
+    def result(self) -> Largest:
+        """The largest size, without the verdict on the next one."""
         limit = self._limit()
         low, high = 0, limit
         while high - low > 1:
@@ -130,9 +142,6 @@ class _Search:
         between = range(size + 1, limit)
         if len(between) <= _MOST_BETWEEN:
             self.refuted.update(each for each in between if self.floors(each)[0] > self.capacity)
-        more = None
-        if not self.deadline.expired and size + 1 < _MOST:
-            more = self._verdict(size + 1, training=training)
         return Largest(
             self.graph.name,
             self.name,
@@ -142,7 +151,7 @@ class _Search:
             tuple(each for each in between if each not in self.refuted),
             limit,
             self.floors(size + 1)[0],
-            more,
+            None,
             self.complete and not self.deadline.expired,
         )
 
@@ -169,7 +178,7 @@ class _Search:
         try:
             graph = self.graph.at(**{self.name: size})
             self._plans[size] = pipeline.plan_requested(
-                graph, self._asked(size), follow=self.follow, advise=False
+                graph, self.asked(size), follow=self.follow, advise=False
             )
         except CapacityError as error:
             if error.proved:
@@ -178,7 +187,7 @@ class _Search:
             self.refuted.add(size)  # the graph cannot have this size
         return self._plans[size]
 
-    def _asked(self, size: int) -> RequestedOptions:
+    def asked(self, size: int) -> RequestedOptions:
         left = None if self.deadline.at is None else self.deadline.remaining
         asked = self.requested.having(deadline_seconds=left)
         if self.name == "batch":
@@ -227,7 +236,7 @@ class _Search:
             low, high = (low, middle) if self.floors(middle)[1] > self.capacity else (middle, high)
         return high
 
-    def _verdict(self, size: int, *, training: bool) -> Verdict | None:
+    def verdict(self, size: int, *, training: bool) -> Verdict | None:
         """The verdict on a size, and what makes it fit: smaller batches do not count."""
         try:
             graph = self.graph.at(**{self.name: size})
@@ -237,7 +246,7 @@ class _Search:
         if self.name == "batch":
             batches = Batches(size, lambda batch: self.graph.at(batch=batch))
         measures = [measure for measure in MEASURES if measure.name != "batch"]
-        asked = self.requested.having(deadline_seconds=self._asked(size).deadline_seconds)
+        asked = self.requested.having(deadline_seconds=self.asked(size).deadline_seconds)
         if self.name == "batch":
             asked = asked.having(batch=size)
         return explain(

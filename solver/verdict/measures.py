@@ -35,8 +35,9 @@ __all__ = [
     "fields_of",
 ]
 
-#: The smallest scratch budget that is tried, in bytes: below it kernels take one example at a time anyway.
-_LEAST_SCRATCH = 64 * 1024
+#: The smallest scratch budget, in bytes, that is tried where anything else is enough: with less, kernels are
+#: much slower.
+_LITTLE_SCRATCH = 64 * 1024
 
 #: The most micro-batches of an update that are tried.
 _MOST_MICRO_BATCHES = 64
@@ -197,7 +198,8 @@ class Measure:
     """`settings` lists, for a request, what there is to choose from: the mildest first, each taking fewer
     bytes than those before it or as many; nothing where the measure is taken already or cannot be. One that
     `searches` takes as long as a search does, and uses what capacity the others leave. One that stands
-    `alone` is not tried together with others. One of `programs` is for explicit programs, too.
+    `alone` is not tried together with others. The `last` ones are tried where the others, but for those that
+    stand alone or change the training, are not enough. One of `programs` is for explicit programs, too.
     """
 
     name: str
@@ -205,6 +207,7 @@ class Measure:
     settings: Callable[[Request], tuple[Setting, ...]]
     searches: bool = False
     alone: bool = False
+    last: bool = False
     programs: bool = False
 
 
@@ -242,10 +245,22 @@ def _chunked_head(request: Request) -> tuple[Setting, ...]:
 
 
 def _scratch(request: Request) -> tuple[Setting, ...]:
-    settings, budget = [], 1 << (request.options.scratch_budget - 1).bit_length()
-    while (budget := budget // 2) >= _LEAST_SCRATCH:
-        settings.append(Setting(f"{_binary(budget)} of scratch", _with_scratch(budget)))
-    return tuple(settings)
+    budgets = _smaller_scratch(request)
+    return tuple(_scratch_of(budget) for budget in budgets if budget >= _LITTLE_SCRATCH)
+
+
+def _little_scratch(request: Request) -> tuple[Setting, ...]:
+    budgets = _smaller_scratch(request)
+    return tuple(_scratch_of(budget) for budget in budgets if budget < _LITTLE_SCRATCH)
+
+
+def _smaller_scratch(request: Request) -> list[int]:
+    """The powers of two below the scratch budget, the largest first."""
+    return [1 << k for k in reversed(range((request.options.scratch_budget - 1).bit_length()))]
+
+
+def _scratch_of(budget: int) -> Setting:
+    return Setting(f"{_binary(budget)} of scratch", _with_scratch(budget))
 
 
 def _with_scratch(budget: int) -> Callable[[Request], Request]:
@@ -254,6 +269,8 @@ def _with_scratch(budget: int) -> Callable[[Request], Request]:
 
 
 def _binary(size: int) -> str:
+    if size < 2**10:
+        return f"{size} bytes" if size > 1 else "1 byte"
     return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"
 
 
@@ -416,6 +433,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("rewrite", Changes.ROUNDING, _rewrite),
     Measure("chunked head", Changes.ROUNDING, _chunked_head),
     Measure("scratch", Changes.ROUNDING, _scratch),
+    Measure("little scratch", Changes.ROUNDING, _little_scratch, last=True),
     Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True, programs=True),
     Measure("micro-batches", Changes.TRAINING, _micro_batches),
     Measure("storage", Changes.TRAINING, _storage),

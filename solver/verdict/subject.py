@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from solver import pipeline
 from solver.accounting import PeakBound, floor, flops_of, schedule_problem, step_costs
 from solver.collector import collector_paused
-from solver.errors import OptionsError
+from solver.errors import CapacityError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Recompute
 from solver.pipeline import checked, checked_of_program
 from solver.pipeline.watch import Follower
-from solver.plan import PlanOptions, TradeOffPoint
+from solver.plan import Plan, PlanOptions, RequestedOptions, TradeOffPoint
 from solver.program import Program, loads
 from solver.schedules import Schedule, rerun
 from solver.schedules.recompute.least import SHARE, least_peak
@@ -24,7 +24,7 @@ from solver.targets import TARGETS
 if TYPE_CHECKING:
     from solver.pipeline import BlockProgram
 
-__all__ = ["Found", "Subject", "check_subject"]
+__all__ = ["Found", "Subject", "check_subject", "with_more_scratch"]
 
 
 def check_subject(subject: TrainableGraph | BlockProgram, options: PlanOptions) -> None:
@@ -64,6 +64,25 @@ def _check_target(options: PlanOptions) -> None:
             remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
             path=("target",),
         )
+
+
+def with_more_scratch(
+    graph: TrainableGraph, requested: RequestedOptions, plan: Plan, follow: Follower | None
+) -> Plan:
+    """A plan of `requested` with as much scratch as its capacity permits, which is more than `plan` has if
+    that has the least.
+
+    Kernels that have more are faster. Cost: a plan for each halving of the powers of two in between.
+    """
+    low, high = plan.options.scratch_budget.bit_length() - 1, requested.options.scratch_budget.bit_length()
+    while high - low > 1:
+        middle = (low + high) // 2
+        asked = requested.having(scratch_budget=1 << middle)
+        try:
+            plan, low = pipeline.plan_requested(graph, asked, follow=follow, advise=False), middle
+        except CapacityError:
+            high = middle
+    return plan
 
 
 @dataclass(frozen=True, slots=True)

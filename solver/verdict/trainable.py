@@ -10,7 +10,7 @@ little. Training one layer more adds steps and values and takes none away: what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from solver.names import nearest_names
 from solver.pipeline.watch import Follower
 from solver.plan import Changes, Plan, RequestedOptions
 from solver.verdict.measures import Measure, Request, Setting
-from solver.verdict.subject import Subject, check_subject
+from solver.verdict.subject import Subject, check_subject, with_more_scratch
 
 __all__ = ["ChosenTrainable", "Layer", "choose_trainable", "chosen_layers", "layers_of"]
 
@@ -134,8 +134,9 @@ def choose_trainable(
     """The layers with the largest sum of scores that can be trained within the capacity of the options.
 
     Layers and scores as of `layers_of`. Raises OptionsError without a capacity, for rewriting, which depends
-    on what is trained, and as `explain` does. Cost: a plan for each set that may fit and is better than the
-    best one so far; at most 2,000 sets are looked at.
+    on what is trained, and as `explain` does. Where nothing can be trained, sets are tried with less scratch
+    than was asked for. Cost: a plan for each set that may fit and is better than the best one so far; at
+    most 2,000 sets are looked at.
     """
     capacity = requested.options.capacity
     if capacity is None:
@@ -150,7 +151,15 @@ def choose_trainable(
         )
     check_subject(graph, requested.options)
     layers = sorted(layers_of(graph, scores), key=lambda layer: -layer.score)
-    return _Search(graph, requested, capacity, layers, observe, follow).result()
+    result = _Search(graph, requested, capacity, layers, observe, follow).result()
+    if result.score:
+        return result
+    least = requested.having(scratch_budget=1)
+    other = _Search(graph, least, capacity, layers, observe, follow).result()
+    if other.plan is None or (result.plan is not None and not other.score):
+        return result if result.plan is not None else other
+    chosen = _trained(graph, other.trainable)
+    return replace(other, plan=with_more_scratch(chosen, requested, other.plan, follow))
 
 
 def chosen_layers(scores: Mapping[str, float] | None = None, *, follow: Follower | None = None) -> Measure:
@@ -166,13 +175,17 @@ def chosen_layers(scores: Mapping[str, float] | None = None, *, follow: Follower
         result = choose_trainable(request.graph, asked, scores, follow=follow)
         if not result.layers:
             return ()
-        note = "no set of layers with a larger score fits, whatever the order and whatever runs again"
+        note = (
+            "no set with a larger score fits with this scratch budget, whatever the order and what runs again"
+        )
         if not result.exact:
             note = "a set of layers with a larger score may fit: neither a plan nor a proof was found"
 
         def apply(other: Request) -> Request:
             words = ",".join(result.trainable)
             graph = other.graph.with_spec(trainable=result.trainable)
+            if result.plan is not None and result.plan.options.scratch_budget < other.options.scratch_budget:
+                other = other.choosing(scratch_budget=result.plan.options.scratch_budget)
             return replace(other.training(graph, note, "trainable", trainable=words), searches=True)
 
         names = ", ".join(layer.name for layer in result.layers)
@@ -283,13 +296,18 @@ class _Search:
         """The graph that trains these layers; None where no gradient reaches one of them."""
         chosen = {name for k in members for name in self.layers[k].parameters}
         try:
-            return with_training(
-                self.graph.graph,
-                loss=self.graph.loss,
-                optimizer=self.graph.optimizer if chosen else None,
-                trainable=[name for name in self.graph.trainable if name in chosen],
-                rules=self.graph.training if chosen else None,
-                max_operations=MAX_OPERATIONS,
-            )
+            return _trained(self.graph, chosen)
         except TrainableError:
             return None
+
+
+def _trained(graph: TrainableGraph, chosen: Collection[str]) -> TrainableGraph:
+    """The graph that trains these parameters. Raises TrainableError."""
+    return with_training(
+        graph.graph,
+        loss=graph.loss,
+        optimizer=graph.optimizer if chosen else None,
+        trainable=[name for name in graph.trainable if name in chosen],
+        rules=graph.training if chosen else None,
+        max_operations=MAX_OPERATIONS,
+    )

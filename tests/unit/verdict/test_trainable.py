@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from solver.documents import load_options
 from solver.errors import CapacityError, OptionsError
 from solver.graph import MAX_OPERATIONS, TrainableGraph, with_training
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET
 from solver.pipeline import plan_requested
 from solver.plan import Plan, RequestedOptions
 from solver.verdict import choose_trainable, layers_of
@@ -35,22 +36,26 @@ def training(graph: TrainableGraph, names: tuple[str, ...]) -> TrainableGraph:
     )
 
 
-def plan_of(graph: TrainableGraph, names: tuple[str, ...], capacity: int) -> Plan | None:
+def plan_of(
+    graph: TrainableGraph, names: tuple[str, ...], capacity: int, scratch: int = DEFAULT_SCRATCH_BUDGET
+) -> Plan | None:
     try:
-        return plan_requested(training(graph, names), asked(capacity))
+        return plan_requested(training(graph, names), asked(capacity).having(scratch_budget=scratch))
     except CapacityError:
         return None
 
 
-def best_of_all(graph: TrainableGraph, capacity: int, scores: Mapping[str, float]) -> float | None:
-    """The largest sum of scores of all sets of layers of which a plan is found."""
+def best_of_all(
+    graph: TrainableGraph, capacity: int, scores: Mapping[str, float], scratch: int = DEFAULT_SCRATCH_BUDGET
+) -> float | None:
+    """The largest sum of scores of all sets of layers of which a plan with this scratch budget is found."""
     layers = layers_of(graph, scores)
     best: float | None = None
     for count in range(len(layers) + 1):
         for chosen in itertools.combinations(layers, count):
             score = sum(layer.score for layer in chosen)
             names = tuple(name for layer in chosen for name in layer.parameters)
-            if (best is None or score > best) and plan_of(graph, names, capacity) is not None:
+            if (best is None or score > best) and plan_of(graph, names, capacity, scratch) is not None:
                 best = score
     return best
 
@@ -62,12 +67,13 @@ def test_no_set_of_layers_is_better(graph: TrainableGraph, share: float, numbers
     scores = {layer.name: float(number) for layer, number in zip(layers, numbers, strict=False)}
     capacity = int(plan_requested(graph, load_options({})).arena_bytes * share)
     result = choose_trainable(graph, asked(capacity), scores)
-    expected = best_of_all(graph, capacity, scores)
+    expected = best_of_all(graph, capacity, scores) or best_of_all(graph, capacity, scores, 1)
     assert (None if result.plan is None else result.score) == expected
     assert result.complete
     if result.plan is not None:
         assert result.plan.arena_bytes <= capacity
-        assert plan_of(graph, result.trainable, capacity) == result.plan
+        budget = result.plan.options.scratch_budget
+        assert plan_of(graph, result.trainable, capacity, budget) == result.plan
         assert result.score == sum(scores[layer.name] for layer in result.layers)
 
 
