@@ -16,6 +16,7 @@ from fractions import Fraction
 from operator import add
 
 from solver.accounting.costs import step_costs
+from solver.accounting.gaps import renewed
 from solver.accounting.homes import level_accesses
 from solver.program import COPY, Costs, EntryKind, Program, Step, Tier, loads, transfer_nanoseconds
 
@@ -123,7 +124,8 @@ def least_elapsed(
 
     For a sequential program, whose steps alone take `compute`. Each pair in `proved` is a budget in bytes,
     and nanoseconds that repetitions cost at least within it. What is away at one moment comes in once an
-    iteration, and goes out once unless it is fed, never written, or a result. So where x bytes do both,
+    iteration, and goes out once unless it is fed, never written, or a result; nothing does of contents that
+    are written again before they are read. So where x bytes do both,
     repetitions cost at least what they do in x bytes more than the first tier has, and channels are busy
     with x bytes.
     """
@@ -134,6 +136,8 @@ def least_elapsed(
     spared = sum(program.values[value].type.nbytes for value in once)
     # Budgets count bytes as they are reserved, transfers those of the contents.
     spared += sum(-value.type.nbytes % program.spaces[value.space].alignment for value in program.values)
+    # Contents that nothing reads again are away at no cost.
+    spared += sum(program.values[value].type.nbytes for value in renewed(program))
     fast = tiers[0]
     rates = [
         [min(rate for rate in ends if rate) for ends in ((fast.read, tier.write), (tier.read, fast.write))]

@@ -11,6 +11,11 @@ they come back. A copy has `ahead` levels, on which the value is in fast memory:
 it leaves, though all of them behind the write, and in on those before its next touch. On the levels between
 its bytes are free.
 
+Where all of a value is written before anything reads it again, what it held is gone: on the levels between
+nothing has to be kept, at no cost.
+
+    written again   W    R              W    R               free on the levels between R and W
+
     ahead 2         0    1    2    3    4    5    6
     read at once    W    o    o         i    i    R        gap 0-6: free on level 3
     read again      W    Ro   o         i    i    R        gap 1-6: free on level 3, too
@@ -18,15 +23,15 @@ its bytes are free.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 
 from solver.layout import Lifespan
-from solver.program import Access, EntryKind, Program, lives
+from solver.program import Access, Binding, EntryKind, Program, Step, lives, renewing
 
-__all__ = ["Gap", "GapKind", "PagingProblem", "paging_problem"]
+__all__ = ["Gap", "GapKind", "PagingProblem", "contents_apart", "paging_problem", "renewed"]
 
 
 class GapKind(Enum):
@@ -67,7 +72,8 @@ class PagingProblem:
 
     `fixed` has for each level the touched values, scratch, and all values that cannot leave. `moved` has the
     bytes that come in at the end of each gap if it is taken, `contents` those of each version that may have
-    to go out.
+    to go out. `renewed` has for each value the levels on which it is written whole, so that what it held
+    before is gone.
     """
 
     ahead: int
@@ -76,6 +82,7 @@ class PagingProblem:
     gaps: tuple[Gap, ...]
     contents: tuple[int, ...]
     moved: tuple[int, ...]
+    renewed: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def smallest(self) -> int:
@@ -100,6 +107,58 @@ class PagingProblem:
         """Bytes that come in and that go out in one iteration."""
         out = {self.gaps[j].contents for j in taken}
         return sum(self.moved[j] for j in taken), sum(self.contents[c] for c in out if c is not None)
+
+
+def contents_apart(program: Program) -> Program:
+    """The program in which each time that a value is written whole is a value of its own. Linear.
+
+    Only the caller and the next iteration know a value by its place: what is fed keeps its number up to the
+    first such write, a result keeps it from the last one on, and what carries over keeps it throughout.
+    """
+    staying = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
+    fed = {entry.value for entry in program.entry}
+    levels_by_value = {
+        value: levels
+        for value, levels in renewed(program).items()
+        if value not in staying and not (value in fed and any(e.value == value for e in program.exit))
+    }
+    if not levels_by_value:
+        return program
+    values, numbers = list(program.values), dict[int, list[int]]()
+    results = {exit_.value for exit_ in program.exit}
+    for value, levels in levels_by_value.items():
+        more = [len(values) + k for k in range(len(levels))]
+        old = values[value]
+        values += [replace(old, label=f"{old.label}@{k + 1}") for k in range(len(levels))]
+        numbers[value] = [*more, value] if value in results else [value, *more]
+
+    def number(binding: Binding, step: Step) -> int:
+        value = binding.value
+        return numbers[value][sum(step.level >= level for level in levels_by_value[value])]
+
+    steps = tuple(
+        replace(
+            step,
+            bindings=tuple(
+                replace(b, value=number(b, step)) if b.value in levels_by_value else b for b in step.bindings
+            ),
+        )
+        for step in program.steps
+    )
+    return replace(program, values=tuple(values), steps=steps)
+
+
+def renewed(program: Program) -> dict[int, tuple[int, ...]]:
+    """By value the levels, behind its first touch, on which it is written whole and nothing reads it."""
+    levels_by_value: dict[int, list[int]] = {}
+    touched: set[int] = set()
+    for t, step in enumerate(program.steps):
+        new = renewing(program, t)
+        for value in new:
+            if value in touched:
+                levels_by_value.setdefault(value, []).append(step.level)
+        touched.update(binding.value for binding in step.bindings)
+    return {value: tuple(levels) for value, levels in levels_by_value.items()}
 
 
 def paging_problem(
@@ -142,20 +201,27 @@ def paging_problem(
         held |= {value for value, kind in entry.items() if kind is EntryKind.FED and value in exits}
     others = {value for value, kind in entry.items() if kind is EntryKind.HELD}
     held |= others
+    again = renewed(program)
+    staying = {value for value, kind in entry.items() if kind is not EntryKind.FED}
     collected = _Collected(ahead, levels, [0] * (levels + 1), away)
     for value, span in lives(program).items():
         if program.values[value].space or (relaxed and value in others):
             continue  # it is not in fast memory, or need not be
         size = -(-program.values[value].type.nbytes // alignment) * alignment
         collected.hold(size, span)
+        rows, ends = touched.get(value, []), again.get(value, ())
+        gone = [(a, b) for a, b in pairwise(rows) if b in ends and (relaxed or value in staying)]
+        for a, b in gone:
+            collected.hold(-size, Lifespan(a + 1, b))
         if size and value not in held:
             collected.add(
                 value,
                 size,
                 program.values[value].type.nbytes,
-                touched[value],
+                rows,
                 written.get(value, []),
                 entry.get(value),
+                {b for _, b in gone},
                 is_result=value in exits,
             )
     fixed, now = [], 0
@@ -169,6 +235,7 @@ def paging_problem(
         tuple(collected.gaps),
         tuple(collected.contents),
         tuple(collected.moved),
+        again,
     )
 
 
@@ -193,10 +260,13 @@ class _Collected:
         touched: list[int],
         written: list[int],
         entry: EntryKind | None,
+        renewed: Collection[int],
         *,
         is_result: bool,
     ) -> None:
-        """All gaps of one value. Its contents are numbered by the writes before."""
+        """All gaps of one value but those that end on a level on which it is `renewed`. Its contents are
+        numbered by the writes before.
+        """
         carried = entry in (EntryKind.CARRIED, EntryKind.CONSTANT)
         known: dict[int, int | None] = {}
 
@@ -217,7 +287,7 @@ class _Collected:
         candidates: list[tuple[GapKind, int, int]] = []
         if entry is EntryKind.FED and touched[0]:
             candidates.append((GapKind.HEAD, -1, touched[0]))
-        candidates += [(GapKind.MIDDLE, a, b) for a, b in pairwise(touched)]
+        candidates += [(GapKind.MIDDLE, a, b) for a, b in pairwise(touched) if b not in renewed]
         if carried:
             candidates.append((GapKind.CYCLIC, last, touched[0]))
         elif is_result and last + 1 < final:

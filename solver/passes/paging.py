@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from solver.accounting import PagingProblem, elapsed, is_copy, level_costs, paging_problem, traffic
 from solver.accounting.bounds import shareable
+from solver.accounting.gaps import contents_apart
 from solver.errors import CapacityError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
@@ -73,8 +74,10 @@ class Paging(Pass):
             return Applied(program)
         spread = in_tiers(program, self.tiers)
         compute = sum(level_costs(program, self.costs))
-        peak_before = self._peak(spread)
         most = self.tiers[0].bytes
+        if self._peak(spread) > most:
+            spread = contents_apart(spread)
+        peak_before = self._peak(spread)
         spread = self._with_homes(spread)
         peak = self._peak(spread)
         if peak <= most and not self._away(spread):
@@ -116,7 +119,7 @@ class Paging(Pass):
         for ahead in LOOKAHEADS:
             problem, relaxed = self._problem(program, ahead), self._relaxed(program, ahead)
             if relaxed.smallest <= self.tiers[0].bytes:
-                ways.append(_Way(ahead, problem, relaxed))
+                ways.append(_Way(program, ahead, problem, relaxed))
         return ways
 
     def _relaxed(self, program: Program, ahead: int) -> PagingProblem:
@@ -126,15 +129,24 @@ class Paging(Pass):
             return relaxed
         return replace(relaxed, fixed=tuple(map(sub, relaxed.fixed, shareable(program))))
 
-    def least_bytes(self, program: Program, lookahead: int, deadline: Deadline) -> int:
+    def least_bytes(
+        self, program: Program, lookahead: int, moved: int, deadline: Deadline, share: float = _SHARE
+    ) -> int:
         """The bytes that are moved at least in a program without copies and aliases, whatever is paged.
 
-        Cost: a second or two, as counted in work.
+        Each copy has as many levels as the lookahead. A plan that moves fewer bytes, `moved`, has copies that
+        began late and took fewer; then each copy may have none. Cost: a second or two, as counted in work, by
+        `share`.
         """
         from solver.schedules.paging.cover import WORK, least_moved
 
-        relaxed, most = self._relaxed(program, lookahead), self.tiers[0].bytes
-        return least_moved(relaxed, most, deadline, work=WORK * _SHARE, polish=False).bound
+        most = self.tiers[0].bytes
+        for ahead in dict.fromkeys((lookahead, 0)):
+            relaxed = self._relaxed(program, ahead)
+            bound = least_moved(relaxed, most, deadline, work=WORK * share, polish=False).bound
+            if bound <= moved:
+                return bound
+        return 0
 
     def _best(
         self, program: Program, ways: Sequence[_Way], budget: int, deadline: Deadline, tell: Tell
@@ -194,20 +206,20 @@ class Paging(Pass):
         """Nanoseconds of an iteration with greedy covers, each value in bytes of its own; more than any
         iteration takes where none was found.
         """
-        spread = self._with_homes(in_tiers(program, self.tiers))
+        spread = self._with_homes(contents_apart(in_tiers(program, self.tiers)))
         tried = self._greedy(spread, self._ways(spread), self.tiers[0].bytes, Deadline(), silent)
         return min((took for took, *_ in tried), default=_ENDLESS)
 
     def _bound(self, paged: _Paged, deadline: Deadline) -> int:
         """The bytes that are moved at least with the same lookahead."""
-        from solver.schedules.paging.cover import WORK, least_moved
-
         way = paged.way
         if way is None or way.relaxed == way.problem:
             return paged.bound
         # The search holds more than it has to, so its bound is about less than all ways of paging.
-        work = WORK * _SHARE if self.recompute else WORK
-        return least_moved(way.relaxed, self.tiers[0].bytes, deadline, work=work, polish=False).bound
+        moved = traffic(paged.program)
+        total = moved.moved_in + moved.moved_out
+        share = _SHARE if self.recompute else 1
+        return self.least_bytes(way.program, way.lookahead, total, deadline, share)
 
     def _elapsed(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> int:
         """Nanoseconds of an iteration with these gaps paged; `_ENDLESS` where there is no room for that."""
@@ -301,10 +313,11 @@ class Paging(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A lookahead, the problem that is searched, and the `relaxed` one that every way of paging solves: with
-    `in_place` every way of sharing bytes as well.
+    """A lookahead, the problem of the program that is searched, and the `relaxed` one that all ways of paging
+    solve: with `in_place` every way of sharing bytes as well.
     """
 
+    program: Program
     lookahead: int
     problem: PagingProblem
     relaxed: PagingProblem

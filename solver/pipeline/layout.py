@@ -152,7 +152,7 @@ def too_large(
     path: tuple[str | int, ...] = ("capacity",)
     if options.tiers:
         name = options.tiers[space].name
-        subject = f"What is placed in tier {name!r} needs"
+        subject = f"No way of paging was found whose layout fits: tier {name!r} with the first one needs"
         raised, path = f"Give {name!r} {required:,} bytes", ("tiers", space, "bytes")
     return CapacityError(
         CapacityError.sentence(subject, peak=peak, bound=bound, capacity=capacity),

@@ -21,7 +21,7 @@ from solver.pipeline.layout import place
 from solver.pipeline.options import in_one_memory, with_capacity
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
-from solver.program import CostBound, Costs, HomeBound, Program, Record, Region, loads, regions
+from solver.program import RESIDUE, CostBound, Costs, HomeBound, Program, Record, Region, loads, regions
 from solver.targets import Lowered
 from solver.verify.figures import unpaged
 
@@ -66,6 +66,10 @@ _MOST_RESULTS = 32
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
 #: The first rounds take off what was too many; the later ones this part of the capacity at least.
 _ROUNDS, _FEW_ROUNDS, _LATER_STEP = 6, 2, 50
+
+#: Sizes of a first tier that are tried at most where every layout before failed; and how many steps all their
+#: programs have together at most.
+_MOST_SIZES, _SIZED_STEPS = 64, 2048
 
 #: Budgets of recomputation where paging does the rest: thousandths of what is beyond the first tier. Then so
 #: often one is tried that is half-way from the best to the next.
@@ -313,52 +317,75 @@ def _fitting(
     reference: Lowered, choice: _Choice, deadline: Deadline, watch: Stopwatch, results: Results
 ) -> Placed:
     """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
-    options, refused = choice.options, None
+    options = choice.options
     #: By space, as each has a tier of its own; without tiers the first stands for all.
     seen = in_one_memory(options)
-    less = _reserved_bytes(seen)
-    reserved = list(less)
+    reserved = _reserved_bytes(seen)
+    refused: CapacityError | None = None
     only_apart = False
-    for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
-        with watch("passes"):
-            try:
-                applied = _scheduled(
-                    reference.program,
-                    choice.passes,
-                    seen,
-                    less,
-                    deadline,
-                    watch,
-                    results,
-                    only_apart=only_apart,
-                )
-            except CapacityError as error:
-                if any(reserved):
-                    words = "the capacity is", "the capacity without reserved bytes is"
-                    error.message = error.message.replace(*words)
-                raise refused or _of_memories(error, options) from None
-            only_apart = applied.weights_apart
-            inside = regions(applied.program, reference.holds)
-        with watch("layout"):
-            try:
-                if options.memories:
-                    homes = place_in_memories(applied.program, inside, options, deadline, watch)
-                    inside, outcomes = homes.regions, homes.outcomes
-                    applied = applied.in_memories(homes)
-                else:
-                    outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
-                # What was proved is about a smaller tier than the options say.
-                if less[0] > reserved[0] and options.tiers:
-                    applied = _bounded(applied, reference.program, choice, deadline)
-                return Placed(applied, inside, outcomes, reduced=less != reserved)
-            except CapacityError as error:
-                refused = refused or error
-                least = 0 if round_ < _FEW_ROUNDS else error.available // _LATER_STEP
-                tier = next((part for part in error.path if isinstance(part, int)), 0)
-                if options.memories:  # which are the first for passes
-                    tier = tier + 1 if error.path[0] == "tiers" else 0
-                less[tier] += max(error.excess, least)
+    for step in (None, *_steps_down(seen, len(reference.program.steps))):
+        less = list(reserved)
+        less[0] += step or 0
+        for round_ in range(_ROUNDS if (options.recompute or options.tiers) and not step else 1):
+            with watch("passes"):
+                try:
+                    applied = _scheduled(
+                        reference.program,
+                        choice.passes,
+                        seen,
+                        less,
+                        deadline,
+                        watch,
+                        results,
+                        only_apart=only_apart,
+                    )
+                except CapacityError as error:
+                    if any(reserved):
+                        words = "the capacity is", "the capacity without reserved bytes is"
+                        error.message = error.message.replace(*words)
+                    # A slower tier may have room for what leaves of a smaller first one.
+                    ends = step or refused is None
+                    if not options.tiers or (ends and error.path[:2] in (("capacity",), ("tiers", 0))):
+                        raise refused or _of_memories(error, options) from None
+                    refused = refused or _of_memories(error, options)
+                    break
+                only_apart = applied.weights_apart
+                inside = regions(applied.program, reference.holds)
+            with watch("layout"):
+                try:
+                    if options.memories:
+                        homes = place_in_memories(applied.program, inside, options, deadline, watch)
+                        inside, outcomes = homes.regions, homes.outcomes
+                        applied = applied.in_memories(homes)
+                    else:
+                        outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
+                    # What was proved is about a smaller tier than the options say.
+                    if less[0] > reserved[0] and options.tiers:
+                        applied = _bounded(applied, reference.program, choice, deadline)
+                    return Placed(applied, inside, outcomes, reduced=less != reserved)
+                except CapacityError as error:
+                    refused = refused or error
+                    least = 0 if round_ < _FEW_ROUNDS else error.available // _LATER_STEP
+                    tier = next((part for part in error.path if isinstance(part, int)), 0)
+                    if options.memories:  # which are the first for passes
+                        tier = tier + 1 if error.path[0] == "tiers" else 0
+                    less[tier] += max(error.excess, least)
+        if refused is None or deadline.expired:
+            break
     raise refused or InternalError("Layout was never tried.")
+
+
+def _steps_down(options: PlanOptions, steps: int) -> Iterator[int]:
+    """The bytes to leave out of the first tier where the layouts of larger steps have all failed.
+
+    So a program that a smaller tier is enough for is planned in a larger one, too: of small programs every
+    size of the tier is tried.
+    """
+    if options.tiers:
+        count = min(_MOST_SIZES, _SIZED_STEPS // steps)
+        size = options.tiers[0].bytes
+        step = -(-size // (count + 1) // RESIDUE) * RESIDUE if count else size
+        yield from range(step, size, step)
 
 
 def _bounded(applied: Applied, reference: Program, choice: _Choice, deadline: Deadline) -> Applied:
@@ -370,7 +397,8 @@ def _bounded(applied: Applied, reference: Program, choice: _Choice, deadline: De
         within = replace(options, recompute=False)
         paging = next(each for each in choice.passes(within) if isinstance(each, Paging))
         ahead = applied.fact(Paging.name, "lookahead")
-        moved = paging.least_bytes(unpaged(applied.program), ahead, deadline)
+        copied = applied.fact(Paging.name, "moved_in") + applied.fact(Paging.name, "moved_out")
+        moved = paging.least_bytes(unpaged(applied.program), ahead, copied, deadline)
         took = least_elapsed(reference, options.tiers, sum(step_costs(reference, options.costs)), ())
     applied = applied.stating(Paging.name, "bound", moved)
     return applied.stating(Paging.name, "least_nanoseconds", took)

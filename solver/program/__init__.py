@@ -70,6 +70,7 @@ from solver.program.lives import (
     lent,
     lives,
     regions,
+    renewing,
     without,
 )
 from solver.program.records import CostBound, DualRow, HomeBound, HomeRow, Record, Replacement, RowKind
@@ -150,6 +151,7 @@ __all__ = [
     "persistent",
     "reference_digest",
     "regions",
+    "renewing",
     "touched",
     "touching",
     "transfer_nanoseconds",

@@ -10,7 +10,8 @@
 
 A life is computed, never believed; a target may lengthen it. It is one interval, with one exception: a value
 that is there at the start and at the end of the iteration, and that a copy restores in between, lends its
-bytes from its last touch to the copy.
+bytes from its last touch to the copy. In a program with memory that only copies reach, a step that writes
+all of the value restores it as well.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = [
     "lent",
     "lives",
     "regions",
+    "renewing",
     "without",
 ]
 
@@ -96,38 +98,40 @@ def lives(program: Program) -> dict[int, Lifespan]:
     return {value: Lifespan(begin, stop + 1) for value, begin, stop in spans}
 
 
+def renewing(program: Program, t: int) -> frozenset[int]:
+    """The values that step t writes whole in every iteration, and of which it reads nothing."""
+    step = program.steps[t]
+    if step.due and program.period > 1:
+        return frozenset()
+    others = {b.value for b in step.bindings if b.access is not Access.WRITE}
+    return frozenset(b.value for b in step.bindings if b.access is Access.WRITE) - others
+
+
 def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
-    """By value the levels on which its bytes are lent: from its last touch to the copy that restores it.
+    """By value the levels on which its bytes are lent: from its last touch to the step that restores it.
 
     Only constant and carried values lend theirs, and only those that share them with no alias, and that are
     restored in every iteration. Values that a target holds lend nothing: `regions` sees to that. Linear.
     """
-    copies = {
-        t
+    copied_to = any(not space.addressable for space in program.spaces)
+    restoring = {
+        t: renewing(program, t)
         for t, step in enumerate(program.steps)
-        if step.reference is None
-        and program.operations[step.operation].operation.type == COPY
-        and not (step.due and program.period > 1)
+        if copied_to or (step.reference is None and program.operations[step.operation].operation.type == COPY)
     }
-    if not copies:
+    if not restoring:
         return {}
     shared = {value for alias in program.aliases for value in (alias.value, alias.source)}
     staying = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED} - shared
-    restored = {
-        binding.value
-        for t in copies
-        for binding in program.steps[t].bindings
-        if binding.access is Access.WRITE and binding.value in staying
-    }
     lent_by_value: dict[int, list[Lifespan]] = {}
     # Behind level 0, where it is there already: the caller has fed others before that level.
-    held = dict.fromkeys(restored, 1)
+    held = dict.fromkeys(staying & set().union(*restoring.values()), 1)
     for t, step in enumerate(program.steps):
         for binding in step.bindings:
             value = binding.value
             if value not in held:
                 continue
-            if binding.access is Access.WRITE and t in copies and held[value] < step.level:
+            if value in restoring.get(t, ()) and held[value] < step.level:
                 lent_by_value.setdefault(value, []).append(Lifespan(held[value], step.level))
             held[value] = max(held[value], step.until + 1)
     return {value: tuple(spans) for value, spans in lent_by_value.items()}

@@ -12,6 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from solver.accounting import elapsed, level_costs, paging_problem, traffic
+from solver.accounting.gaps import contents_apart
 from solver.errors import CapacityError
 from solver.executor import validate
 from solver.graph import TrainableGraph
@@ -62,7 +63,7 @@ def paged_facts(
 @example(8, 1)
 def test_no_way_of_paging_moves_less(seed: int, ahead: int) -> None:
     stories, program = small(seed)
-    problem = paging_problem(program, ahead)
+    problem = paging_problem(contents_apart(program), ahead)
     top = max(problem.loads())
     for capacity in sorted({problem.smallest, (problem.smallest + top) // 2, top}):
         found = least_moved(problem, capacity, Deadline())
@@ -121,11 +122,12 @@ def test_what_is_paged_keeps_capacity_and_proof(seed: int, ahead: int, slower: i
     """Any choice of gaps, in any number of slower tiers."""
     _, program = small(seed)
     rng = random.Random(seed)
-    problem = paging_problem(program, ahead)
+    apart = contents_apart(program)
+    problem = paging_problem(apart, ahead)
     taken = frozenset(j for j in range(len(problem.gaps)) if rng.random() < share)
     tiers = [Tier(f"t{k}", 10**6, rng.randint(1, 9) * 10**6, 10**6, 10) for k in range(slower + 1)]
     homes = {problem.gaps[j].value: rng.randint(1, slower) for j in taken}
-    paged = with_transfers(in_tiers(program, tiers), problem, taken, homes, tiers)
+    paged = with_transfers(in_tiers(apart, tiers), problem, taken, homes, tiers)
     assert max(loads(paged)[0]) <= max(problem.loads(taken))
     assert prove(program, placed(paged)) == ()
     moved = traffic(paged)

@@ -44,12 +44,14 @@ def stories(rng: random.Random, levels: int, count: int, *, fed_results: bool = 
     for _ in range(count):
         kind = rng.choice(["fed", "carried", "constant", "made", "made"])
         when = sorted(rng.sample(range(levels), rng.randint(1, 3)))
-        words = {"fed": "r", "constant": "r", "carried": "ru", "made": "ru"}[kind]
+        words = {"fed": "rrw", "constant": "r", "carried": "ruw", "made": "ruw"}[kind]
         touches = ["" for _ in range(levels)]
         for level in when:
             touches[level] = rng.choice(words)
         if kind == "made":
             touches[when[0]] = "w"
+        elif touches[when[0]] == "w":
+            touches[when[0]] = "r"
         result = (kind == "made" or (fed_results and kind == "fed")) and rng.random() < 0.4
         found.append(Story(rng.randint(1, 9), kind, tuple(touches), result))
     for level in range(levels):
@@ -87,7 +89,7 @@ def least_moved(given: Sequence[Story], capacity: int, ahead: int = 0) -> int | 
     capacity.
     """
     carried = [i for i, s in enumerate(given) if s.kind in ("carried", "constant")]
-    unchanged = [i for i in carried if "u" not in given[i].touches]
+    unchanged = [i for i in carried if not {"u", "w"} & set(given[i].touches)]
     places: list[_State] = [(_THERE, _AWAY), (_AWAY, _THERE), (_THERE, _THERE)]
     levels = len(given[0].touches)
     best: int | None = None

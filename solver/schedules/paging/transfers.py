@@ -203,7 +203,9 @@ def with_transfers(
         home = homes[value]
         there = _Stays([], [gap.end for gap in middle], value)
         if around is not None:
-            there.numbers = [_add(values, value, f"stay{k}", 0) for k in range(len(middle) + 1)]
+            # Contents that are gone end a stay, too: what is written then may lie elsewhere.
+            there.begin = sorted({*there.begin, *problem.renewed.get(value, ())})
+            there.numbers = [_add(values, value, f"stay{k}", 0) for k in range(len(there.begin) + 1)]
             values[value] = replace(values[value], space=home)
         else:
             there.slow = _add(values, value, tiers[home].name, home)
