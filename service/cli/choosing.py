@@ -120,8 +120,8 @@ def _print(console: Console, result: ChosenTrainable, asked: int, *, is_document
         print_scratch(result.plan, asked)
     if result.exact:
         console.print(
-            "No set with a larger score fits with this scratch budget, whatever the order and whatever runs"
-            " again."
+            "No set with a larger score fits with this scratch budget, in any order and with any"
+            " recomputation of steps that may run again."
         )
     elif result.open:
         sets = "set has" if result.open == 1 else "sets have"

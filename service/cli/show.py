@@ -261,7 +261,11 @@ def _repetitions(recomputation: Recomputation) -> FittingTable:
     """The steps that run again, their level, and the step that reads their results."""
     # The bound is 0 where paging brings values that the search did not count.
     floor = recomputation.floor
-    least = f"; no order and no recomputation takes less than {floor:,}" if floor else ""
+    least = (
+        f"; no order and no recomputation takes less than {floor:,} where only steps run again that may"
+        if floor
+        else ""
+    )
     title = (
         f"Run again: {recomputation.peak_before:,} -> {recomputation.peak_after:,} bytes live at once{least}"
     )

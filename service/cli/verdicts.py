@@ -240,8 +240,9 @@ def _print_largest(
     if result.exact:
         console.print(
             escape(
-                "No larger one fits with this scratch budget, whatever the order and whatever runs again:"
-                f" {name} {result.size + 1:,} takes {result.next_floor:,} bytes at least."
+                "No larger one fits with this scratch budget, in any order and with any recomputation of"
+                f" steps that may run again: {name} {result.size + 1:,} takes {result.next_floor:,} bytes at"
+                " least."
             )
         )
     else:
@@ -318,8 +319,8 @@ def _print_curve(console: Console, curve: TradeOff) -> None:
     )  # fmt: skip
     console.print(make_table(f"{curve.graph}: what less memory costs", headings, rows))
     console.print(
-        f"floor: {curve.floor:,} bytes, proved for every order and any recomputation; step"
-        f" {escape(curve.floor_step)} needs them"
+        f"floor: {curve.floor:,} bytes, proved for every order and any recomputation of steps that may run"
+        f" again; step {escape(curve.floor_step)} needs them"
     )
     if curve.impossible > curve.floor:
         console.print(f"{curve.impossible:,} bytes are proved to be too few for this order")
@@ -403,7 +404,8 @@ def _sentences(result: Verdict) -> Iterator[str]:
         extra = _percent(result.extra or 0, total)
         yield f"{title} it fits with recomputation, for {extra} of the time as it is ({known})."
     elif result.status is VerdictStatus.IMPOSSIBLE:
-        yield f"{title} impossible as it is, in every order and with any recomputation."
+        any_steps = "any recomputation of steps that may run again"
+        yield f"{title} impossible as it is, in every order and with {any_steps}."
         short = f"{result.floor - result.capacity:,} more than there are"
         yield (
             f"{result.floor:,} bytes at least are proved, {short}: step {result.floor_step} needs"

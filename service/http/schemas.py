@@ -249,7 +249,9 @@ class Delivery(BaseModel):
 class ShortVerdict(BaseModel):
     """The verdict of bounds alone on a capacity; `/v1/explain` says more."""
 
-    floor: int = Field(description="No order of the steps and no recomputation takes less: proved.")
+    floor: int = Field(
+        description="Proved: no order and no recomputation of steps that may run again takes less."
+    )
     floor_step: str = Field(description="The step that needs the floor.")
     smallest: int = Field(description="The smallest peak that is known to be possible.")
     recompute: Literal["impossible", "open"] = Field(

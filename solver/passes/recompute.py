@@ -10,6 +10,7 @@ on the same contents, so it writes the same bits; the proof checks this in every
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -399,11 +400,14 @@ def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> C
     live = [(problem.values[v], problem.size[v]) for v in lowest.live]
     live.sort(key=lambda item: (-item[1], item[0]))
     scratch = problem.scratch[lowest.step]
+    writers = Counter(v for t, wrote in enumerate(problem.writes) for v in {*wrote, *problem.updates[t]})
+    several = [problem.values[v] for v in lowest.live if writers[v] > 1]
+    parts = f", as {several[0]}, which several steps write" if several else ""
     return CapacityError(
-        f"No order of the steps and no recomputation takes less than {lowest.bytes:,} bytes; the capacity is"
-        f" {capacity:,}. Step {problem.steps[lowest.step]} needs them: {problem.fixed:,} for weights,"
-        f" optimizer variables and constants, {scratch:,} for scratch, and the rest for what it touches or"
-        " what waits for later steps and cannot be made again.",
+        f"No order of the steps and no recomputation takes less than {lowest.bytes:,} bytes where only"
+        f" steps run again that may; the capacity is {capacity:,}. Step {problem.steps[lowest.step]} needs"
+        f" them: {problem.fixed:,} for weights, optimizer variables and constants, {scratch:,} for scratch,"
+        f" and the rest for what it touches or what waits for later steps and cannot be made again{parts}.",
         remedy="Raise the capacity (`explain` finds out how far), reduce the batch or the scratch budget, or"
         " train fewer parameters.",
         required=lowest.bytes,

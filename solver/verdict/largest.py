@@ -98,11 +98,11 @@ def largest(
     search = _Search(graph, requested, name, observe, follow)
     result = search.result()
     if result.plan is None and result.impossible_from > 1 and not search.deadline.expired:
-        least = _Search(graph, search.requested.having(scratch_budget=1), name, observe, follow)
+        least = _Search(graph, requested.having(scratch_budget=1, **search.left), name, observe, follow)
         result = least.result()
         if result.plan is not None:
             at, asked = graph.at(**{name: result.size}), search.asked(result.size)
-            result = replace(result, plan=with_more_scratch(at, asked, result.plan, follow))
+            result = replace(result, plan=with_more_scratch(at, asked, result.plan, search.deadline, follow))
     if not search.deadline.expired and result.size + 1 < _MOST:
         result = replace(result, more=search.verdict(result.size + 1, training=training))
     return replace(result, complete=result.complete and not search.deadline.expired)
@@ -187,9 +187,13 @@ class _Search:
             self.refuted.add(size)  # the graph cannot have this size
         return self._plans[size]
 
+    @property
+    def left(self) -> dict[str, float | None]:
+        """The option for the time that is left."""
+        return {"deadline_seconds": None if self.deadline.at is None else self.deadline.remaining}
+
     def asked(self, size: int) -> RequestedOptions:
-        left = None if self.deadline.at is None else self.deadline.remaining
-        asked = self.requested.having(deadline_seconds=left)
+        asked = self.requested.having(**self.left)
         if self.name == "batch":
             return asked.having(batch=size)
         return replace(asked, ranges=(SizeRange(self.name, size, size),))

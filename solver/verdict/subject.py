@@ -67,7 +67,11 @@ def _check_target(options: PlanOptions) -> None:
 
 
 def with_more_scratch(
-    graph: TrainableGraph, requested: RequestedOptions, plan: Plan, follow: Follower | None
+    graph: TrainableGraph,
+    requested: RequestedOptions,
+    plan: Plan,
+    deadline: Deadline,
+    follow: Follower | None,
 ) -> Plan:
     """A plan of `requested` with as much scratch as its capacity permits, which is more than `plan` has if
     that has the least.
@@ -75,9 +79,10 @@ def with_more_scratch(
     Kernels that have more are faster. Cost: a plan for each halving of the powers of two in between.
     """
     low, high = plan.options.scratch_budget.bit_length() - 1, requested.options.scratch_budget.bit_length()
-    while high - low > 1:
+    while high - low > 1 and not deadline.expired:
         middle = (low + high) // 2
-        asked = requested.having(scratch_budget=1 << middle)
+        left = None if deadline.at is None else deadline.remaining
+        asked = requested.having(scratch_budget=1 << middle, deadline_seconds=left)
         try:
             plan, low = pipeline.plan_requested(graph, asked, follow=follow, advise=False), middle
         except CapacityError:

@@ -151,15 +151,17 @@ def choose_trainable(
         )
     check_subject(graph, requested.options)
     layers = sorted(layers_of(graph, scores), key=lambda layer: -layer.score)
-    result = _Search(graph, requested, capacity, layers, observe, follow).result()
-    if result.score:
+    search = _Search(graph, requested, capacity, layers, observe, follow)
+    result = search.result()
+    if result.score or search.deadline.expired:
         return result
-    least = requested.having(scratch_budget=1)
+    least = search.asked().having(scratch_budget=1)
     other = _Search(graph, least, capacity, layers, observe, follow).result()
     if other.plan is None or (result.plan is not None and not other.score):
         return result if result.plan is not None else other
     chosen = _trained(graph, other.trainable)
-    return replace(other, plan=with_more_scratch(chosen, requested, other.plan, follow))
+    plan = with_more_scratch(chosen, requested, other.plan, search.deadline, follow)
+    return replace(other, plan=plan)
 
 
 def chosen_layers(scores: Mapping[str, float] | None = None, *, follow: Follower | None = None) -> Measure:
@@ -175,9 +177,7 @@ def chosen_layers(scores: Mapping[str, float] | None = None, *, follow: Follower
         result = choose_trainable(request.graph, asked, scores, follow=follow)
         if not result.layers:
             return ()
-        note = (
-            "no set with a larger score fits with this scratch budget, whatever the order and what runs again"
-        )
+        note = "no set with a larger score fits with this scratch budget, whatever steps run again that may"
         if not result.exact:
             note = "a set of layers with a larger score may fit: neither a plan nor a proof was found"
 
@@ -266,16 +266,19 @@ class _Search:
             return False
         if self.observe is not None:
             self.observe(f"{len(members)} of {len(self.layers)} layers")
-        left = None if self.deadline.at is None else self.deadline.remaining
-        asked = self.requested.having(deadline_seconds=left)
         try:
-            plan = pipeline.plan_requested(graph, asked, follow=self.follow, advise=False)
+            plan = pipeline.plan_requested(graph, self.asked(), follow=self.follow, advise=False)
         except CapacityError as error:
             if not error.proved:
                 self.unknown[members] = self._score(members)
             return False
         self.best = (self._score(members), members, plan)
         return True
+
+    def asked(self) -> RequestedOptions:
+        """The request within the time that is left."""
+        left = None if self.deadline.at is None else self.deadline.remaining
+        return self.requested.having(deadline_seconds=left)
 
     def _bound(self, members: frozenset[int]) -> int:
         """Bytes that are live at once in every order and with any recomputation, scratch apart."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from solver.documents import dump_plan, load_plan, program_digest
@@ -9,8 +11,9 @@ from solver.errors import CapacityError, DimensionError, InternalError, OptionsE
 from solver.layout import Layout, LayoutProblem, Outcome, Proof, Status
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
+from solver.training import BlockOperation, BlockView, build_program
 from tests.support.graphs import chain
-from tests.support.programs import AUTO_RECYCLE, program
+from tests.support.programs import AUTO_RECYCLE, block, program
 from tests.support.proofs import violations
 
 SMALL = program(AUTO_RECYCLE)
@@ -133,3 +136,33 @@ class TestWhatIsWrongStaysInside:
             plan_program(SMALL)
         with pytest.raises(InternalError, match="The plan breaks rule"):
             plan(chain())
+
+
+@pytest.mark.parametrize("parts", [True, False])
+def test_the_least_bytes_are_said_of_steps_that_may_run_again(parts: bool) -> None:
+    """What two operations write is not made again; two blocks in its place are, in fewer bytes."""
+    halves = ("h.lo", "h.hi")
+    whole = ("h",) if parts else halves
+    views = [BlockView("h", offset) if parts else None for offset in (0, 4096)]
+    blocks = [
+        *(block(name, 640, fed=name == "x", kept=name == "y") for name in "xuvy"),
+        *(block(name, 8192) for name in ("p", "q", "h")[: 3 if parts else 2]),
+        *(replace(block(name, 4096), view=view) for name, view in zip(halves, views, strict=True)),
+    ]
+    operations = [
+        *(BlockOperation(name, ("x",), (name,), pure=True) for name in halves),
+        BlockOperation("use", whole, ("u",), pure=True),
+        BlockOperation("f", ("u",), ("p",)),
+        BlockOperation("g", ("p",), ("q",)),
+        BlockOperation("r", ("q",), ("v",)),
+        BlockOperation("late", (*whole, "v"), ("y",)),
+    ]
+    options = PlanOptions(capacity=18_000, recompute=True)
+    made = build_program("parts", blocks, operations)
+    if not parts:
+        assert plan_program(made, options).arena_bytes <= 18_000
+        return
+    with pytest.raises(CapacityError, match="where only steps run again that may") as caught:
+        plan_program(made, options)
+    assert caught.value.required == 24_576
+    assert "as h, which several steps write" in caught.value.message
