@@ -277,8 +277,8 @@ class Paging(Pass):
         relaxed = paging_problem(program, 0, relaxed=True)
         proved = not self.in_place and relaxed.smallest > tier.bytes
         return CapacityError(
-            f"Kernels run in tier {tier.name!r}, which has {tier.bytes:,} bytes; step {label} touches"
-            f" {problem.smallest:,} at once, scratch and alignment included.",
+            f"Kernels run in tier {tier.name!r}, which has {tier.bytes:,} bytes; step {label} needs"
+            f" {problem.smallest:,} at once, with scratch, alignment and what cannot leave.",
             remedy=f"Give {tier.name!r} that much, reduce the batch or the scratch budget.",
             required=problem.smallest,
             available=tier.bytes,
