@@ -94,7 +94,7 @@ def _batches(header: str, graph: TrainableGraph, batches: list[Mapping[str, Arra
     """Declarations in C that feed the batches, and their bytes."""
     names = {re.sub(r"\W", "_", name, flags=re.ASCII): name for name in batches[0]}
     feeds, data, size = [], [], 0
-    for feed, type_ in re.findall(r"void net_feed_(\w+)\(const (\w+) \*values\)", header):
+    for feed, type_ in re.findall(r"(?:void|int) net_feed_(\w+)\(const (\w+) \*values\)", header):
         feeds.append(f"    net_feed_{feed}((const {type_} *)(const void *)(from + {size}));")
         dtype = graph.operands[names[feed]].dtype.numpy
         arrays = [np.asarray(batch[names[feed]]).astype(dtype) for batch in batches]
