@@ -145,3 +145,29 @@ def test_few_states_of_a_function_are_kept(tmp_path: Path, monkeypatch: pytest.M
         store.keep("function_2", str(key // 20), b"code")
     assert len(list(tmp_path.glob("function-*"))) == 16
     assert len(list(tmp_path.glob("function_2-*"))) == 2
+
+
+def test_compiling_for_an_image_looks_into_no_users_cache(tmp_path: Path) -> None:
+    """What the installing user has compiled does not load for others. Remedies are those that help."""
+    site, home = tmp_path / "site", tmp_path / "home"
+    shutil.copytree(ROOT / "solver", site / "solver", ignore=shutil.ignore_patterns("__pycache__"))
+    home.mkdir()
+
+    def run(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "solver.compile", *options]
+        kept = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+        return subprocess.run(
+            command, env={**kept, "PYTHONPATH": str(site), **environment}, cwd=tmp_path,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    inside = run("--in-package", "--check")
+    assert (inside.returncode, inside.stdout) == (1, "")
+    cache = site / "solver" / "native" / "__pycache__"
+    shutil.rmtree(cache, ignore_errors=True)
+    cache.write_text("no directory", encoding="utf-8")
+    closed = run("--in-package")
+    assert (closed.returncode, f"{cache} cannot be written" in closed.stderr) == (1, True)
+    other = run("--check", HOME="/proc/nowhere", XDG_CACHE_HOME="")
+    assert other.returncode == 1
+    assert "--in-package" in other.stderr

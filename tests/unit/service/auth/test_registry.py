@@ -217,6 +217,16 @@ async def test_refusals_are_counted_and_entries_bounded(
     assert [(event["event"][:23], event["entries"]) for event in events] == [("audit entries were lost", 2)]
 
 
+def test_an_entry_that_is_told_twice_is_there_once(store: Store) -> None:
+    """Its first answer has come too late: the database had it, and nobody knew."""
+    entry = Entry("acme", "farm", "POST", "/v1/plan", "200")
+    for _ in range(2):
+        with store.transaction() as connection:
+            table.add_entries(connection, [entry])
+    with store.transaction(reads=True) as connection:
+        assert [row.id for row in connection.execute(schema.audit.select()).all()] == [entry.id]
+
+
 async def test_old_entries_are_removed(store: Store, clock: Clock) -> None:
     old = Entry("a", "b", "POST", "/", "200", at=0.0, id=f"{1000:012x}{'0' * 12}")
     with store.transaction() as connection:
