@@ -95,7 +95,9 @@ class Watch:
     ) -> None:
         self.modules: dict[str, Any] = {}
         self._reads, self._seen, self._sources = reads, dict[Any, Any](), list[_Source]()
-        self._count, self._empty, self._parameters = 0, dict[str, Any](), dict[str, Any]()
+        self._count = 0
+        self._empty: list[tuple[str, Any]] = []
+        self._parameters: list[tuple[str, Any]] = []
         self._visit("the module", module)
         self._visit("the loss", loss)
         self._watch_optimizer(optimizer)
@@ -103,10 +105,10 @@ class Watch:
         for name in _GLOBAL_HOOKS:
             self._mapping(f"the hooks {name[1:]}", getattr(hooks, name))
         for name in ("requires_grad", "_backward_hooks", "_post_accumulate_grad_hooks"):
-            names = [f"{path}.{name}" for path in self._parameters]
-            self._add("", functools.partial(map, attrgetter(name), self._parameters.values()), names)
-        empty = self._empty
-        self._add("", functools.partial(map, len, empty.values()), [f"the size of {path}" for path in empty])
+            names = [f"{path}.{name}" for path, _ in self._parameters]
+            self._add("", functools.partial(map, attrgetter(name), [p for _, p in self._parameters]), names)
+        empty = [container for _, container in self._empty]
+        self._add("", functools.partial(map, len, empty), [f"the size of {path}" for path, _ in self._empty])
         self._modes = _modes()
         self._flatten()
 
@@ -174,7 +176,7 @@ class Watch:
         if container:
             self._add(path, container.values, container, container.__setitem__)
         else:
-            self._empty[path] = container
+            self._empty.append((path, container))
 
     def _visit(self, path: str, value: Any) -> None:
         """Watch what a value holds in turn."""
@@ -223,12 +225,14 @@ class Watch:
             self._add(path, lambda: (getattr(value, name) for name in names), names)
 
     def _watch_module(self, path: str, module: Any) -> None:
+        while path in self.modules:
+            path += "'"  # of a closure that is called alike
         self.modules[path] = module
         own = vars(module)
         for part in _PARTS:
             self._mapping(path if own[part] else f"{path}.{part}", own[part])
-        named = {_joined(path, key): p for key, p in own["_parameters"].items() if p is not None}
-        self._parameters.update(named)
+        named = [(_joined(path, key), p) for key, p in own["_parameters"].items() if p is not None]
+        self._parameters += named
         reads = None if self._reads is None else self._reads.get(id(module), {})
         own_names = set(vars(torch().nn.Module())) - {"training"}
         names = [name for name in own if name not in own_names and (reads is None or name in reads)]

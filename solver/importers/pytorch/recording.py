@@ -212,6 +212,8 @@ class Recording(Blocks):
 
     def _new(self, name: str, tensor: Any, *, fed: bool = False) -> View:
         """The view of a tensor without elements whose storage is new."""
+        while name in self.blocks:
+            name += "'"  # a parameter or buffer is called so
         self._names[_storage(tensor)] = name
         self._alive.append(tensor.untyped_storage())
         return self.fresh(name, tensor, fed=fed)
@@ -253,6 +255,8 @@ class Recording(Blocks):
                 remedy="Make it a parameter of the module, or call detach().",
             )
         block = f"constant{len(self.outside)}"
+        while block in self.blocks:
+            block += "'"
         check_dense(block, tensor)
         self._alive.append(storage)
         self._names[storage._cdata] = block

@@ -254,7 +254,14 @@ def trace_training(
     if accumulate > 1:
         gradients = {key: _accumulated(record, key, view) for key, view in gradients.items()}
     if clip_grad_norm is not None:
-        _add(record, "clip", Clip(list(gradients.values()), clip_grad_norm), [], gradients.values(), True)
+        _add(
+            record,
+            "clip_grad_norm",
+            Clip(list(gradients.values()), clip_grad_norm),
+            [],
+            gradients.values(),
+            True,
+        )
     kept = _with_updates(record, tensors, optimizer, gradients, trained, whole, accumulate > 1)
     record.prune({result.block})
     fed = {view.block: view for _, view in (*pairs, *labels)}

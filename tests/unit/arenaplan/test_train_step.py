@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import sys
+import timeit
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -116,7 +120,7 @@ def test_training_goes_on_from_what_an_optimizer_has_kept() -> None:
 
 
 def test_a_checkpoint_has_the_size_of_its_tensors_and_resumes() -> None:
-    """A step, saved and loaded; then another step for a short batch, beside eager ones."""
+    """A step, saved and loaded; then steps for a whole and a short batch in turn, beside eager ones."""
     import io
 
     import torch
@@ -135,8 +139,9 @@ def test_a_checkpoint_has_the_size_of_its_tensors_and_resumes() -> None:
                 module.load_state_dict(saved["module"])
                 optimizer.load_state_dict(saved["optimizer"])
             steps = [step_of(module, optimizer, x[:n], y[:n]) for n in (64, 5)]
-            for _ in range(count):
-                steps[-1](x[:5], y[:5])
+            for k in range(count):
+                n = (64, 5)[k % 2]
+                steps[k % 2](x[:n], y[:n])
             state = {"module": module.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save(state, file := io.BytesIO())
             assert file.getbuffer().nbytes < 12_000
@@ -328,3 +333,399 @@ def test_an_optimizer_that_computes_losses_is_refused() -> None:
     module = network()
     with pytest.raises(DocumentError, match="LBFGS"):
         arenaplan.torch.train_step(module, F.cross_entropy, torch.optim.LBFGS(module.parameters()), batch())
+
+
+def dense(rate: float = 0.0) -> Any:
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(12, 12), nn.Tanh(), nn.Dropout(rate), nn.Linear(12, 4))
+
+
+def written(forward: Callable[[Any, Any], Any], **parts: Any) -> Any:
+    """A module with these attributes and this forward pass."""
+    from torch import nn
+
+    class Written(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return forward(self, x)
+
+    module = Written()
+    for name, part in parts.items():
+        setattr(module, name, part)
+    return module
+
+
+def checkpointed(rate: float = 0.0, *, reentrant: bool = False) -> Any:
+    import torch
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+
+    def forward(self: Any, x: Any) -> Any:
+        inner = lambda z: self.drop(torch.tanh(self.b(z)))  # noqa: E731
+        return self.c(checkpoint(inner, torch.tanh(self.a(x)), use_reentrant=reentrant))
+
+    parts = {"a": nn.Linear(12, 16), "b": nn.Linear(16, 16), "c": nn.Linear(16, 4), "drop": nn.Dropout(rate)}
+    return written(forward, **parts)
+
+
+def recurrent() -> Any:
+    from torch import nn
+
+    def forward(self: Any, x: Any) -> Any:
+        return self.head(self.cell(x.view(-1, 3, 4))[0][:, -1])
+
+    return written(
+        forward, cell=nn.LSTM(4, 8, num_layers=2, dropout=0.2, batch_first=True), head=nn.Linear(8, 4)
+    )
+
+
+def spectral() -> Any:
+    import torch
+    from torch import nn
+
+    def forward(self: Any, x: Any) -> Any:
+        wave = torch.fft.rfft(x) * torch.view_as_complex(self.weight)
+        return self.head(torch.fft.irfft(wave, n=12))
+
+    return written(forward, weight=nn.Parameter(torch.randn(7, 2)), head=nn.Linear(12, 4))
+
+
+def averaged(kind: str) -> Any:
+    """A module that subtracts a moving average of its results, which it keeps in one of three ways."""
+    import torch
+    from torch import nn
+
+    def forward(self: Any, x: Any) -> Any:
+        y = self.fc(x)
+        mean = y.detach().mean(0)
+        if kind == "in place":
+            self.mean.mul_(0.9).add_(mean * 0.1)
+        else:
+            self.mean = 0.9 * self.mean + 0.1 * mean
+        return y - self.mean
+
+    module = written(forward, fc=nn.Linear(12, 4))
+    if kind == "buffer":
+        module.register_buffer("mean", torch.zeros(4))
+    else:
+        module.mean = torch.zeros(4)
+    return module
+
+
+def hooked(register: str, hook: Callable[..., Any]) -> Any:
+    module = dense()
+    getattr(module[0].weight if register.startswith("register_post") else module[3], register)(hook)
+    return module
+
+
+def scaled(self: Any, x: Any) -> Any:
+    return self.net(x) * self.scale
+
+
+def schedule(k: int, _module: Any, optimizer: Any) -> None:
+    optimizer.param_groups[0].update(lr=0.1 / (k + 1), momentum=0.9 - k / 100, weight_decay=0.001 * (k + 1))
+
+
+def clipping(module: Any) -> Any:
+    """An optimizer whose hook looks at all gradients by a list of parameters."""
+    import torch
+
+    optimizer, parameters = sgd(module), list(module.parameters())
+    optimizer.register_step_pre_hook(lambda *_: torch.nn.utils.clip_grad_norm_(parameters, 0.01) and None)
+    return optimizer
+
+
+def sgd(module: Any) -> Any:
+    import torch
+
+    return torch.optim.SGD(module.parameters(), 0.1, momentum=0.9, weight_decay=0.001)
+
+
+def own_optimizer(module: Any) -> Any:
+    """An optimizer that scales by the norm of all gradients, counts in Python and replaces what it keeps."""
+    import torch
+
+    class Own(torch.optim.Optimizer):  # type: ignore[misc]
+        @torch.no_grad()  # type: ignore[untyped-decorator]
+        def step(self, closure: Any = None) -> None:
+            del closure
+            parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+            norm = torch.sqrt(sum((p.grad**2).sum() for p in parameters))
+            for p in parameters:
+                state = self.state[p]
+                state["count"] = state.get("count", 0) + 1
+                state["mean"] = state.get("mean", torch.zeros_like(p)) * 0.9 + p.grad / norm
+                p.sub_(state["mean"] * self.param_groups[0]["lr"] / state["count"])
+
+    return Own(module.parameters(), {"lr": 0.1})
+
+
+def later(k: int, change: Callable[[Any], object]) -> Callable[[int, Any, Any], object]:
+    """A change of the module before call `k`."""
+    return lambda at, module, _optimizer: change(module) if at == k else None
+
+
+#: (module, optimizer, what is done before each call, options), by name.
+LIKE_EAGER: dict[str, tuple[Any, Any, Any, dict[str, Any]]] = {
+    "checkpoint": (checkpointed, sgd, None, {}),
+    "checkpoint with dropout": (lambda: checkpointed(0.3), sgd, None, {}),
+    "reentrant checkpoint": (lambda: checkpointed(0.3, reentrant=True), sgd, None, {}),
+    "LSTM": (recurrent, sgd, None, {}),
+    "complex": (spectral, sgd, None, {}),
+    "average in a buffer": (lambda: averaged("buffer"), sgd, None, {}),
+    "average in an attribute": (lambda: averaged("attribute"), sgd, None, {}),
+    "average in place": (lambda: averaged("in place"), sgd, None, {}),
+    "forward hook": (lambda: hooked("register_forward_hook", lambda *a: a[2] * 2), sgd, None, {}),
+    "backward hook": (
+        lambda: hooked("register_full_backward_hook", lambda _m, g, _o: tuple(x * 0.5 for x in g)),
+        sgd,
+        None,
+        {},
+    ),
+    "post-accumulate hook": (
+        lambda: hooked("register_post_accumulate_grad_hook", lambda p: p.grad.mul_(0.3) is None or None),
+        sgd,
+        None,
+        {},
+    ),
+    "optimizer hook": (dense, clipping, None, {}),
+    "own optimizer": (dense, own_optimizer, None, {}),
+    "schedule": (dense, sgd, schedule, {}),
+    "train and eval": (lambda: dense(0.5), sgd, lambda k, m, _o: m.train(k % 3 != 1), {}),
+    "frozen later": (dense, sgd, later(3, lambda m: m[0].requires_grad_(False)), {}),
+    "tensor hook later": (dense, sgd, later(3, lambda m: m[0].weight.register_hook(lambda g: g * 0.5)), {}),
+    "submodule later": (dense, sgd, later(3, lambda m: m.append(m[1])), {}),
+    "forward replaced": (dense, sgd, later(3, lambda m: setattr(m[1], "forward", lambda x: x * 0.5)), {}),
+    "attribute": (
+        lambda: written(scaled, net=dense(), scale=1.0),
+        sgd,
+        later(2, lambda m: setattr(m, "scale", 0.5)),
+        {},
+    ),
+    "random numbers between": (lambda: dense(0.5), sgd, lambda k, _m, _o: __import__("torch").randn(k), {}),
+    "clip": (dense, sgd, None, {"clip_grad_norm": 0.05}),
+    "accumulate": (lambda: dense(0.2), sgd, None, {"accumulate": 3}),
+    "accumulate and clip": (dense, own_optimizer, None, {"accumulate": 2, "clip_grad_norm": 0.05}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "autocast"),
+    [*((name, False) for name in LIKE_EAGER), *((n, True) for n in ("schedule", "accumulate", "checkpoint"))],
+)
+def test_a_step_follows_what_eager_pytorch_follows(name: str, autocast: bool) -> None:
+    """Losses, parameters, buffers and averages of six calls; with autocast from the fourth call on."""
+    import torch
+    from torch import nn
+
+    make, optimizer_of, before, options = LIKE_EAGER[name]
+    numbers = torch.Generator().manual_seed(4)
+    batches = [
+        (torch.randn(8, 12, generator=numbers), torch.randint(0, 4, (8,), generator=numbers))
+        for _ in range(6)
+    ]
+    k = options.get("accumulate", 1)
+    results = []
+    for planned in (False, True):
+        torch.manual_seed(0)
+        module = make()
+        optimizer = optimizer_of(module)
+        torch.manual_seed(1)
+        if planned:
+            step = arenaplan.torch.train_step(
+                module, nn.functional.cross_entropy, optimizer, batches[0], **options
+            )
+        losses = []
+        for at, (x, y) in enumerate(batches):
+            if before is not None:
+                before(at, module, optimizer)
+            within: Any = torch.autocast("cpu", torch.bfloat16) if autocast and at > 2 else nullcontext()
+            if planned:
+                with within:
+                    losses.append(step(x, y))
+                continue
+            if at % k == 0:
+                optimizer.zero_grad()
+            with within:
+                loss = nn.functional.cross_entropy(module(x), y)
+            (loss / k if k > 1 else loss).backward()
+            if (at + 1) % k == 0:
+                if "clip_grad_norm" in options:
+                    nn.utils.clip_grad_norm_(module.parameters(), options["clip_grad_norm"])
+                optimizer.step()
+            losses.append(loss.detach())
+        kept = [module.mean] if hasattr(module, "mean") else []
+        results.append([*losses, *module.parameters(), *module.buffers(), *kept])
+    assert len(results[0]) == len(results[1])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adamax", "Muon", "RAdam", "Rprop", "SparseAdam"],
+)
+def test_pytorchs_optimizers_by_default_options(name: str) -> None:
+    """The referee is eager PyTorch; an optimizer that cannot take the gradients is refused by name."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(12, 8, bias=False), nn.Tanh(), nn.Linear(8, 4, bias=False))
+    optimizer = getattr(torch.optim, name)(module.parameters())
+    example = torch.randn(8, 12), torch.randint(0, 4, (8,))
+    if name == "SparseAdam":
+        with pytest.raises(DocumentError, match="SparseAdam cannot take a planned step"):
+            arenaplan.torch.train_step(module, nn.functional.cross_entropy, optimizer, example)
+        return
+    step = arenaplan.torch.train_step(module, nn.functional.cross_entropy, optimizer, example)
+    before = [p.detach().clone() for p in module.parameters()]
+    report = step.validate(steps=3, batch=example)
+    assert (report.identical, report.largest_difference, len(report.steps)) == (True, 0.0, 3)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    assert not optimizer.state or all(not kept for kept in optimizer.state.values()) or name == "Adagrad"
+
+
+def test_the_referee_sees_what_no_watch_sees() -> None:
+    """A number of a library is read when the step is recorded; eager PyTorch reads it again."""
+    import torch
+    from torch import nn
+
+    scale = torch.nn.functional
+    module = written(
+        lambda self, x: self.fc(x) * getattr(scale, "arenaplan_tests_scale", 1.0), fc=nn.Linear(12, 4)
+    )
+    example = torch.randn(8, 12), torch.randint(0, 4, (8,))
+    step = arenaplan.torch.train_step(module, scale.cross_entropy, sgd(module), example)
+    assert step.validate().identical
+    scale.arenaplan_tests_scale = 2.0
+    try:
+        report = step.validate()
+    finally:
+        del scale.arenaplan_tests_scale
+    assert not report.identical
+    assert report.largest_difference > 0
+    assert "fc.weight" in report.steps[-1].differing
+
+
+def counts(self: Any, x: Any) -> Any:
+    self.calls += 1
+    return self.net(x)
+
+
+def draws(self: Any, x: Any) -> Any:
+    import random
+
+    return self.net(x) * random.random()
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        (counts, r"the module.calls changed from 0 to 1"),
+        (draws, "Python's generator of random numbers"),
+        (lambda self, x: self.net(x) * x.mean().item(), "takes an element of a tensor as a number"),
+        (lambda self, x: self.net(x) * x[x > 0].mean(), "depends on elements"),
+        (lambda self, x: self.net(x) * self.loose, "requires a gradient, and that no module or optimizer"),
+    ],
+)
+def test_what_a_record_would_not_repeat_is_refused(forward: Any, words: str) -> None:
+    import torch
+    from torch import nn
+
+    module = written(forward, net=dense(), calls=0)
+    vars(module)["loose"] = torch.ones(4, requires_grad=True)
+    with pytest.raises(DocumentError, match=words):
+        arenaplan.torch.train_step(
+            module, nn.functional.cross_entropy, sgd(module), (torch.randn(8, 12), torch.zeros(8).long())
+        )
+    assert module.calls == 0
+
+
+def test_a_value_that_changes_in_each_call_is_named_in_the_end() -> None:
+    import torch
+    from torch import nn
+
+    module = written(scaled, net=dense(), scale=1.0)
+    example = torch.randn(8, 12), torch.randint(0, 4, (8,))
+    step = arenaplan.torch.train_step(module, nn.functional.cross_entropy, sgd(module), example)
+    for k in range(8):
+        module.scale = 1.0 + k
+        step(*example)
+    module.scale = 20.0
+    with pytest.raises(
+        PlanError, match=r"recorded 8 times, and again the module.scale changed from .* to 20.0"
+    ):
+        step(*example)
+    module.scale = 3.0
+    step(*example)
+
+
+def test_gradients_are_gone_and_say_so() -> None:
+    import pickle
+
+    import torch
+    from torch import nn
+
+    module, example = dense(), (torch.randn(8, 12), torch.randint(0, 4, (8,)))
+    optimizer = sgd(module)
+    step = arenaplan.torch.train_step(module, nn.functional.cross_entropy, optimizer, example)
+    step(*example)
+    for misuse in (partial(nn.utils.clip_grad_norm_, module.parameters(), 1.0), optimizer.step):
+        with pytest.raises(PlanError, match="gradients of a planned step are gone"):
+            misuse()
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(module(example[0]), example[1]).backward()
+    with pytest.raises(PlanError, match="has a gradient from elsewhere"):
+        step(*example)
+    optimizer.zero_grad()
+    with torch.no_grad(), pytest.raises(PlanError, match="without gradients"):
+        step(*example)
+    for copying in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(PlanError, match="cannot be copied or pickled"):
+            copying(step)
+    scaler = torch.amp.GradScaler("cpu")
+    with pytest.raises(DocumentError, match="GradScaler"):
+        arenaplan.torch.train_step(
+            module, lambda a, b: scaler.scale(nn.functional.cross_entropy(a, b)), optimizer, example
+        )
+
+
+def test_a_call_from_another_thread() -> None:
+    import threading
+
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    modules = [dense(0.2)]
+    modules.append(copy.deepcopy(modules[0]))
+    example = torch.randn(8, 12), torch.randint(0, 4, (8,))
+    losses = []
+    for k, module in enumerate(modules):
+        torch.manual_seed(1)
+        step = arenaplan.torch.train_step(module, nn.functional.cross_entropy, sgd(module), example)
+        if k:
+            losses.append(step(*example))
+            continue
+        thread = threading.Thread(target=lambda step: losses.append(step(*example)), args=(step,))
+        thread.start()
+        thread.join()
+    assert torch.equal(*losses)
+    assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in modules), strict=True))
+
+
+def test_the_cost_of_a_check(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints microseconds of one check of what a record depends on; nothing is asserted of them."""
+    import torch
+    from torch import nn
+
+    from solver.importers.pytorch.guards import Watch
+
+    module = nn.Sequential(*(dense() for _ in range(30)))
+    watch = Watch(module, nn.functional.cross_entropy, torch.optim.SGD(module.parameters(), 0.1), {})
+    assert watch.holds()
+    with capsys.disabled():
+        sys.stdout.write(f"{timeit.timeit(watch.holds, number=100) * 1e4:.0f} microseconds, 151 modules\n")
+    module[3][0].weight.requires_grad_(False)
+    assert not watch.holds()
+    assert "requires_grad changed from True to False" in str(next(watch.changes()))
