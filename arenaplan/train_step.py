@@ -30,7 +30,7 @@ from solver.importers.pytorch.allocations import Runs, outside_bytes
 from solver.importers.pytorch.calls import GENERATOR, Call, View
 from solver.importers.pytorch.capture import check_type, one_at_a_time
 from solver.importers.pytorch.guards import Watch
-from solver.importers.pytorch.recording import dense_strides, ones
+from solver.importers.pytorch.recording import dense_strides
 from solver.importers.pytorch.training import Clip, TracedTraining, Update, backward, settle, trace_training
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_requested, reference_of
@@ -173,7 +173,7 @@ class TrainStep:
         import torch
 
         generator = torch.random.default_generator
-        if self._draws and not self._leads_to(generator.get_state()):
+        if self._draws:
             self._state_of_generator().copy_(generator.get_state())
         self._calls += 1
         due = self._calls % self._accumulate == 0
@@ -198,22 +198,6 @@ class TrainStep:
             self._optimizer.state.clear()
             self._optimizer.state.update(state)
         return results[0] if len(results) == 1 else tuple(results)
-
-    def _leads_to(self, now: Any) -> bool:
-        """Whether PyTorch's generator is where the last call left it, or where this one would leave it.
-
-        In the second case an eager twin of the step has drawn the same numbers since. Otherwise the step goes
-        on from the generator, as eager PyTorch does.
-        """
-        import torch
-
-        state = self._state_of_generator().cpu().clone()
-        if torch.equal(state, now):
-            return True
-        with torch.no_grad():
-            for call in self._draws:
-                call.bound(lambda view: state if view.block == GENERATOR else ones(view, self.slab.device))()
-        return bool(torch.equal(state, now))
 
     def _check_batch(self, batch: Sequence[Any]) -> None:
         if len(batch) != len(self._names):
@@ -319,7 +303,7 @@ class TrainStep:
                 remedy="Change what is trained after an update: at every k-th call with accumulate=k.",
             )
         self._sums = {}
-        self._draws = [f for f in traced.functions.values() if isinstance(f, Call) and f.draws]
+        self._draws = any(isinstance(f, Call) and f.draws for f in traced.functions.values())
         self._tasks = list(self._bound(traced, record, kept))
         self._fed = [self._named(view) for view in training.fed.values()]
         self._results = [self._named(view) for view in training.results]
