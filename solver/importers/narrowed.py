@@ -45,7 +45,7 @@ def with_stored_origins(graph: TrainableGraph, origins: Mapping[str, Origin]) ->
         origin, operand = origins.get(name), operands[name]
         if origin is None:
             continue
-        if operand.role is Role.PARAMETER:
+        if operand.role is Role.PARAMETER and origin.element in ("float16", "bfloat16"):
             type_ = replace(operand.type, storage=Storage(origin.element, axis=axis))
             operands[name] = replace(operand, type=type_)
             continue

@@ -307,7 +307,7 @@ SCHEDULES: tuple[Row, ...] = (
         "above zero",
         at="/options/tiers/1",
     ),
-    row("capacity-exceeded", tiers("sram=64", WORDS[1]), "touches", at="/options/tiers/0/bytes"),
+    row("capacity-exceeded", tiers("sram=64", WORDS[1]), "needs 17,536 at once", at="/options/tiers/0/bytes"),
     row(
         "capacity-exceeded",
         tiers(WORDS[0], "flash=64,bandwidth=1MB/s"),

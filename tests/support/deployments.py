@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from solver.graph import DType, TrainableGraph, evaluation, inference
+from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline import EntryRequest, plan_deployment, reference_of
 from solver.plan import Deployment, Plan, PlanOptions, RequestedOptions, Tie
 from solver.program import Program
@@ -20,11 +20,11 @@ Network = Callable[[int], TrainableGraph]
 
 
 def classifier(batch: int = 4) -> TrainableGraph:
-    """Cross entropy with classes by number: a label that is no class stops a step halfway."""
+    """Cross entropy with classes that the graph computes: one that is no class stops a step halfway."""
     s = Sketch("classifier")
     h = s.op("Gemm", [s.input("x", batch, 3), s.parameter("w", 5, 3)], "h", transB=1)
-    t = s.label("t", batch, dtype=DType.INT64)
-    s.op("CategoricalCrossEntropy", [h, t], "loss", from_logits=1, sparse=1)
+    classes = s.op("Cast", [s.op("Abs", [s.label("t", batch)], "positive")], "classes", to=7)
+    s.op("CategoricalCrossEntropy", [h, classes], "loss", from_logits=1, sparse=1)
     return s.graph(optimizer="Adam")
 
 

@@ -83,7 +83,7 @@ def test_a_weight_that_is_an_output_is_not_trained_first(tmp_path: Path) -> None
     done = arenaplan("run", *run, "--input", tmp_path / "batch.npz", "-o", tmp_path / "out.npz")
     assert done.exit_code == Exit.OK, done.output
     with np.load(tmp_path / "out.npz") as written:
-        assert written["w"].tolist() == w.tolist()
+        assert written["same"].tolist() == w.tolist()
 
 
 def test_trained_weights(tmp_path: Path) -> None:
