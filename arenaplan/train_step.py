@@ -324,7 +324,7 @@ class TrainStep:
         del self.slab
 
     def _take_over(self) -> None:
-        """Move tensors of module and optimizer, which another step or nobody holds, into the slab."""
+        """Move tensors of module and optimizer that are not in the slab yet into it."""
         import torch
 
         with torch.no_grad():
@@ -446,7 +446,7 @@ class TrainStep:
 
     @contextmanager
     def _put_back(self) -> Iterator[None]:
-        """What is trained within begins with no gradient, and all that it changes is put back."""
+        """Training within begins without gradients; all that it changes is put back at the end."""
         import torch
 
         generator = torch.random.default_generator
