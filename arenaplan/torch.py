@@ -21,11 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from arenaplan.budget import Budget, Partition, as_partitioner
 from arenaplan.choices import PlanChoices, planned, shows
 from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
-from arenaplan.train_step import TrainStep
 from solver import documents
 from solver.arguments import checks_arguments
 from solver.canonical import word_for
@@ -42,6 +40,7 @@ from solver.importers.pytorch.translate import array_of
 from solver.importers.traced import TracedStep
 from solver.importers.weights import with_weights
 from solver.plan import Plan, PlanOptions
+from solver.pytorch_steps import Budget, Partition, TrainStep, as_partitioner
 
 __all__ = [
     "LOSSES",

@@ -23,18 +23,18 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
-from arenaplan.choices import requested
+from solver import documents
 from solver.errors import BatchError, CapacityError, DocumentError, OptionsError, PlanError
 from solver.executor import validate
 from solver.importers.pytorch.allocations import Runs, outside_bytes
 from solver.importers.pytorch.calls import GENERATOR, Call, View
 from solver.importers.pytorch.capture import check_type, one_at_a_time
-from solver.importers.pytorch.guards import Watch
-from solver.importers.pytorch.recording import dense_strides
-from solver.importers.pytorch.training import Clip, TracedTraining, Update, backward, settle, trace_training
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_requested, reference_of
 from solver.plan import Plan, StepReport, ValidationReport
+from solver.pytorch_steps.guards import Watch
+from solver.pytorch_steps.recording import dense_strides
+from solver.pytorch_steps.training import Clip, TracedTraining, Update, backward, settle, trace_training
 
 __all__ = ["StepValidation", "TrainStep"]
 
@@ -564,7 +564,7 @@ def _planned(traced: TracedStep, capacity: int | str | None) -> tuple[Plan, int,
     Raises what planning raises: CapacityError if nothing was found that fits.
     """
     outside, into_place = outside_bytes(traced)
-    asked = requested(None, {"capacity": capacity})
+    asked = documents.load_options({"capacity": capacity})
     within = asked.options.capacity
     if within is not None:
         if within <= outside:

@@ -22,7 +22,8 @@ from typing import Any
 from solver.accounting import ScheduleProblem
 from solver.errors import DocumentError
 from solver.importers.pytorch.capture import torch
-from solver.importers.pytorch.held import (
+from solver.importers.pytorch.program import call_flops, draws_random_numbers
+from solver.pytorch_steps.held import (
     CALL,
     inside_of,
     is_built_in,
@@ -34,7 +35,6 @@ from solver.importers.pytorch.held import (
     scratch_bytes,
     shows,
 )
-from solver.importers.pytorch.program import call_flops, draws_random_numbers
 
 __all__ = ["JointGraph"]
 

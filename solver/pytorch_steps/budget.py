@@ -5,7 +5,7 @@
                                                 └────── a smaller budget, while these exceed it ─────┘
 
 The search does not know which bytes a fusing compiler saves, so the bytes of the two graphs are counted after
-it (`solver.importers.pytorch.held`).
+it (`solver.pytorch_steps.held`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from solver.accounting import floor
 from solver.documents import read_size
 from solver.errors import CapacityError, OptionsError
 from solver.importers.pytorch.capture import torch as framework
-from solver.importers.pytorch.joint import JointGraph
 from solver.layout import Deadline
+from solver.pytorch_steps.joint import JointGraph
 from solver.schedules import Schedule
 from solver.version import producer
 

@@ -724,7 +724,7 @@ def test_the_cost_of_a_check(capsys: pytest.CaptureFixture[str]) -> None:
     import torch
     from torch import nn
 
-    from solver.importers.pytorch.guards import Watch
+    from solver.pytorch_steps.guards import Watch
 
     module = nn.Sequential(*(dense() for _ in range(30)))
     watch = Watch(module, nn.functional.cross_entropy, torch.optim.SGD(module.parameters(), 0.1), {})

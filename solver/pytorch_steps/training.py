@@ -21,10 +21,10 @@ from unittest.mock import patch
 from solver.errors import DocumentError
 from solver.importers.pytorch.calls import View
 from solver.importers.pytorch.capture import Loss, one_at_a_time, torch
-from solver.importers.pytorch.guards import Watch, watched
 from solver.importers.pytorch.program import view_of
-from solver.importers.pytorch.recording import Recording, dense_strides
 from solver.importers.traced import TracedStep, reason_of
+from solver.pytorch_steps.guards import Watch, watched
+from solver.pytorch_steps.recording import Recording, dense_strides
 from solver.training import BlockOperation
 
 __all__ = ["Clip", "TracedTraining", "Update", "backward", "settle", "trace_training", "updates_by_parameter"]
