@@ -23,10 +23,11 @@ from service.cli.console import (
 )
 from service.cli.costs import chosen
 from service.cli.models import read_model_file
-from service.cli.planning import print_recomputation
+from service.cli.show import print_row
 from service.cli.verdicts import graph_alone, print_scratch, progress
 from solver import documents, verdict
 from solver.errors import DocumentError, OptionsError
+from solver.plan.rows import row_named
 from solver.verdict import ChosenTrainable
 
 __all__ = ["BYTES", "choose"]
@@ -111,7 +112,7 @@ def _print(console: Console, result: ChosenTrainable, asked: int, *, is_document
             console.print(escape(f"  {layer.name} ({', '.join(layer.parameters)}), {layer.score:,.10g}"))
         if not result.layers:
             console.print("  nothing: no layer fits besides")
-        print_recomputation(console, result.plan)
+        print_row(console, row_named("recomputation", result.plan))
         if is_document and result.layers:
             names = json.dumps(list(result.trainable), ensure_ascii=False)
             print_line(f'In the document: "trainable": {names}')

@@ -34,6 +34,7 @@ __all__ = [
     "drop_unwritable",
     "end_for",
     "ended_by",
+    "errors_may_be_seen",
     "fail",
     "fail_with_bug",
     "heed",
@@ -93,6 +94,11 @@ def heed() -> None:
 def ended_by() -> int:
     """The exit code of a command that was interrupted: 128 and the number of the signal."""
     return 128 + (_signal[0] or signal.SIGINT)
+
+
+def errors_may_be_seen() -> bool:
+    """Whether rich, which takes a while to load, could take standard error for a terminal."""
+    return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
 
 
 #: One ASCII character for each of those that tables and maps are made of, so that columns stay straight.

@@ -244,9 +244,9 @@ def _print_report(
 
         print_overview(plan)
     else:
-        from service.cli.planning import print_summary
+        from service.cli.show import print_summary
 
-        print_summary(plan, as_json=False, beside=False)
+        print_summary(plan)
     path, new = files
     paths = (path,) if new is None else (path, new)
     name = "change.html" if new is not None else f"{path.stem if str(path) != '-' else 'plan'}.html"

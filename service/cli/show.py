@@ -13,16 +13,6 @@ from rich.markup import escape
 
 from service.cli.console import print_json, read_document
 from service.cli.entry_points import overview_facts, print_overview
-from service.cli.planning import (
-    certificate_table,
-    print_homes,
-    print_levels,
-    print_order,
-    print_paging,
-    print_recomputation,
-    print_sizes,
-    summary,
-)
 from service.cli.tables import FittingTable, make_table
 from solver import documents
 from solver.layout import Proof
@@ -35,7 +25,6 @@ from solver.plan import (
     PlanView,
     Recomputation,
     Recycling,
-    homes,
     paging,
     persistent_rows,
     plan_of,
@@ -48,14 +37,10 @@ from solver.plan.report import (
     MemoryMap,
     PlanReport,
     certificate_note,
-    frozen_storage_note,
-    gradient_notes,
     memory_map,
-    order_note,
     report,
-    sharing,
-    storage_note,
 )
+from solver.plan.rows import Row, row_named, rows, summary
 
 __all__ = [
     "LETTERS",
@@ -64,6 +49,8 @@ __all__ = [
     "entry_point_line",
     "facts",
     "map_lines",
+    "print_row",
+    "print_summary",
     "render",
     "render_deployment",
     "run",
@@ -83,6 +70,8 @@ _ASCII_BARS: Final = " .:-=+*#@"
 _MOST_NAMED: Final = 8
 #: Lines of the table of allocations; the first is no operation.
 _MOST_OPERATIONS: Final = 41
+#: Letters of the longest solver that has room beside the other columns.
+_LONG_SOLVER: Final = 18
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
 
@@ -130,15 +119,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
         "target_note": _target_note(plan),
-        "gradients": list(gradient_notes(plan)),
-        "in_place": asdict(sharing(plan)),
-        "storage": storage_note(plan),
-        "frozen_storage": frozen_storage_note(plan),
-        "order": order_note(plan),
-        "recomputation": None if (again := recomputation(plan)) is None else asdict(again),
-        "homes": None if (placed := homes(plan)) is None else asdict(placed),
-        "paging": None if (moved := paging(plan)) is None else asdict(moved),
-        "replacements": [asdict(replacement) for replacement in plan.replacements],
+        **{row.name: row.value for row in rows(plan)},
     }
 
 
@@ -180,22 +161,16 @@ def render(plan: PlanView, width: int | None) -> None:
     width = width or shutil.get_terminal_size((100, 24)).columns
     console = Console(width=width)
     statistics = report(plan)
-    console.print(certificate_table(plan))
-    print_order(console, plan)
-    print_sizes(console, plan)
-    print_levels(console, plan)
-    print_recomputation(console, plan)
-    print_paging(console, plan)
-    print_homes(console, plan)
+    print_summary(plan, console)
     console.print(_kinds(plan, statistics))
     for arena, about in zip(plan.arenas, statistics.arenas, strict=True):
         if arena.size:
             _render_arena(console, plan, arena, about)
-    for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
-        console.print(note, markup=False)
-    for remark in (storage_note(plan), frozen_storage_note(plan), _target_note(plan)):
-        if remark is not None:
-            console.print(remark, markup=False, highlight=False)
+    details = [row for row in rows(plan) if row.detail and row.name != "replacements"]
+    for note in (*_uncheckable(plan), *(sentence for row in details for sentence in row.sentences)):
+        console.print(note, markup=False, highlight=False)
+    if (remark := _target_note(plan)) is not None:
+        console.print(remark, markup=False, highlight=False)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
     moved = paging(plan)
@@ -207,6 +182,40 @@ def render(plan: PlanView, width: int | None) -> None:
     if plan.replacements:
         console.print(_replacements(plan))
     console.print(_identity(plan, width), highlight=False)
+
+
+def print_summary(plan: PlanView, console: Console | None = None, *, to_errors: bool = False) -> None:
+    """Print the table of certificates, and the rows but details; `to_errors`, if that is a terminal."""
+    console = console or Console(stderr=to_errors)
+    if to_errors and not console.is_terminal:
+        return
+    console.print(_certificates(plan))
+    for row in rows(plan):
+        if not row.detail:
+            print_row(console, row)
+
+
+def print_row(console: Console, row: Row) -> None:
+    """Print the sentences of a fact, one a line."""
+    for sentence in row.sentences:
+        console.print(sentence, markup=False, highlight=False)
+
+
+def _certificates(plan: PlanView) -> FittingTable:
+    """One line an arena: size, bound, and why nothing smaller exists. It fits the usual 80 columns."""
+    several = len(plan.arenas) > 1  # a single one needs no name
+    lines = []
+    for arena in plan.arenas:
+        certificate, solver = arena.certificate, arena.certificate.solver
+        if several or len(solver) > _LONG_SOLVER:
+            solver = solver.replace("/", "/\n")  # the stage on a line of its own
+        figures = (f"{arena.size:,}", f"{certificate.lower_bound:,}", f"{arena.gap:.2%}")
+        names = [escape(arena.name)] if several else []
+        proof = certificate.proof.value if certificate.proof else "-"
+        lines.append((*names, *figures, certificate.status.value, proof, solver))
+    headings = (">bytes", ">lower bound", ">gap", "status", "proof", "~solver")
+    title = f"{escape(plan.graph)}: {plan.arena_bytes:,} bytes"
+    return make_table(title, ("arena", *headings) if several else headings, lines)
 
 
 def render_deployment(deployment: Deployment, width: int | None) -> None:
@@ -248,15 +257,6 @@ def _target_note(plan: PlanView) -> str | None:
     )
 
 
-def _in_place(plan: PlanView) -> Iterator[str]:
-    shared = sharing(plan)
-    if shared.values:
-        yield (
-            f"In place: {shared.values:,} values, {shared.views:,} of them views, are defined in"
-            f" the bytes of others, {shared.size:,} bytes."
-        )
-
-
 def _repetitions(recomputation: Recomputation) -> FittingTable:
     """The steps that run again, their level, and the step that reads their results."""
     # The bound is 0 where paging brings values that the search did not count.
@@ -289,13 +289,12 @@ def _copies(paging: Paging) -> FittingTable:
 
 def _replacements(plan: PlanView) -> FittingTable:
     """The operations that were rewritten, with the lower bound after each group."""
-    first, last = plan.replacements[0], plan.replacements[-1]
-    title = f"Rewritten: bound {first.bytes_before:,} -> {last.bytes_after:,} bytes"
-    rows = [
+    lines = [
         (one.rule, _some(one.operations), _some(one.into) or "-", f"{one.bytes_after:,}")
         for one in plan.replacements
     ]
-    return make_table(title, ("~rule", "~operations", "~now", ">bound after"), rows)
+    (title,) = row_named("replacements", plan).sentences
+    return make_table(title, ("~rule", "~operations", "~now", ">bound after"), lines)
 
 
 def _some(names: tuple[str, ...]) -> str:

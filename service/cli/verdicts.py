@@ -15,7 +15,8 @@ from service.cli.command_line import command_line
 from service.cli.console import Exit, heed, print_json, print_line, read_options, write_document
 from service.cli.costs import chosen
 from service.cli.models import read_model_file
-from service.cli.planning import print_recomputation, progress_line
+from service.cli.planning import progress_line
+from service.cli.show import print_row
 from service.cli.tables import FittingTable, make_table
 from solver import documents, pipeline, verdict
 from solver.errors import OptionsError
@@ -23,6 +24,7 @@ from solver.exporters.curve import dump_curve
 from solver.layout import Progress
 from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Changes, Plan, Remedy, TradeOff, Verdict, VerdictStatus
+from solver.plan.rows import row_named
 from solver.schedules import SearchProgress
 from solver.verdict import Largest
 
@@ -235,7 +237,7 @@ def _print_largest(
     else:
         size = f"{result.size:,}, in {result.plan.arena_bytes:,}"
         console.print(escape(f"{title}: the largest {name} is {size}."))
-        print_recomputation(console, result.plan)
+        print_row(console, row_named("recomputation", result.plan))
         print_scratch(result.plan, budget)
     if result.exact:
         console.print(

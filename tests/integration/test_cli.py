@@ -225,7 +225,7 @@ def test_in_place(tmp_path: Path) -> None:
     net.write_bytes(documents.dump_graph(convolutional()))
     assert inside("plan", net, "-o", plan, "--only", "in-place").exit_code == 0
     assert plan_in(tmp_path).options.in_place
-    assert "In place: 2 values" in " ".join(inside("show", plan).stdout.split())
+    assert "in place: 2 values" in " ".join(inside("show", plan).stdout.split())
     assert "Identical" in inside("validate", net, plan, "--steps", "2").stdout
     assert inside("plan", net, "-o", plan, "--only", "in-place", "--target", "singa").exit_code == 0
     assert inside("show", plan).exit_code == 0

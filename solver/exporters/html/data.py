@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from solver.names import counted
 from solver.plan import (
     Deployment,
     JoinedPlan,
@@ -20,13 +19,11 @@ from solver.plan import (
     deployment_notes,
     difference,
     entry_point_reports,
-    homes,
     layers,
     options_in_words,
-    paging,
-    recomputation,
 )
-from solver.plan.report import certificate_note, gradient_notes, order_note, sharing
+from solver.plan.report import certificate_note
+from solver.plan.rows import rows
 
 __all__ = ["change_facts", "deployment_change_facts", "deployment_facts", "overview_facts", "plan_facts"]
 
@@ -152,7 +149,7 @@ def plan_facts(plan: PlanView, persistent: frozenset[str] = frozenset()) -> dict
             if text not in ("not set", "no")
         ],
         "records": [[r.name, [[k, v] for k, v in sorted(r.facts.items())]] for r in plan.records],
-        "notes": list(_notes(plan)),
+        "notes": [sentence.strip() for row in rows(plan) for sentence in row.sentences],
         "steps": {
             "labels": [step.id for step in plan.steps],
             "kernels": [*kernels],
@@ -191,44 +188,6 @@ def overview_facts(deployment: Deployment) -> dict[str, Any]:
                  for row in entry_point_reports(deployment)],
         "notes": list(deployment_notes(deployment)),
     }  # fmt: skip
-
-
-def _notes(plan: PlanView) -> Iterable[str]:
-    """Sentences on what is particular about the plan."""
-    yield from gradient_notes(plan)
-    shared = sharing(plan)
-    if shared.values:
-        yield (
-            f"{shared.values:,} values, {shared.views:,} of them views, are defined in the bytes of others:"
-            f" {shared.size:,} bytes that are not taken twice."
-        )
-    if (searched := order_note(plan)) is not None:
-        yield searched
-    if (again := recomputation(plan)) is not None and again.repetitions:
-        extra, count = 100 * again.extra / max(again.step, 1), len(again.repetitions)
-        yield (
-            f"{count:,} {'step runs' if count == 1 else 'steps run'} again, for {extra:.2f} % more modelled"
-            f" time ({again.proof}); that brings {again.peak_before:,} live bytes down to"
-            f" {again.peak_after:,}."
-        )
-    if (moved := paging(plan)) is not None:
-        yield (
-            f"{moved.moved_out:,} bytes leave {moved.tiers[0].name} and {moved.moved_in:,} come back in an"
-            f" iteration, {moved.proof}."
-        )
-    if (placed := homes(plan)) is not None:
-        used = ", ".join(f"{use.used:,} of {use.bytes:,} bytes in {use.name}" for use in placed.memories)
-        yield (
-            f"Kernels reach several memories: {used}. Accesses take {placed.accesses:,} of the modelled"
-            f" {placed.time:,} nanoseconds, {placed.proof}."
-        )
-    if plan.replacements:
-        first, last = plan.replacements[0], plan.replacements[-1]
-        bring = "brings" if len(plan.replacements) == 1 else "bring"
-        yield (
-            f"{counted(len(plan.replacements), 'replacement')} of operations {bring} the bound from"
-            f" {first.bytes_before:,} to {last.bytes_after:,} bytes."
-        )
 
 
 def deployment_change_facts(old: Deployment, new: Deployment) -> dict[str, Any]:
