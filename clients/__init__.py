@@ -26,7 +26,6 @@ from clients.jobs import (
     JobProgress,
     Jobs,
     JobStatus,
-    WebhookDelivery,
 )
 from clients.results import (
     ArenaResult,
@@ -75,6 +74,5 @@ __all__ = [
     "ValidationResult",
     "VerdictResult",
     "ViolationResult",
-    "WebhookDelivery",
     "WrongArgument",
 ]

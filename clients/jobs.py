@@ -42,7 +42,7 @@ from clients.tasks import (
     reading,
 )
 
-__all__ = ["AsyncJob", "AsyncJobs", "Job", "JobEvent", "JobProgress", "JobStatus", "Jobs", "WebhookDelivery"]
+__all__ = ["AsyncJob", "AsyncJobs", "Job", "JobEvent", "JobProgress", "JobStatus", "Jobs"]
 
 T = TypeVar("T")
 
@@ -76,25 +76,9 @@ class JobProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookDelivery:
-    """How far the webhook of a job is: `state` is ``pending``, ``delivered`` or ``failed``. `failure` is the
-    status of the last attempt, or why there was none; None where it has arrived, or was not tried yet.
-    """
-
-    state: str
-    attempts: int
-    failure: str | None = None
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> WebhookDelivery:
-        return cls(document["state"], document["attempts"], document.get("failure"))
-
-
-@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job as it was when the service was asked. `state` is ``queued``, ``running``, ``succeeded``,
-    ``failed`` or ``cancelled``; `error` is why it has failed, `attempts` how often it was begun. `webhook` is
-    None where the job has none.
+    ``failed`` or ``cancelled``; `error` is why it has failed, `attempts` how often it was begun.
     """
 
     id: str
@@ -106,7 +90,6 @@ class JobStatus:
     attempts: int
     progress: JobProgress | None
     error: ProblemError | None
-    webhook: WebhookDelivery | None
     document: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -116,7 +99,7 @@ class JobStatus:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> JobStatus:
-        progress, error, webhook = (document.get(name) for name in ("progress", "error", "webhook"))
+        progress, error = document.get("progress"), document.get("error")
         return cls(
             id=document["id"],
             task=document["task"],
@@ -127,7 +110,6 @@ class JobStatus:
             attempts=document["attempts"],
             progress=None if progress is None else JobProgress.of(progress),
             error=None if error is None else tasks.problem_of(error),
-            webhook=None if webhook is None else WebhookDelivery.of(webhook),
             document=document,
         )
 
@@ -382,14 +364,11 @@ class AsyncJob(_BaseJob[T]):
 class _Order:
     """How a job is submitted, beside the task."""
 
-    webhook: str | None
     idempotency_key: str | None
     timeout: Timeout
 
     def request(self, task: Task[Any], digest: str | None) -> Request:
         document = task.job_fields(digest)
-        if self.webhook is not None:
-            document["webhook"] = {"url": self.webhook}
         headers = {"Idempotency-Key": self.idempotency_key or uuid.uuid4().hex}
         return tasks.json_request("/v1/jobs", document, self.timeout, headers)
 
@@ -414,9 +393,8 @@ def _read_page(response: httpx.Response) -> tuple[list[JobStatus], bool]:
 class Jobs:
     """`client.jobs`: its methods return as soon as the service has accepted the job, and keeps it.
 
-    Arguments are those of the methods of the client. The service calls the address `webhook` once the job has
-    ended. The same `idempotency_key` with the same request is the same job; without it, each call makes a new
-    one.
+    Arguments are those of the methods of the client. The same `idempotency_key` with the same request is the
+    same job; without it, each call makes a new one.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -428,13 +406,12 @@ class Jobs:
         graph: GraphLike,
         options: Options = None,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> Job[PlanResult]:
         """Plan a graph, or a model of another tool."""
-        return self._submit(tasks.plan(graph, options, more), _Order(webhook, idempotency_key, timeout))
+        return self._submit(tasks.plan(graph, options, more), _Order(idempotency_key, timeout))
 
     def deploy(
         self,
@@ -444,14 +421,13 @@ class Jobs:
         options: Options = None,
         *,
         ties: Sequence[str] = (),
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> Job[PlanResult]:
         """Plan several programs for one arena. Several models together are sent in the job itself."""
         return self._submit(
-            tasks.deploy(models, entries, ties, options, more), _Order(webhook, idempotency_key, timeout)
+            tasks.deploy(models, entries, ties, options, more), _Order(idempotency_key, timeout)
         )
 
     def plan_program(
@@ -460,13 +436,12 @@ class Jobs:
         program: GraphLike,
         options: Options = None,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> Job[PlanResult]:
         """Plan explicit operations."""
-        return self._submit(tasks.program(program, options, more), _Order(webhook, idempotency_key, timeout))
+        return self._submit(tasks.program(program, options, more), _Order(idempotency_key, timeout))
 
     def layout(
         self,
@@ -474,13 +449,12 @@ class Jobs:
         problem: GraphLike,
         options: Options = None,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> Job[LayoutResult]:
         """Place bare buffers."""
-        return self._submit(tasks.layout(problem, options, more), _Order(webhook, idempotency_key, timeout))
+        return self._submit(tasks.layout(problem, options, more), _Order(idempotency_key, timeout))
 
     def tradeoff(
         self,
@@ -489,15 +463,12 @@ class Jobs:
         options: Options = None,
         *,
         points: int = 10,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> Job[TradeOffResult]:
         """The costs of smaller peaks, in modelled time."""
-        return self._submit(
-            tasks.tradeoff(graph, options, more, points), _Order(webhook, idempotency_key, timeout)
-        )
+        return self._submit(tasks.tradeoff(graph, options, more, points), _Order(idempotency_key, timeout))
 
     def explain(
         self,
@@ -508,7 +479,6 @@ class Jobs:
         *,
         training: bool = True,
         scores: Scores = None,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
@@ -516,7 +486,7 @@ class Jobs:
         """Whether a capacity is enough, and which measures make it so."""
         return self._submit(
             tasks.explain(graph, capacity, options, more, training, scores),
-            _Order(webhook, idempotency_key, timeout),
+            _Order(idempotency_key, timeout),
         )
 
     def validate(
@@ -527,7 +497,6 @@ class Jobs:
         *,
         steps: int = 5,
         seed: int = 0,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
@@ -537,22 +506,19 @@ class Jobs:
         Of a plan of several models, `graph` has their graphs by name. Of a model of another tool, `more` says
         how it is trained (``loss="mse"``); any plan of it will do.
         """
-        return self._submit(
-            tasks.validate(graph, plan, steps, seed, more), _Order(webhook, idempotency_key, timeout)
-        )
+        return self._submit(tasks.validate(graph, plan, steps, seed, more), _Order(idempotency_key, timeout))
 
     def import_model(
         self,
         /,
         model: GraphLike,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> Job[dict[str, Any]]:
         """The graph document of a model of another tool, with how it is trained (``loss="mse"``)."""
-        return self._submit(tasks.import_model(model, more), _Order(webhook, idempotency_key, timeout))
+        return self._submit(tasks.import_model(model, more), _Order(idempotency_key, timeout))
 
     def get(self, job: str, *, timeout: Timeout = None) -> Job[Any]:
         """A job by its id. Raises `ProblemError` with status 404 where there is none."""
@@ -598,14 +564,13 @@ class AsyncJobs:
         graph: GraphLike,
         options: Options = None,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[PlanResult]:
         """See `Jobs.plan`."""
         task = await asyncio.to_thread(tasks.plan, graph, options, more)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def deploy(
         self,
@@ -615,14 +580,13 @@ class AsyncJobs:
         options: Options = None,
         *,
         ties: Sequence[str] = (),
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[PlanResult]:
         """See `Jobs.deploy`."""
         task = await asyncio.to_thread(tasks.deploy, models, entries, ties, options, more)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def plan_program(
         self,
@@ -630,14 +594,13 @@ class AsyncJobs:
         program: GraphLike,
         options: Options = None,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[PlanResult]:
         """See `Jobs.plan_program`."""
         task = await asyncio.to_thread(tasks.program, program, options, more)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def layout(
         self,
@@ -645,14 +608,13 @@ class AsyncJobs:
         problem: GraphLike,
         options: Options = None,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[LayoutResult]:
         """See `Jobs.layout`."""
         task = await asyncio.to_thread(tasks.layout, problem, options, more)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def tradeoff(
         self,
@@ -661,14 +623,13 @@ class AsyncJobs:
         options: Options = None,
         *,
         points: int = 10,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[TradeOffResult]:
         """See `Jobs.tradeoff`."""
         task = await asyncio.to_thread(tasks.tradeoff, graph, options, more, points)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def explain(
         self,
@@ -679,14 +640,13 @@ class AsyncJobs:
         *,
         training: bool = True,
         scores: Scores = None,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[VerdictResult]:
         """See `Jobs.explain`."""
         task = await asyncio.to_thread(tasks.explain, graph, capacity, options, more, training, scores)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def validate(
         self,
@@ -696,28 +656,26 @@ class AsyncJobs:
         *,
         steps: int = 5,
         seed: int = 0,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[ValidationResult]:
         """See `Jobs.validate`."""
         task = await asyncio.to_thread(tasks.validate, graph, plan, steps, seed, more)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def import_model(
         self,
         /,
         model: GraphLike,
         *,
-        webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
         **more: Option,
     ) -> AsyncJob[dict[str, Any]]:
         """See `Jobs.import_model`."""
         task = await asyncio.to_thread(tasks.import_model, model, more)
-        return await self._submit(task, _Order(webhook, idempotency_key, timeout))
+        return await self._submit(task, _Order(idempotency_key, timeout))
 
     async def get(self, job: str, *, timeout: Timeout = None) -> AsyncJob[Any]:
         """See `Jobs.get`."""

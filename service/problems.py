@@ -284,11 +284,6 @@ _TYPES: Final = (
         "A graph is stored under the SHA-256 of its bytes, in lower-case hexadecimal digits.",
     ),
     ProblemType(
-        "webhook-refused", 422, "A webhook that is not called",
-        "Webhooks need a secret to sign with (ARENAPLAN_WEBHOOK_SECRET), and an http or https address that "
-        "is not private, loopback or link-local unless ARENAPLAN_WEBHOOK_ALLOW_PRIVATE says so.",
-    ),
-    ProblemType(
         "unauthorized", 401, "The caller is not known",
         "Send an API key or a token of the identity provider as `Authorization: Bearer ...`. The detail says "
         "what is wrong with the one that was sent.",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from solver.documents import Size
@@ -171,13 +171,6 @@ class Settings(BaseSettings):
     )
     job_max_seconds: Annotated[float, Field(gt=0)] = Field(
         default=3600.0, description="Longest deadline a job may name, and the time limit of every job."
-    )
-    webhook_secret: SecretStr | None = Field(
-        default=None,
-        description="What webhooks are signed with: `whsec_` and base64, or any text. Unset: no webhooks.",
-    )
-    webhook_allow_private: bool = Field(
-        default=False, description="Whether webhooks may go to private and loopback addresses."
     )
     auth: Literal["off", "keys", "oidc", "keys+oidc"] = Field(
         default="off",

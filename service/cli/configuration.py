@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from service.cli.console import Exit, fail
 from service.settings import Settings, unknown_settings
+from solver.removed import removed
 
 __all__ = ["settings"]
 
@@ -18,7 +19,7 @@ def settings(given: Mapping[str, Any]) -> Settings:
     """Settings from the environment, with `given` on top; ends with a message when one is none or wrong."""
     for name, near in unknown_settings(os.environ).items():
         meant = f"; did you mean {near}?" if near else ". The page Settings of the documentation lists them."
-        fail(f"{name} is not a setting{meant}", Exit.USAGE)
+        fail(removed(name) or f"{name} is not a setting{meant}", Exit.USAGE)
     try:
         return Settings(**given)
     except ValidationError as error:

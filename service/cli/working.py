@@ -89,20 +89,16 @@ async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health:
     pool.metrics.database(lambda: store.trouble is None, lambda: store.failures)
     if chosen.worker_metrics_port is not None:
         pool.metrics.serve(chosen.host, chosen.worker_metrics_port)
-    worker, webhooks = open_worker(store, chosen, pool, health.heard)
+    worker = open_worker(store, chosen, pool, health.heard)
     pool.start()
     health.pool = pool
     exchange = asyncio.create_task(usage.run())
     try:
         await worker.start()
-        if webhooks is not None:
-            webhooks.start()
         _log.info("worker started", workers=pool.size)
         await stopped.wait()
         _log.info("worker stops")
         await worker.drain(chosen.shutdown_seconds)
-        if webhooks is not None:
-            await webhooks.close()
         await worker.close()
     finally:
         await pool.close()

@@ -112,6 +112,5 @@ def _finished_job() -> dict[str, Any]:
         "attempts": 1,
         "progress": None,
         "error": None,
-        "webhook": {"state": "delivered", "attempts": 1, "failure": None},
         "links": {"self": _JOB, "result": f"{_JOB}/result", "events": f"{_JOB}/events"},
     }

@@ -180,12 +180,6 @@ class ValidateRequest(_Strict):
     seed: Annotated[int, Field(ge=0, description="Seed of the random batches.")] = 0
 
 
-class Webhook(_Strict):
-    """An address that gets the document of a finished job by POST, signed as Standard Webhooks says."""
-
-    url: Annotated[str, Field(description="An http or https address.", max_length=2000)]
-
-
 class JobRequest(_Strict):
     """Work that outlives the request. The synchronous route of the task describes `request`."""
 
@@ -201,7 +195,6 @@ class JobRequest(_Strict):
     options: Annotated[
         dict[str, Any] | None, Field(description="Those of the request, where it has nothing else.")
     ] = None
-    webhook: Webhook | None = None
 
 
 class Progress(BaseModel):
@@ -232,18 +225,6 @@ class JobLinks(BaseModel):
     self: str
     result: str
     events: str
-
-
-class Delivery(BaseModel):
-    """How far the webhook of a job is."""
-
-    state: Literal["pending", "delivered", "failed"] = Field(
-        description="Failed: it was given up. Pending: it is sent once the job has ended, or again."
-    )
-    attempts: int = Field(description="How often it was sent.")
-    failure: str | None = Field(
-        description="Of the last attempt, unless it has arrived: `status 500`, or why there was no status."
-    )
 
 
 class ShortVerdict(BaseModel):
@@ -309,7 +290,6 @@ class JobDocument(BaseModel):
     attempts: int = Field(description="How often it was begun; more than once where a worker has died.")
     progress: Progress | None
     error: ProblemDocument | None = Field(description="Why it failed.")
-    webhook: Delivery | None = Field(description="Null where the job has none.")
     links: JobLinks
 
 

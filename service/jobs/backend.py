@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -14,11 +13,10 @@ from service.jobs.blobs import Blobs, Graphs, Results
 from service.jobs.embedded import EmbeddedEngine
 from service.jobs.engine import JobEngine
 from service.jobs.limits import job_limits
-from service.jobs.model import Job, State, job_document
+from service.jobs.model import State
 from service.jobs.pool import WorkerPool
 from service.jobs.runner import Runner
 from service.jobs.table import JobTable
-from service.jobs.webhooks import Webhooks
 from service.problems import Problem
 from service.settings import Settings
 from service.store import Store, open_store, prepare
@@ -62,7 +60,6 @@ class Backend:
         self._pool = pool
         self._store = store
         self._stored: Stored | None = None
-        self._webhooks: Webhooks | None = None
         self._counted: Mapping[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -136,14 +133,11 @@ class Backend:
         if store.is_sqlite:
             runner = Runner(table, results, job_limits(settings), self._pool.metrics)
             engine = EmbeddedEngine(self._pool, runner)
-            self._webhooks = _webhooks(store, table, settings)
         else:
             from service.jobs.cluster import ClusterEngine
 
             engine = ClusterEngine(store, table)
         await engine.start()
-        if self._webhooks is not None:
-            self._webhooks.start()
         return Stored(store, engine, Graphs(store), results, table)
 
     async def _keep_count(self, table: JobTable) -> None:
@@ -160,8 +154,6 @@ class Backend:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._webhooks is not None:
-            await self._webhooks.close()
         if self._stored is not None:
             await self._stored.jobs.close()
 
@@ -179,10 +171,8 @@ class JobWorker(Protocol):
         """Give back what still runs."""
 
 
-def open_worker(
-    store: Store, settings: Settings, pool: WorkerPool, heard: Callable[[], None]
-) -> tuple[JobWorker, Webhooks | None]:
-    """The worker that runs the jobs of a PostgreSQL database in `pool`, and the sender of their webhooks.
+def open_worker(store: Store, settings: Settings, pool: WorkerPool, heard: Callable[[], None]) -> JobWorker:
+    """The worker that runs the jobs of a PostgreSQL database in `pool`.
 
     `heard` is called about once a second, as long as the database answers.
     """
@@ -191,7 +181,7 @@ def open_worker(
     blobs = _blobs(store, settings, pool.metrics)
     table = _table(blobs, settings)
     runner = Runner(table, Results(blobs), job_limits(settings), pool.metrics)
-    return ClusterWorker(store, pool, runner, heard), _webhooks(store, table, settings)
+    return ClusterWorker(store, pool, runner, heard)
 
 
 def open_service_store(settings: Settings, role: str) -> Store | None:
@@ -246,15 +236,3 @@ def _table(blobs: Blobs, settings: Settings) -> JobTable:
         ttl_seconds=settings.job_ttl_seconds,
         max_attempts=settings.job_max_attempts,
     )
-
-
-def _webhooks(store: Store, table: JobTable, settings: Settings) -> Webhooks | None:
-    """None where there is nothing to sign with."""
-    if settings.webhook_secret is None:
-        return None
-
-    def document(job: Job) -> bytes:
-        return json.dumps(job_document(job, settings.root_path), ensure_ascii=False).encode()
-
-    secret, private = settings.webhook_secret.get_secret_value(), settings.webhook_allow_private
-    return Webhooks(store, table, secret, document, allow_private=private)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from service.problems import Problem
 
@@ -43,21 +43,9 @@ class NewJob:
     work: str
     request: bytes
     graph: str | None = None
-    webhook: str | None = None
     idempotency_key: str | None = None
     fingerprint: str | None = None
     trace: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """How far the webhook of a job is. `failure` is the status of the last attempt, or why there was none;
-    None where it has arrived, or was not tried yet.
-    """
-
-    state: Literal["pending", "delivered", "failed"]
-    attempts: int = 0
-    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +69,7 @@ class Job:
     progress: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     result: str | None = None
-    webhook: str | None = None
     trace: str | None = None
-    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +110,5 @@ def job_document(job: Job, root: str = "") -> dict[str, Any]:
         "attempts": job.attempts,
         "progress": None if job.progress is None else dict(job.progress),
         "error": None if job.error is None else Problem(**job.error).document(),
-        "webhook": None if job.delivery is None else asdict(job.delivery),
         "links": {"self": here, "result": f"{here}/result", "events": f"{here}/events"},
     }

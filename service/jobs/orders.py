@@ -30,7 +30,6 @@ class Order:
     task: str
     members: Mapping[str, Any]
     graph: str | None
-    webhook: str | None
 
     def work(self, *, model: bool) -> tuple[str, bytes]:
         """The worker's name of the task, and its request; `model` says that the stored graph is a model.
@@ -67,7 +66,7 @@ class Order:
 
 def read_order(data: bytes) -> Order:
     """The order in the body of a request. Raises `Problem` for what is wrong with its form."""
-    asked = read_request(data, ("task",), ("request", "graph", "options", "webhook"), _inside())
+    asked = read_request(data, ("task",), ("request", "graph", "options"), _inside())
     task, graph = asked["task"], asked.get("graph")
     if task not in TASKS:
         raise _wrong("task", f"{json.dumps(task):.60} is not a task.", f"Choose one of {', '.join(TASKS)}.")
@@ -90,7 +89,7 @@ def read_order(data: bytes) -> Order:
             inside = MEMBERS[task][0][0]
             if inside in members or "models" in members:
                 raise _wrong("graph", f'"{inside}" is given twice.', "Leave one of the two out.")
-    return Order(task, members, graph, _webhook(asked.get("webhook")))
+    return Order(task, members, graph)
 
 
 def _inside() -> Mapping[str, Iterable[str]]:
@@ -98,14 +97,6 @@ def _inside() -> Mapping[str, Iterable[str]]:
     members = {name for required, optional in MEMBERS.values() for name in required + optional}
     options = {*option_names(layout=False), *option_names(layout=True)}
     return {"options": options, "request": members}
-
-
-def _webhook(webhook: Any) -> str | None:
-    if webhook is None:
-        return None
-    if not isinstance(webhook, dict) or set(webhook) != {"url"} or not isinstance(webhook["url"], str):
-        raise _wrong("webhook", "The webhook is not understood.", 'Give {"url": "https://..."}.')
-    return str(webhook["url"])
 
 
 def _line(options: Any, members: Mapping[str, Any]) -> bytes:

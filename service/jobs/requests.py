@@ -18,6 +18,7 @@ from service.problems import Problem, problem_from
 from solver import documents
 from solver.errors import ArenaplanError, DocumentError, json_pointer
 from solver.plan import LayoutOptions, RequestedOptions
+from solver.removed import removed
 
 __all__ = [
     "MEMBERS",
@@ -217,7 +218,8 @@ def check_members(
         if name not in required + optional:
             pointer = f"{prefix}/" + name.replace("~", "~0").replace("/", "~1")
             remedy = _near(name, required + optional, inside) + remedy
-            raise Problem("invalid-request", f'"{name}" is unknown here.', remedy=remedy, pointer=pointer)
+            detail = removed(name) or f'"{name}" is unknown here.'
+            raise Problem("invalid-request", detail, remedy=remedy, pointer=pointer)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, or_, select, update
@@ -26,9 +26,9 @@ from service.jobs.blobs import (
     touch_blob,
     upsert,
 )
-from service.jobs.model import Answer, Delivery, Job, NewJob, State, new_id
+from service.jobs.model import Answer, Job, NewJob, State, new_id
 from service.problems import Problem
-from service.store.schema import deliveries, graphs, jobs, results
+from service.store.schema import graphs, jobs, results
 
 __all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
 
@@ -43,7 +43,7 @@ _VISIBLE: Final = tuple(
     jobs.c[name]
     for name in (
         "id", "tenant", "task", "state", "revision", "created", "started", "finished", "expires",
-        "attempts", "progress", "error", "result", "webhook", "trace",
+        "attempts", "progress", "error", "result", "trace",
     )
 )  # fmt: skip
 _UNFINISHED: Final = (State.QUEUED, State.RUNNING)
@@ -103,8 +103,7 @@ class JobTable:
             "id": new_id(), "tenant": new.tenant, "subject": new.subject, "task": new.task, "work": new.work,
             "state": State.QUEUED, "revision": 1, "created": time.time(), "attempts": 0, "cancel": False,
             "request": put_blob(connection, new.tenant, new.request), "graph": new.graph, "size": size,
-            "webhook": new.webhook, "idempotency_key": new.idempotency_key, "fingerprint": new.fingerprint,
-            "trace": new.trace,
+            "idempotency_key": new.idempotency_key, "fingerprint": new.fingerprint, "trace": new.trace,
         }  # fmt: skip
         insert = upsert(connection, jobs).values(row).on_conflict_do_nothing().returning(*_VISIBLE)
         inserted = connection.execute(insert).one_or_none()
@@ -129,10 +128,8 @@ class JobTable:
         if after is not None:
             query = query.where(jobs.c.id < after)
 
-        def page(connection: Connection) -> list[Job]:
-            return _with_deliveries(connection, [_job(row) for row in connection.execute(query).all()])
-
-        return await self._store.read(page)
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
+        return [_job(row) for row in rows]
 
     async def answer(self, tenant: str, job: str) -> Answer:
         """As `JobEngine.answer`."""
@@ -344,7 +341,6 @@ class JobTable:
             expired = update(jobs).where(jobs.c.expires < now, jobs.c.result.is_not(None))
             connection.execute(expired.values(result=None, facts=None))
             connection.execute(delete(jobs).where(jobs.c.expires < old))
-            connection.execute(delete(deliveries).where(deliveries.c.job.not_in(select(jobs.c.id))))
             connection.execute(delete(results).where(results.c.touched < old))
             connection.execute(delete(graphs).where(graphs.c.created < old))
             remove_blobs(connection, now - SPARE_SECONDS)
@@ -382,31 +378,7 @@ def _next() -> Select[Any]:
 def _find(connection: Connection, tenant: str, job: str) -> Job | None:
     query = select(*_VISIBLE).where(jobs.c.id == job, jobs.c.tenant == tenant)
     row = connection.execute(query).one_or_none()
-    return None if row is None else _with_deliveries(connection, [_job(row)])[0]
-
-
-def _with_deliveries(connection: Connection, listed: Sequence[Job]) -> list[Job]:
-    """The jobs, each with how far its webhook is."""
-    ended = [delivery_id(job.id) for job in listed if job.webhook is not None and job.state.final]
-    rows = connection.execute(select(deliveries).where(deliveries.c.id.in_(ended))).all() if ended else []
-    by_job = {row.job: _delivery(row) for row in rows}
-    return [
-        replace(job, delivery=by_job.get(job.id) if job.state.final else Delivery("pending"))
-        if job.webhook is not None
-        else job
-        for job in listed
-    ]
-
-
-def _delivery(row: Row[*tuple[Any, ...]]) -> Delivery:
-    if row.due is not None:
-        return Delivery("pending", row.attempts, row.failure)
-    return Delivery("delivered" if row.failure is None else "failed", row.attempts, row.failure)
-
-
-def delivery_id(job: str) -> str:
-    """The id of the webhook of a job, the same in every attempt."""
-    return f"msg_{job}"
+    return None if row is None else _job(row)
 
 
 def _first_of(connection: Connection, new: NewJob) -> Job | None:
@@ -439,19 +411,16 @@ def _held(claim: Claim) -> ColumnElement[bool]:
 
 
 def _end(connection: Connection, which: ColumnElement[bool], ended: Mapping[str, Any]) -> bool:
-    """Bring a job to its end, if it is `which`, and have its webhook sent; whether it was there."""
+    """Bring a job to its end, if it is `which`; whether it was there."""
     final = {
         **ended, "revision": jobs.c.revision + 1, "request": None, "graph": None,
         "owner": None, "lease": None,
     }  # fmt: skip
     here = update(jobs).where(which).values(final)
-    row = connection.execute(here.returning(jobs.c.id, jobs.c.tenant, jobs.c.webhook)).one_or_none()
-    if row is None:
+    job = connection.execute(here.returning(jobs.c.id)).scalar_one_or_none()
+    if job is None:
         return False
-    _ring(connection, row.id)
-    if row.webhook is not None:
-        delivery = {"id": delivery_id(row.id), "job": row.id, "tenant": row.tenant, "url": row.webhook}
-        connection.execute(deliveries.insert().values(**delivery, attempts=0, due=time.time()))
+    _ring(connection, job)
     return True
 
 

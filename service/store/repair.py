@@ -171,7 +171,9 @@ def _copy(file: Path, fresh: Path) -> Iterator[str]:
             with store.transaction() as connection:
                 if not inspect(connection).has_table(table.name):
                     continue
-                columns = [one["name"] for one in inspect(connection).get_columns(table.name)]
+                present = inspect(connection).get_columns(table.name)
+                # Columns that a later revision drops are not copied.
+                columns = [column["name"] for column in present if column["name"] in table.c]
                 rows = holes = wrong = 0
                 for row in source.rows(table.name, columns):
                     if row is None:

@@ -5,7 +5,6 @@
     graphs     ──► blobs      what PUT /v1/graphs has stored
     results    ──► blobs      what a request is answered with, by the key of the request
     jobs       ──► blobs      request, graph and result of each
-    deliveries ──► jobs       webhooks that are to be sent
     tenants, api_keys         who may do what, and how much of it
     usage, audit              what tenants have taken, and what was done
 
@@ -37,7 +36,6 @@ __all__ = [
     "api_keys",
     "audit",
     "blobs",
-    "deliveries",
     "graphs",
     "jobs",
     "removals",
@@ -119,7 +117,6 @@ jobs: Final = Table(
     Column("result", Text),
     # What the worker said of the result beside its bytes.
     Column("facts", JSON(none_as_null=True)),
-    Column("webhook", Text),
     Column("idempotency_key", Text),
     Column("fingerprint", Text),
     Column("cancel", Boolean, nullable=False),
@@ -132,21 +129,6 @@ jobs: Final = Table(
     CheckConstraint("state in ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="jobs_state"),
     Index("jobs_by_state", "state", "tenant", "id"),
     Index("jobs_of_tenant", "tenant", "id"),
-)
-
-deliveries: Final = Table(
-    "deliveries",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("job", Text, nullable=False),
-    Column("tenant", Text, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    # When to try next; none once it has arrived or was given up.
-    Column("due", Double),
-    # Why the last attempt failed.
-    Column("failure", Text),
-    Index("deliveries_due", "due"),
 )
 
 tenants: Final = Table(

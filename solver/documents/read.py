@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from solver.documents.fields import NO_CONTROL, DocumentModel
 from solver.documents.parse import parse_json
 from solver.errors import ArenaplanError, DocumentError, OtherFormatError
+from solver.removed import removed
 
 __all__ = ["header", "read"]
 
@@ -131,7 +132,7 @@ def _holds(value: Any, part: str | int) -> bool:
 def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[str, str]:
     name, kind, context = _shown_path(path), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"{name} is an unknown field.", _known_fields(model, path)
+        return removed(str(path[-1])) or f"{name} is an unknown field.", _known_fields(model, path)
     if kind == "missing":
         return f"{name} is missing.", "Add it."
     if "remedy" in context:

@@ -20,6 +20,7 @@ from solver.documents import SCHEMAS
 from solver.graph.ops import OPERATOR_NAMES, SEQUENCES
 from solver.layout import SOLVERS
 from solver.options import REQUEST_OPTIONS
+from solver.removed import REMOVED
 
 #: README stays a page that is read in one go.
 README_LINES = 150
@@ -58,8 +59,8 @@ def test_no_setting_is_made_up(
     root: Path, written: Mapping[Path, str], generated: Mapping[Path, str]
 ) -> None:
     """Beside the service's settings there are those of `./run`, of the compose file, of clients
-    and of commands that ask a service."""
-    known = {f"ARENAPLAN_{name.upper()}" for name in Settings.model_fields}
+    and of commands that ask a service, and those that were removed."""
+    known = {f"ARENAPLAN_{name.upper()}" for name in Settings.model_fields} | REMOVED.keys()
     of_run = set(re.findall(r"ARENAPLAN_[A-Z]+", (root / "run").read_text(encoding="utf-8")))
     compose = (root / "deploy/compose.yaml").read_text(encoding="utf-8")
     asking = [root / "clients/connections.py", root / "service/cli/remote.py"]

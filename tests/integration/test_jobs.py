@@ -158,9 +158,7 @@ def test_what_is_no_job(http: httpx.Client, tiny: Graph) -> None:
         ({"task": "plan", "request": {"graph": tiny}, "graph": "0" * 64}, "/graph"),
         ({"task": "plan", "graph": "F" * 64}, "/graph"),
         ({"task": "import", "request": {}}, "/graph"),
-        ({"task": "plan", "request": {"graph": tiny}, "webhook": {"url": 1}}, "/webhook"),
-        ({"task": "plan", "request": {"graph": tiny}, "webhook": {"url": "http://x/"}}, "/webhook/url"),
-        ({"task": "plan", "request": {"graph": tiny}, "webhook": {"url": "http://[::1]/"}}, "/webhook/url"),
+        ({"task": "plan", "request": {"graph": tiny}, "webhook": {"url": "http://x/"}}, "/webhook"),
     ]
     for body, pointer in cases:
         response = http.post("/v1/jobs", json=body)

@@ -33,7 +33,6 @@ from service.jobs.model import Job, NewJob, job_document
 from service.jobs.model import State as JobState
 from service.jobs.orders import read_order
 from service.jobs.spool import Spool, pieces
-from service.jobs.webhooks import check_url
 from service.problems import Problem
 from service.telemetry import tracing
 
@@ -86,7 +85,7 @@ _EVENT: Final[dict[str, Any]] = {
         **problems(
             "invalid-json", "bad-request", "invalid-request", "body-too-large", "unsupported-media-type",
             "request-timeout", "too-many-bytes", "headers-too-large", "overloaded", "graph-not-found",
-            "webhook-refused", "idempotency-conflict", "too-many-jobs", *STORE_PROBLEMS,
+            "idempotency-conflict", "too-many-jobs", *STORE_PROBLEMS,
         ),
     },
     openapi_extra={"requestBody": request_body(JobRequest, "order")},
@@ -96,7 +95,7 @@ async def submit_job(request: Request, idempotency_key: IdempotencyKey = None) -
 
     `request` is the body of the synchronous route of the same name. A large graph, or a model, is stored
     first and referred to by its digest as `graph`; `request` is then the rest, and `options` may stand
-    outside of it. A `webhook` is called once the job is finished.
+    outside of it.
     """
     state = state_of(request)
     jobs, principal = state.backend.stored.jobs, principal_of(request)
@@ -114,13 +113,6 @@ async def submit_job(request: Request, idempotency_key: IdempotencyKey = None) -
     if order.graph is not None:
         model = await state.backend.stored.graphs.media_type(principal.tenant, order.graph) in MODEL_TYPES
     work, asked = order.work(model=model)
-    if order.webhook is not None:
-        settings = state.settings
-        check_url(
-            order.webhook,
-            configured=settings.webhook_secret is not None,
-            allow_private=settings.webhook_allow_private,
-        )
     job, new = await jobs.submit(
         NewJob(
             principal.tenant,
@@ -129,7 +121,6 @@ async def submit_job(request: Request, idempotency_key: IdempotencyKey = None) -
             work,
             asked,
             order.graph,
-            order.webhook,
             idempotency_key,
             hashlib.sha256(data).hexdigest(),
             tracing.carrier().get("traceparent"),

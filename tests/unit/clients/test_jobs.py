@@ -253,7 +253,7 @@ async def test_what_is_sent_of_each_task(run: Run) -> None:
 
     async def use(client: Any, outcome: Any) -> None:
         jobs = client.jobs
-        await outcome(jobs.plan_program({"p": 1}, parallelism=2, webhook="https://a", idempotency_key="mine"))
+        await outcome(jobs.plan_program({"p": 1}, parallelism=2, idempotency_key="mine"))
         await outcome(jobs.layout({"b": 1}, alignment=4))
         await outcome(jobs.tradeoff(GRAPH, points=3))
         await outcome(jobs.explain(GRAPH, "1MiB", training=True, scores={"fc": 2}))
@@ -266,7 +266,6 @@ async def test_what_is_sent_of_each_task(run: Run) -> None:
     assert bodies[0] == {
         "task": "program",
         "request": {"program": {"p": 1}, "options": {"parallelism": 2}},
-        "webhook": {"url": "https://a"},
     }
     assert service.requests[0].headers["idempotency-key"] == "mine"
     assert [(body["task"], body["request"]) for body in bodies[1:]] == [

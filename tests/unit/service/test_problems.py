@@ -33,7 +33,7 @@ STABLE = {
     "database-unavailable": 503, "storage-unavailable": 503, "jobs-off": 503, "job-not-found": 404,
     "job-not-finished": 409, "job-failed": 409, "job-cancelled": 409,
     "job-expired": 410, "too-many-jobs": 429,
-    "idempotency-conflict": 422, "graph-not-found": 404, "digest-mismatch": 422, "webhook-refused": 422,
+    "idempotency-conflict": 422, "graph-not-found": 404, "digest-mismatch": 422,
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from service.cli import configuration
 from service.settings import Settings
+from solver.removed import REMOVED
 from tests.support.every import every
 
 
@@ -116,6 +117,17 @@ def test_a_misspelt_setting_is_named(
     said = " ".join(capsys.readouterr().err.split())
     assert f"ARENAPLAN_{name}" in said
     assert hint in said
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("ARENAPLAN_")])
+def test_a_setting_that_was_removed_says_what_replaces_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setenv(name, "4")
+    with pytest.raises(SystemExit) as caught:
+        configuration.settings({})
+    assert caught.value.code == 2
+    assert REMOVED[name] in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ FAKE = "tests.support.fake_tasks"
 
 @pytest_asyncio.fixture
 async def worker(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
-    monkeypatch.setenv("ARENAPLAN_WEBHOOK_SECRET", "whsec_c2VjcmV0")
+    monkeypatch.setenv("ARENAPLAN_API_KEY", "ap_secret")
     monkeypatch.setenv("ARENAPLAN_DATABASE_URL", "postgresql://arenaplan:secret@db/arenaplan")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -145,13 +145,13 @@ async def test_no_signal_to_the_service(worker: Worker) -> None:
 
 
 async def test_whoever_runs_the_service_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARENAPLAN_WEBHOOK_SECRET", "whsec_c2VjcmV0")
+    monkeypatch.setenv("ARENAPLAN_API_KEY", "ap_secret")
     pool = WorkerPool(FAKE, 1, confined=False)
     pool.start()
     try:
         async with pool.lease() as worker:
             assert worker.confinement == {}
-            assert await run(worker, "import os; answer = os.environ['ARENAPLAN_WEBHOOK_SECRET']")
+            assert await run(worker, "import os; answer = os.environ['ARENAPLAN_API_KEY']")
             assert await run(worker, "answer = bool(open('/etc/hostname').read())")
     finally:
         await pool.close()

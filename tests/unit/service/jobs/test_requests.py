@@ -11,6 +11,7 @@ from service.jobs.orders import read_order
 from service.jobs.requests import MEMBERS, check_members
 from service.problems import Problem
 from solver.canonical import to_bytes
+from solver.removed import REMOVED
 
 GRAPH = {"format": "arenaplan.graph", "version": 1, "operands": [], "operations": []}
 PROBLEM = {"buffers": [], "capacity": 64}
@@ -40,6 +41,7 @@ MISPLACED_IN_JOBS = (
     ({"task": "plan", "like": {}}, "/like", 'inside "request"'),
     ({"task": "plan", "graph": GRAPH}, "/graph", 'a graph itself belongs inside of "request"'),
     (GRAPH, "", 'inside "request", which is missing'),
+    ({"task": "plan", "request": {"graph": {}}, "webhook": {"url": "a"}}, "/webhook", REMOVED["webhook"]),
 )
 
 
