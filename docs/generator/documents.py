@@ -74,10 +74,10 @@ def _described(schema: Schema) -> str:
     text: str = schema.get("description", "")
     if "enum" in schema:
         return f"{text}\n\nOne of {bounds(schema)}."
-    if "prefixItems" in schema:
+    if "x-columns" in schema:
         columns = [
             (str(i), _column(rule), bounds(rule), rule.get("description", ""))
-            for i, rule in enumerate(schema["prefixItems"])
+            for i, rule in enumerate(schema["x-columns"])
         ]
         return (
             f"{text}\n\nA row is an array:\n\n{table(('position', 'column', 'values', 'meaning'), columns)}"
@@ -122,7 +122,7 @@ def bounds(rule: Schema) -> str:
     if rule.get("type") == "array":
         # A tuple of fixed positions, or a list of any length.
         inner = rule.get("items") or {}
-        prefix = rule.get("prefixItems", ())
+        prefix = rule.get("x-columns", ())
         return f"[{', '.join(map(bounds, prefix))}]" if prefix else f"list of {bounds(inner)}"
     kind = rule.get("type", "any value")
     if isinstance(kind, list):

@@ -18,6 +18,7 @@ from service.http.examples import named_examples
 from service.jobs.notes import NOTES_HEADER
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
+from solver.documents.rows import RowSchemas
 from solver.options import IMPORT_OPTIONS
 
 __all__ = [
@@ -127,7 +128,7 @@ def model_body(model: type[BaseModel], *example_names: str) -> dict[str, Any]:
 
 
 #: A graph or a model, as it is stored.
-ANY_BYTES: Final = {**content("graph"), **dict.fromkeys(MODEL_TYPES, _BINARY)}
+ANY_BYTES: Final = {**content("graph", type="object"), **dict.fromkeys(MODEL_TYPES, _BINARY)}
 
 
 def computed(
@@ -163,7 +164,9 @@ def install(app: FastAPI, settings: Settings) -> None:
             _secure(document, settings)
             _drop_foreign_errors(document)
             _, definitions = models_json_schema(
-                [(model, "validation") for model in schemas.MODELS], ref_template=_REFERENCES
+                [(model, "validation") for model in schemas.MODELS],
+                ref_template=_REFERENCES,
+                schema_generator=RowSchemas,
             )
             components["schemas"].update(definitions["$defs"])
             schemas.narrow(components["schemas"], settings)

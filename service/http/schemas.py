@@ -65,6 +65,13 @@ class PlanRequestOptions(OptionFields):
 _LIKE: Final = "A plan whose persistent values stay at their places, as far as they can."
 
 
+#: Either `graph` or `models`. Not `oneOf`, of which generators of clients make a choice of two types.
+_GRAPH_OR_MODELS: Final[dict[str, Any]] = {
+    "if": {"required": ["models"]},
+    "then": {"not": {"required": ["graph"]}},
+    "else": {"required": ["graph"]},
+}
+
 _NETWORK: Final = "A graph, or a program of explicit operations."
 
 
@@ -80,9 +87,7 @@ class EntryPointRequest(EntryFields):
 class PlanRequest(_Strict):
     """A graph to plan, or several models by name; entry points that share their arena; and options."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["graph"]}, {"required": ["models"]}]}
-    )
+    model_config = ConfigDict(json_schema_extra=_GRAPH_OR_MODELS)
 
     graph: Annotated[
         GraphDocument | ProgramDocument | SkipJsonSchema[None],
@@ -161,9 +166,7 @@ class LayoutRequest(_Strict):
 class ValidateRequest(_Strict):
     """A graph to train, or several models by name, and the plan to train them in."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["graph"]}, {"required": ["models"]}]}
-    )
+    model_config = ConfigDict(json_schema_extra=_GRAPH_OR_MODELS)
 
     graph: Annotated[GraphDocument | SkipJsonSchema[None], Field(description="The network of the plan.")] = (
         None

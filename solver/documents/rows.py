@@ -11,6 +11,7 @@ checked by what stands in its annotations.
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ from operator import itemgetter
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from solver.documents.fields import DocumentModel, JsonList, expected
 from solver.errors import PlanError
 
-__all__ = ["REMEDY", "In", "Table", "check_positions", "rows_of"]
+__all__ = ["REMEDY", "In", "RowSchemas", "Table", "check_positions"]
 
 #: Planners write plans and people do not, so there is one remedy for every mistake in them.
 REMEDY = "Take the plan as the planner wrote it, or make a new one."
@@ -95,16 +96,24 @@ def _numbered(model: type[DocumentModel]) -> tuple[_Column, ...]:
     return tuple(columns)
 
 
-def rows_of(owner: type) -> dict[str, type]:
-    """By name: the rows that the fields of a model, of models inside, or of another row, are made of."""
-    rows: dict[str, type] = {}
-    for hint in typing.get_type_hints(owner, include_extras=True).values():
-        for part in _parts(hint):
-            if _is_row(part):
-                rows |= {part.__name__: part, **rows_of(part)}
-            elif isinstance(part, type) and issubclass(part, DocumentModel) and part is not owner:
-                rows |= rows_of(part)
-    return rows
+class RowSchemas(GenerateJsonSchema):
+    """JSON Schemas in which a row is a list of the types of all its columns.
+
+    Generators of clients drop what has `prefixItems`, so the schemas of the columns stand under `x-columns`.
+    """
+
+    def named_tuple_schema(self, schema: core_schema.NamedTupleSchema) -> JsonSchemaValue:
+        row = super().named_tuple_schema(schema)  # without a description: pydantic describes models alone
+        columns = row.pop("prefixItems")
+        types = [_type(part) for column in columns for part in column.get("anyOf", [column])]
+        items = [part for i, part in enumerate(types) if part not in types[:i]]
+        row["items"] = {"anyOf": items} if len(items) > 1 else items[0]
+        return {**row, "description": inspect.getdoc(schema["cls"]), "x-columns": columns}
+
+
+def _type(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """The schema without bounds, words and titles."""
+    return {key: schema[key] for key in ("$ref", "type", "items") if key in schema}
 
 
 def _is_row(part: Any) -> bool:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from solver.documents.options import LayoutOptionsDocument, OptionsDocument
 from solver.documents.plan import PlanDocument
 from solver.documents.program import ProgramDocument
 from solver.documents.report import ReportDocument
-from solver.documents.rows import rows_of
+from solver.documents.rows import RowSchemas
 from solver.documents.tradeoff import TradeOffDocument
 from solver.documents.verdict import VerdictDocument
 
@@ -50,11 +49,9 @@ _MODELS: Mapping[str, type[DocumentModel]] = MappingProxyType(
 
 def generate(name: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a kind of document, from its model."""
-    schema = _MODELS[name].model_json_schema()
+    schema = _MODELS[name].model_json_schema(schema_generator=RowSchemas)
     if name in ("options", "layout_options"):
         schema["required"] = [key for key in schema["required"] if key not in ("format", "version")]
-    for row, type_ in rows_of(_MODELS[name]).items():  # pydantic describes models, and rows are tuples
-        schema["$defs"][row]["description"] = inspect.getdoc(type_)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -93,7 +93,7 @@ def _walk(
         yield Edit((*path, "unknown!"), "a field more", 1, (*tables, True))
     elif isinstance(value, list):
         rows = [option for option in options if option.get("type") == "array"]
-        columns = next((option["prefixItems"] for option in rows if "prefixItems" in option), None)
+        columns = next((option["x-columns"] for option in rows if "x-columns" in option), None)
         items: Any = next((option["items"] for option in rows if "items" in option), {})
         for i, item in enumerate(value):
             inner = columns[i] if columns is not None else items
@@ -184,8 +184,8 @@ def _made(option: Mapping[str, Any], defs: Any, depth: int) -> Iterator[Any]:
         yield from (True, False)
     elif kind == "string":
         yield option.get("enum", ["made"])[0]
-    elif kind == "array" and "prefixItems" in option and depth < 3:
-        columns = [_alternatives(part, defs)[0] for part in option["prefixItems"]]
+    elif kind == "array" and "x-columns" in option and depth < 3:
+        columns = [_alternatives(part, defs)[0] for part in option["x-columns"]]
         yield [next(_made(column, defs, depth + 1), None) for column in columns]
     elif kind == "array" and depth < 3:
         yield []

@@ -59,7 +59,7 @@ def test_nothing_unknown_is_allowed() -> None:
                     numbers if name == "OptimizerDocument" else False
                 )
             elif definition["type"] == "array":
-                assert definition["minItems"] == definition["maxItems"] == len(definition["prefixItems"])
+                assert definition["minItems"] == definition["maxItems"] == len(definition["x-columns"])
 
 
 def test_every_row_of_a_plan_is_described() -> None:
@@ -68,7 +68,7 @@ def test_every_row_of_a_plan_is_described() -> None:
     for name, row in rows.items():
         assert row["description"]
         assert not row["description"].startswith(f"{name}("), name
-    assert rows["StepOfPlan"]["prefixItems"][0]["description"] == "A position in `operations`."
+    assert rows["StepOfPlan"]["x-columns"][0]["description"] == "A position in `operations`."
 
 
 def choices(schema: dict[str, Any], definition: str, name: str) -> set[str]:

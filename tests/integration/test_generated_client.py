@@ -1,0 +1,56 @@
+"""The OpenAPI document is good enough for a generator of clients: what it writes plans a graph."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from service.http.bodies import MODEL_TYPES
+from service.http.examples import example
+from solver.documents import load_plan
+from tests.support.server import Server
+
+generator = pytest.importorskip("openapi_python_client")
+config = pytest.importorskip("openapi_python_client.config")
+
+# The generator writes `1and`; its users let ruff format that.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid decimal literal")
+
+
+@pytest.fixture(scope="module")
+def client(server: Server, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The package that openapi-python-client writes; everything in the document is understood."""
+    package: Path = tmp_path_factory.mktemp("generated") / "generated_client"
+    settings = config.Config.from_sources(
+        config.ConfigFile(
+            post_hooks=[], content_type_overrides=dict.fromkeys(MODEL_TYPES, "application/octet-stream")
+        ),
+        config.MetaType.NONE,
+        document_source=f"{server.url}/openapi.json",
+        file_encoding="utf-8",
+        overwrite=False,
+        output_path=package,
+    )
+    assert generator.generate(config=settings) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(package.parent)
+        return importlib.import_module(package.name)
+
+
+def part(client: ModuleType, name: str) -> ModuleType:
+    return importlib.import_module(f"{client.__name__}.{name}")
+
+
+@pytest.mark.parametrize("name", ["tiny", "mnist"])
+def test_a_graph_gets_its_plan(client: ModuleType, server: Server, name: str) -> None:
+    models, plans = part(client, "models"), part(client, "api.plans.plan_unversioned")
+    with client.Client(base_url=server.url) as service:
+        answer = plans.sync_detailed(client=service, body=models.PlanRequest.from_dict(example(name)))
+    assert answer.status_code == 200
+    assert isinstance(answer.parsed, models.PlanDocument)
+    assert answer.parsed.to_dict() == json.loads(answer.content)
+    assert answer.parsed.digest == load_plan(answer.content).digest
