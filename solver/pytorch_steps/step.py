@@ -197,6 +197,9 @@ class TrainStep:
             state = sorted(self._optimizer.state.items(), key=lambda item: order.get(id(item[0]), -1))
             self._optimizer.state.clear()
             self._optimizer.state.update(state)
+        results = [
+            _without_backward()(result) if result.is_floating_point() else result for result in results
+        ]
         return results[0] if len(results) == 1 else tuple(results)
 
     def _check_batch(self, batch: Sequence[Any]) -> None:
@@ -416,7 +419,7 @@ class TrainStep:
         self, step: Callable[..., Any], batch: Sequence[Any], steps: int
     ) -> tuple[list[Any], dict[str, Any]]:
         """(Losses of some steps, all tensors of module and optimizer then)."""
-        losses = [step(*batch) for _ in range(steps)]
+        losses = [step(*batch).detach() for _ in range(steps)]
         tensors = _tensors(self._record.watch, self._module, self._optimizer)
         left = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         for name, tensor in tensors.items():
@@ -666,6 +669,32 @@ def _taken_type() -> Any:
             return None if isinstance(first, list) else _taken(first, dtype=(named or {}).get("dtype"))
 
     return TakenGradient
+
+
+@functools.cache
+def _without_backward() -> Callable[[Any], Any]:
+    """A function that gives a result of a step, which requires a gradient as eager PyTorch's does: its
+    `backward` raises PlanError, since the step has run it.
+    """
+    import torch
+
+    class Result(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not installed where this is checked
+        @staticmethod
+        def forward(context: Any, result: Any, parent: Any) -> Any:
+            del context, parent
+            return result
+
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            raise PlanError(
+                "The backward pass of a planned step has run when it returns, and its optimizer, too.",
+                remedy="Leave out loss.backward(), scaler.scale(loss).backward() and optimizer.step();"
+                " train_step(..., clip_grad_norm=1.0, accumulate=4) clips gradients and adds up those of"
+                " several batches.",
+            )
+
+    parent = torch.zeros((), requires_grad=True)
+    return lambda result: Result.apply(result, parent)
 
 
 def _taken(tensor: Any, dtype: Any = None) -> Any:
