@@ -243,6 +243,12 @@ def trace_training(
         for key, p in parameters.items():
             p.grad = before[key]
     if not any(key in gradients for key in trained):
+        if any(parameters[key]._post_accumulate_grad_hooks for key in trained):
+            raise DocumentError(
+                "Hooks of parameters take their gradients in the backward pass, as optimizers in hooks do.",
+                remedy="Remove the hooks of register_post_accumulate_grad_hook, and pass one optimizer of all"
+                " parameters: the planned step reuses the bytes of each gradient after its update.",
+            )
         raise DocumentError(
             "The optimizer updates no parameter of the module that requires a gradient.",
             remedy="Make the optimizer from module.parameters(), after what replaces them, such as"

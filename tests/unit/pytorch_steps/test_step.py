@@ -698,6 +698,17 @@ def test_gradients_are_gone_and_say_so() -> None:
         )
 
 
+def test_an_optimizer_in_a_hook_is_refused_by_that_name() -> None:
+    import torch
+    from torch import nn
+
+    module, example = dense(), (torch.randn(8, 12), torch.randint(0, 4, (8,)))
+    for parameter in module.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
+    with pytest.raises(DocumentError, match="Hooks of parameters take their gradients"):
+        arenaplan.torch.train_step(module, nn.functional.cross_entropy, sgd(module), example)
+
+
 def test_a_call_from_another_thread() -> None:
     import threading
 
