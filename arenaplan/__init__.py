@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from solver.executor import Trainer, synthetic_batch, validate
     from solver.graph import evaluation, inference
     from solver.pipeline import BlockProgram, TrainableGraph
-    from solver.plan import Deployment, Plan, PlanOptions, TradeOff, ValidationReport, Verdict
+    from solver.plan import Deployment, Plan, PlanOptions
+    from solver.reports.validation import ValidationReport
+    from solver.reports.verdict import TradeOff, Verdict
 
 __all__ = [
     "ArenaplanError",
@@ -114,7 +116,9 @@ _WHERE = {
     "solver.executor": "Trainer synthetic_batch validate",
     "solver.graph": "evaluation inference",
     "solver.pipeline": "BlockProgram TrainableGraph",
-    "solver.plan": "Deployment Plan PlanOptions TradeOff ValidationReport Verdict",
+    "solver.plan": "Deployment Plan PlanOptions",
+    "solver.reports.validation": "ValidationReport",
+    "solver.reports.verdict": "TradeOff Verdict",
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
 

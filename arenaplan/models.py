@@ -29,7 +29,8 @@ from solver.pipeline import (
     entry_graphs as graphs_of_entries,
 )
 from solver.pipeline import plan_at as at_size
-from solver.plan import Deployment, Plan, PlanOptions, TradeOff, Verdict, read_entry, read_tie
+from solver.plan import Deployment, Plan, PlanOptions, read_entry, read_tie
+from solver.reports.verdict import TradeOff, Verdict
 from solver.verdict import ChosenTrainable
 
 __all__ = [

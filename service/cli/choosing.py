@@ -27,7 +27,7 @@ from service.cli.show import print_row
 from service.cli.verdicts import graph_alone, print_scratch, progress
 from solver import documents, verdict
 from solver.errors import DocumentError, OptionsError
-from solver.plan.rows import row_named
+from solver.reports.rows import row_named
 from solver.verdict import ChosenTrainable
 
 __all__ = ["BYTES", "choose"]

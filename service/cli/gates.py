@@ -16,21 +16,15 @@ from xml.etree import ElementTree
 from service.cli.console import Exit, read_document, write_document
 from solver import documents
 from solver.errors import ArenaplanError, CapacityError, OptionsError
-from solver.plan import (
-    Allowance,
-    Budget,
+from solver.plan import Deployment, Plan, PlanView, plans_to_compare
+from solver.reports.budget import Allowance, Budget, Check, checks
+from solver.reports.comparison import (
     Change,
-    Check,
-    Deployment,
     DeploymentDifference,
     EntryPointChange,
-    Plan,
     PlanDifference,
-    PlanView,
-    checks,
     deployment_difference,
     difference,
-    plans_to_compare,
 )
 
 __all__ = ["FORMATS", "Judged", "check_budgets", "diff", "format_of"]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from service.cli.tables import FittingTable
-    from solver.exporters.memory_map import Scene
+    from solver.pictures import Scene
 
 __all__ = [
     "Comparison",
@@ -105,9 +105,9 @@ def painter(path: Path | None) -> Painter | None:
     """How to write a memory map to `path`, by its suffix; fails now rather than after the search."""
     if path is None:
         return None
-    from solver.exporters import memory_map
+    from solver import pictures
 
-    formats = {".png": memory_map.to_png, ".svg": memory_map.to_svg}
+    formats = {".png": pictures.to_png, ".svg": pictures.to_svg}
     encode = formats.get(path.suffix.lower())
     if encode is None:
         raise OptionsError(
@@ -115,7 +115,7 @@ def painter(path: Path | None) -> Painter | None:
             remedy="End it in .svg or .png.",
             path=("plot",),
         )
-    encode(memory_map.Scene(1, 1, ""))
+    encode(pictures.Scene(1, 1, ""))
     return partial(_paint, path, encode)
 
 
@@ -128,10 +128,10 @@ def _paint(
     about: str,
     lower_bound: int,
 ) -> None:
-    from solver.exporters import memory_map
+    from solver import pictures
 
     title = f"{name}: {len(problem.buffers):,} buffers"
-    scene = memory_map.draw(problem, layout, title=title, about=about, lower_bound=lower_bound)
+    scene = pictures.draw(problem, layout, title=title, about=about, lower_bound=lower_bound)
     write_document(path, encode(scene))
 
 

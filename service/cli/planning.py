@@ -33,7 +33,7 @@ from solver.plan import (
     purpose_of_plan,
     split_ranges,
 )
-from solver.plan.rows import summary
+from solver.reports.rows import summary
 from solver.schedules import SearchProgress
 
 __all__ = ["make_plan", "plan_at", "progress_line", "run"]

@@ -33,7 +33,9 @@ from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
 from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Deployment, Plan, RequestedOptions, TradeOff, ValidationReport, Verdict
+from solver.plan import Deployment, Plan, RequestedOptions
+from solver.reports.validation import ValidationReport
+from solver.reports.verdict import TradeOff, Verdict
 
 __all__ = ["SentGraphs", "SentModel", "Service", "is_digest", "read_plan"]
 

@@ -17,30 +17,20 @@ from service.cli.tables import FittingTable, make_table
 from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
-from solver.plan import (
-    Arena,
-    Deployment,
-    JoinedPlan,
-    Paging,
-    PlanView,
-    Recomputation,
-    Recycling,
-    paging,
-    persistent_rows,
-    plan_of,
-    recomputation,
-    recycling,
-)
-from solver.plan.report import (
+from solver.plan import Arena, Deployment, JoinedPlan, PlanView, persistent_rows, plan_of
+from solver.reports.arenas import (
     ArenaReport,
     KindBytes,
     MemoryMap,
     PlanReport,
+    Recycling,
     certificate_note,
     memory_map,
+    recycling,
     report,
 )
-from solver.plan.rows import Row, row_named, rows, summary
+from solver.reports.records import Paging, Recomputation, paging, recomputation
+from solver.reports.rows import Row, row_named, rows, summary
 
 __all__ = [
     "LETTERS",

@@ -23,8 +23,9 @@ from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
 from solver.layout import Progress
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Changes, Plan, Remedy, TradeOff, Verdict, VerdictStatus
-from solver.plan.rows import row_named
+from solver.plan import Plan
+from solver.reports.rows import row_named
+from solver.reports.verdict import Changes, Remedy, TradeOff, Verdict, VerdictStatus
 from solver.schedules import SearchProgress
 from solver.verdict import Largest
 

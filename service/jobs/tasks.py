@@ -59,13 +59,12 @@ from solver.plan import (
     PlanView,
     RequestedOptions,
     Tie,
-    deployment_difference,
-    difference,
     one_plan,
     plan_of,
     plans_to_compare,
     with_deployment_digest,
 )
+from solver.reports.comparison import deployment_difference, difference
 from solver.schedules import SearchProgress
 
 __all__ = ["TASKS", "warm"]

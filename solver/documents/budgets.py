@@ -13,7 +13,7 @@ from solver.documents.fields import DocumentModel, JsonList, Name, Size, Text, e
 from solver.documents.options import load_options
 from solver.documents.read import read
 from solver.errors import ArenaplanError, DocumentError
-from solver.plan.budget import Allowance, Budget, Limits
+from solver.reports.budget import Allowance, Budget, Limits
 
 __all__ = ["BudgetsDocument", "load_budgets", "read_allowance"]
 

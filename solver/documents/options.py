@@ -57,7 +57,7 @@ from solver.plan import (
     memories_content,
     options_content,
 )
-from solver.plan.ranges import RANGE
+from solver.plan.options import RANGE
 from solver.program import ReservedRange, Tier
 
 __all__ = [

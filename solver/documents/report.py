@@ -10,7 +10,7 @@ from pydantic import Field
 from solver.canonical import NotFinite, to_bytes, word_for
 from solver.documents.fields import DocumentModel, JsonList, Natural, Text
 from solver.documents.read import header, read
-from solver.plan import StepReport, ValidationReport, Violation
+from solver.reports.validation import StepReport, ValidationReport, Violation
 
 __all__ = ["ReportDocument", "dump_report", "load_report"]
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from solver.canonical import to_bytes
 from solver.documents.fields import DocumentModel, JsonList, Name, Natural, Positive, Text
 from solver.documents.read import header, read
-from solver.plan import TradeOff, TradeOffPoint
+from solver.reports.verdict import TradeOff, TradeOffPoint
 
 __all__ = ["TradeOffDocument", "dump_tradeoff", "load_tradeoff"]
 

@@ -11,7 +11,7 @@ from solver.canonical import to_bytes
 from solver.documents.costs import CostsFields
 from solver.documents.fields import DocumentModel, Int64, JsonList, Name, Natural, Positive, Text
 from solver.documents.read import header, read
-from solver.plan import Attempt, Changes, Remedy, Verdict, VerdictStatus
+from solver.reports.verdict import Attempt, Changes, Remedy, Verdict, VerdictStatus
 
 __all__ = ["VerdictDocument", "dump_verdict", "load_verdict"]
 

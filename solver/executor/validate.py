@@ -42,8 +42,9 @@ from solver.executor.proved import (
 from solver.executor.run import Runner
 from solver.executor.runs import Runs, check_paging_file, open_paging_file, prepared, write_batch
 from solver.graph import Array, DType, TrainableGraph
-from solver.plan import Deployment, Plan, StepReport, ValidationReport, Violation
+from solver.plan import Deployment, Plan
 from solver.program import EntryKind, Program
+from solver.reports.validation import StepReport, ValidationReport, Violation
 
 __all__ = ["LOSS_BOUND", "UPDATED_BOUND", "StepReport", "ValidationReport", "validate"]
 

@@ -16,9 +16,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from solver.exporters.memory_map import Scene, to_png, to_svg
-from solver.exporters.memory_map.scene import Boxes, Label, Point, Quads, Strokes, dashes
-from solver.plan import TradeOff, TradeOffPoint
+from solver.pictures.scene import Boxes, Label, Point, Quads, Scene, Strokes, dashes, to_png, to_svg
+from solver.reports.verdict import TradeOff, TradeOffPoint
 
 __all__ = ["draw_curve", "dump_curve"]
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from solver.plan import PlanView
-from solver.plan.report import live_curve
+from solver.reports.arenas import live_curve
 
 __all__ = ["dump_perfetto"]
 

@@ -26,8 +26,9 @@ from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, ne
 from solver.pipeline.ranges import at_largest, with_planned_sizes
 from solver.pipeline.scheduling import MANY_STEPS
 from solver.pipeline.watch import Follower, Observer
-from solver.plan import Plan, PlanOptions, RequestedOptions, paging, refuse_ranges
+from solver.plan import Plan, PlanOptions, RequestedOptions, refuse_ranges
 from solver.program import Program, loads
+from solver.reports.records import paging
 
 if TYPE_CHECKING:
     from solver.training import BlockProgram

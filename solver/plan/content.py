@@ -22,8 +22,7 @@ from solver.graph.types import TensorType
 from solver.layout import Certificate, LayoutOptions
 from solver.plan.deployment import Deployment
 from solver.plan.options import PlanOptions
-from solver.plan.plan import Plan
-from solver.plan.ranges import PlannedSizes
+from solver.plan.plan import Plan, PlannedSizes
 from solver.program import PIECE, Access, Binding, CostBound, HomeBound, Kind, Phase, Program, Tier
 
 __all__ = [

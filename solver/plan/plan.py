@@ -7,15 +7,15 @@ claim without the planner (`solver.verify`). It stores no lifespan, sum or peak:
 from __future__ import annotations
 
 import html
-import importlib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from solver.errors import PlanError
 from solver.layout import Certificate, Lifespan, Proof
-from solver.plan.options import PlanOptions
-from solver.plan.ranges import PlannedSizes
-from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, level_ids
+from solver.plan.options import PlanOptions, SizeRange
+from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, level_ids, memory_maps
 from solver.program import (
     Access,
     CostBound,
@@ -31,7 +31,74 @@ from solver.program import (
     regions,
 )
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "PlannedSizes", "RefusedSize"]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedSize:
+    """Sizes, one for each range, at which the plan is not right, and why."""
+
+    sizes: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSizes:
+    """The sizes that a plan serves. It was made at the largest of each range.
+
+    `proved` are the sizes, one for each range, at which the plan was proved when it was made. Sizes inside
+    the ranges that are neither proved nor refused are proved when they are first used.
+    """
+
+    ranges: tuple[SizeRange, ...]
+    proved: tuple[tuple[int, ...], ...]
+    refused: tuple[RefusedSize, ...] = ()
+
+    @property
+    def most(self) -> tuple[int, ...]:
+        """The sizes at which the plan was made."""
+        return tuple(each.most for each in self.ranges)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.ranges)
+
+    @property
+    def largest(self) -> dict[str, int]:
+        """The sizes at which the plan was made, by name."""
+        return {each.name: each.most for each in self.ranges}
+
+    def __contains__(self, sizes: object) -> bool:
+        """Whether the sizes, one for each range, lie inside the ranges."""
+        return (
+            isinstance(sizes, tuple)
+            and len(sizes) == len(self.ranges)
+            and all(each.least <= size <= each.most for each, size in zip(self.ranges, sizes, strict=True))
+        )
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raises PlanError for sizes outside of the ranges, and for refused ones with the reason."""
+        for each in self.ranges:
+            if not each.least <= sizes[each.name] <= each.most:
+                served = ", ".join(map(str, self.ranges))
+                raise PlanError(
+                    f"The {each.name} is {sizes[each.name]}; the plan serves {served}.",
+                    remedy=f"Give a {each.name} inside the range, or plan with a range that has it.",
+                    path=(each.name,),
+                )
+        chosen = tuple(sizes[name] for name in self.names)
+        for refused in self.refused:
+            if refused.sizes == chosen:
+                asked = ", ".join(f"{name} {size}" for name, size in zip(self.names, chosen, strict=True))
+                raise PlanError(
+                    f"The plan does not serve {asked}: {refused.reason}",
+                    remedy="Plan this size by itself.",
+                    path=(self.names[0],),
+                )
+
+    def all(self) -> Iterator[tuple[int, ...]]:
+        """Every combination of sizes inside the ranges, the smallest first."""
+        return itertools.product(*(range(each.least, each.most + 1) for each in self.ranges))
 
 
 @dataclass(frozen=True)
@@ -82,9 +149,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """The same with the memory map of each arena, for notebooks."""
-        # By name, as exporters are loaded: pictures are drawn of plans, and their package stands above.
-        pictures = importlib.import_module("solver.exporters.memory_map")
-        return f"<pre>{html.escape(repr(self))}</pre>\n" + "\n".join(pictures.plan_svgs(self))
+        return f"<pre>{html.escape(repr(self))}</pre>\n" + "\n".join(memory_maps(self))
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from solver.layout import Certificate, Lifespan
+from solver.layout import Buffer, Certificate, Hole, Layout, LayoutProblem, Lifespan
 from solver.plan.options import PlanOptions
 from solver.program import Kind, Lifetime, Record, Replacement, without
 
-__all__ = ["AliasedValue", "Arena", "PlanView", "PlannedBuffer", "PlannedStep", "level_ids"]
+__all__ = ["AliasedValue", "Arena", "PlanView", "PlannedBuffer", "PlannedStep", "level_ids", "memory_maps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +170,24 @@ class PlanView(Protocol):
     def duration(self) -> int: ...
     def level_ids(self) -> tuple[str, ...]: ...
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]: ...
+
+
+def memory_maps(plan: PlanView) -> Iterator[str]:
+    """The picture of each arena that holds something, as an SVG element. O(n log n) for n buffers."""
+    from solver.pictures import draw, to_svg  # waits for a notebook that shows a plan
+
+    for arena in plan.arenas:
+        if not arena.buffers:
+            continue
+        buffers = tuple(
+            Buffer(b.id, b.size, b.lifespan, b.alignment, holes=tuple(map(Hole, b.lent)))
+            for b in arena.buffers
+        )
+        scene = draw(
+            LayoutProblem(buffers),
+            Layout(tuple(b.offset for b in arena.buffers), arena.size),
+            title=f"{plan.graph}: {arena.name}, {arena.size:,} bytes",
+            about=f"{len(buffers):,} buffers, {plan.duration:,} steps",
+            lower_bound=arena.certificate.lower_bound,
+        )
+        yield to_svg(scene).decode()

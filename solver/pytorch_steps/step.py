@@ -31,10 +31,11 @@ from solver.importers.pytorch.calls import GENERATOR, Call, View
 from solver.importers.pytorch.capture import check_type, one_at_a_time
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_requested, reference_of
-from solver.plan import Plan, StepReport, ValidationReport
+from solver.plan import Plan
 from solver.pytorch_steps.guards import Watch
 from solver.pytorch_steps.recording import dense_strides
 from solver.pytorch_steps.training import Clip, TracedTraining, Update, backward, settle, trace_training
+from solver.reports.validation import StepReport, ValidationReport
 
 __all__ = ["StepValidation", "TrainStep"]
 

@@ -10,7 +10,7 @@
 Stands above the pipeline: what a verdict recommends has been planned and proved.
 """
 
-from solver.plan import Attempt, Changes, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
+from solver.reports.verdict import Attempt, Changes, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
 from solver.verdict.curve import MOST_POINTS, tradeoff
 from solver.verdict.explain import Brief, brief, explain
 from solver.verdict.largest import Largest, largest

@@ -21,7 +21,8 @@ from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.options import CONSTRAINTS
 from solver.pipeline.watch import Follower
-from solver.plan import PlanOptions, TradeOff, TradeOffPoint
+from solver.plan import PlanOptions
+from solver.reports.verdict import TradeOff, TradeOffPoint
 from solver.schedules.recompute.least import descending
 from solver.verdict.subject import Found, Subject
 

@@ -22,18 +22,9 @@ from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.pipeline.watch import Follower
-from solver.plan import (
-    Attempt,
-    Changes,
-    Plan,
-    PlanOptions,
-    Remedy,
-    RequestedOptions,
-    Verdict,
-    VerdictStatus,
-    paging,
-    recomputation,
-)
+from solver.plan import Plan, PlanOptions, RequestedOptions
+from solver.reports.records import paging, recomputation
+from solver.reports.verdict import Attempt, Changes, Remedy, Verdict, VerdictStatus
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
 from solver.verdict.subject import Subject, check_subject
 

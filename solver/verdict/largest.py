@@ -21,7 +21,8 @@ from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.pipeline.watch import Follower
-from solver.plan import Plan, RequestedOptions, SizeRange, Verdict
+from solver.plan import Plan, RequestedOptions, SizeRange
+from solver.reports.verdict import Verdict
 from solver.verdict.explain import explain
 from solver.verdict.measures import MEASURES, Batches
 from solver.verdict.subject import Subject, check_subject, with_more_scratch

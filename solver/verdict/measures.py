@@ -17,8 +17,9 @@ from solver.errors import BatchError
 from solver.graph import Role, TrainableGraph
 from solver.graph.types import OptimizerSpec
 from solver.options import MEASURES as MEASURE_OPTIONS
-from solver.plan import Changes, OptionValue, PlanOptions, RequestedOptions
+from solver.plan import PlanOptions, RequestedOptions
 from solver.program import Tier
+from solver.reports.verdict import Changes, OptionValue
 from solver.training.optimizers import optimizer_rules, state_names
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from solver.layout import Deadline
 from solver.passes import Recompute
 from solver.pipeline import checked, checked_of_program
 from solver.pipeline.watch import Follower
-from solver.plan import Plan, PlanOptions, RequestedOptions, TradeOffPoint
+from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.program import Program, loads
+from solver.reports.verdict import TradeOffPoint
 from solver.schedules import Schedule, rerun
 from solver.schedules.recompute.least import SHARE, least_peak
 from solver.targets import TARGETS

@@ -22,7 +22,8 @@ from solver.graph import MAX_OPERATIONS, TrainableGraph, with_training
 from solver.layout import Deadline
 from solver.names import nearest_names
 from solver.pipeline.watch import Follower
-from solver.plan import Changes, Plan, RequestedOptions
+from solver.plan import Plan, RequestedOptions
+from solver.reports.verdict import Changes
 from solver.verdict.measures import Measure, Request, Setting
 from solver.verdict.subject import Subject, check_subject, with_more_scratch
 

@@ -11,14 +11,14 @@
     accesses     a log of the addresses that a runtime touched, compared with the plan
     unchecked    the claims of a plan document that no check can work out again
 
-Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.accounting`,
-`solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, `solver.options`, `solver.memories`, and
-the helpers `solver.arguments`, `solver.canonical`, `solver.collector`, `solver.errors`, `solver.late` and
-`solver.names`, directly or through one another: no pass, no target, no search and no compiled code. The page
-says what a mistake in each could do.
+Beside itself it imports `solver.graph`, `solver.program`, `solver.plan`, `solver.reports.validation`,
+`solver.accounting`, `solver.layout.model`, `solver.layout.bounds`, `solver.layout.check`, `solver.options`,
+`solver.memories`, and the helpers `solver.arguments`, `solver.canonical`, `solver.collector`,
+`solver.errors`, `solver.late` and `solver.names`, directly or through one another: no pass, no target, no
+search and no compiled code. The page says what a mistake in each could do.
 """
 
-from solver.plan.validation import Violation
+from solver.reports.validation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
 from solver.verify.cost import added_up, check_cost_bound
 from solver.verify.deployment import check_deployment_form, held_references, prove_deployment

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from solver.accounting.problem import joined, may_share
 from solver.graph.ops import lookup
-from solver.plan.validation import Violation
 from solver.program import (
     CONVERT,
     OWN_KERNELS,
@@ -27,6 +26,7 @@ from solver.program import (
     Step,
     is_pure,
 )
+from solver.reports.validation import Violation
 
 __all__ = ["added_up", "check_cost_bound"]
 

@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from solver.plan.deployment import Deployment, EntryPoint
-from solver.plan.validation import Violation
 from solver.program import Entry, EntryKind, Kind, Program, Value, contents_at_first, holding, persistent
+from solver.reports.validation import Violation
 
 __all__ = ["check_deployment_form", "held_references", "prove_deployment"]
 

@@ -28,8 +28,8 @@ from typing import NamedTuple
 from solver.graph.ops import lookup
 from solver.graph.ops.base import OperationType, Part
 from solver.plan import Plan
-from solver.plan.validation import Violation
 from solver.program import OWN_KERNELS, Access, Binding, EntryKind, Phase, Program, Step, expiring
+from solver.reports.validation import Violation
 from solver.verify.sharing import Line, step_name
 
 __all__ = ["EMPTY", "UNDEFINED", "Bytes", "Terms", "check_contents"]

@@ -24,8 +24,8 @@ from solver.accounting.homes import as_one_memory
 from solver.layout import Certificate, Proof, Reserved, Status, above_reserved
 from solver.layout.check.fast import columns, meeting
 from solver.plan import Plan
-from solver.plan.validation import Violation
 from solver.program import CONVERT, Phase, Program, Region, exact, joined_memory, loads
+from solver.reports.validation import Violation
 from solver.verify.sharing import step_name
 
 _Facts: TypeAlias = Mapping[str, int | str | bool]

@@ -13,7 +13,6 @@ from itertools import pairwise
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
 from solver.plan import Plan
-from solver.plan.validation import Violation
 from solver.program import (
     COPY,
     Access,
@@ -28,6 +27,7 @@ from solver.program import (
     is_pure,
     touched,
 )
+from solver.reports.validation import Violation
 from solver.verify.sharing import step_name
 
 __all__ = ["check_form", "check_labels", "check_names", "check_steps"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from solver.accounting.clocks import home_figures
 from solver.accounting.homes import added_up_homes, home_problem, places_of
 from solver.plan import Plan
-from solver.plan.validation import Violation
+from solver.reports.validation import Violation
 
 __all__ = ["check_homes"]
 

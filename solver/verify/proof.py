@@ -23,8 +23,8 @@ from typing import Final
 from solver.accounting import step_costs
 from solver.layout import Lifespan
 from solver.plan import Plan
-from solver.plan.validation import Violation
 from solver.program import RESIDUE, Program, reference_digest
+from solver.reports.validation import Violation
 from solver.verify.cost import check_cost_bound
 from solver.verify.execution import check_contents
 from solver.verify.figures import (

@@ -11,8 +11,8 @@ from solver.accounting.clocks import channel_of
 from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace, Part
 from solver.plan import Plan
-from solver.plan.validation import Violation
 from solver.program import OWN_KERNELS, RESIDUE, Access, Alias, Binding, Phase, Program, Step, permitted
+from solver.reports.validation import Violation
 
 __all__ = ["Line", "check_aliases", "check_levels", "check_overlaps", "check_residues", "step_name"]
 

@@ -6,8 +6,8 @@ import operator
 from collections.abc import Iterator
 
 from solver.plan import Plan, resized
-from solver.plan.validation import Violation
 from solver.program import EntryKind, Program
+from solver.reports.validation import Violation
 from solver.verify.proof import prove
 
 __all__ = ["prove_at"]

@@ -25,5 +25,5 @@ def test_they_come_from_the_environment_of_the_project(hooks: list[dict[str, Any
 def test_lint_runs_the_same_tools(root: Path, hooks: list[dict[str, Any]]) -> None:
     script = (root / "run").read_text(encoding="utf-8")
     tools = {hook["entry"].split()[0].removeprefix(".venv/bin/") for hook in hooks}
-    assert {"ruff", "mypy", "lint-imports", "shellcheck"} <= tools
+    assert {"ruff", "mypy", "python", "shellcheck"} <= tools
     assert {tool for tool in tools - {"./run", "python"} if f"$venv/bin/{tool}" not in script} == set()

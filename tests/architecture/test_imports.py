@@ -8,6 +8,33 @@ from pathlib import Path
 
 import pytest
 
+from tests.imports import imports_by_name
+
+MODULES = {"solver.plan", "solver.exporters", "solver.exporters.html"}
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ('import_module("solver.exporters.html")', ["solver.exporters.html"]),
+        ('import_module("solver.exporters.html:dump_report")', ["solver.exporters.html"]),
+        ('TABLE = {"solver.plan": "Plan PlanView"}', ["solver.plan"]),
+        ('import_module("numpy")', []),
+        ('print("solver.plan is a package")', []),
+        ('log = logger("solver.plan.plan")', []),  # the module itself
+    ],
+)
+def test_strings_that_name_a_module_are_imports(source: str, named: list[str]) -> None:
+    modules = {*MODULES, "solver.plan.plan"}
+    assert [name for name, _ in imports_by_name("solver.plan.plan", source, modules)] == named
+
+
+def test_registries_are_read(root: Path) -> None:
+    """`./run lint` adds them to the graph of imports; this is one that it must not miss."""
+    source = (root / "solver/exporters/registry.py").read_text(encoding="utf-8")
+    names = {name for name, _ in imports_by_name("solver.exporters.registry", source, MODULES)}
+    assert names == {"solver.exporters.html"}
+
 
 def loaded(root: Path, module: str) -> set[str]:
     """Top-level modules in a fresh interpreter after importing `module`."""

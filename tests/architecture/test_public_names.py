@@ -22,7 +22,9 @@ def packages() -> list[str]:
         for top in ("arenaplan", "clients", "service", "solver")
         for path in sorted((ROOT / top).rglob("__init__.py"))
     )
-    return [*(".".join(path.parts) for path in found), "solver.errors", "solver.placement"]
+    reports = (path.stem for path in sorted((ROOT / "solver/reports").glob("[!_]*.py")))
+    modules = ["solver.errors", "solver.placement", *(f"solver.reports.{name}" for name in reports)]
+    return [*(".".join(path.parts) for path in found), *modules]
 
 
 def offered(package: str) -> list[str]:

@@ -21,8 +21,9 @@ from solver.errors import CapacityError
 from solver.executor import Trainer, synthetic_batch
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
-from solver.plan import Plan, PlanOptions, RequestedOptions, paging
+from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.program import Tier
+from solver.reports.records import paging
 from tests.benchmarks.measure import ROOT, asked
 
 __all__ = ["FLASH", "Size", "run"]

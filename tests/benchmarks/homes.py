@@ -18,8 +18,9 @@ from solver.documents import load_graph
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
-from solver.plan import Plan, PlanOptions, RequestedOptions, homes, paging
+from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.program import Tier, regions
+from solver.reports.records import homes, paging
 from tests.support.home_peers import PEERS
 
 __all__ = ["run"]

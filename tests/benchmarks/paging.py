@@ -21,8 +21,9 @@ from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Order
 from solver.pipeline import plan
-from solver.plan import PlanOptions, paging, recomputation
+from solver.plan import PlanOptions
 from solver.program import Tier, loads
+from solver.reports.records import paging, recomputation
 from solver.schedules.paging.cover import greedy, least_moved
 from solver.training import derive
 from tests.benchmarks.measure import ROOT

@@ -24,8 +24,9 @@ from solver.documents import load_graph
 from solver.executor import measured_costs
 from solver.graph import TrainableGraph
 from solver.pipeline import plan
-from solver.plan import Plan, PlanOptions, recomputation
+from solver.plan import Plan, PlanOptions
 from solver.program import Costs
+from solver.reports.records import recomputation
 from tests.benchmarks.measure import ROOT, blas_threads, in_new_process
 from tests.benchmarks.steps import arena_step
 

@@ -13,7 +13,8 @@ from solver.errors import DanglingOperandError
 from solver.executor import BlockRunner, BlockViews
 from solver.graph import DType
 from solver.pipeline import plan_program
-from solver.plan import PlanOptions, recycling
+from solver.plan import PlanOptions
+from solver.reports.arenas import recycling
 from solver.training import (
     BlockClass,
     Hazard,

@@ -12,8 +12,8 @@ from examples.resnet50 import resnet50
 from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.plan.report import report
 from solver.program import loads
+from solver.reports.arenas import report
 from solver.targets import aligned
 from solver.targets.singa import Sharing, singa_program
 from tests.support.proofs import violations

@@ -18,8 +18,11 @@ from solver.graph import inference
 from solver.importers import load_minimalloc
 from solver.layout import LayoutProblem, Proof, Status, find_violations
 from solver.pipeline import modelled_costs, plan, plan_program, plan_requested
-from solver.plan import Costs, Plan, PlanOptions, VerdictStatus, paging, recycling
+from solver.plan import Costs, Plan, PlanOptions
 from solver.program import Record, Tier
+from solver.reports.arenas import recycling
+from solver.reports.records import paging
+from solver.reports.verdict import VerdictStatus
 from solver.verdict import explain, tradeoff
 from tests.integration.test_bad_input import BUFFERS, CHAIN, CHAINED, WORDS, checked, example
 from tests.support.buffers import DATA

@@ -31,7 +31,7 @@ from solver.graph import DType, Initializer, Role, TrainableGraph
 from solver.graph.ops import OPERATOR_NAMES, lookup
 from solver.layout import Buffer, LayoutProblem, Lifespan
 from solver.pipeline import plan
-from solver.plan import StepReport, ValidationReport, Violation
+from solver.reports.validation import StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document
 from tests.support.graphs import Sketch
 

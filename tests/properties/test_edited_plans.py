@@ -38,21 +38,11 @@ from solver.exporters import EXPORTERS
 from solver.graph import DType, Role, TrainableGraph, TrainingRules
 from solver.layout import Alignment, Lifespan, Pin
 from solver.pipeline import TARGETS, BlockProgram, plan, plan_like, plan_requested, reference_of
-from solver.plan import (
-    Costs,
-    Plan,
-    PlanOptions,
-    RequestedOptions,
-    SizeRange,
-    homes,
-    level_report,
-    paging,
-    recomputation,
-    recycling,
-)
-from solver.plan.report import order_note, storage_note
+from solver.plan import Costs, Plan, PlanOptions, RequestedOptions, SizeRange
 from solver.preparations import Prepared
 from solver.program import Program, ReservedRange, Tier
+from solver.reports.arenas import level_report, order_note, recycling, storage_note
+from solver.reports.records import homes, paging, recomputation
 from solver.training import BlockOperation, build_program
 from solver.verify import FACTS, UNCHECKED, is_unchecked
 from tests.support.document_edits import Edit, edits

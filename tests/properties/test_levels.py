@@ -15,7 +15,7 @@ from solver.executor import BlockRunner, BlockViews
 from solver.graph import DType, TensorType, TrainableGraph
 from solver.pipeline import plan, plan_program
 from solver.plan import Plan, PlanOptions
-from solver.plan.levels import level_report
+from solver.reports.arenas import level_report
 from solver.training import Block, BlockOperation, BlockProgram, build_program
 from tests.support.damaged import on_level, with_options
 from tests.support.programs import programs

@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from solver.pipeline import plan_program
-from solver.plan import Plan, PlannedBuffer, PlanOptions, recycling
+from solver.plan import Plan, PlannedBuffer, PlanOptions
+from solver.reports.arenas import recycling
 from solver.training import BlockClass, BlockProgram, block_classes, orderings, predecessors
 from tests.support.programs import programs
 from tests.support.proofs import moved, violations

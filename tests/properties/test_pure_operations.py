@@ -17,8 +17,9 @@ from solver.executor import BlockRunner, BlockViews, validate
 from solver.executor.blocks import Steps
 from solver.graph import DType, TensorType
 from solver.pipeline import plan_program, reference_of
-from solver.plan import Plan, PlanOptions, RequestedOptions, VerdictStatus
+from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.program import Tier, loads
+from solver.reports.verdict import VerdictStatus
 from solver.schedules import rerun
 from solver.training import Block, BlockOperation, BlockProgram, OperationCost, build_program
 from solver.verdict import explain, tradeoff

@@ -17,8 +17,9 @@ from solver.layout import Deadline
 from solver.passes import Order, Recompute
 from solver.passes.aliases import define_in_place
 from solver.pipeline import plan, reference_of
-from solver.plan import PlanOptions, recomputation
+from solver.plan import PlanOptions
 from solver.program import loads
+from solver.reports.records import recomputation
 from solver.schedules import rerun
 from solver.targets import aligned
 from solver.training import derive

@@ -19,8 +19,9 @@ from solver.errors import CapacityError
 from solver.graph import TrainableGraph
 from solver.passes import Order
 from solver.pipeline import plan, plan_program
-from solver.plan import Plan, PlanOptions, paging
+from solver.plan import Plan, PlanOptions
 from solver.program import Program, Tier, loads
+from solver.reports.records import paging
 from solver.training import BlockOperation, build_program, derive, explicit_program
 from tests.support.programs import block
 from tests.support.random_graphs import random_graphs

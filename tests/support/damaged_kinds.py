@@ -45,20 +45,11 @@ from solver.importers.weights import read_arrays
 from solver.layout import LayoutOptions, LayoutProblem, find_violations
 from solver.pipeline import modelled_costs, plan, plan_program, plan_requested
 from solver.placement import place
-from solver.plan import (
-    Budget,
-    Deployment,
-    Limits,
-    Plan,
-    PlanOptions,
-    checks,
-    deployment_difference,
-    deployment_notes,
-    difference,
-    recycling,
-)
-from solver.plan.report import report
+from solver.plan import Deployment, Plan, PlanOptions, deployment_notes
 from solver.program import Tier
+from solver.reports.arenas import recycling, report
+from solver.reports.budget import Budget, Limits, checks
+from solver.reports.comparison import deployment_difference, difference
 from solver.training import BlockProgram
 from solver.verify import check_accesses
 from tests.support import graphs as small

@@ -10,20 +10,16 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from solver.plan import (
-    Deployment,
-    JoinedPlan,
+from solver.plan import Deployment, JoinedPlan, PlanView, deployment_notes, entry_point_reports
+from solver.reports.arenas import certificate_note
+from solver.reports.comparison import (
     PlanDifference,
-    PlanView,
     deployment_difference,
-    deployment_notes,
     difference,
-    entry_point_reports,
     layers,
     options_in_words,
 )
-from solver.plan.report import certificate_note
-from solver.plan.rows import rows
+from solver.reports.rows import rows
 
 __all__ = ["change_facts", "deployment_change_facts", "deployment_facts", "overview_facts", "plan_facts"]
 

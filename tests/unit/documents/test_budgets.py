@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from solver.documents import load_budgets, read_allowance
 from solver.errors import ArenaplanError, DocumentError
-from solver.plan import Allowance, Budget, Limits, PlanOptions, RequestedOptions
+from solver.plan import PlanOptions, RequestedOptions
+from solver.reports.budget import Allowance, Budget, Limits
 
 GOOD = """
 options = { only = ["in_place"] }

@@ -15,7 +15,8 @@ from service.cli.show import deployment_facts
 from solver.documents import dump_deployment, load_deployment, load_planned
 from solver.errors import PlanError
 from solver.exporters import EXPORTERS
-from solver.plan import Deployment, deployment_difference, deployment_notes, with_deployment_digest
+from solver.plan import Deployment, deployment_notes, with_deployment_digest
+from solver.reports.comparison import deployment_difference
 from solver.verify import prove_deployment
 from tests.support.entry_points import small_deployment
 

@@ -25,7 +25,8 @@ from solver.errors import BatchError, DocumentError, OptionsError, OtherFormatEr
 from solver.graph import Role, Trainable, TrainingRules
 from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
 from solver.options import MEASURES
-from solver.plan import PlanOptions, RequestedOptions, StepReport, ValidationReport, Violation
+from solver.plan import PlanOptions, RequestedOptions
+from solver.reports.validation import StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
 from tests.support.graphs import batch_normalised, chain
 

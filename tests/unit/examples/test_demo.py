@@ -15,7 +15,7 @@ from examples import demo
 from examples.local_service import ServiceFailed
 from solver.executor import StepReport, ValidationReport
 from solver.pipeline import plan
-from solver.plan import Violation
+from solver.reports.validation import Violation
 from solver.targets.onert import POOLS, Management
 from tests.support.graphs import chain
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from solver.exporters.curve import HEIGHT, WIDTH, draw_curve, dump_curve
-from solver.exporters.memory_map.scene import Boxes, Label, Strokes
-from solver.plan import TradeOff, TradeOffPoint
+from solver.pictures.scene import Boxes, Label, Strokes
+from solver.reports.verdict import TradeOff, TradeOffPoint
 
 POINTS = (
     TradeOffPoint(4000, 0, 0, 0, 0),

@@ -12,7 +12,7 @@ import pytest
 from solver import pipeline
 from solver.exporters.memory_viz import dump_memory_viz, memory_snapshot
 from solver.plan import Plan, PlanOptions
-from solver.plan.report import live_curve
+from solver.reports.arenas import live_curve
 from tests.support.graphs import convolutional
 
 

@@ -11,7 +11,7 @@ import pytest
 from solver import pipeline
 from solver.exporters.perfetto import dump_perfetto
 from solver.plan import PlanOptions, PlanView
-from solver.plan.report import live_curve
+from solver.reports.arenas import live_curve
 from tests.support.graphs import chain, convolutional
 
 #: What each phase of an event must have (Trace Event Format, "Event Types").

@@ -10,7 +10,7 @@ from solver.documents import dump_plan, load_plan
 from solver.exporters import EXPORTERS
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
-from solver.plan.report import frozen_storage_note, sharing
+from solver.reports.arenas import frozen_storage_note, sharing
 from tests.support.stored_graphs import adapted
 
 #: By name: bytes, and how it is stored.

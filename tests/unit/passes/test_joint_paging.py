@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline import EntryRequest, plan, plan_deployment, plan_requested
-from solver.plan import Deployment, PlanOptions, RequestedOptions, paging
+from solver.plan import Deployment, PlanOptions, RequestedOptions
 from solver.program import EntryKind, Tier
+from solver.reports.records import paging
 from solver.verify import check_figures, prove_deployment
 from tests.support.graphs import Sketch
 from tests.support.random_graphs import random_graphs

@@ -20,8 +20,9 @@ from solver.graph import DType, TensorType, TrainableGraph, TrainingRules
 from solver.layout import Deadline
 from solver.passes import Levels, Order, Paging
 from solver.pipeline import plan, plan_program, reference_of
-from solver.plan import Plan, PlanOptions, paging
+from solver.plan import Plan, PlanOptions
 from solver.program import COPY, EntryKind, Program, Step, Tier, lent, loads
+from solver.reports.records import paging
 from solver.training import Block, BlockOperation, build_program, derive
 from solver.verify import prove
 from tests.support import graphs as support

@@ -17,8 +17,9 @@ from solver.graph import DType, TrainableGraph, TrainingRules
 from solver.layout import Deadline
 from solver.passes import Order, Recompute
 from solver.pipeline import plan, reference_of
-from solver.plan import PlanOptions, recomputation
+from solver.plan import PlanOptions
 from solver.program import Program, Tier, loads
+from solver.reports.records import recomputation
 from solver.schedules.recompute.dual import proved_cost
 from solver.schedules.recompute.search import cheapest
 from solver.targets import aligned

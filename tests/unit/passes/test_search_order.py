@@ -16,9 +16,9 @@ from solver.layout import Deadline
 from solver.passes import Order, SearchOrder, chosen, in_given_order
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
-from solver.plan.recomputation import recomputation
-from solver.plan.report import order_note
 from solver.program import UPDATE, Costs, Program, Tier, loads
+from solver.reports.arenas import order_note
+from solver.reports.records import recomputation
 from solver.training import Block, BlockOperation, BlockProgram, build_program, derive, explicit_program
 from tests.support.graphs import Sketch, chain, convolutional, residual
 

@@ -13,8 +13,9 @@ from solver.errors import OptionsError
 from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_like, plan_program, plan_requested
-from solver.plan import Plan, RequestedOptions, difference
+from solver.plan import Plan, RequestedOptions
 from solver.program import Record, persistent
+from solver.reports.comparison import difference
 from tests.support.graphs import chain, tower
 from tests.support.programs import program
 from tests.support.proofs import violations

@@ -13,8 +13,10 @@ from solver.documents import dump_plan, load_graph, load_program
 from solver.errors import CapacityError, OptionsError
 from solver.graph import TrainableGraph
 from solver.pipeline import free_measures, plan, plan_program, plan_requested
-from solver.plan import PlanOptions, RequestedOptions, level_report, paging, recomputation
+from solver.plan import PlanOptions, RequestedOptions
 from solver.program import Tier
+from solver.reports.arenas import level_report
+from solver.reports.records import paging, recomputation
 from tests.support.operator_graphs import attention
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

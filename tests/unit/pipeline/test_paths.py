@@ -17,8 +17,9 @@ from solver.errors import CapacityError, OptionsError
 from solver.executor import validate
 from solver.layout import Outcome, Progress, Status
 from solver.pipeline import TARGETS, plan
-from solver.plan import PlanOptions, paging, recomputation
+from solver.plan import PlanOptions
 from solver.program import Tier
+from solver.reports.records import paging, recomputation
 from solver.schedules import SearchProgress
 from tests.support.graphs import chain, convolutional, residual
 from tests.support.proofs import violations

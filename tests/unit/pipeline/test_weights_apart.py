@@ -9,8 +9,9 @@ from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.passes.recompute import read_only_bytes
 from solver.pipeline import plan, reference_of
-from solver.plan import Plan, PlanOptions, paging
+from solver.plan import Plan, PlanOptions
 from solver.program import Tier
+from solver.reports.records import paging
 
 #: Bytes of a frozen layer of 128 features.
 WEIGHT = 128 * 128 * 4

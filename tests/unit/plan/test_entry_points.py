@@ -18,9 +18,7 @@ from solver.plan import (
     Deployment,
     JoinedPlan,
     PlanOptions,
-    deployment_difference,
     deployment_notes,
-    difference,
     entry_point_reports,
     one_plan,
     persistent_rows,
@@ -28,8 +26,9 @@ from solver.plan import (
     plans_to_compare,
 )
 from solver.plan.deployment import Purpose
-from solver.plan.report import live_curve, report
 from solver.program import Tier
+from solver.reports.arenas import live_curve, report
+from solver.reports.comparison import deployment_difference, difference
 from tests.support.entry_points import requested, small_deployment, trained_and_used
 from tests.support.graphs import chain
 from tests.support.random_graphs import random_graphs

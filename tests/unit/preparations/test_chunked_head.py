@@ -15,7 +15,8 @@ from solver.errors import OptionsError, PlanError
 from solver.executor import Trainer, rewritten, synthetic_batch, validate
 from solver.graph import DType, TrainableGraph
 from solver.pipeline import plan, plan_requested, reference_of
-from solver.plan import Changes, Plan, PlanOptions, RequestedOptions, SizeRange
+from solver.plan import Plan, PlanOptions, RequestedOptions, SizeRange
+from solver.reports.verdict import Changes
 from solver.verdict import explain
 from solver.verify import prove
 from tests.support.every import grid

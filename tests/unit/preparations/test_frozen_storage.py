@@ -16,8 +16,8 @@ from solver.executor.initial import initial_value
 from solver.graph import Initializer, TrainableGraph
 from solver.graph.packing import pack, unpack
 from solver.plan import PlanOptions
-from solver.plan.report import frozen_storage_note
 from solver.preparations import with_frozen_storage
+from solver.reports.arenas import frozen_storage_note
 
 _DOCUMENT: dict[str, Any] = {
     "format": "arenaplan.graph",

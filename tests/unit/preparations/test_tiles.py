@@ -19,9 +19,9 @@ from solver.graph import TrainableGraph, inference
 from solver.graph.types import Array
 from solver.layout import Pin
 from solver.plan import Plan, PlanOptions, RequestedOptions
-from solver.plan.report import frozen_storage_note
 from solver.preparations import with_frozen_storage, with_tiles
 from solver.program import Kind, Tier
+from solver.reports.arenas import frozen_storage_note
 from solver.verdict import tradeoff
 
 _WORDS = 100

@@ -12,7 +12,6 @@ from solver.executor.run import Runner
 from solver.graph import TrainingRules
 from solver.layout import Lifespan
 from solver.plan import Plan
-from solver.plan.report import live_curve, report
 from solver.program import (
     Access,
     Alias,
@@ -26,6 +25,7 @@ from solver.program import (
     regions,
     without,
 )
+from solver.reports.arenas import live_curve, report
 from solver.training import derive
 from solver.verify import prove
 from tests.support.derived import at

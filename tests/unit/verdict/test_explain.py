@@ -17,8 +17,10 @@ from solver.executor import validate
 from solver.graph import TrainableGraph, TrainingRules
 from solver.importers.options import training_fields
 from solver.pipeline import free_measures, modelled_costs, plan, plan_requested
-from solver.plan import Changes, PlanOptions, RequestedOptions, Verdict, VerdictStatus, paging, recomputation
+from solver.plan import PlanOptions, RequestedOptions
 from solver.program import Costs
+from solver.reports.records import paging, recomputation
+from solver.reports.verdict import Changes, Verdict, VerdictStatus
 from solver.verdict import (
     MEASURES,
     Batches,

@@ -7,7 +7,8 @@ import pytest
 from solver.errors import CapacityError
 from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
-from solver.plan import PlanOptions, RequestedOptions, VerdictStatus
+from solver.plan import PlanOptions, RequestedOptions
+from solver.reports.verdict import VerdictStatus
 from solver.verdict import choose_trainable, explain, largest
 from tests.support.graphs import Sketch
 from tests.support.sizes import with_symbolic_batch

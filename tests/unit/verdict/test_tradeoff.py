@@ -12,8 +12,9 @@ from solver.errors import DocumentError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Alignment, Pin
 from solver.pipeline import modelled_costs, plan
-from solver.plan import PlanOptions, TradeOffPoint
+from solver.plan import PlanOptions
 from solver.program import Costs, ReservedRange
+from solver.reports.verdict import TradeOffPoint
 from solver.verdict import tradeoff
 from tests.support.graphs import Sketch
 from tests.support.sequence_graphs import classifier

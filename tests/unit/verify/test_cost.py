@@ -15,8 +15,9 @@ from solver.graph import TrainableGraph
 from solver.passes import Order
 from solver.passes.aliases import define_in_place
 from solver.pipeline import plan, reference_of
-from solver.plan import Costs, Plan, PlanOptions, recomputation
+from solver.plan import Costs, Plan, PlanOptions
 from solver.program import CostBound, DualRow, Program, Record, RowKind, Tier, loads
+from solver.reports.records import recomputation
 from solver.schedules.recompute.dual import proved_cost
 from solver.schedules.recompute.moments import fullest
 from solver.schedules.recompute.search import cheapest

@@ -15,8 +15,8 @@ from solver.graph.types import Operation
 from solver.layout import Certificate, Lifespan, Proof, Status
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
-from solver.plan.report import report
 from solver.program import Kind, Phase, Program, Space, Step, Value, loads
+from solver.reports.arenas import report
 from solver.verify import check_figures
 from tests.support.damaged import Subject, planned, settled, with_options
 from tests.support.graphs import chain, residual

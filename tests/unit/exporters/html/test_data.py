@@ -16,15 +16,14 @@ from solver.plan import (
     JoinedPlan,
     PlanOptions,
     PlanView,
-    deployment_difference,
     deployment_notes,
-    difference,
     entry_point_reports,
     persistent_rows,
 )
+from solver.reports.comparison import deployment_difference, difference
 from tests.support.entry_points import small_deployment, trained_and_used
 from tests.support.graphs import chain, convolutional
-from tests.unit.plan.test_report import SMALL, A, arena, buffer, plan
+from tests.unit.reports.test_report import SMALL, A, arena, buffer, plan
 
 TYPES = {"u1": "B", "u2": "H", "u4": "I", "f8": "d"}
 

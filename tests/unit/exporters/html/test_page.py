@@ -12,11 +12,12 @@ import pytest
 
 from solver import pipeline
 from solver.exporters.html import dump_report
-from solver.plan import Plan, PlanOptions, deployment_difference
+from solver.plan import Plan, PlanOptions
+from solver.reports.comparison import deployment_difference
 from tests.support.browser import Browser, Page, chromium, running_browser
 from tests.support.entry_points import small_deployment, trained_and_used
 from tests.support.graphs import chain, convolutional
-from tests.unit.plan.test_report import SMALL, A, arena, buffer, plan
+from tests.unit.reports.test_report import SMALL, A, arena, buffer, plan
 
 pytestmark = pytest.mark.skipif(
     chromium() is None, reason="pages are tested in Chromium, which is not installed here"

@@ -368,7 +368,7 @@ def test_csv_needs_neither_documents_nor_pictures(tmp_path: Path) -> None:
         timeout=PATIENCE,
     )
     loaded = set(ran.stdout.split())
-    assert {"solver.documents", "solver.exporters.memory_map", "rich", "ortools", "PIL"} & loaded == set()
+    assert {"solver.documents", "solver.pictures", "rich", "ortools", "PIL"} & loaded == set()
 
 
 def test_painter() -> None:

@@ -12,8 +12,9 @@ from service.cli.commands import app
 from service.jobs.tasks import TASKS
 from solver.documents import dump_graph, dump_plan, load_layout, load_plan
 from solver.pipeline import plan
-from solver.plan import PlanOptions, homes
+from solver.plan import PlanOptions
 from solver.program import Tier
+from solver.reports.records import homes
 from tests.support.graphs import chain
 from tests.unit.service.jobs.test_tasks import Recorder, limits
 

@@ -13,8 +13,9 @@ from service.cli.commands import app
 from service.cli.show import facts, render
 from solver.documents import dump_graph, dump_options, dump_plan, load_plan
 from solver.pipeline import plan
-from solver.plan import PlanOptions, paging
+from solver.plan import PlanOptions
 from solver.program import Tier
+from solver.reports.records import paging
 from tests.support.graphs import chain
 
 TIERS = (Tier("sram", 20_000), Tier("flash", 2**20, 45_000_000, 20_000_000, 100_000))

@@ -13,12 +13,12 @@ from service.cli.show import LETTERS, curve_line, facts, map_lines, render
 from solver import pipeline
 from solver.graph import TrainingRules
 from solver.plan import PlanOptions
-from solver.plan.report import MemoryMap, memory_map
 from solver.program import Kind, Replacement, Tier
+from solver.reports.arenas import MemoryMap, memory_map
 from tests.support.graphs import chain, convolutional
 from tests.support.plan_views import HandMadePlan
 from tests.support.programs import program
-from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
+from tests.unit.reports.test_report import SMALL, A, W, arena, buffer, plan
 
 
 def test_every_kind_has_a_letter_of_its_own() -> None:

@@ -12,7 +12,7 @@ from examples.gallery import GALLERY
 from service.cli.commands import app
 from solver.documents import dump_graph, load_plan
 from solver.plan import Plan
-from solver.plan.report import sharing
+from solver.reports.arenas import sharing
 from solver.targets import TARGETS
 
 MNIST = Path(__file__).resolve().parents[4] / "examples" / "mnist.json"

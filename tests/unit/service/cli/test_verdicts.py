@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import dump_graph, load_costs, load_plan, load_tradeoff, load_verdict
-from solver.plan import VerdictStatus
+from solver.reports.verdict import VerdictStatus
 from tests.support import graphs
 from tests.support.onnx_models import perceptron
 from tests.support.programs import CHAIN_DOCUMENT

@@ -16,7 +16,8 @@ from solver import pipeline
 from solver.documents import dump_deployment, dump_plan
 from solver.exporters import EXPORTERS
 from solver.exporters.html import dump_report
-from solver.plan import Deployment, deployment_difference, difference
+from solver.plan import Deployment
+from solver.reports.comparison import deployment_difference, difference
 from tests.support.entry_points import requested, small_deployment
 from tests.support.graphs import chain
 

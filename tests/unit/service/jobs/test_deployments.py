@@ -13,7 +13,8 @@ from service.http.examples import example, named_examples
 from service.problems import Problem
 from solver import documents, executor
 from solver.pipeline import entry_graphs
-from solver.plan import Deployment, ValidationReport, with_deployment_digest
+from solver.plan import Deployment, with_deployment_digest
+from solver.reports.validation import ValidationReport
 from tests.support.every import every
 from tests.support.onnx_models import model_of, node
 from tests.unit.service.jobs.test_tasks import Recorder, run

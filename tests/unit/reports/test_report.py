@@ -13,7 +13,8 @@ from solver.accounting import roofline
 from solver.graph import TrainingRules
 from solver.layout import Lifespan, Proof, Status
 from solver.plan import AliasedValue, Arena, Certificate, PlannedBuffer, PlannedStep, PlanOptions
-from solver.plan.report import (
+from solver.program import Kind, Lifetime, Record
+from solver.reports.arenas import (
     SharingReport,
     certificate_note,
     gradient_notes,
@@ -24,7 +25,6 @@ from solver.plan.report import (
     sharing,
     storage_note,
 )
-from solver.program import Kind, Lifetime, Record
 from tests.support.graphs import chain, convolutional
 from tests.support.plan_views import HandMadePlan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from solver.pipeline import plan, plan_program
-from solver.plan import RecycledStep, recycling
+from solver.reports.arenas import RecycledStep, recycling
 from tests.support.graphs import chain
 from tests.support.plan_views import HandMadePlan
 from tests.support.programs import program

@@ -9,9 +9,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from solver.errors import OptionsError
-from solver.exporters.memory_map import Scene, draw, to_png, to_svg
-from solver.exporters.memory_map.scene import Area, Boxes, Label, Strokes, dashes
 from solver.layout import Buffer, LayoutProblem, Lifespan
+from solver.pictures import Scene, draw, to_png, to_svg
+from solver.pictures.scene import Area, Boxes, Label, Strokes, dashes
 from tests.support.buffers import layout, problem
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,8 +8,9 @@ import pytest
 
 from solver.documents import dump_plan, load_plan
 from solver.pipeline import plan
-from solver.plan import Plan, PlanOptions, recomputation
+from solver.plan import Plan, PlanOptions
 from solver.program import Record
+from solver.reports.records import recomputation
 from tests.support.graphs import Sketch, chain
 
 

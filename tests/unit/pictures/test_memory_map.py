@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from solver.exporters.memory_map import Scene, draw
-from solver.exporters.memory_map.draw import HEIGHT, WIDTH
-from solver.exporters.memory_map.scene import Area, Boxes, Label, Strokes
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, solve
+from solver.pictures import Scene, draw
+from solver.pictures.memory_map import HEIGHT, WIDTH
+from solver.pictures.scene import Area, Boxes, Label, Strokes
 from tests.support.buffers import layout, problem, random_problem
 
 PAIR = problem((4, 0, 3), (6, 2, 9))

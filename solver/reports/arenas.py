@@ -1,4 +1,5 @@
-"""Facts about a plan for people: bytes by kind, the worst step, how full the arena is, a map of it.
+"""Facts about the arenas of a plan: bytes by kind, the worst step, how full an arena is, a map of it,
+when its buffers are taken and given back, and what steps that run at the same time gain and cost.
 
 Everything is recomputed from the plan's buffers. Sizes are bytes as reserved, alignment included.
 """
@@ -6,28 +7,34 @@ Everything is recomputed from the plan's buffers. Sizes are bytes as reserved, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from solver.graph import DType
 from solver.graph.storage import storage_of_word
-from solver.layout import Certificate, Proof
-from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlanView
-from solver.program import CLIP, Kind, Lifetime
+from solver.layout import Certificate, Lifespan, Proof
+from solver.plan import AliasedValue, Arena, PlannedBuffer, PlanView
+from solver.program import CLIP, UPDATE, Kind, Lifetime, dependencies, list_schedule
 
 __all__ = [
     "ArenaReport",
     "KindBytes",
+    "LevelReport",
     "MemoryMap",
     "PlanReport",
+    "RecycledStep",
+    "Recycling",
     "SharingReport",
     "certificate_note",
     "frozen_storage_note",
     "gradient_notes",
+    "level_report",
     "live_curve",
     "memory_map",
     "order_note",
+    "recycling",
     "report",
     "sharing",
     "storage_note",
@@ -318,3 +325,130 @@ def sharing(plan: PlanView) -> SharingReport:
     shared = [(buffer, value) for _, buffer in plan.buffers() for value in buffer.aliases[1:]]
     sizes = (-(-value.nbytes // buffer.alignment) * buffer.alignment for buffer, value in shared)
     return SharingReport(len(shared), sum(value.view for _, value in shared), sum(sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class RecycledStep:
+    """One step: buffers first touched by it, buffers free after it, bytes live while it runs.
+
+    Or the steps of one level, for which `id` has the ids of all.
+    """
+
+    id: str
+    allocated: tuple[str, ...]
+    freed: tuple[str, ...]
+    live_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recycling:
+    """`before`: buffers that hold a value when the iteration begins. `kept`: those that survive it."""
+
+    before: tuple[str, ...]
+    kept: tuple[str, ...]
+    steps: tuple[RecycledStep, ...]
+
+
+def recycling(plan: PlanView) -> Recycling:
+    """The order of allocation and recycling that a plan's lifespans stand for: lazy allocation and automatic
+    recycling, in Apache SINGA's words. For runtimes that allocate one by one. Linear.
+
+    Each buffer is allocated once, `before` or at a step, and is freed at a step or `kept`. What is live
+    at the last step counts as kept if the plan says so by its lifetime; anything else is freed there.
+    Of a plan that is wrong, what lives beyond the last step lives to it.
+    """
+    count = plan.duration
+    buffers = [buffer for _, buffer in plan.buffers()]
+    defined = _defined_first(plan)
+    born: list[list[str]] = [[] for _ in range(count)]
+    dead: list[list[str]] = [[] for _ in range(count)]
+    before: list[str] = []
+    kept: list[str] = []
+    for buffer in buffers:
+        start, end = (min(t, count - 1) for t in (buffer.lifespan.start, buffer.lifespan.end - 1))
+        stays = buffer.lifetime.outlives_iteration or not count
+        (born[start] if buffer.id in defined else before).append(buffer.id)
+        (kept if stays else dead[end]).append(buffer.id)
+    live = live_curve(buffers, count)
+    steps = (
+        RecycledStep(id_, tuple(born[t]), tuple(dead[t]), live[t]) for t, id_ in enumerate(plan.level_ids())
+    )
+    return Recycling(tuple(before), tuple(kept), tuple(steps))
+
+
+def _defined_first(plan: PlanView) -> set[str]:
+    """Buffers whose first touch writes them without reading: nothing was in them before."""
+    first: dict[str, bool] = {}
+    for step in plan.steps:
+        for name in step.uses:
+            first.setdefault(name, False)
+        for name in (*step.defs, *step.scratch):
+            first.setdefault(name, True)
+    return {name for name, inside in first.items() if inside}
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReport:
+    """`steps` steps run on `count` concurrency levels, at most `widest` of them at the same time.
+
+    `sequential_bytes` are live at once when the same steps run one after the other in the same order. What
+    the arenas take beyond that is the price of running them side by side. If none waited to keep a capacity,
+    they would run on `unbounded` levels; with tiers that is `count`, as copies set the pace.
+    """
+
+    parallelism: int
+    steps: int
+    count: int
+    widest: int
+    sequential_bytes: int
+    unbounded: int
+
+
+def level_report(plan: PlanView) -> LevelReport:
+    """As `list_schedule`. Where steps run one after the other, each has a level of its own."""
+    widths = Counter(plan.times)
+    steps, touches = len(plan.steps), _touches(plan)
+    loads = (
+        max(live_curve(_one_by_one(arena.buffers, plan.times, touches), steps), default=0)
+        for arena in plan.arenas
+    )
+    return LevelReport(
+        parallelism=plan.options.parallelism,
+        steps=steps,
+        count=len(widths),
+        widest=max(widths.values(), default=0),
+        sequential_bytes=sum(loads),
+        unbounded=min(len(widths), _unbounded(plan)),
+    )
+
+
+def _unbounded(plan: PlanView) -> int:
+    """The levels that dependencies alone ask for, with updates at the end behind all others."""
+    if plan.options.tiers:
+        return plan.duration
+    before, stage = dependencies((step.uses, step.defs) for step in plan.steps), 0
+    if plan.options.update == "end":
+        stage = next((t for t, step in enumerate(plan.steps) if step.kernel == UPDATE), 0)
+    late = [frozenset(s - stage for s in earlier if s >= stage) for earlier in before[stage:]]
+    return sum(1 for part in (before[:stage], late) for _ in list_schedule(part, plan.options.parallelism))
+
+
+def _touches(plan: PlanView) -> dict[str, list[int]]:
+    """The positions of the steps that touch each value; -1 in front where it holds something at the start."""
+    touches: dict[str, list[int]] = {}
+    for t, step in enumerate(plan.steps):
+        for name in step.uses:
+            touches.setdefault(name, [-1]).append(t)
+        for name in (*step.defs, *step.scratch):
+            touches.setdefault(name, []).append(t)
+    return touches
+
+
+def _one_by_one(
+    buffers: Iterable[PlannedBuffer], times: tuple[int, ...], touches: Mapping[str, list[int]]
+) -> Iterator[PlannedBuffer]:
+    """The buffers with lifespans that count steps, from the first touch instead of the first level."""
+    for buffer in buffers:
+        touched = [t for value in buffer.values for t in touches.get(value.id, ())] or [-1]
+        end = len(times) if buffer.lifetime.outlives_iteration else max(touched) + 1
+        yield replace(buffer, lifespan=Lifespan(max(min(touched), 0), end))

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from solver.errors import OptionsError
-from solver.plan.deployment import Deployment
-from solver.plan.entry_points import one_plan
-from solver.plan.joined import JoinedPlan
+from solver.plan.deployment import Deployment, JoinedPlan, one_plan
 from solver.plan.options import RequestedOptions
 from solver.plan.plan import Plan
-from solver.plan.recomputation import recomputation
 from solver.plan.views import PlanView
+from solver.reports.records import recomputation
 
 __all__ = ["Allowance", "Budget", "Check", "Limits", "checks"]
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from solver.pipeline import plan
-from solver.plan import Paging, PlanOptions, paging
+from solver.plan import PlanOptions
 from solver.program import Tier
+from solver.reports.records import Paging, paging
 from tests.support.graphs import chain
 
 

@@ -1,4 +1,4 @@
-"""Whether a network can be trained in a capacity, and what would make it fit."""
+"""Whether a network can be trained in a capacity, what would make it fit, and the cost of smaller peaks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Attempt", "Changes", "OptionValue", "Remedy", "Verdict", "VerdictStatus"]
+__all__ = [
+    "Attempt",
+    "Changes",
+    "OptionValue",
+    "Remedy",
+    "TradeOff",
+    "TradeOffPoint",
+    "Verdict",
+    "VerdictStatus",
+]
 
 #: A field of an options document: a number, text, tiers as text, costs; null takes back what was asked for.
 OptionValue = int | bool | str | tuple[str, ...] | Mapping[str, Any] | None
@@ -116,3 +125,48 @@ class Verdict:
     def fits_as_it_is(self) -> bool:
         """Whether there is a plan in which nothing runs again."""
         return self.status is VerdictStatus.PLAN and not self.extra and not self.repeated_steps
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOffPoint:
+    """One schedule: `peak` bytes live at once, for `extra` nanoseconds of repeated steps.
+
+    `bound` are nanoseconds that every schedule within `peak` bytes costs at least which keeps the order of
+    first runs; 0 where nothing is proved. `extra_flops` are products that are computed again.
+    """
+
+    peak: int
+    extra: int
+    bound: int
+    extra_flops: int
+    repeated_steps: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no schedule within the peak is cheaper, for the given order of first runs."""
+        return self.extra <= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOff:
+    """Points with falling peaks and rising costs; the first is the program as it is.
+
+    No schedule of any order takes less than `floor` bytes, which the step `floor_step` needs. With
+    `impossible` bytes, 0 where nothing is known, no schedule exists that keeps the order of first runs.
+    `step_nanoseconds` and `step_flops` are the modelled time and the products of one iteration in which
+    nothing runs again. `complete` is false where wall time ended a search.
+    """
+
+    graph: str
+    points: tuple[TradeOffPoint, ...]
+    floor: int
+    floor_step: str
+    impossible: int
+    step_nanoseconds: int
+    step_flops: int
+    complete: bool = True
+
+    @property
+    def present(self) -> TradeOffPoint:
+        """The program in which nothing runs again."""
+        return self.points[0]

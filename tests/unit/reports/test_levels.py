@@ -10,9 +10,8 @@ from solver.documents import load_graph
 from solver.graph import TrainableGraph
 from solver.layout import Proof
 from solver.pipeline import plan, plan_program
-from solver.plan import PlanOptions, recycling
-from solver.plan.levels import LevelReport, level_report
-from solver.plan.report import report
+from solver.plan import PlanOptions
+from solver.reports.arenas import LevelReport, level_report, recycling, report
 from tests.support.branching import heads, inception
 from tests.support.graphs import chain, convolutional, residual
 from tests.support.operator_graphs import attention

@@ -16,13 +16,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from solver.layout import Alignment, Pin
-from solver.plan.deployment import Deployment
-from solver.plan.entry_points import persistent_rows
-from solver.plan.joined import JoinedPlan
+from solver.plan.deployment import Deployment, JoinedPlan, persistent_rows
 from solver.plan.options import PlanOptions
-from solver.plan.report import ArenaReport, report
 from solver.plan.views import AliasedValue, PlannedBuffer, PlanView
 from solver.program import COPY, Lifetime, ReservedRange, Tier
+from solver.reports.arenas import ArenaReport, report
 
 __all__ = [
     "ArenaChange",

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver import pipeline
-from solver.plan import Change, PlanOptions, PlanView, difference, layers
+from solver.plan import PlanOptions, PlanView
 from solver.program import COPY, Tier
+from solver.reports.comparison import Change, difference, layers
 from tests.support.graphs import chain, convolutional
-from tests.unit.plan.test_report import SMALL, A, D, W, arena, buffer, plan
+from tests.unit.reports.test_report import SMALL, A, D, W, arena, buffer, plan
 
 PLANS: tuple[PlanView, ...] = (
     *(

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
-from solver.exporters.memory_map.scene import Area, Boxes, Label, Scene, Strokes, dashes
 from solver.layout import Layout, LayoutProblem, Piece, in_pieces, pieces
+from solver.pictures.scene import Area, Boxes, Label, Scene, Strokes, dashes
 
 __all__ = ["draw"]
 

@@ -8,13 +8,17 @@ from math import prod
 from typing import Any, Final
 
 from solver.options import MEASURES
-from solver.plan.homes import homes
-from solver.plan.levels import level_report
-from solver.plan.paging import paging
 from solver.plan.plan import Plan
-from solver.plan.recomputation import recomputation
-from solver.plan.report import frozen_storage_note, gradient_notes, order_note, sharing, storage_note
 from solver.plan.views import PlanView
+from solver.reports.arenas import (
+    frozen_storage_note,
+    gradient_notes,
+    level_report,
+    order_note,
+    sharing,
+    storage_note,
+)
+from solver.reports.records import homes, paging, recomputation
 
 __all__ = ["Row", "row_named", "rows", "summary"]
 
