@@ -233,12 +233,6 @@ _TYPES: Final = (
         "the Retry-After header. Plans are made all the same: send the request to its own route.",
     ),
     ProblemType(
-        "storage-unavailable", 503, "The storage of large results does not answer",
-        "Results that are too large for the database are kept in a storage of their own "
-        "(ARENAPLAN_RESULT_URL), which cannot be read now. Nothing is lost: try again after the seconds in "
-        "the Retry-After header.",
-    ),
-    ProblemType(
         "jobs-off", 503, "This service has no jobs",
         "It was started without a database (ARENAPLAN_DATABASE_URL). Plans are made all the same: send the "
         "request to its own route.",

@@ -150,15 +150,6 @@ class Settings(BaseSettings):
         description="How long the database may take to answer; then what needs it is answered 503. Plans are "
         "made without it after half a second.",
     )
-    result_url: str | None = Field(
-        default=None,
-        description="S3-compatible storage for large results, as `s3://BUCKET/PREFIX` (needs the extra "
-        "`s3`); endpoint and credentials are those of the usual `AWS_` variables. Unset: all are in the "
-        "database.",
-    )
-    result_bytes: Size = Field(
-        default=1024 * 1024, description="Results of at least this size are kept at `result_url`."
-    )
     job_limit: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="Most jobs that are not finished; more are answered 429."
     )
@@ -300,8 +291,6 @@ class Settings(BaseSettings):
             getattr(self, name) is not None for name in type(self).model_fields if name.startswith("quota_")
         ):
             raise ValueError("quotas are those of tenants, and need ARENAPLAN_AUTH")
-        if self.result_url is not None and self.database_url == "off":
-            raise ValueError("ARENAPLAN_RESULT_URL needs a database, which knows what is kept there")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("ARENAPLAN_TLS_CERTIFICATE and ARENAPLAN_TLS_KEY need each other")
         if self.guides is not None and not (self.guides / "index.html").is_file():

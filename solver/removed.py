@@ -20,10 +20,8 @@ _STALE_READ: Final = (
     " warn of them without running a program."
 )
 
-_WEBHOOK: Final = (
-    "Webhooks are no longer sent: leave webhook and ARENAPLAN_WEBHOOK_ settings out, and follow the events of"
-    " the job, ask for it, or send Prefer: wait."
-)
+_WEBHOOK: Final = "Webhooks are no longer sent: follow the job's events, ask for it, or send Prefer: wait."
+_OBJECTS: Final = "Results are no longer stored in S3: the database has all; the bucket can be emptied."
 
 #: Ends the sentence that names a replacement in a plan.
 _RULE: Final = "is by a rule that rewriting no longer has: it lowered the peak of no measured network."
@@ -40,9 +38,8 @@ REMOVED: Final[Mapping[str, str]] = {
     "fuse-transpose": _RULE,
     "join-transposes": _RULE,
     "join-views": _RULE,
-    "webhook": _WEBHOOK,
-    "ARENAPLAN_WEBHOOK_SECRET": _WEBHOOK,
-    "ARENAPLAN_WEBHOOK_ALLOW_PRIVATE": _WEBHOOK,
+    **dict.fromkeys(("webhook", "ARENAPLAN_WEBHOOK_SECRET", "ARENAPLAN_WEBHOOK_ALLOW_PRIVATE"), _WEBHOOK),
+    **dict.fromkeys(("ARENAPLAN_RESULT_URL", "ARENAPLAN_RESULT_BYTES"), _OBJECTS),
     "page/client.js": "The JavaScript client is no longer served: generate one from /openapi.json, or use"
     " page/service.js.",
 }

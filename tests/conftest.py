@@ -17,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.postgres import Postgres, missing_programs, running_postgres
-from tests.support.storage import Storage, missing_packages, running_storage
 
 # BLAS reads it when NumPy is loaded, which is later than this. On a shared machine its threads wait for each
 # other: training small models takes ten times as long with two of them as with one.
@@ -87,13 +86,4 @@ def postgres() -> Iterator[Postgres]:
     if reason := missing_programs():
         pytest.skip(reason)
     with running_postgres("fsync=off") as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def storage() -> Iterator[Storage]:
-    """One S3-compatible server for all tests that leave it running."""
-    if reason := missing_packages():
-        pytest.skip(reason)
-    with running_storage() as server:
         yield server

@@ -19,7 +19,8 @@ def settings(given: Mapping[str, Any]) -> Settings:
     """Settings from the environment, with `given` on top; ends with a message when one is none or wrong."""
     for name, near in unknown_settings(os.environ).items():
         meant = f"; did you mean {near}?" if near else ". The page Settings of the documentation lists them."
-        fail(removed(name) or f"{name} is not a setting{meant}", Exit.USAGE)
+        sentence = removed(name)
+        fail(f"{name}: {sentence}" if sentence else f"{name} is not a setting{meant}", Exit.USAGE)
     try:
         return Settings(**given)
     except ValidationError as error:

@@ -22,7 +22,7 @@ from service.cli.console import Exit, fail
 from service.http.app import create_app
 from service.http.connections import Admission, Hosts, guarded
 from service.http.state import Phase
-from service.jobs.backend import check_storage, open_service_store
+from service.jobs.backend import open_service_store
 from service.logs import configure_logging
 from service.problems import Problem
 from service.settings import Settings
@@ -52,10 +52,6 @@ def run(chosen: Settings) -> None:
         )
     signal.signal(signal.SIGTERM, _leave)
     _check_database(chosen)
-    try:
-        check_storage(chosen)
-    except ValueError as error:
-        fail(f"ARENAPLAN_RESULT_URL: {error}", Exit.USAGE)
     app = _application(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
     hosts = Hosts(chosen.allowed_hosts or ("local" if loopback else "*"))

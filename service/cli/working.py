@@ -16,7 +16,7 @@ import uvloop
 from service.auth.quotas import Quotas
 from service.auth.registry import Registry
 from service.cli.console import Exit, fail, print_line
-from service.jobs.backend import check_storage, open_service_store, open_worker
+from service.jobs.backend import open_service_store, open_worker
 from service.jobs.health import Health
 from service.jobs.pool import WorkerPool
 from service.logs import LogWriter, configure_logging
@@ -73,7 +73,6 @@ async def _work(chosen: Settings, log: LogWriter) -> None:
 
 async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health: Health) -> None:
     """As soon as the database answers, until `stopped`."""
-    await asyncio.to_thread(check_storage, chosen)
     store = open_service_store(chosen, "worker")
     assert store is not None
     if not await _prepared(store, stopped):

@@ -73,7 +73,7 @@ async def respond_later(request: Request, work: str, body: bytes | Spool, second
         if job.state is State.SUCCEEDED:
             answer = await engine.answer(principal.tenant, job.id)
     except Problem as problem:  # the job is accepted, and says later what came of it
-        if problem.kind.code not in ("database-unavailable", "storage-unavailable"):
+        if problem.kind.code != "database-unavailable":
             raise
     if answer is not None:
         response = answer_response(request, answer, hit=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import structlog
 
-from service.jobs.blobs import Blobs, Graphs, Results
+from service.jobs.blobs import Graphs, Results
 from service.jobs.embedded import EmbeddedEngine
 from service.jobs.engine import JobEngine
 from service.jobs.limits import job_limits
@@ -21,12 +21,8 @@ from service.problems import Problem
 from service.settings import Settings
 from service.store import Store, open_store, prepare
 from service.store.trouble import Reason, problem_of
-from service.telemetry.metrics import Metrics
 
-if TYPE_CHECKING:
-    from service.store.objects import Objects
-
-__all__ = ["Backend", "JobWorker", "Stored", "check_storage", "open_service_store", "open_worker"]
+__all__ = ["Backend", "JobWorker", "Stored", "open_service_store", "open_worker"]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -98,20 +94,19 @@ class Backend:
         metrics = self._pool.metrics
         metrics.jobs(lambda: self._counted)
         metrics.database(lambda: store.trouble is None, lambda: store.failures)
-        blobs = _blobs(store, self._settings, metrics)
-        opening = asyncio.create_task(self._open(store, blobs))
+        opening = asyncio.create_task(self._open(store))
         self._tasks.append(opening)
         await asyncio.wait({opening}, timeout=store.seconds)
         if opening.done():
             opening.result()
 
-    async def _open(self, store: Store, blobs: Blobs) -> None:
+    async def _open(self, store: Store) -> None:
         """Open the database, again and again until that succeeds; then keep the count of jobs."""
         first = True
         while not await self._is_prepared(store, first=first):
             first = False
             await asyncio.sleep(OPEN_AGAIN_SECONDS)
-        self._stored = await self._begin(store, blobs)
+        self._stored = await self._begin(store)
         self._tasks.append(asyncio.create_task(self._keep_count(self._stored.table)))
 
     async def _is_prepared(self, store: Store, *, first: bool) -> bool:
@@ -126,9 +121,9 @@ class Backend:
             return False
         return True
 
-    async def _begin(self, store: Store, blobs: Blobs) -> Stored:
+    async def _begin(self, store: Store) -> Stored:
         settings = self._settings
-        table, results = _table(blobs, settings), Results(blobs)
+        table, results = _table(store, settings), Results(store)
         engine: JobEngine
         if store.is_sqlite:
             runner = Runner(table, results, job_limits(settings), self._pool.metrics)
@@ -178,9 +173,8 @@ def open_worker(store: Store, settings: Settings, pool: WorkerPool, heard: Calla
     """
     from service.jobs.cluster import ClusterWorker
 
-    blobs = _blobs(store, settings, pool.metrics)
-    table = _table(blobs, settings)
-    runner = Runner(table, Results(blobs), job_limits(settings), pool.metrics)
+    table = _table(store, settings)
+    runner = Runner(table, Results(store), job_limits(settings), pool.metrics)
     return ClusterWorker(store, pool, runner, heard)
 
 
@@ -199,39 +193,9 @@ def open_service_store(settings: Settings, role: str) -> Store | None:
     )
 
 
-def check_storage(settings: Settings) -> None:
-    """Write to the storage of large results, where there is to be one. Raises ValueError where that fails.
-
-    One that does not answer is said in the log: it may do so later, and until then the database takes all.
-    """
-    if (objects := _objects(settings)) is None:
-        return
-    try:
-        objects.check()
-    except Problem as problem:
-        _log.warning("the result storage does not answer", storage=objects.url, detail=problem.detail)
-
-
-def _objects(settings: Settings) -> Objects | None:
-    if settings.result_url is None:
-        return None
-    try:
-        from service.store.objects import open_objects
-    except ModuleNotFoundError:
-        raise ValueError("ARENAPLAN_RESULT_URL needs a package: pip install 'obstore>=0.10'.") from None
-    return open_objects(settings.result_url)
-
-
-def _blobs(store: Store, settings: Settings, metrics: Metrics) -> Blobs:
-    objects = _objects(settings)
-    if objects is not None:
-        metrics.result_storage(lambda: objects.available, lambda: objects.failures)
-    return Blobs(store, objects, settings.result_bytes)
-
-
-def _table(blobs: Blobs, settings: Settings) -> JobTable:
+def _table(store: Store, settings: Settings) -> JobTable:
     return JobTable(
-        blobs,
+        store,
         limit=settings.job_limit,
         ttl_seconds=settings.job_ttl_seconds,
         max_attempts=settings.job_max_attempts,

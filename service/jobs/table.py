@@ -15,11 +15,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, fun
 
 from service.jobs.blobs import (
     SPARE_SECONDS,
-    Blob,
-    Blobs,
     get_blob,
     graph_not_found,
-    keep_blob,
     keep_result,
     put_blob,
     remove_blobs,
@@ -28,6 +25,7 @@ from service.jobs.blobs import (
 )
 from service.jobs.model import Answer, Job, NewJob, State, new_id
 from service.problems import Problem
+from service.store import Store
 from service.store.schema import graphs, jobs, results
 
 __all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
@@ -69,9 +67,8 @@ def _job(row: Row[*tuple[Any, ...]]) -> Job:
 class JobTable:
     """Jobs in the database. Each method is one transaction, and raises `Problem` ``database-unavailable``."""
 
-    def __init__(self, blobs: Blobs, *, limit: int, ttl_seconds: float, max_attempts: int) -> None:
-        self._blobs = blobs
-        self._store = blobs.store
+    def __init__(self, store: Store, *, limit: int, ttl_seconds: float, max_attempts: int) -> None:
+        self._store = store
         self._limit = limit
         self._ttl_seconds = ttl_seconds
         self._max_attempts = max_attempts
@@ -134,17 +131,16 @@ class JobTable:
     async def answer(self, tenant: str, job: str) -> Answer:
         """As `JobEngine.answer`."""
 
-        def answer(connection: Connection) -> tuple[Job | None, Blob | None, Mapping[str, Any] | None]:
+        def answer(connection: Connection) -> tuple[Job | None, bytes | None, Mapping[str, Any] | None]:
             job_now = _find(connection, tenant, job)
             if job_now is None or job_now.result is None:
                 return job_now, None, None
             facts = connection.execute(select(jobs.c.facts).where(jobs.c.id == job)).scalar_one()
             return job_now, get_blob(connection, tenant, job_now.result), facts
 
-        job_now, blob, facts = await self._store.read(answer)
+        job_now, body, facts = await self._store.read(answer)
         if job_now is None:
             raise _job_not_found(job)
-        body = await self._blobs.load(blob)
         if body is None:
             raise _no_answer(job_now)
         return Answer(body, facts or {})
@@ -212,7 +208,7 @@ class JobTable:
             request = get_blob(connection, row.tenant, row.request)
             assert request is not None, "a job that is not finished keeps its request"
             graph = None if row.graph is None else get_blob(connection, row.tenant, row.graph)
-            return Claim(_job(row), owner, row.work, request.body, None if graph is None else graph.body)
+            return Claim(_job(row), owner, row.work, request, graph)
 
         return await self._store.write(claim)
 
@@ -254,13 +250,12 @@ class JobTable:
     ) -> bool:
         """End a job with its result, which `keys` find as `name` from now on; false where it was dropped."""
         tenant = claim.job.tenant
-        placed = await self._blobs.place(tenant, body)
 
         def succeed(connection: Connection) -> bool:
             if name is None:
-                blob = keep_blob(connection, tenant, placed)
+                blob = put_blob(connection, tenant, body)
             else:
-                blob = keep_result(connection, tenant, name, placed, *keys)
+                blob = keep_result(connection, tenant, name, body, *keys)
             ended = self._ended(State.SUCCEEDED) | {"result": blob, "facts": dict(facts)}
             return _end(connection, _held(claim), ended)
 
@@ -346,7 +341,6 @@ class JobTable:
             remove_blobs(connection, now - SPARE_SECONDS)
 
         await self._store.write(tidy, seconds=TIDY_SECONDS)
-        await self._blobs.remove_objects()
 
     def _ended(self, state: State) -> dict[str, Any]:
         now = time.time()

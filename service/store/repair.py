@@ -282,7 +282,7 @@ def _is_sound(table: Table, row: dict[str, Any]) -> bool:
             row[column.name] = bool(value)
         elif not isinstance(value, (int, float) if kind is float else kind):
             return False
-    if table is blobs and not row.get("object"):
+    if table is blobs:
         return bool(hashlib.sha256(row["body"]).hexdigest() == row["digest"])
     return True
 

@@ -1,7 +1,6 @@
 """All tables. Every row that belongs to somebody names its tenant; times are seconds since 1970.
 
     blobs      bytes under their SHA-256: requests, graphs and results
-    removals                  objects outside of the database that no blob needs
     graphs     ──► blobs      what PUT /v1/graphs has stored
     results    ──► blobs      what a request is answered with, by the key of the request
     jobs       ──► blobs      request, graph and result of each
@@ -38,7 +37,6 @@ __all__ = [
     "blobs",
     "graphs",
     "jobs",
-    "removals",
     "results",
     "tenants",
     "usage",
@@ -55,18 +53,6 @@ blobs: Final = Table(
     # Set again before a row is about to refer to the bytes, so that they are not removed in that moment.
     Column("touched", Double, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    # The object that has the bytes, outside of the database; `body` is empty then.
-    Column("object", Text),
-)
-
-removals: Final = Table(
-    "removals",
-    METADATA,
-    # An object is written down here before it is made, so that none is ever left behind.
-    Column("object", Text, primary_key=True),
-    # When it is removed, unless a blob has taken it before.
-    Column("due", Double, nullable=False),
-    Index("removals_due", "due"),
 )
 
 graphs: Final = Table(

@@ -225,20 +225,6 @@ class Metrics:
             ),
         )  # fmt: skip
 
-    def result_storage(
-        self, answers: Callable[[], bool], failures: Callable[[], Mapping[str, float]]
-    ) -> None:
-        """Both are called at each scrape. Call this once, where large results are outside of the database."""
-        self.watch(
-            Reading(
-                "arenaplan_result_storage_available", "1 where it answers, as far as is known.", answers
-            ),
-            Reading(
-                "arenaplan_result_storage_failures_total", "Transfers that failed: put, get, remove.",
-                failures, "operation", counts=True,
-            ),
-        )  # fmt: skip
-
     def serve(self, host: str, port: int) -> None:
         """Answer scrapes in a thread, where no other server does. Raises OSError for a port that is taken."""
         prometheus_client.start_http_server(port, host, self.registry)

@@ -127,7 +127,7 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     assert [text.partition("==")[1] for text in optional["bench"]] == ["=="]  # a rival, installed by hand
     extras = [Requirement(text) for name, texts in optional.items() if name not in APART for text in texts]
     assert missing(extras, locks[LOCKS[0]]) == set()
-    groups = requirements(pyproject, "test", "storage", "pages", "lint", "build")
+    groups = requirements(pyproject, "test", "pages", "lint", "build")
     assert missing(runtime + groups, locks[LOCKS[0]]) == set()
     readers = [Requirement(text) for name in ("onnx", "circle") for text in optional[name]]
     assert missing(runtime + readers, locks[LOCKS[1]]) == set()

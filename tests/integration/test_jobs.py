@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 
 from service.http.schemas import JobDocument
 from tests.support.onnx_models import model_of, node
 from tests.support.server import ROOT, running_server
-from tests.support.storage import Storage, missing_packages, running_storage
 
 Graph = dict[str, Any]
 
@@ -269,49 +264,6 @@ def test_jobs_outlive_the_service(tmp_path: Path, tiny: Graph, slow: Graph) -> N
         http.delete(running)
         assert finished(http, waiting)["state"] == "succeeded"
         assert finished(http, running)["state"] == "cancelled"
-
-
-def test_large_results_in_a_storage(tiny: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept there, found there, waited for while it is away; and jobs go on without it."""
-    if reason := missing_packages():
-        pytest.skip(reason)
-
-    def available(http: httpx.Client) -> str:
-        return next(
-            line.split()[1]
-            for line in http.get("/metrics").text.splitlines()
-            if line.startswith("arenaplan_result_storage_available ")
-        )
-
-    with running_storage() as storage:
-        for name, value in storage.variables.items():
-            monkeypatch.setenv(name, value)
-        settings = {"workers": 1, "result_url": storage.url, "result_bytes": 1000, "cache_bytes": 0}
-        with running_server(**settings) as server, server.client() as http:
-            kept = submit(http, "plan", request={"graph": {**tiny, "name": "kept"}})
-            finished(http, kept)
-            plan = http.get(f"{kept}/result").json()
-            assert plan["graph"] == "kept"
-            assert len(storage.keys("kept/tenant=default/")) == 1
-            assert http.get(f"/v1/plans/{plan['digest']}").json() == plan
-            assert available(http) == "1.0"
-            storage.process.kill()
-            away = http.get(f"{kept}/result")
-            assert (away.status_code, away.json()["type"]) == (503, "/problems/storage-unavailable")
-            assert away.headers["retry-after"]
-            assert available(http) == "0.0"
-            other = submit(http, "plan", request={"graph": {**tiny, "name": "other"}})
-            assert finished(http, other)["state"] == "succeeded"
-            assert http.get(f"{other}/result").json()["graph"] == "other"
-
-
-def test_a_storage_that_refuses_is_refused_at_the_start(storage: Storage) -> None:
-    environment = {**os.environ, **storage.variables, "ARENAPLAN_RESULT_URL": "s3://nothing"}
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)
-    assert done.returncode == 2
-    assert "NoSuchBucket" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_without_a_database(tiny: Graph, tmp_path: Path) -> None:

@@ -65,7 +65,6 @@ def declared() -> dict[str, set[str]]:
     metrics.stage("layout", 0.1)
     metrics.jobs(lambda: {"queued": 1})
     metrics.job_ended("plan", "succeeded", 0.1)
-    metrics.result_storage(lambda: True, lambda: {"put": 0})
     return {
         sample.name: set(sample.labels) for family in metrics.registry.collect() for sample in family.samples
     }

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from service.jobs.blobs import Blobs, Results
+from service.jobs.blobs import Results
 from service.jobs.cluster import ClusterEngine, ClusterWorker
 from service.jobs.embedded import EmbeddedEngine
 from service.jobs.engine import JobEngine
@@ -17,7 +17,6 @@ from service.jobs.protocol import Limits
 from service.jobs.runner import JobLimits, Runner
 from service.jobs.table import JobTable
 from service.store import Store
-from service.store.objects import Objects
 
 __all__ = ["finished", "new_job", "running_engine", "table_of"]
 
@@ -25,26 +24,23 @@ __all__ = ["finished", "new_job", "running_engine", "table_of"]
 PATIENCE = 60.0
 
 
-def table_of(
-    store: Store, objects: Objects | None = None, *, limit: int = 1000, ttl_seconds: float = 3600.0
-) -> JobTable:
-    return JobTable(Blobs(store, objects), limit=limit, ttl_seconds=ttl_seconds, max_attempts=3)
+def table_of(store: Store, *, limit: int = 1000, ttl_seconds: float = 3600.0) -> JobTable:
+    return JobTable(store, limit=limit, ttl_seconds=ttl_seconds, max_attempts=3)
 
 
 @asynccontextmanager
 async def running_engine(
     store: Store,
-    objects: Objects | None = None,
     *,
     workers: int = 1,
     limit: int = 1000,
     seconds: float = PATIENCE,
     confined: bool = True,
 ) -> AsyncIterator[JobEngine]:
-    """An engine with workers of its own; each job may take so many `seconds`. All results go to `objects`."""
+    """An engine with workers of its own; each job may take so many `seconds`."""
     pool = WorkerPool("tests.support.fake_tasks", workers, confined=confined)
-    table = table_of(store, objects, limit=limit)
-    runner = Runner(table, Results(Blobs(store, objects)), JobLimits({}, Limits(seconds)))
+    table = table_of(store, limit=limit)
+    runner = Runner(table, Results(store), JobLimits({}, Limits(seconds)))
     pool.start()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(pool.close)

@@ -193,8 +193,7 @@ async def get_job(request: Request, id: Id) -> Response:
         },
         304: NOT_MODIFIED,
         **problems(
-            "job-not-found", "job-not-finished", "job-failed", "job-cancelled", "job-expired",
-            "storage-unavailable", *STORE_PROBLEMS,
+            "job-not-found", "job-not-finished", "job-failed", "job-cancelled", "job-expired", *STORE_PROBLEMS
         ),
     },
 )  # fmt: skip

@@ -30,7 +30,7 @@ STABLE = {
     "internal-error": 500, "overloaded": 503, "worker-lost": 503, "time-limit": 422,
     "memory-limit": 422, "too-many-buffers": 422, "too-many-bytes": 429, "request-timeout": 408,
     "headers-too-large": 431, "stopping": 503,
-    "database-unavailable": 503, "storage-unavailable": 503, "jobs-off": 503, "job-not-found": 404,
+    "database-unavailable": 503, "jobs-off": 503, "job-not-found": 404,
     "job-not-finished": 409, "job-failed": 409, "job-cancelled": 409,
     "job-expired": 410, "too-many-jobs": 429,
     "idempotency-conflict": 422, "graph-not-found": 404, "digest-mismatch": 422,

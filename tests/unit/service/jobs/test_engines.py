@@ -1,4 +1,4 @@
-"""The promises of every engine of jobs, on each database that it works with, wherever large results are."""
+"""The promises of every engine of jobs, on each database that it works with."""
 
 from __future__ import annotations
 
@@ -13,32 +13,19 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import Connection, text, update
 
-from service.jobs.blobs import Blobs, Graphs, Results, StoredGraph
+from service.jobs.blobs import Graphs, Results, StoredGraph
 from service.jobs.engine import JobEngine
 from service.jobs.model import Job, State
 from service.problems import Problem
 from service.store import Store, open_store, upgrade
-from service.store.objects import Objects, open_objects
 from service.store.schema import jobs
 from tests.support.engines import finished, new_job, running_engine, table_of
 from tests.support.postgres import Postgres
-from tests.support.storage import Storage
-
-
-@pytest.fixture(params=["database", "storage"])
-def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Objects | None:
-    """Where results are that an engine makes: in the database, or outside of it."""
-    if request.param == "database":
-        return None
-    storage: Storage = request.getfixturevalue("storage")
-    for name, value in storage.variables.items():
-        monkeypatch.setenv(name, value)
-    return open_objects(storage.url)
 
 
 @pytest_asyncio.fixture
-async def engine(store: Store, objects: Objects | None) -> AsyncIterator[JobEngine]:
-    async with running_engine(store, objects) as running:
+async def engine(store: Store) -> AsyncIterator[JobEngine]:
+    async with running_engine(store) as running:
         yield running
 
 
@@ -133,11 +120,9 @@ async def test_cancelled_by_another_process(engine: JobEngine, store: Store) -> 
     assert (await finished(engine, job)).state is State.CANCELLED
 
 
-async def test_a_job_whose_worker_dies_is_begun_again(
-    store: Store, objects: Objects | None, tmp_path: Path
-) -> None:
+async def test_a_job_whose_worker_dies_is_begun_again(store: Store, tmp_path: Path) -> None:
     here = tmp_path / "died"
-    async with running_engine(store, objects, confined=False) as engine:  # it leaves a file there
+    async with running_engine(store, confined=False) as engine:  # it leaves a file there
         job, _ = await engine.submit(new_job(f"die-once\n{here}"))
         done = await finished(engine, job)
     assert (done.state, done.attempts) == (State.SUCCEEDED, 2)
@@ -294,8 +279,8 @@ async def test_a_request_that_refers_to_a_graph(engine: JobEngine, store: Store)
     assert (await engine.answer("default", job.id)).body == expected
 
 
-async def test_an_answer_is_computed_once(engine: JobEngine, store: Store, objects: Objects | None) -> None:
-    results = Results(Blobs(store, objects))
+async def test_an_answer_is_computed_once(engine: JobEngine, store: Store) -> None:
+    results = Results(store)
     first, _ = await engine.submit(new_job("offer\nthe plan"))
     assert (await finished(engine, first)).state is State.SUCCEEDED
     again, _ = await engine.submit(new_job("offer\nnot the plan"))

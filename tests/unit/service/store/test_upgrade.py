@@ -11,16 +11,18 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from service.auth import table as users
-from service.jobs.blobs import Blobs, Graphs, Results
+from service.jobs.blobs import Graphs, Results
 from service.jobs.model import State
+from service.problems import Problem
 from service.store import Store, check_schema, open_store, upgrade
 from service.store.repair import examine, recover
 from service.store.schema import METADATA
 from tests.support.engines import finished, running_engine, table_of
 
 _DUMPS = Path(__file__).resolve().parents[3] / "support"
-#: Jobs of the dump: one waits and has a webhook, one has ended and its webhook has not arrived.
-WAITING, ENDED = "019ab5a0c00000000000000000000001", "019ab5a0c00000000000000000000002"
+#: Jobs of the dump: one waits and has a webhook, one has ended and its webhook has not arrived, and the
+#: result of one is in a bucket.
+WAITING, ENDED, FAR = (f"019ab5a0c000{number:020}" for number in (1, 2, 3))
 
 
 @pytest.fixture
@@ -61,6 +63,17 @@ async def test_jobs_with_a_webhook_run_without_it(store_of_0003: Store) -> None:
         assert (await engine.answer("acme", ENDED)).body == b"ended"
 
 
+async def test_results_in_a_bucket_have_expired(store_of_0003: Store) -> None:
+    upgrade(store_of_0003)
+    with pytest.raises(Problem) as caught:
+        await table_of(store_of_0003).answer("acme", FAR)
+    assert caught.value.kind.code == "job-expired"
+    answers = Results(store_of_0003)
+    assert await answers.by_key("acme", "far") is None
+    await answers.keep("acme", "plans/far", b"made again", "far")
+    assert await answers.by_name("acme", "plans/far") == b"made again"
+
+
 async def test_a_damaged_file_is_recovered_and_upgraded(tmp_path: Path) -> None:
     """The index of jobs by state is overwritten; what the dump holds can be read."""
     file = tmp_path / "jobs.db"
@@ -84,7 +97,7 @@ async def test_graphs_results_and_users_are_still_there(store_of_0003: Store) ->
     upgrade(store_of_0003)
     digest = "86b0c5a1e2b73b08fd54c727f4458649ed9fe3ad1b6e8ac9460c070113509a1e"
     assert (await Graphs(store_of_0003).get("acme", digest)).body == b"echo\n"
-    assert await Results(Blobs(store_of_0003)).by_key("acme", "near") == ("plans/near", b"ended")
+    assert await Results(store_of_0003).by_key("acme", "near") == ("plans/near", b"ended")
     with store_of_0003.transaction(reads=True) as connection:
         (key,), (tenant,) = users.list_keys(connection), users.list_tenants(connection)
         (usage,) = users.usage_since(connection, 0)
