@@ -10,14 +10,14 @@ from solver import documents
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.options import IMPORT_OPTIONS, MEASURES, REQUEST_OPTIONS, former_option
-from solver.pipeline import BlockProgram, plan_requested
+from solver.pipeline import BlockProgram
 from solver.plan import Plan, PlanOptions, RequestedOptions
+from solver.requests import Request, Source, handle
 
 __all__ = [
     "ImportChoices",
     "Measure",
     "PlanChoices",
-    "has_a_batch",
     "planned",
     "requested",
     "shows",
@@ -131,15 +131,5 @@ def planned(
 ) -> Plan:
     """The plan of a graph, whose shapes are concrete, or of a program. Raises ArenaplanError."""
     asked = requested(options, choices)
-    if asked.options.batch is not None and "batch" not in [each.name for each in asked.ranges]:
-        raise has_a_batch(asked.options.batch)
-    return plan_requested(subject, asked)
-
-
-def has_a_batch(batch: object) -> OptionsError:
-    """The error for another batch of a graph."""
-    return OptionsError(
-        f"A batch of {batch} is asked for, but the shapes of a graph are concrete.",
-        remedy="Give the batch where the graph is loaded or captured, or a range as 1..32 here.",
-        path=("batch",),
-    )
+    plan: Plan = handle(Request("plan", {"model": Source(subject)}, asked)).value
+    return plan

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Unpack, cast, runtime_checkable
 
-from arenaplan.builder import Model
-from arenaplan.choices import ImportChoices, PlanChoices, has_a_batch, requested, shows
-from service.cli.models import read_model_file
-from solver import documents, verdict
+from arenaplan.builder import Model as BuiltModel
+from arenaplan.choices import ImportChoices, PlanChoices, requested, shows
+from solver import documents
 from solver.arguments import checks_arguments
-from solver.errors import ArenaplanError, DocumentError, OptionsError
+from solver.errors import ArenaplanError, DocumentError, OptionsError, OtherFormatError
 from solver.exporters import exporter_of_file
-from solver.pipeline import (
-    BlockProgram,
-    TrainableGraph,
-    entry_requests,
-    free_measures,
-    plan_deployment,
-    plan_like,
-    plan_requested,
-)
-from solver.pipeline import (
-    entry_graphs as graphs_of_entries,
-)
+from solver.pipeline import BlockProgram, TrainableGraph
+from solver.pipeline import entry_graphs as graphs_of_entries
 from solver.pipeline import plan_at as at_size
 from solver.plan import Deployment, Plan, PlanOptions, read_entry, read_tie
 from solver.reports.verdict import TradeOff, Verdict
+from solver.requests import ReadModel, Request, Source, handle, source_of_file
 from solver.verdict import ChosenTrainable
 
 __all__ = [
@@ -86,14 +77,6 @@ _PLAN = "arenaplan.plan"
 _MODELS = (str, os.PathLike, bytes, Mapping, TrainableGraph, BlockProgram, HasGraph, HasProgram)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A model that was read, and the parsed document that it comes from, if it is one."""
-
-    subject: TrainableGraph | BlockProgram | Plan | Deployment
-    document: Mapping[str, Any] | None = None
-
-
 # -------------------------------------------------------------------------------------------- files
 
 
@@ -109,19 +92,19 @@ def load_graph(
     its folder. Raises OSError if the file cannot be read, ArenaplanError with the place of the mistake.
     Cost: linear in the file.
     """
-    subject = _read_file(path, batch, choices).subject
-    if isinstance(subject, TrainableGraph):
-        return subject
-    raise _another_kind(path, subject)
+    with _as_kind(path, "graph"):
+        model = source_of_file(Path(path), Path(path).read_bytes(), choices).read(batch)
+        _tell("read", ReadModel("", "", model.notes))
+        if isinstance(model.network, TrainableGraph):
+            return model.network
+        raise OtherFormatError("", format_=documents.PROGRAM_FORMAT, remedy="")
 
 
 @checks_arguments
 def load_program(path: str | os.PathLike[str]) -> BlockProgram:
     """The explicit program of a document. Raises OSError if the file cannot be read, ArenaplanError."""
-    subject = _read_file(path, None).subject
-    if isinstance(subject, BlockProgram):
-        return subject
-    raise _another_kind(path, subject)
+    with _as_kind(path, "program"):
+        return documents.load_program(Path(path).read_bytes())
 
 
 @checks_arguments
@@ -130,10 +113,8 @@ def load_plan(path: str | os.PathLike[str]) -> Plan | Deployment:
 
     Raises OSError if the file cannot be read, ArenaplanError.
     """
-    subject = _read_file(path, None).subject
-    if isinstance(subject, Plan | Deployment):
-        return subject
-    raise _another_kind(path, subject)
+    with _as_kind(path, "plan"):
+        return documents.load_planned(Path(path).read_bytes())
 
 
 @checks_arguments
@@ -152,34 +133,20 @@ def _document(plan: Plan | Deployment) -> bytes:
     return documents.dump_deployment(plan) if isinstance(plan, Deployment) else documents.dump_plan(plan)
 
 
-def _another_kind(path: str | os.PathLike[str], subject: object) -> DocumentError:
-    kind = {TrainableGraph: "graph", BlockProgram: "program"}.get(type(subject), "plan")
-    return DocumentError(
-        f"{os.fspath(path)!r:.200} is a {kind}.",
-        remedy=f"Read it by arenaplan.load_{kind}({os.fspath(path)!r:.200}).",
-        path=("format",),
-    )
-
-
-def _read_file(
-    path: str | os.PathLike[str], batch: int | None, choices: Mapping[str, Any] | None = None
-) -> _Read:
-    file = read_model_file(Path(path))
-    if file.importer is not None or choices:
-        return _Read(file.read(batch, choices or {}))
-    return _read_document(file.parsed(), batch, file.path.parent)
-
-
-def _read_document(value: object, batch: int | None, folder: Path | None = None) -> _Read:
-    """The contents of a parsed document, by the format that it names; its files are found from `folder`."""
-    if not isinstance(value, Mapping):  # the reader of graphs names the mistake
-        return _Read(documents.load_graph(cast("Mapping[str, Any]", value), batch=batch))
-    match value.get("format"):
-        case documents.PROGRAM_FORMAT:
-            return _Read(documents.load_program(value), value)
-        case format_ if format_ == _PLAN:
-            return _Read(documents.load_planned(value), value)
-    return _Read(documents.load_graph(value, batch=batch, folder=folder), value)
+@contextlib.contextmanager
+def _as_kind(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
+    """Errors about a document of another kind than `kind` name the function that reads it."""
+    try:
+        yield
+    except OtherFormatError as error:
+        other = error.format.removeprefix("arenaplan.")
+        if other == kind or other not in ("graph", "program", "plan"):
+            raise
+        raise DocumentError(
+            f"{os.fspath(path)!r:.200} is a {other}.",
+            remedy=f"Read it by arenaplan.load_{other}({os.fspath(path)!r:.200}).",
+            path=("format",),
+        ) from None
 
 
 # ------------------------------------------------------------------------------ plans and verdicts
@@ -204,14 +171,12 @@ def plan(
     same arguments give the same plan, byte for byte. Raises ArenaplanError: a CapacityError if no arena
     within the capacity was found.
     """
+    old = like
+    if old is not None and not isinstance(old, Plan | Deployment):
+        old = documents.load_planned(Path(old).read_bytes())
     asked = requested(options, choices)
-    is_range = any(each.name == "batch" for each in asked.ranges)
-    read = _network(model, None if is_range else asked.options.batch).subject
-    subject = read if isinstance(read, BlockProgram) else _graph(read)
-    if like is None:
-        return plan_requested(subject, asked)
-    old = like if isinstance(like, Plan | Deployment) else documents.load_planned(Path(like).read_bytes())
-    return plan_like(subject, asked, old)
+    planned: Plan = _answer(Request("plan", {"model": _source(model)}, asked, like=old))
+    return planned
 
 
 @checks_arguments
@@ -222,7 +187,7 @@ def plan_at(plan: Plan, model: Plannable, **sizes: int) -> Plan:
     ArenaplanError: a PlanError for a size that the plan does not serve.
     """
     largest = {} if plan.planned_sizes is None else plan.planned_sizes.largest
-    graph = _graph(_network(model, None).subject).at(**largest)
+    graph = _source(model).read(None).graph.at(**largest)
     return at_size(plan, graph.at(**sizes))
 
 
@@ -247,10 +212,10 @@ def deploy(
     """
     asked = requested(options, choices)
     specs = [read_entry(text) for text in entries]
-    several = _by_name(models, next((spec.batch for spec in specs if spec.batch), asked.options.batch))
-    networks = {name: partial(_subject, model) for name, model in several.items()}
-    requests = entry_requests(networks, specs, asked)
-    return plan_deployment("+".join(several), requests, [read_tie(text) for text in ties])
+    sources = _sources(models, next((spec.batch for spec in specs if spec.batch), asked.options.batch))
+    tied = [read_tie(text) for text in ties]
+    deployment: Deployment = _answer(Request("deployment", sources, asked, specs, ties=tied))
+    return deployment
 
 
 @checks_arguments
@@ -262,22 +227,27 @@ def entry_graphs(models: Plannable | Mapping[str, Plannable], plan: Deployment) 
     ArenaplanError: an OptionsError for a model that is not there, or that is none of the plan.
     """
     batch = next((e.plan.options.batch for e in plan.entry_points if e.plan.options.batch), None)
-    networks = {name: partial(_subject, model) for name, model in _by_name(models, batch).items()}
+    sources = _sources(models, batch)
+    networks = {name: partial(_network, source) for name, source in sources.items()}
     return graphs_of_entries(networks, plan, skips_programs=True)
 
 
-def _by_name(models: Plannable | Mapping[str, Plannable], batch: int | None) -> Mapping[str, Plannable]:
+def _network(source: Source, batch: int | None) -> TrainableGraph | BlockProgram:
+    return source.read(batch).network
+
+
+def _sources(models: Plannable | Mapping[str, Plannable], batch: int | None) -> dict[str, Source]:
     """The models by name; one alone has that of its graph, which is read for `batch` where it leaves its own
     open. A mapping that is a document has a format.
     """
     if not isinstance(models, Mapping) or "format" in models:
-        model = cast("Plannable", models)
+        source = _source(cast("Plannable", models))
         try:
-            return {_subject(model, None).name: model}
+            return {source.read(None).network.name: source}
         except ArenaplanError:
             if batch is None:
                 raise
-            return {_subject(model, batch).name: model}
+            return {source.read(batch).network.name: source}
     for name, value in models.items():
         if not isinstance(value, _MODELS):
             raise OptionsError(
@@ -289,12 +259,7 @@ def _by_name(models: Plannable | Mapping[str, Plannable], batch: int | None) -> 
         raise OptionsError(
             "There is no model.", remedy="Give one, or several by name: {'encoder': model}.", path=("models",)
         )
-    return cast("Mapping[str, Plannable]", models)
-
-
-def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgram:
-    subject = _network(model, batch).subject
-    return subject if isinstance(subject, BlockProgram) else _graph(subject)
+    return {name: _source(model) for name, model in models.items()}
 
 
 @shows(PlanChoices)
@@ -314,18 +279,8 @@ def explain(
     OptionsError without a capacity.
     """
     asked = requested(options, choices)
-    batches = None
-    if isinstance(model, str | os.PathLike):
-        file = read_model_file(Path(model))
-        network: TrainableGraph | BlockProgram = file.read(asked.options.batch)
-        if isinstance(network, TrainableGraph):
-            batches = file.batches(network, asked.options, {})
-    else:
-        read = _network(model, asked.options.batch)
-        network = read.subject if isinstance(read.subject, BlockProgram) else _graph(read.subject)
-        if read.document is not None:
-            batches = verdict.batches_of(read.document, asked.options)
-    return verdict.explain(network, asked, training=training, batches=batches)
+    verdict: Verdict = _answer(Request("verdict", {"model": _source(model)}, asked, training=training))
+    return verdict
 
 
 @shows(PlanChoices)
@@ -343,8 +298,8 @@ def choose_trainable(
     for a name that reads no parameter, and for an explicit program.
     """
     asked = requested(options, choices)
-    graph = _graph(_network(model, asked.options.batch).subject)
-    return verdict.choose_trainable(graph, asked, scores)
+    chosen: ChosenTrainable = _answer(Request("trainable", {"model": _source(model)}, asked, scores=scores))
+    return chosen
 
 
 @shows(PlanChoices)
@@ -358,46 +313,44 @@ def tradeoff(
     program without pure operations.
     """
     asked = requested(options, choices)
-    network = _subject(model, asked.options.batch)
-    return verdict.tradeoff(network, free_measures(network, asked), points=points)
+    curve: TradeOff = _answer(Request("tradeoff", {"model": _source(model)}, asked, points=points))
+    return curve
 
 
-def _graph(subject: TrainableGraph | BlockProgram | Plan | Deployment) -> TrainableGraph:
-    if not isinstance(subject, TrainableGraph):
-        raise OptionsError(
-            f"{getattr(subject, 'name', 'The model')!r} is a program of explicit operations, and no graph.",
-            remedy="Give a graph: a program has one size and no layers. plan, explain and tradeoff take it.",
-        )
-    return subject
-
-
-def _network(model: Plannable, batch: int | None) -> _Read:
-    """The graph or program of a model, with the document that it comes from."""
-    read: _Read
+def _source(model: Plannable) -> Source:
+    """Where a model comes from: every form of one."""
     match model:
-        case BlockProgram():
-            read = _Read(model)
-        case Model():
-            graph = model.graph if batch is None else documents.load_graph(model.document, batch=batch)
-            read = _Read(graph, model.document)
-        case TrainableGraph() | HasGraph() if batch is not None:
-            raise has_a_batch(batch)
-        case TrainableGraph():
-            read = _Read(model)
-        case bytes():
-            read = _read_document(documents.parse_json(model), batch)
-        case Mapping():
-            read = _read_document(model, batch)
+        case BuiltModel():
+            return Source(model.document, network=model.graph)
+        case BlockProgram() | TrainableGraph() | bytes() | Mapping():
+            return Source(model)
         case str() | os.PathLike():
-            read = _read_file(model, batch)
+            return source_of_file(Path(model), Path(model).read_bytes())
         case HasGraph():
-            read = _Read(model.graph)
+            return Source(model.graph)
         case HasProgram():
-            read = _Read(model.program)
-    if isinstance(read.subject, Plan | Deployment):
+            return Source(model.program)
+
+
+def _answer(request: Request) -> Any:
+    """What is wanted; paths of errors lead into the document that was passed."""
+    try:
+        return handle(request, follow=_tell).value
+    except OtherFormatError as error:
+        if error.format != _PLAN:
+            raise
         raise DocumentError(
             "The document is a plan already.",
             remedy="Give the graph or the program that it is for.",
             path=("format",),
-        )
-    return read
+        ) from error
+    except ArenaplanError as error:
+        if error.path[:1] == ("models",) and len(request.models) == 1:
+            error.path = error.path[2:]
+        raise
+
+
+def _tell(_stage: str, news: object) -> None:
+    """Write the notes on a model that was imported to standard error."""
+    for note in news.notes if isinstance(news, ReadModel) else ():
+        sys.stderr.write(f"arenaplan: note: {note}\n")

@@ -77,10 +77,12 @@ class ArenaplanError(Exception):
     """Base of all errors raised on purpose.
 
     `message` names the culprit, `remedy` says what to do, `path` leads to the culprit in the
-    document that was read (keys and list indexes, empty when unknown).
+    document that was read (keys and list indexes, empty when unknown); `document` names that file, where
+    there are several.
     """
 
     code: ClassVar[str] = "error"
+    document: str = ""
 
     def __init__(self, message: str, *, remedy: str = "", path: Sequence[str | int] = ()) -> None:
         super().__init__(message)

@@ -12,22 +12,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.markup import escape
 
-from service.cli.console import (
-    Exit,
-    heed,
-    print_json,
-    print_line,
-    read_document,
-    read_options,
-    write_document,
-)
-from service.cli.costs import chosen
-from service.cli.models import read_model_file
+from service.cli.answers import answer, asked
+from service.cli.console import Exit, print_json, print_line, read_document, write_document
 from service.cli.show import print_row
-from service.cli.verdicts import graph_alone, print_scratch, progress
-from solver import documents, verdict
+from service.cli.verdicts import print_scratch
+from solver import documents
 from solver.errors import DocumentError, OptionsError
 from solver.reports.rows import row_named
+from solver.requests import Request
 from solver.verdict import ChosenTrainable
 
 __all__ = ["BYTES", "choose"]
@@ -50,19 +42,16 @@ def choose(
     `scores` is `BYTES`, or names a file with a JSON object of numbers by operation or parameter. The plan
     goes to `output`, if there is one. Raises OptionsError for scores that are none.
     """
-    file = read_model_file(model)
-    requested = read_options(chosen(fields, file, choices))
-    graph = graph_alone(file.read(requested.options.batch, choices))
+    source, requested = asked(model, fields, choices)
     by_name = None if scores == BYTES else _read(Path(scores))
-    with progress(f"looking for what to train of {graph.name}") as show:
-        result = verdict.choose_trainable(graph, requested, by_name, observe=show, follow=lambda *_: heed())
+    result = answer(Request("trainable", {source.name: source}, requested, scores=by_name))
     if output is not None and result.plan is not None:
         write_document(output, documents.dump_plan(result.plan, indent=2) + b"\n")
     if as_json:
         print_json(_facts(result))
     else:
-        asked = requested.options.scratch_budget
-        _print(Console(highlight=False), result, asked, is_document=file.importer is None)
+        budget = requested.options.scratch_budget
+        _print(Console(highlight=False), result, budget, is_document=source.importer is None)
     return Exit.OK if result.plan is not None else Exit.TOO_LARGE
 
 
@@ -99,8 +88,8 @@ def _facts(result: ChosenTrainable) -> dict[str, Any]:
     }
 
 
-def _print(console: Console, result: ChosenTrainable, asked: int, *, is_document: bool) -> None:
-    """Print the choice; `asked` is the scratch budget of the request."""
+def _print(console: Console, result: ChosenTrainable, budget: int, *, is_document: bool) -> None:
+    """Print the choice; `budget` is the scratch budget of the request."""
     title = f"{result.graph} in {result.capacity:,} bytes"
     if result.plan is None:
         certain = "not even" if result.exact else "no plan was found, not even of"
@@ -118,7 +107,7 @@ def _print(console: Console, result: ChosenTrainable, asked: int, *, is_document
             print_line(f'In the document: "trainable": {names}')
         elif result.layers:
             print_line(f"With the model: --trainable {shlex.quote(','.join(result.trainable))}")
-        print_scratch(result.plan, asked)
+        print_scratch(result.plan, budget)
     if result.exact:
         console.print(
             "No set with a larger score fits with this scratch budget, in any order and with any"

@@ -210,6 +210,7 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     except ArenaplanError as error:
         if isinstance(error, OptionsError) and flag_of(str(*error.path[:1])) == "--only":
             error.message, error.remedy = _hyphenated(error.message), _hyphenated(error.remedy)
+        document = error.document or document
         problem = problem_from(error)
         if command := command_for(error, document):
             problem.remedy = command

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from service.cli.answers import answer, read_sources
 from service.cli.command_line import command_line, explain_command, print_commands, reading_commands
-from service.cli.console import heed, print_json, read_options, reporting, write_document
+from service.cli.console import print_json, read_options, write_document
 from service.cli.entry_points import overview_facts, print_overview
-from service.cli.models import ModelFile, read_model_file
 from solver import documents
-from solver.errors import ArenaplanError, BatchError, CapacityError, OptionsError
-from solver.pipeline import Networks, TrainableGraph, entry_requests, plan_deployment
-from solver.plan import Deployment, EntrySpec, RequestedOptions, read_entry, read_tie
+from solver.errors import CapacityError, OptionsError
+from solver.plan import Deployment, RequestedOptions, read_entry, read_tie
+from solver.requests import Request
 
-if TYPE_CHECKING:
-    from service.cli.remote import Service
-    from solver.pipeline import BlockProgram
-
-__all__ = ["check_request", "make_deployment", "model_files", "run"]
+__all__ = ["check_request", "run"]
 
 
 def run(
@@ -51,15 +44,17 @@ def run(
             path=("costs",),
         )
     options = read_options(fields) if fields else RequestedOptions()
-    files = model_files(models)
-    if choices.get("dim") and any(file.importer is None for file in files.values()):
+    sources = read_sources(models, choices)
+    if choices.get("dim") and any(source.importer is None for source in sources.values()):
         raise OptionsError(
             "Entry points of a graph document have the dimensions that it states.",
             remedy="Write the sizes into the document's `dims`, and leave out --dim.",
             path=("dim",),
         )
+    specs, tied = [read_entry(text) for text in entries], [read_tie(text) for text in ties]
     try:
-        deployment = make_deployment(files, entries, ties, options, choices, server=server, as_json=as_json)
+        request = Request("deployment", sources, options, specs, ties=tied)
+        deployment = answer(request, as_json=as_json, server=server)
     except CapacityError as error:
         _explain(error, models, entries, {**fields, **choices, "server": server})
         raise
@@ -92,33 +87,6 @@ def _next_commands(
     if all(one.purpose != "run" for one in deployment.entry_points) and Path("-") not in models:
         validate = command_line("validate", *models, plan_file, options=choices)
         yield "to run all of them in it, and compare bit for bit", validate
-
-
-def make_deployment(
-    files: Mapping[str, ModelFile],
-    entries: Sequence[str],
-    ties: Sequence[str],
-    options: RequestedOptions,
-    choices: Mapping[str, Any] = MappingProxyType({}),
-    *,
-    server: str | None = None,
-    as_json: bool = False,
-) -> Deployment:
-    """Plan the entry points of networks, whose files are by name, for one arena; here or at a service."""
-    specs = [read_entry(text) for text in entries]
-    tied = [read_tie(text) for text in ties]
-    service = None
-    if server is not None:
-        from service.cli.remote import Service
-
-        service = Service(server, as_json=as_json)
-    source = _Source(choices, options.options.batch, service, as_json, len(files) > 1)
-    networks: Networks = {name: cache(partial(source.read, file)) for name, file in files.items()}
-    requests = entry_requests(networks, specs, options)
-    if service is None:
-        return plan_deployment("+".join(files), requests, tied, follow=lambda *_: heed())
-    texts, rows = _to_send(files, networks, specs, options.options.batch, choices)
-    return service.deploy(texts, rows, [tie.text for tie in tied], options)
 
 
 def _explain(
@@ -154,81 +122,3 @@ def check_request(models: Sequence[Path], *, share: bool, like: Path | None) -> 
             remedy="Add --share to plan one arena for all of them, or plan them one by one.",
             path=("share",),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """How the networks of a command are read: here, or by a service where this machine lacks a package."""
-
-    choices: Mapping[str, Any]
-    batch: int | None
-    service: Service | None
-    as_json: bool
-    is_one_of_several: bool
-    #: Files whose notes were printed: an entry point with another batch reads the same model again.
-    known: set[Path] = field(default_factory=set)
-
-    def read(self, file: ModelFile, batch: int | None) -> TrainableGraph | BlockProgram:
-        """The network of a file. If it is one of several, its mistakes are reported as those of this file,
-        except for a batch that one entry point asks for.
-        """
-        file = replace(file, prints_notes=file.path not in self.known)
-        self.known.add(file.path)
-        try:
-            if self.service is None:
-                return file.read(batch, self.choices)
-            return file.read_for(self.service, batch, self.choices)
-        except ArenaplanError as error:
-            if not self.is_one_of_several or (isinstance(error, BatchError) and batch != self.batch):
-                raise
-            with reporting(as_json=self.as_json, document=str(file.path)):
-                raise
-
-
-def _to_send(
-    files: Mapping[str, ModelFile],
-    networks: Networks,
-    specs: Sequence[EntrySpec],
-    batch: int | None,
-    choices: Mapping[str, Any],
-) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """The documents of the models by name, and the entry points as a request has them.
-
-    A model of another tool is sent as the graph that it is for a batch; an entry point with another batch
-    brings its own.
-    """
-    texts, first_batch = dict[str, bytes](), dict[str, int | None]()
-    rows = []
-    for spec in specs:
-        row = {name: value for name, value in asdict(spec).items() if value}
-        model = spec.model or next(iter(files))
-        if files[model].importer is not None:
-            own = spec.batch or batch
-            if first_batch.setdefault(model, own) != own:
-                row["graph"] = json.loads(documents.dump_graph(_graph(networks[model](own))))
-        rows.append(row)
-    for model, file in files.items():
-        text = file.document_with(choices)
-        texts[model] = text or documents.dump_graph(_graph(networks[model](first_batch.get(model, batch))))
-    return texts, rows
-
-
-def _graph(network: TrainableGraph | BlockProgram) -> TrainableGraph:
-    assert isinstance(network, TrainableGraph)  # no other tool has programs of explicit operations
-    return network
-
-
-def model_files(models: Sequence[Path]) -> dict[str, ModelFile]:
-    """The files by the names of their models: those of the files, without suffixes."""
-    files: dict[str, ModelFile] = {}
-    for path in models:
-        file = read_model_file(path)
-        name = file.name.removesuffix(".graph")
-        if name in files:
-            raise OptionsError(
-                f"Two models are called {name!r}.",
-                remedy="Give the files different names: entry points are named after them.",
-                path=("models",),
-            )
-        files[name] = file
-    return files

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from service.cli.answers import answer, read_sources
 from service.cli.command_line import command_line, print_commands
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents, exporters
 from solver.errors import DocumentError, OptionsError
 from solver.plan import Deployment, Plan, PlanView, one_plan, plan_of, plans_to_compare
 from solver.removed import removed
-
-if TYPE_CHECKING:
-    from solver.pipeline import TrainableGraph
+from solver.requests import Request
 
 __all__ = ["ModelFile", "export", "loaded_plan", "report"]
 
@@ -111,7 +109,7 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
 
 def _export_c_training(plan: Plan | Deployment, output: Path, into: ModelFile, *, as_json: bool) -> None:
     """A directory with C11 that trains, or a zip archive of it, by the suffix of `output`."""
-    from solver.executor import c_files, zip_archive
+    from solver.executor import zip_archive
 
     zipped = output.suffix.lower() == ".zip"
     if str(output) == "-" or (output.suffix and not zipped):
@@ -121,8 +119,9 @@ def _export_c_training(plan: Plan | Deployment, output: Path, into: ModelFile, *
             " -o net.zip.",
             path=("output",),
         )
-    weights = None if into.weights is None else str(into.weights)
-    files = c_files(plan, weights, None if into.model is None else _graphs_of(plan, into.model, into.choices))
+    sources = {} if into.model is None else read_sources([into.model], into.choices)
+    settings = {} if into.weights is None else {"weights": str(into.weights)}
+    files = answer(Request("c-training", sources, plan=plan, settings=settings), as_json=as_json)
     if zipped:
         write_document(output, zip_archive(files))
     else:
@@ -136,19 +135,6 @@ def _export_c_training(plan: Plan | Deployment, output: Path, into: ModelFile, *
         return
     end = "" if zipped else f"; make -C {output} builds an example"
     print_line(f"{output}: {facts['files']} files, which train in {plan.arena_bytes:,} bytes{end}")
-
-
-def _graphs_of(
-    plan: Plan | Deployment, model: Path, choices: Mapping[str, Any]
-) -> TrainableGraph | dict[str, TrainableGraph]:
-    """The graph in a file, or for entry points that of each by name."""
-    from service.cli.deploying import model_files
-    from solver.pipeline import entry_graphs
-
-    files = {name: replace(file, prints_notes=False) for name, file in model_files([model]).items()}
-    if isinstance(plan, Plan):
-        return next(iter(files.values())).graph(plan.options.batch, choices)
-    return entry_graphs({name: partial(file.read, choices=choices) for name, file in files.items()}, plan)
 
 
 def _export_circle(plan: Plan, output: Path, into: ModelFile, *, as_json: bool) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from service.cli.answers import answer, read_sources
 from service.cli.console import Exit, read_document, write_document
 from solver import documents
 from solver.errors import ArenaplanError, CapacityError, OptionsError
-from solver.plan import Deployment, Plan, PlanView, plans_to_compare
+from solver.plan import Deployment, Plan, PlanView, plans_to_compare, read_entry
 from solver.reports.budget import Allowance, Budget, Check, checks
 from solver.reports.comparison import (
     Change,
@@ -26,6 +27,7 @@ from solver.reports.comparison import (
     deployment_difference,
     difference,
 )
+from solver.requests import Request
 
 __all__ = ["FORMATS", "Judged", "check_budgets", "diff", "format_of"]
 
@@ -344,20 +346,16 @@ def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
 
 def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deployment:
     """The plan of a budget: read, or made here or at a service."""
-    from service.cli.deploying import make_deployment, model_files
-    from service.cli.models import read_model_file
-    from service.cli.planning import make_plan, plan_at
-
     if budget.model is None:
         return documents.load_planned((folder / (budget.plan or "")).read_bytes())
-    path = folder / budget.model
+    sources = read_sources([folder / budget.model], budget.training)
     if budget.entries:
-        files = model_files([path])
-        return make_deployment(files, budget.entries, (), budget.options, budget.training, server=server)
-    file = read_model_file(path)
-    if server is None:
-        return make_plan(file, budget.options, budget.training)
-    return plan_at(server, file, budget.options, budget.training, as_json=False)
+        specs = [read_entry(text) for text in budget.entries]
+        request = Request("deployment", sources, budget.options, specs)
+    else:
+        request = Request("plan", sources, budget.options)
+    planned: Plan | Deployment = answer(request, server=server)
+    return planned
 
 
 def _budgets_text(judged: Sequence[Judged]) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
-from service.cli.console import heed, print_json, read_options, write_document
-from service.cli.models import dims_of_document, read_model_file
+from service.cli.answers import asked
+from service.cli.console import heed, print_json, write_document
 from service.cli.tables import make_table
 from solver import documents, pipeline
 from solver.errors import OptionsError
-from solver.plan import PlannedSizes, RequestedOptions, split_ranges
+from solver.plan import PlannedSizes
 
 __all__ = ["check_request", "run"]
 
@@ -55,13 +55,8 @@ def run(
             remedy="Leave out --server, or --plans.",
             path=("server",),
         )
-    file = read_model_file(model)
-    if file.importer is None:
-        choices, fields = dims_of_document(choices, fields)
-    choices, ranges = split_ranges(choices)
-    asked = read_options(fields)
-    requested = RequestedOptions(asked.options, asked.automatic, (*asked.ranges, *ranges))
-    network = file.read(requested.options.batch, choices)
+    source, requested = asked(model, fields, choices, has_sizes=True)
+    network = source.read(requested.options.batch).network
     table = pipeline.plan_table(network, requested, count, follow=lambda *_: heed())
     output.mkdir(parents=True, exist_ok=True)
     rows, facts = [], []

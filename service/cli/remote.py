@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -30,14 +30,21 @@ from clients import (
 from service.cli.console import Exit, fail, print_notes, progress_text, read_document
 from service.jobs.query import in_flags
 from solver import documents, errors
-from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
+from solver.errors import (
+    ArenaplanError,
+    CapacityError,
+    InternalError,
+    OptionsError,
+    TooManyOperationsError,
+)
 from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Deployment, Plan, RequestedOptions
+from solver.plan import Deployment, Plan
 from solver.reports.validation import ValidationReport
 from solver.reports.verdict import TradeOff, Verdict
+from solver.requests import Model, ReadModel, Request, Source, Work
 
-__all__ = ["SentGraphs", "SentModel", "Service", "is_digest", "read_plan"]
+__all__ = ["Service", "is_digest", "read_plan"]
 
 T = TypeVar("T")
 
@@ -77,30 +84,6 @@ def is_digest(path: Path) -> bool:
     return _DIGEST.fullmatch(str(path)) is not None and not path.exists()
 
 
-@dataclass(frozen=True, slots=True)
-class SentModel:
-    """A model of another tool that goes to the service as it is, weights and all, with how it is trained."""
-
-    name: str
-    data: bytes
-    choices: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SentGraphs:
-    """The networks of a deployment by name, as the texts of their documents."""
-
-    name: str
-    texts: Mapping[str, bytes]
-
-
-def _text_of(network: TrainableGraph | BlockProgram) -> bytes:
-    """The document of a network that came from another tool."""
-    if isinstance(network, TrainableGraph):
-        return documents.dump_graph(network)
-    return documents.dump_program(network)
-
-
 class Service:
     """The service at `url`. The key is `ARENAPLAN_API_KEY`; jobs are waited for `ARENAPLAN_WAIT_SECONDS`.
 
@@ -121,71 +104,147 @@ class Service:
                     as_json=as_json,
                 )
 
-    def plan(
-        self, model: TrainableGraph | BlockProgram, document: bytes | None, options: RequestedOptions
-    ) -> Plan:
-        """The plan of a graph or a program; `document` is its text, None for what came from another tool."""
-        fields = json.loads(documents.dump_options(options))
-        title, text = f"planning {model.name}", document or _text_of(model)
-        if isinstance(model, BlockProgram):
+    def answer(self, request: Request) -> Any:
+        """What is wanted. A model of another tool is sent as the graph that it is, but to train in a plan."""
+        return _WAYS[request.wanted](self, request, json.loads(documents.dump_options(request.options)))
+
+    def _plan(self, request: Request, fields: dict[str, Any]) -> Plan:
+        text, network = self._text(request)
+        if request.options.ranges and self._source(request).importer is not None:
+            raise OptionsError(
+                "The command plans a model of another tool for several sizes here, not at a service.",
+                remedy="Leave out --server, or send the model itself to POST /v1/plan.",
+                path=("server",),
+            )
+        title = f"planning {network.name}"
+        if isinstance(network, TrainableGraph):
+            answer = self._answer(title, lambda c: c.jobs.plan(text, fields), lambda c: c.plan(text, fields))
+        else:
             answer = self._answer(
                 title, lambda c: c.jobs.plan_program(text, fields), lambda c: c.plan_program(text, fields)
             )
-        else:
-            answer = self._answer(title, lambda c: c.jobs.plan(text, fields), lambda c: c.plan(text, fields))
         return documents.load_plan(answer.document)
 
-    def deploy(
-        self,
-        models: Mapping[str, bytes],
-        entries: Sequence[Mapping[str, Any]],
-        ties: Sequence[str],
-        options: RequestedOptions,
-    ) -> Deployment:
-        """The deployment of networks, which are the texts of documents by name."""
-        fields = json.loads(documents.dump_options(options))
+    def _deployment(self, request: Request, fields: dict[str, Any]) -> Deployment:
+        """A model of another tool is sent as the graph that it is for a batch; an entry point with another
+        batch brings its own."""
+        work = Work(request, follow=self._told)
+        batch, first_batch = request.options.options.batch, dict[str, int | None]()
+        rows = []
+        for spec in request.entries:
+            row = {name: value for name, value in asdict(spec).items() if value}
+            model = spec.model or next(iter(request.models))
+            if model in request.models and request.models[model].importer is not None:
+                own = spec.batch or batch
+                if first_batch.setdefault(model, own) != own:
+                    row["graph"] = json.loads(documents.dump_graph(self._model(work, model, own).graph))
+            rows.append(row)
+        texts = {
+            name: source.document() or documents.dump_graph(
+                self._model(work, name, first_batch.get(name, batch)).graph
+            )
+            for name, source in request.models.items()
+        }  # fmt: skip
+        ties = [tie.text for tie in request.ties]
         answer = self._answer(
-            f"planning {'+'.join(models)}",
-            lambda c: c.jobs.deploy(models, entries, fields, ties=ties),
-            lambda c: c.deploy(models, entries, fields, ties=ties),
+            f"planning {'+'.join(texts)}",
+            lambda c: c.jobs.deploy(texts, rows, fields, ties=ties),
+            lambda c: c.deploy(texts, rows, fields, ties=ties),
         )
         return documents.load_deployment(answer.document)
 
-    def tradeoff(
-        self,
-        network: TrainableGraph | BlockProgram,
-        document: bytes | None,
-        options: RequestedOptions,
-        points: int,
-    ) -> TradeOff:
-        """The curve of a graph or program; `document` as for plans."""
-        fields = json.loads(documents.dump_options(options))
-        text = document or _text_of(network)
+    def _tradeoff(self, request: Request, fields: dict[str, Any]) -> TradeOff:
+        text, network = self._text(request)
         answer = self._answer(
             f"looking for schedules of {network.name}",
-            lambda c: c.jobs.tradeoff(text, fields, points=points),
-            lambda c: c.tradeoff(text, fields, points=points),
+            lambda c: c.jobs.tradeoff(text, fields, points=request.points),
+            lambda c: c.tradeoff(text, fields, points=request.points),
         )
         return documents.load_tradeoff(answer.document)
 
-    def explain(
-        self,
-        network: TrainableGraph | BlockProgram,
-        document: bytes | None,
-        options: RequestedOptions,
-        *,
-        training: bool,
-    ) -> Verdict:
-        """The verdict on the capacity among the options; `document` as for plans."""
-        fields = json.loads(documents.dump_options(options))
-        capacity = fields.pop("capacity")
-        text = document or _text_of(network)
+    def _verdict(self, request: Request, fields: dict[str, Any]) -> Verdict:
+        text, network = self._text(request)
+        capacity, training = fields.pop("capacity"), request.training
         answer = self._answer(
             f"looking for what makes {network.name} fit",
             lambda c: c.jobs.explain(text, capacity, fields, training=training),
             lambda c: c.explain(text, capacity, fields, training=training),
         )
         return documents.load_verdict(answer.document)
+
+    def _validation(self, request: Request, _fields: dict[str, Any]) -> ValidationReport:
+        """A model of another tool goes there as it is, as its weights are needed there; it has to be the only
+        one. A service without jobs must keep the plan of a model."""
+        plan, sources = request.plan, request.models
+        choices: Mapping[str, Any] = {}
+        network: bytes | dict[str, bytes]
+        for name, source in sources.items():
+            if source.importer is not None and len(sources) > 1:
+                raise OptionsError(
+                    f"{source.label!r:.80} is a model of another tool, which a service takes alone.",
+                    remedy="Leave out --server, or write its graph first:"
+                    f" arenaplan import {source.label:.80} -o {name:.80}.json",
+                    path=("server",),
+                )
+            if source.weights is not None:
+                raise OptionsError(
+                    "A file of weights stays here.",
+                    remedy="Leave out --server; or --weights, to train from the weights in the model.",
+                    path=("weights",),
+                )
+        source = next(iter(sources.values()))
+        if source.importer is not None and isinstance(source.content, bytes):
+            network, choices = source.content, source.choices
+        elif isinstance(plan, Plan):
+            network = documents.dump_graph(Work(request).graphs()[""])
+        else:
+            network = {name: source.document() or b"" for name, source in sources.items()}
+        assert plan is not None
+        planned = documents.dump_plan(plan) if isinstance(plan, Plan) else documents.dump_deployment(plan)
+        asked = {"steps": request.steps, "seed": request.seed, **choices}
+        answer = self._answer(
+            f"training {'+'.join(sources)}",
+            lambda c: c.jobs.validate(network, planned, **asked),
+            lambda c: c.validate(network, planned, **asked),
+        )
+        print_notes(map(in_flags, answer.notes))
+        return documents.load_report(answer.document)
+
+    def _import(self, request: Request, _fields: dict[str, Any]) -> TrainableGraph:
+        return self._imported(self._source(request), request.options.options.batch)
+
+    def _source(self, request: Request) -> Source:
+        (source,) = request.models.values()
+        return source
+
+    def _text(self, request: Request) -> tuple[bytes, TrainableGraph | BlockProgram]:
+        """The document of the only model of a request, and its network."""
+        source, batch = self._source(request), request.options.options.batch
+        model = self._model(Work(request, follow=self._told), next(iter(request.models)), batch)
+        if (text := source.document()) is None:
+            text = documents.dump_graph(model.graph)  # no other tool has programs of explicit operations
+        return text, model.network
+
+    def _model(self, work: Work, name: str, batch: int | None) -> Model:
+        """A model of a request at a batch; the service imports it if its package is not installed here."""
+        source = work.request.models[name]
+        if source.importer is not None and not source.importer.installed:
+            return Model(source, self._imported(source, batch))
+        return work.model(name, batch)
+
+    def _told(self, _stage: str, news: object) -> None:
+        if isinstance(news, ReadModel):
+            print_notes(news.notes)
+
+    def _imported(self, source: Source, batch: int | None) -> TrainableGraph:
+        """The graph of a model of another tool; prints the notes. Only jobs import models."""
+        options, data = {**source.choices, "batch": batch}, source.content
+        assert isinstance(data, bytes)
+        with self._asking(f"importing {source.name}") as (client, show):
+            job = client.jobs.import_model(data, **options)
+            document = self._waited(job, show)
+        print_notes(map(in_flags, job.notes))
+        return documents.load_graph({**document, "name": source.name})
 
     def layout(self, name: str, problem: LayoutProblem, options: LayoutOptions) -> PlacedBuffers:
         """The layout of buffers from a file called `name`."""
@@ -197,36 +256,6 @@ class Service:
             lambda c: c.layout(text, fields),
         )
         return documents.load_layout(answer.document)
-
-    def validate(
-        self, graph: TrainableGraph | SentModel | SentGraphs, plan: Plan | Deployment, steps: int, seed: int
-    ) -> ValidationReport:
-        """The report of training in the plan there. A service without jobs must keep the plan of a model."""
-        network: bytes | Mapping[str, bytes]
-        if isinstance(graph, TrainableGraph):
-            network = documents.dump_graph(graph)
-        else:
-            network = graph.data if isinstance(graph, SentModel) else graph.texts
-        choices = graph.choices if isinstance(graph, SentModel) else {}
-        planned = documents.dump_plan(plan) if isinstance(plan, Plan) else documents.dump_deployment(plan)
-        answer = self._answer(
-            f"training {graph.name}",
-            lambda c: c.jobs.validate(network, planned, steps=steps, seed=seed, **choices),
-            lambda c: c.validate(network, planned, steps=steps, seed=seed, **choices),
-        )
-        print_notes(map(in_flags, answer.notes))
-        return documents.load_report(answer.document)
-
-    def import_model(
-        self, name: str, model: bytes, batch: int | None, choices: Mapping[str, Any]
-    ) -> TrainableGraph:
-        """The graph, called `name`, of a model of another tool; prints the notes. Only jobs import models."""
-        options = {**choices, "batch": batch}
-        with self._asking(f"importing {name}") as (client, show):
-            job = client.jobs.import_model(model, **options)
-            document = self._waited(job, show)
-        print_notes(map(in_flags, job.notes))
-        return documents.load_graph({**document, "name": name})
 
     def stored_plan(self, digest: str) -> bytes:
         """The document of a plan that the service keeps."""
@@ -292,6 +321,17 @@ class Service:
             fail(f"--server: {error}. {remedy}", Exit.USAGE, as_json=self._as_json)
         except (ClientError, httpx.InvalidURL) as error:
             fail(f"--server: {error}", Exit.USAGE, as_json=self._as_json)
+
+
+#: How a service is asked for what is wanted.
+_WAYS: Final[Mapping[str, Callable[[Service, Request, dict[str, Any]], Any]]] = {
+    "plan": Service._plan,
+    "deployment": Service._deployment,
+    "tradeoff": Service._tradeoff,
+    "verdict": Service._verdict,
+    "validation": Service._validation,
+    "import": Service._import,
+}
 
 
 def _progress_of(status: JobStatus) -> str:

@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.cli.console import heed, print_json, print_line, read_document, showing, write_document
-from service.cli.deploying import model_files
-from service.cli.models import ModelFile, read_model_file
+from service.cli.answers import answer, read_sources
+from service.cli.console import print_json, print_line, read_document, showing, write_document
 from service.cli.tables import FittingTable, make_table
 from solver import documents, executor
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.executor import MemoryAccess, StepReport, ValidationReport
 from solver.graph import Array, Role
 from solver.names import counted
-from solver.pipeline import BlockProgram, TrainableGraph, entry_graphs
+from solver.pipeline import TrainableGraph
 from solver.plan import Deployment, Plan, one_plan, split_ranges
-
-if TYPE_CHECKING:
-    from service.cli.remote import SentGraphs, SentModel
+from solver.requests import Follower, Request, Source
 
 __all__ = [
     "check_log",
     "check_models",
-    "graph_of",
-    "networks_to_send",
     "read_batch",
-    "read_graph",
     "read_log",
     "read_networks",
     "read_plan",
@@ -80,120 +73,47 @@ def check_models(models: Sequence[Path], plan: Plan | Deployment) -> None:
 
 def read_networks(
     models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
-) -> TrainableGraph | dict[str, TrainableGraph]:
-    """The graph of a plan, or that of each of its entry points."""
-    if isinstance(plan, Plan):
-        return read_graph(models[0], plan, choices)
-    return entry_graphs(
-        {name: partial(_read, file, choices, set()) for name, file in model_files(models).items()}, plan
-    )
+) -> dict[str, TrainableGraph]:
+    """The graph of each entry point of a plan by name; that of a plan of one program by none."""
+    graphs: dict[str, TrainableGraph] = answer(Request("graphs", _sources(models, choices), plan=plan))
+    return graphs
 
 
-def _read(
-    file: ModelFile, choices: Mapping[str, Any], batches: set[int | None], batch: int | None
-) -> TrainableGraph | BlockProgram:
-    """The network at a batch; notes on it are printed with the first of its `batches`."""
-    file = replace(file, prints_notes=not batches)
-    batches.add(batch)
-    return file.read(batch, choices)
-
-
-def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
-    """The graph, with the sizes that the plan was made for. Raises OptionsError for a program."""
-    file = read_model_file(path)
-    _refuse_program(file)
-    graph = file.graph(plan.options.batch, split_ranges(choices)[0])
-    sizes = {} if plan.planned_sizes is None else plan.planned_sizes.largest
-    return graph.at(**sizes) if sizes.keys() <= graph.sizes.keys() else graph
-
-
-def _refuse_program(file: ModelFile) -> None:
-    """Raises OptionsError for a program document, which says what operations touch, not what they compute."""
-    if file.importer is None:
-        value = file.parsed()
-        if isinstance(value, dict) and value.get("format") == documents.PROGRAM_FORMAT:
-            raise OptionsError(
-                f"{file.path.name!r:.80} is a program of explicit operations, whose kernels are not here.",
-                remedy="Run them in Python: arenaplan.validate(step, plan), where step has the program and a"
-                " function for each operation, as what arenaplan.torch.program returns.",
-            )
-
-
-def networks_to_send(
-    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any]
-) -> TrainableGraph | SentModel | SentGraphs:
-    """The graph of a plan for a service, or the graph documents of a deployment by name.
-
-    A model of another tool goes there as it is, as its weights are needed there; it has to be the only one.
-    """
-    from service.cli.remote import SentGraphs, SentModel
-
-    choices = split_ranges(choices)[0]
-    files, texts = model_files(models), dict[str, bytes]()
-    for name, file in files.items():
-        if file.importer is not None and len(files) > 1:
-            raise OptionsError(
-                f"{file.path.name!r:.80} is a model of another tool, which a service takes alone.",
-                remedy="Leave out --server, or write its graph first:"
-                f" arenaplan import {file.path.name:.80} -o {name:.80}.json",
-                path=("server",),
-            )
-        if isinstance(plan, Plan) and file.importer is None:
-            _refuse_program(file)
-            return file.graph(plan.options.batch, choices)
-        if choices.get("weights") not in (None, "reference", "none"):
-            raise OptionsError(
-                "A file of weights stays here.",
-                remedy="Leave out --server; or --weights, to train from the weights in the model.",
-                path=("weights",),
-            )
-        text = file.document_with(choices)
-        if text is None:
-            return SentModel(file.name, file.data, choices)
-        texts[name] = text
-    return SentGraphs("+".join(files), texts)
+def _sources(models: Sequence[Path], choices: Mapping[str, Any]) -> dict[str, Source]:
+    return read_sources(models, split_ranges(choices)[0])
 
 
 def run(
-    graph: TrainableGraph | dict[str, TrainableGraph] | SentModel | SentGraphs,
+    models: Sequence[Path],
     plan: Plan | Deployment,
+    choices: Mapping[str, Any],
     *,
     steps: int,
     seed: int,
-    paging_file: Path | None,
+    settings: Mapping[str, Any],
     as_json: bool,
     server: str | None = None,
-    kernels: executor.KernelSet = "numpy",
 ) -> bool:
-    """Train, here or at `server`, and print the report; true when nothing differed and no rule was broken."""
-    if server is not None:
-        from service.cli.remote import Service
+    """Train, here or at `server`, and print the report; true when nothing differed and no rule was broken.
 
-        if kernels != "numpy":
-            raise OptionsError(
-                "A service compiles no C.", remedy="Leave out --kernels, or --server.", path=("kernels",)
-            )
-        if paging_file is not None:
-            raise OptionsError(
-                "A paging file would be one of the service's.",
-                remedy="Leave out --paging-file, or --server.",
-                path=("paging_file",),
-            )
-
-        assert not isinstance(graph, dict), "networks of entry points are sent as documents"
-        report = Service(server, as_json=as_json).validate(graph, plan, steps, seed)
-    else:
-        assert isinstance(graph, TrainableGraph | dict), "only services are sent models"
-        with _progress(steps * (len(graph) if isinstance(graph, dict) else 1)) as on_step:
-            report = executor.validate(
-                graph,
-                plan,
-                steps=steps,
-                seed=seed,
-                on_step=on_step,
-                paging_file=paging_file,
-                kernels=kernels,
-            )
+    `settings` are keywords of `executor.validate` that no service takes.
+    """
+    if server is not None and "kernels" in settings:
+        raise OptionsError(
+            "A service compiles no C.", remedy="Leave out --kernels, or --server.", path=("kernels",)
+        )
+    if server is not None and "paging_file" in settings:
+        raise OptionsError(
+            "A paging file would be one of the service's.",
+            remedy="Leave out --paging-file, or --server.",
+            path=("paging_file",),
+        )
+    request = Request(
+        "validation", _sources(models, choices), plan=plan, steps=steps, seed=seed, settings=settings
+    )
+    runs = len(plan.entry_points) if isinstance(plan, Deployment) else 1
+    with _progress(steps * runs, shown=server is None) as follow:
+        report: ValidationReport = answer(request, as_json=as_json, server=server, follow=follow)
     with showing():
         if as_json:
             write_document(Path("-"), documents.dump_report(report) + b"\n")
@@ -241,20 +161,10 @@ def _graph_beside(plan: Plan | Deployment, path: Path) -> list[Path]:
     return []
 
 
-def _is_of(graphs: TrainableGraph | Mapping[str, TrainableGraph], plan: Plan | Deployment) -> bool:
+def _is_of(graphs: Mapping[str, TrainableGraph], plan: Plan | Deployment) -> bool:
     """Whether the plan was made from these graphs."""
-    if isinstance(plan, Plan):
-        return isinstance(graphs, TrainableGraph) and documents.graph_digest(graphs) == plan.graph_digest
-    return isinstance(graphs, Mapping) and all(
-        documents.graph_digest(graphs[one.name]) == one.plan.graph_digest for one in plan.entry_points
-    )
-
-
-def graph_of(
-    graphs: TrainableGraph | Mapping[str, TrainableGraph], entry_point: str | None
-) -> TrainableGraph:
-    """The graph of the entry point, among those that `read_networks` has read."""
-    return graphs[entry_point or ""] if isinstance(graphs, Mapping) else graphs
+    plans = {"": plan} if isinstance(plan, Plan) else {one.name: one.plan for one in plan.entry_points}
+    return all(documents.graph_digest(graphs[name]) == of.graph_digest for name, of in plans.items())
 
 
 def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
@@ -274,7 +184,7 @@ def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
 
 
 def write_outputs(
-    graphs: TrainableGraph | Mapping[str, TrainableGraph],
+    graphs: Mapping[str, TrainableGraph],
     plan: Plan | Deployment,
     entry_point: str | None,
     batch: Mapping[str, Array],
@@ -287,7 +197,7 @@ def write_outputs(
 
     Of a plan with entry points the one of this name runs.
     """
-    graph = graph_of(graphs, entry_point)
+    graph = graphs[entry_point or ""]
     if not graph.outputs:
         raise PlanError(
             f"The graph {graph.name!r:.80} has no outputs that outlive a step.",
@@ -295,7 +205,7 @@ def write_outputs(
             path=("outputs",),
         )
     arrays: dict[str, Any]
-    with executor.Trainer(graphs if isinstance(graphs, Mapping) else graph, plan) as trainer:
+    with executor.Trainer(graphs if isinstance(plan, Deployment) else graph, plan) as trainer:
         if checkpoint is not None:
             trainer.restore(checkpoint)
         if isinstance(plan, Deployment):
@@ -320,16 +230,18 @@ def write_outputs(
 
 
 @contextlib.contextmanager
-def _progress(steps: int) -> Iterator[Callable[[StepReport], None]]:
+def _progress(steps: int, *, shown: bool) -> Iterator[Follower]:
     """A bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not (shown and console.is_terminal)
+    ) as bar:
         task = bar.add_task("", total=steps)
 
-        def show(_step: StepReport) -> None:
-            heed()
-            bar.advance(task)
+        def show(_stage: str, news: object) -> None:
+            if isinstance(news, StepReport):
+                bar.advance(task)
 
         yield show
 
@@ -423,7 +335,7 @@ def check_log(plan: Plan, log: Sequence[MemoryAccess], *, as_json: bool) -> bool
 
 
 def record_log(
-    graphs: TrainableGraph | Mapping[str, TrainableGraph],
+    graphs: Mapping[str, TrainableGraph],
     plan: Plan | Deployment,
     output: Path,
     *,
@@ -432,6 +344,6 @@ def record_log(
     seed: int,
 ) -> None:
     """Run the plan, or one entry point of it, in its arena, and write a log of the accesses."""
-    of = graphs if isinstance(graphs, Mapping) else graph_of(graphs, entry_point)
+    of = graphs if isinstance(plan, Deployment) else graphs[""]
     accesses = executor.logged_accesses(of, plan, entry_point=entry_point, steps=steps, seed=seed)
     write_document(output, b"".join(documents.dump_accesses(accesses, one_plan(plan, entry_point))))

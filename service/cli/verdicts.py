@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,25 +10,21 @@ from typing import Any, Final
 from rich.console import Console
 from rich.markup import escape
 
+from service.cli.answers import answer, asked
 from service.cli.command_line import command_line
-from service.cli.console import Exit, heed, print_json, print_line, read_options, write_document
-from service.cli.costs import chosen
-from service.cli.models import read_model_file
-from service.cli.planning import progress_line
+from service.cli.console import Exit, print_json, print_line, write_document
 from service.cli.show import print_row
 from service.cli.tables import FittingTable, make_table
-from solver import documents, pipeline, verdict
+from solver import documents
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
-from solver.layout import Progress
-from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Plan
 from solver.reports.rows import row_named
 from solver.reports.verdict import Changes, Remedy, TradeOff, Verdict, VerdictStatus
-from solver.schedules import SearchProgress
+from solver.requests import Request, Source
 from solver.verdict import Largest
 
-__all__ = ["check_largest", "explain", "graph_alone", "largest", "print_scratch", "progress", "tradeoff"]
+__all__ = ["check_largest", "explain", "largest", "print_scratch", "tradeoff"]
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
@@ -62,24 +57,9 @@ def tradeoff(
             remedy="Name a file that ends in .svg, .png or .json.",
             path=("output",),
         )
-    file = read_model_file(model)
-    requested = read_options(chosen(fields, file, choices))
-    if server is not None:
-        from service.cli.remote import Service
-
-        service = Service(server, as_json=as_json)
-        network = file.read_for(service, requested.options.batch, choices)
-        curve = service.tradeoff(network, file.document_with(choices), requested, points)
-    else:
-        network = file.read(requested.options.batch, choices)
-        options = pipeline.free_measures(network, requested)
-        with progress(f"looking for schedules of {network.name}") as show:
-
-            def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
-                heed()
-                show(progress_line(stage, progress))
-
-            curve = verdict.tradeoff(network, options, points=points, follow=follow)
+    source, requested = asked(model, fields, choices)
+    request = Request("tradeoff", {source.name: source}, requested, points=points)
+    curve = answer(request, as_json=as_json, server=server)
     if output is not None:
         write_document(output, _written(curve, output.suffix.lower()))
     if as_json:
@@ -101,41 +81,15 @@ def explain(
 
     Without `training` nothing is tried that changes what is learned.
     """
-    file = read_model_file(model)
-    requested = read_options(chosen(fields, file, choices))
-    batch = requested.options.batch
-    if server is not None:
-        from service.cli.remote import Service
-
-        service = Service(server, as_json=as_json)
-        network = file.read_for(service, batch, choices)
-        result = service.explain(network, file.document_with(choices), requested, training=training)
-    else:
-        network = file.read(batch, choices)
-        batches = None
-        if isinstance(network, TrainableGraph):
-            batches = file.batches(network, requested.options, choices)
-        with progress(f"looking for what makes {network.name} fit") as show:
-            tried = ["the network as it is"]
-
-            def observe(names: tuple[str, ...]) -> None:
-                tried.append(" and ".join(names) or "the smallest capacity")
-                show(tried[-1])
-
-            def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
-                heed()
-                show(f"{tried[-1]} ({progress_line(stage, progress)})")
-
-            result = verdict.explain(
-                network, requested, training=training, batches=batches, observe=observe, follow=follow
-            )
+    source, requested = asked(model, fields, choices)
+    request = Request("verdict", {source.name: source}, requested, training=training)
+    result = answer(request, as_json=as_json, server=server)
     if as_json:
         write_document(Path("-"), documents.dump_verdict(result, indent=2) + b"\n")
     else:
         commands = [_command(remedy, model, fields, choices, server) for remedy in result.remedies]
         _print_verdict(Console(highlight=False), result, commands)
-        runs_once = isinstance(network, BlockProgram) and not any(each.pure for each in network.operations)
-        if runs_once and not result.fits_as_it_is:
+        if not result.fits_as_it_is and _runs_once(source):
             print_line("No operation of the program may run again: none says that it is pure.")
     if result.status is VerdictStatus.PLAN:
         return Exit.OK
@@ -181,19 +135,9 @@ def largest(
     The plan goes to `output`, if there is one. Without `training` nothing is tried that changes what is
     learned.
     """
-    file = read_model_file(model)
-    requested = read_options(chosen(fields, file, choices))
-    batch = requested.options.batch
-    if file.importer is not None:  # an open dimension needs a size to begin with
-        if name == "batch" and "dim" not in choices:
-            batch = batch or 1
-        elif not any(str(text).startswith(f"{name}=") for text in choices.get("dim", ())):
-            choices = {**choices, "dim": [*choices.get("dim", ()), f"{name}=1"]}
-    graph = graph_alone(file.read(batch, choices))
-    with progress(f"looking for the largest {name} of {graph.name}") as show:
-        result = verdict.largest(
-            graph, requested, name, training=training, observe=show, follow=lambda *_: heed()
-        )
+    source, requested = asked(model, fields, choices)
+    request = Request("largest", {source.name: source}, requested, training=training, dimension=name)
+    result = answer(request)
     if output is not None and result.plan is not None:
         write_document(output, documents.dump_plan(result.plan, indent=2) + b"\n")
     if as_json:
@@ -272,25 +216,11 @@ def print_scratch(plan: Plan, budget: int) -> None:
         print_line(f"It needs less scratch: --scratch-budget {plan.options.scratch_budget}")
 
 
-def graph_alone(network: TrainableGraph | BlockProgram) -> TrainableGraph:
-    """The network, which is a graph. Raises OptionsError for a program."""
-    if not isinstance(network, TrainableGraph):
-        raise OptionsError(
-            f"{network.name!r} is a program of explicit operations, which has neither dimensions nor layers.",
-            remedy="Leave out --largest and --choose-trainable.",
-        )
-    return network
-
-
-@contextlib.contextmanager
-def progress(title: str) -> Iterator[Callable[[str], None]]:
-    """Show the stage of a search on standard error, if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _text: None
-        return
-    with console.status(escape(title)) as status:
-        yield lambda text: status.update(escape(f"{title}: {text}"))
+def _runs_once(source: Source) -> bool:
+    """Whether the model is a program without pure operations."""
+    if source.importer is not None or source.parsed().get("format") != documents.PROGRAM_FORMAT:
+        return False
+    return not any(each.pure for each in documents.load_program(source.parsed()).operations)
 
 
 def _written(curve: TradeOff, suffix: str) -> bytes:

@@ -366,7 +366,7 @@ def costs(
         from service.cli import costs as writer
 
         options = {**steps, **runtime, **schedule}
-        writer.write(model, options, output, repeats, choices, modelled=roofline, as_json=as_json)
+        writer.write(model, options, output, 0 if roofline else repeats, choices, as_json=as_json)
 
 
 @app.command(
@@ -420,19 +420,17 @@ def validate(
 
         document = training.read_planned(plan)
         training.check_models(models, document)
-    with reporting(as_json=as_json, document=str(models[0])):
-        read = training.read_networks if server is None else training.networks_to_send
-        network = read(models, document, choices)
+    settings = {"paging_file": paging_file, "kernels": kernels if kernels != "numpy" else None}
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
-            network,
+            models,
             document,
+            choices,
             steps=steps,
             seed=seed,
-            paging_file=paging_file,
+            settings={name: value for name, value in settings.items() if value is not None},
             as_json=as_json,
             server=server,
-            kernels=kernels,
         )
     if not right:
         raise typer.Exit(Exit.WRONG)
@@ -491,7 +489,7 @@ def run(
     with reporting(as_json=as_json, document=str(places[0])):
         networks = training.read_networks(places, document, given)
     with reporting(as_json=as_json, document=str(batch)):
-        arrays = training.read_batch(training.graph_of(networks, entry_point), batch)
+        arrays = training.read_batch(networks[entry_point or ""], batch)
     with reporting(as_json=as_json, document=str(plan)):
         training.write_outputs(networks, document, entry_point, arrays, output, checkpoint, as_json=as_json)
 
@@ -523,7 +521,7 @@ def rewritten(
 
         document = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
-        network = training.read_graph(graph, document, choices)
+        network = training.read_networks([graph], document, choices)[""]
     with reporting(as_json=as_json, document=str(plan)):
         result = executor.rewritten(network, document)
         write_document(output, documents.dump_graph(result, indent=2) + b"\n")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from service.cli.answers import read_source
 from service.cli.commands import app
 from service.cli.console import Exit
-from service.cli.models import read_model_file
 from solver import documents
 from solver.pipeline import BlockProgram, TrainableGraph
 
@@ -54,20 +54,20 @@ def arenaplan(*arguments: str | Path) -> Result:
 
 
 def test_the_extension_tells(model: Path) -> None:
-    graph = read_model_file(model).graph(8)
+    graph = read_source(model).read(8).graph
     assert graph.name == "small"
     assert graph.operands["image"].shape == (8, 1, 6, 6)
-    assert read_model_file(model).read(8) == graph
+    assert read_source(model).read(8).network == graph
 
 
 def test_documents_are_told_by_their_format(model: Path, tmp_path: Path) -> None:
     graph, other = tmp_path / "graph.json", tmp_path / "program"
-    graph.write_bytes(documents.dump_graph(read_model_file(model).graph(None)))
-    assert isinstance(read_model_file(graph).read(None), TrainableGraph)
+    graph.write_bytes(documents.dump_graph(read_source(model).read(None).graph))
+    assert isinstance(read_source(graph).read(None).network, TrainableGraph)
     program = {"format": documents.PROGRAM_FORMAT, "version": 1, "name": "p"}
     program |= {"blocks": [{"name": "b", "bytes": 64}], "operations": [{"name": "o", "writes": ["b"]}]}
     other.write_text(json.dumps(program), encoding="utf-8")
-    assert isinstance(read_model_file(other).read(None), BlockProgram)
+    assert isinstance(read_source(other).read(None).network, BlockProgram)
 
 
 @pytest.mark.parametrize("target", ["reference", "onert", "nntrainer"])

@@ -1,0 +1,177 @@
+"""Requests of commands: made of files and flags, answered here or by a service, shown meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from service.cli.console import (
+    errors_may_be_seen,
+    heed,
+    print_notes,
+    progress_text,
+    read_document,
+    read_options,
+    reporting,
+)
+from solver.errors import ArenaplanError, OptionsError
+from solver.layout import Progress
+from solver.plan import RequestedOptions, SizeRange
+from solver.requests import Follower, ReadModel, Request, Source, Trying, handle, source_of_file
+from solver.schedules import SearchProgress
+
+__all__ = [
+    "answer",
+    "asked",
+    "progress_line",
+    "read_source",
+    "read_sources",
+    "with_costs",
+]
+
+#: What is shown while a request is answered, by what is wanted; {} is the network.
+_TITLES: Final[Mapping[str, str]] = {
+    "plan": "planning {}",
+    "tradeoff": "looking for schedules of {}",
+    "verdict": "looking for what makes {} fit",
+    "largest": "looking for the largest size of {}",
+    "trainable": "looking for what to train of {}",
+}  # fmt: skip
+
+
+def read_source(path: Path, choices: Mapping[str, Any] = MappingProxyType({})) -> Source:
+    """The model of a file, or of standard input, with choices for its import."""
+    return source_of_file(path, read_document(path), choices)
+
+
+def read_sources(
+    paths: Sequence[Path], choices: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Source]:
+    """The models of files by their names: those of the files, without suffixes."""
+    sources: dict[str, Source] = {}
+    for path in paths:
+        source = read_source(path, choices)
+        name = source.name.removesuffix(".graph")
+        if name in sources:
+            raise OptionsError(
+                f"Two models are called {name!r}.",
+                remedy="Give the files different names: entry points are named after them.",
+                path=("models",),
+            )
+        sources[name] = source
+    return sources
+
+
+def asked(
+    path: Path, fields: Mapping[str, Any], choices: Mapping[str, Any], *, has_sizes: bool = False
+) -> tuple[Source, RequestedOptions]:
+    """The model of a file, and the options by the fields of their document.
+
+    With `has_sizes` choices may name ranges of dimensions, and those of a document.
+    """
+    source, ranges = read_source(path, choices), tuple[SizeRange, ...]()
+    if has_sizes:
+        source, fields = source.sized(fields)
+        source, ranges = source.ranged()
+    options = read_options(with_costs(fields, source)) if fields else RequestedOptions()
+    return source, replace(options, ranges=(*options.ranges, *ranges))
+
+
+def with_costs(fields: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """The fields of an options document, in which the costs take the place of the text `costs`: those that
+    are measured here, or in a file."""
+    options = dict(fields)
+    text = options.pop("costs", "roofline")
+    if text == "roofline":
+        return options
+    from solver import documents
+
+    if text == "measured":
+        costs = answer(Request("costs", {source.name: source}, read_options(options), repeats=5))
+    else:
+        with reporting(as_json=False, document=text):
+            costs = documents.load_costs(read_document(Path(text)))
+    return {**options, "costs": {"about": costs.about, "nanoseconds": dict(costs.nanoseconds)}}
+
+
+def answer(
+    request: Request, *, as_json: bool = False, server: str | None = None, follow: Follower | None = None
+) -> Any:
+    """What is wanted, made here or by the service at `server`; `follow` is told of progress here, too.
+
+    Notes on models go to standard error. Raises ArenaplanError; of several models the one with a mistake is
+    named.
+    """
+    try:
+        if server is not None:
+            from service.cli.remote import Service
+
+            return Service(server, as_json=as_json).answer(request)
+        with _showing(request, follow) as (observe, shown):
+            return handle(request, observe=observe, follow=shown).value
+    except ArenaplanError as error:
+        if error.path[:1] != ("models",) or len(error.path) < 2:
+            raise
+        error.document = str(request.models[str(error.path[1])].path)
+        error.path = error.path[2:]
+        raise
+
+
+def progress_line(stage: str, progress: Any) -> str:
+    """How far a stage is, on one line."""
+    if isinstance(progress, Progress):
+        return progress_text(stage, {"peak_bytes": progress.incumbent, "bound_bytes": progress.bound})
+    return progress_text(stage, asdict(progress) if isinstance(progress, SearchProgress) else {})
+
+
+@contextlib.contextmanager
+def _showing(
+    request: Request, follow: Follower | None
+) -> Iterator[tuple[Callable[[str, float], None] | None, Follower]]:
+    """Who is told of the stages and the progress of a request: standard error, if that is a terminal."""
+
+    def heeding(stage: str, news: Any) -> None:
+        heed()
+        if isinstance(news, ReadModel):
+            print_notes(news.notes)
+        if follow is not None:
+            follow(stage, news)
+
+    title = _TITLES.get(request.wanted)
+    if title is None or not errors_may_be_seen():
+        yield None, heeding
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None, heeding
+        return
+    with console.status("reading the document") as status:
+        # Several plans may be tried, each with all stages.
+        spent: dict[str, float] = {}
+        words = {"name": "", "trying": ""}
+
+        def show(now: str = "") -> None:
+            done = "".join(f", {stage} {seconds:.2f} s" for stage, seconds in spent.items())
+            about = f"{title.format(words['name'])} (read{done})"
+            status.update(escape(": ".join(filter(None, (about, words["trying"], now)))))
+
+        def observe(stage: str, seconds: float) -> None:
+            spent[stage] = spent.get(stage, 0.0) + seconds
+            show()
+
+        def shown(stage: str, news: Any) -> None:
+            heeding(stage, news)
+            if isinstance(news, ReadModel):
+                words["name"] = news.name
+            elif isinstance(news, Trying):
+                words["trying"] = news.text
+            show("" if isinstance(news, ReadModel | Trying) else progress_line(stage, news))
+
+        yield observe, shown
