@@ -40,6 +40,8 @@ REMOVED: Final[Mapping[str, str]] = {
     "join-views": _RULE,
     **dict.fromkeys(("webhook", "ARENAPLAN_WEBHOOK_SECRET", "ARENAPLAN_WEBHOOK_ALLOW_PRIVATE"), _WEBHOOK),
     **dict.fromkeys(("ARENAPLAN_RESULT_URL", "ARENAPLAN_RESULT_BYTES"), _OBJECTS),
+    "--plans": "Tables of plans are no longer made: plan each part of a range by itself, as --batch 1..7;"
+    " `arenaplan explain --largest batch` says where a part ends.",
     "page/client.js": "The JavaScript client is no longer served: generate one from /openapi.json, or use"
     " page/service.js.",
 }

@@ -8,7 +8,6 @@
     entries      the programs that entry points run
     ties         which persistent values of different models are one
     ranges       one plan for several sizes: `plan_at`
-    table        several plans, each for a part of a range: `plan_table`
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit
     layout       the layout of each space, within a capacity or in tiers
@@ -39,20 +38,17 @@ from solver.pipeline.paths import (
     start_of,
 )
 from solver.pipeline.ranges import plan_at
-from solver.pipeline.table import NEAR, PlanTable, plan_table
 from solver.targets import TARGETS
 
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
 __all__ = [
-    "NEAR",
     "PROGRAM",
     "TARGETS",
     "BlockProgram",
     "EntryRequest",
     "Networks",
-    "PlanTable",
     "Start",
     "TrainableGraph",
     "arena_bytes",
@@ -69,7 +65,6 @@ __all__ = [
     "plan_like",
     "plan_program",
     "plan_requested",
-    "plan_table",
     "reference_of",
     "start_of",
 ]

@@ -14,7 +14,7 @@ def test_each_option_says_its_flag(root: Path) -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option"
     ]
-    assert len(options) >= 80  # the search itself works
+    assert len(options) >= 70  # the search itself works
     without = [
         f"{file}:{option.lineno}"
         for file, option in options

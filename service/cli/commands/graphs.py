@@ -40,7 +40,6 @@ app = Commands()
         "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
         "arenaplan plan graph.json --rewrite --json -o plan.json",
         "arenaplan plan graph.json --batch 1..32 -o plan.json",
-        "arenaplan plan graph.json --batch 1..32 --plans 3 -o plans",
         "arenaplan plan graph.json --as-written -o plan.json",
         "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
         "arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json",
@@ -99,15 +98,6 @@ def plan(
             " the summary in its place.",
         ),
     ] = None,
-    plans: Annotated[
-        int | None,
-        typer.Option(
-            "--plans",
-            min=1,
-            metavar="COUNT",
-            help="At most so many plans for a range of sizes, each for a part of it; -o names a folder.",
-        ),
-    ] = None,
     schedule: ScheduleOptions,
     places: PlaceOptions,
     search: SearchOptions,
@@ -125,12 +115,6 @@ def plan(
         on_one_thread()
     with reporting(as_json=as_json, document=str(models[0])):
         options = {**steps, **search, **schedule, **places}
-        if plans is not None:
-            from service.cli import plan_tables
-
-            plan_tables.check_request(alone=not (entry or share or tie or like or len(models) > 1))
-            plan_tables.run(models[0], options, plans, output, choices, as_json=as_json, server=server)
-            return
         if entry or share or tie or len(models) > 1:
             from service.cli import deploying
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
@@ -26,6 +26,7 @@ from solver.options import (
     flag_of,
     former_option,
 )
+from solver.removed import removed
 
 __all__ = [
     "AsJson",
@@ -140,7 +141,6 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
             "--entry",
             "--share",
             "--tie",
-            "--plans",
             *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)),
         )
     ),
@@ -154,9 +154,16 @@ _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
 _FORMER: Final[Mapping[str, str]] = {f"--{name.replace('_', '-')}": name for name in MEASURES}
 
 
-def _refuse_former(words: Sequence[str]) -> None:
-    """Raises OptionsError for a flag of `_FORMER` among the words of a command."""
-    for flag in words[: words.index("--")] if "--" in words else words:
+def _refuse_removed(flags: Iterable[str]) -> None:
+    """Raises OptionsError for a flag that earlier versions had."""
+    for flag in flags:
+        if sentence := removed(flag):
+            raise OptionsError(sentence)
+
+
+def _refuse_former(flags: Iterable[str]) -> None:
+    """Raises OptionsError for a flag of `_FORMER`."""
+    for flag in flags:
         if name := _FORMER.get(flag):
             texts = former_option(name, flag, f"--only {flag[2:]}", "--scratch-budget 64KiB")
             raise OptionsError(texts[0], remedy=texts[1])
@@ -171,14 +178,13 @@ _OF_PLAN_ALONE: Final[Mapping[str, str]] = {
     "--entry": "Leave --entry out; give the batch of the entry point as --batch, and to a verdict as"
     " --capacity what the values that only other entry points use leave of the arena.",
     **dict.fromkeys(("--share", "--tie"), "Give one model."),
-    **{flag: f"Leave {flag} out." for flag in ("--pin", "--align", "--reserve", "--like", "--plans")},
+    **{flag: f"Leave {flag} out." for flag in ("--pin", "--align", "--reserve", "--like")},
 }
 
 
-def _refuse_of_plan_alone(words: Sequence[str]) -> None:
-    """Raises OptionsError for a flag of `_OF_PLAN_ALONE` among the words of a command."""
-    for word in words[: words.index("--")] if "--" in words else words:
-        flag = word.partition("=")[0]
+def _refuse_of_plan_alone(flags: Iterable[str]) -> None:
+    """Raises OptionsError for a flag of `_OF_PLAN_ALONE`."""
+    for flag in flags:
         if flag in _OF_PLAN_ALONE:
             raise OptionsError(
                 f"{flag} is for `plan`: curves and verdicts are about one program in one memory.",
@@ -190,12 +196,15 @@ class _Command(TyperCommand):
     """A command whose help has its options in sections, if it has those of two sections or more."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing and self.name in ("explain", "tradeoff"):
+        if not ctx.resilient_parsing:
+            words = args[: args.index("--")] if "--" in args else args
+            flags = [word.partition("=")[0] for word in words if word.startswith("--")]
             with reporting(as_json="--json" in args):
-                _refuse_of_plan_alone(args)
-        if not ctx.resilient_parsing and any("--only" in one.opts for one in self.get_params(ctx)):
-            with reporting(as_json="--json" in args):
-                _refuse_former(args)
+                _refuse_removed(flags)
+                if self.name in ("explain", "tradeoff"):
+                    _refuse_of_plan_alone(flags)
+                if any("--only" in parameter.opts for parameter in self.get_params(ctx)):
+                    _refuse_former(flags)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -1,4 +1,4 @@
-"""Plans for ranges of sizes: what they say, sizes with another structure, tables of plans."""
+"""Plans for ranges of sizes: what they say, sizes with another structure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from examples.gallery import GALLERY
 from solver.documents import dump_options, dump_plan, load_graph, load_options, load_plan
-from solver.errors import ArenaplanError, BatchError, CapacityError, OptionsError, PlanError
+from solver.errors import ArenaplanError, BatchError, OptionsError, PlanError
 from solver.graph import TrainableGraph
 from solver.layout import Alignment, Pin
-from solver.pipeline import TARGETS, plan_at, plan_requested, plan_table, reference_of
+from solver.pipeline import TARGETS, plan_at, plan_requested, reference_of
 from solver.plan import Plan, PlannedSizes, PlanOptions, RequestedOptions, SizeRange, with_digest
 from solver.program import ReservedRange, Tier
 from solver.verify import prove, prove_at
@@ -262,66 +262,3 @@ def test_options_name_a_wrong_range(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ArenaplanError) as caught:
         load_options(fields)
     assert words in f"{caught.value.message} {caught.value.remedy}"
-
-
-# --------------------------------------------------------------------------------------------- tables
-
-
-def every_table(own: dict[int, int], count: int) -> float:
-    """The least largest ratio of any choice of at most `count` plans that includes the largest size."""
-    sizes = sorted(own)
-    ratios = []
-    for number in range(count):
-        for chosen in itertools.combinations(sizes[:-1], number):
-            ends = [*chosen, sizes[-1]]
-            ratios.append(max(own[next(e for e in ends if e >= size)] / own[size] for size in sizes))
-    return min(ratios)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_a_table_has_the_best_parts(count: int) -> None:
-    """Beside every choice of sizes: no plan of this network grows for a smaller size."""
-    requested = RequestedOptions(ranges=(SizeRange("batch", 1, 7),))
-    table = plan_table(GRAPH, requested, count)
-    parts = [sizes_of(plan).ranges[0] for plan in table.plans]
-    assert [part.least for part in parts] == [1, *(part.most + 1 for part in parts[:-1])]
-    assert parts[-1].most == 7
-    assert len(parts) <= count
-    assert max(table.worst) == every_table(table.own, count)
-    assert table.own == {b: plan_requested(GRAPH.at(batch=b)).arena_bytes for b in range(1, 8)}
-    assert table.enough
-    assert every_table(table.own, table.enough) <= 1.05
-    assert table.enough == 1 or every_table(table.own, table.enough - 1) > 1.05
-
-
-def test_a_long_range_is_planned_at_some_sizes() -> None:
-    requested = RequestedOptions(ranges=(SizeRange("seq", 1, 400),))
-    table = plan_table(load_graph(SEQUENCES), requested, 3)
-    assert 20 <= len(table.own) <= 33
-    assert {1, 400} <= table.own.keys()
-    assert sizes_of(table.plans[0]).ranges[0].least == 1
-
-
-def test_a_table_names_the_size_that_does_not_fit() -> None:
-    as_written = RequestedOptions(automatic=False)
-    capacity = plan_requested(GRAPH.at(batch=5), as_written).arena_bytes
-    requested = replace(as_written.having(capacity=capacity), ranges=(SizeRange("batch", 1, 7),))
-    with pytest.raises(CapacityError, match=r"^batch 6: .* the capacity is") as caught:
-        plan_table(GRAPH, requested, 2)
-    assert "let the range end at 5" in caught.value.remedy
-    fitting = replace(requested, ranges=(SizeRange("batch", 1, 5),))
-    assert max(plan.arena_bytes for plan in plan_table(GRAPH, fitting, 2).plans) <= capacity
-    with pytest.raises(CapacityError, match=r"^batch 6: ") as caught:
-        plan_table(GRAPH, replace(requested, ranges=(SizeRange("batch", 6, 7),)), 2)
-    assert "range" not in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("ranges", "count", "message"),
-    [((), 2, "0 ranges"), ((SizeRange("batch", 1, 2), SizeRange("batch", 1, 2)), 2, "2 ranges")],
-)
-def test_a_table_is_of_one_range(ranges: tuple[SizeRange, ...], count: int, message: str) -> None:
-    with pytest.raises(OptionsError, match=message):
-        plan_table(GRAPH, RequestedOptions(ranges=ranges), count)
-    with pytest.raises(OptionsError, match="table of 0 plans"):
-        plan_table(GRAPH, RequestedOptions(ranges=(SizeRange("batch", 1, 2),)), 0)

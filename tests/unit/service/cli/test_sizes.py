@@ -1,4 +1,4 @@
-"""Ranges of sizes on the command line: one plan, tables of plans, the largest size, and what is refused."""
+"""Ranges of sizes on the command line: one plan, the largest size, and what is refused."""
 
 from __future__ import annotations
 
@@ -88,19 +88,6 @@ def test_a_claim_that_is_not_true_is_wrong(graph: Path, tmp_path: Path) -> None:
     assert "no symbolic dimension 'seq'" in result.stdout
 
 
-def test_a_table_of_plans(graph: Path, tmp_path: Path) -> None:
-    result = run("plan", graph, "--dim", "seq=1..8", "--plans", "2", "-o", "plans")
-    assert result.exit_code == Exit.OK, result.output
-    files = sorted((tmp_path / "plans").iterdir())
-    parts = sorted((part.least, part.most) for path in files for part in ranges(path))
-    assert len(parts) == 2
-    assert (parts[0][0], parts[1][1]) == (1, 8)
-    assert parts[0][1] + 1 == parts[1][0]
-    assert all(path.name in result.stdout for path in files)
-    facts = json.loads(run("plan", graph, "--dim", "seq=1..8", "--plans", "2", "-o", "p", "--json").stdout)
-    assert [(row["from"], row["to"]) for row in facts["plans"]] == parts
-
-
 def test_the_largest_batch_with_its_plan(graph: Path, tmp_path: Path) -> None:
     result = run("explain", graph, "--capacity", "4kB", "--largest", "batch", "-o", "plan.json")
     assert result.exit_code == Exit.OK, result.output
@@ -152,9 +139,10 @@ def test_a_capacity_that_not_even_one_fits(graph: Path) -> None:
         ("plan fixed.json --batch 1..2", "no shape"),
         ("plan graph.json --batch 1..2 --target onert", "set up for one size"),
         ("plan graph.json --batch 1..2 --entry train", "Each entry point is of one size"),
-        ("plan graph.json --plans 2 -o plans", "0 ranges"),
-        ("plan graph.json --batch 1..2 --plans 2", "Add -o plans."),
-        ("plan graph.json --batch 1..2 --plans 2 --entry train -o plans", "is of one network"),
+        (
+            "plan graph.json --batch 1..2 --plans 2 -o plans",
+            "plan each part of a range by itself, as --batch 1..7",
+        ),
         ("tradeoff graph.json --batch 1..2", "is of one size, and batch 1..2 is asked for"),
         ("explain graph.json --batch 1..2 --capacity 1MB", "is of one size"),
         ("explain graph.json --capacity 1MB -o plan.json", "Add --largest batch"),
