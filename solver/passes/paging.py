@@ -251,9 +251,9 @@ class Paging(Pass):
         self, program: Program, problem: PagingProblem, taken: Collection[int]
     ) -> dict[int, int] | None:
         """The slower memory of each value that leaves; None where some have no room."""
-        from solver.schedules.paging.homes import homes
+        from solver.schedules.paging.tiers import tier_by_value
 
-        return homes(problem, taken, self._room(program))
+        return tier_by_value(problem, taken, self._room(program))
 
     def _choosing(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> frozenset[int]:
         """Those of the gaps whose values choose among the slower memories."""
@@ -291,7 +291,7 @@ class Paging(Pass):
         self, program: Program, tried: Sequence[tuple[PagingProblem, frozenset[int]]]
     ) -> CapacityError:
         """The error if paged values do not fit the slower tiers. It names the tier that lacks least."""
-        from solver.schedules.paging.homes import shortage
+        from solver.schedules.paging.tiers import shortage
 
         room = self._room(program)
         choosing = ((problem, self._choosing(program, problem, taken)) for problem, taken in tried)

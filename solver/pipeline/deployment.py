@@ -26,7 +26,7 @@ from solver.names import matching_names
 from solver.native import deadline_of
 from solver.options import CONSTRAINTS
 from solver.pipeline.agreement import Member, agreed
-from solver.pipeline.common_homes import in_common_homes
+from solver.pipeline.homes import in_common_homes
 from solver.pipeline.measures import candidate_requested
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
 from solver.pipeline.settled import settled
@@ -553,10 +553,10 @@ def _deployment(
         of_reference = _numbers(candidate.reference.program, known, list(shared))
         place = {e.reference: e.value for e in candidate.plan.program.entry}
         numbers.append([place[number] for number in of_reference])
-    if candidates[0].plan.options.memories:
-        candidates = in_common_homes(candidates, numbers, plans[0].deadline)
-    for entry, each, candidate, values in zip(entries, plans, candidates, numbers, strict=True):
-        plan = candidate.plan
+    made = [candidate.plan for candidate in candidates]
+    if made[0].options.memories:
+        made = in_common_homes(made, numbers, plans[0].deadline)
+    for entry, each, candidate, plan, values in zip(entries, plans, candidates, made, numbers, strict=True):
         if not entry.requested.options.constraints:
             plan = settled(plan, values)
         plan = each.proved(replace(candidate, plan=plan))

@@ -26,9 +26,11 @@ from solver.layout import (
     solve,
 )
 from solver.names import matching_names, nearest_names
-from solver.placement.refusals import MOST_NAMED, no_layout
 
 __all__ = ["place", "prepare"]
+
+#: Buffers named in an error that a capacity is too small; the report would be as long as the problem.
+MOST_NAMED: Final = 100
 
 #: Numbers among the options, from the least to below the last.
 _RANGES: Final = (
@@ -182,4 +184,19 @@ def _does_not_fit(problem: LayoutProblem, outcome: Outcome, capacity: int) -> Ca
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda b: (-b[1], b[0]))[:MOST_NAMED],
         path=("capacity",),
         proved=bound > capacity,
+    )
+
+
+def no_layout(solver: str, *, in_time: bool) -> OptionsError:
+    """The solver has no layout, and nothing says that there is none: not a question of capacity."""
+    if in_time:
+        return OptionsError(
+            f"The solver {solver!r} found no layout of this problem.",
+            remedy='It may not take pins or alignments: use "portfolio".',
+            path=("solver",),
+        )
+    return OptionsError(
+        f"Time ran out before the solver {solver!r} had a layout.",
+        remedy='Give more time, or use "portfolio", which always has one.',
+        path=("deadline_seconds",),
     )

@@ -28,7 +28,7 @@ from solver.layout import (
 )
 from solver.memories import Tier, access_nanoseconds
 from solver.names import matching_names, nearest_names
-from solver.placement.refusals import MOST_NAMED, no_layout
+from solver.placement import MOST_NAMED, no_layout
 from solver.program import check_memories, without
 from solver.schedules.homes.refine import Unhoused, housed
 

@@ -1,12 +1,10 @@
 """Checks plans without trusting their makers: a symbolic proof in the arena's bytes, and the figures.
 
-    proof        the obligations in their order; docs/explanation/proof.md has the formal statement
+    proof        the obligations in their order, at one size or another; docs/explanation/proof.md states them
     form         the plan speaks of the values, steps and names of its reference
     sharing      which bytes may be shared: aliases, levels, residues
-    sizes        the proof at another size than the plan was made at
     execution    plan and reference run on terms
-    homes        memories that kernels reach, and how long accesses take at least
-    figures      sizes, bounds and records, added up again; cost has the bound on recomputation
+    figures      sizes, bounds and records, added up again; cost has the bounds on recomputation and accesses
     deployment   plans that share their memory leave each other's values alone
     accesses     a log of the addresses that a runtime touched, compared with the plan
     unchecked    the claims of a plan document that no check can work out again
@@ -24,8 +22,7 @@ from solver.verify.cost import added_up, check_cost_bound
 from solver.verify.deployment import check_deployment_form, held_references, prove_deployment
 from solver.verify.figures import FACTS, check_figures, check_recomputation
 from solver.verify.form import check_labels
-from solver.verify.proof import prove
-from solver.verify.sizes import prove_at
+from solver.verify.proof import prove, prove_at
 from solver.verify.unchecked import UNCHECKED, is_unchecked
 
 __all__ = [

@@ -1,7 +1,9 @@
-"""Adds up what recomputation costs, and a bound on that: rows with multipliers, in whole numbers.
+"""Adds up bounds in whole numbers, from rows with multipliers: on what recomputation costs, and on how long
+accesses to several memories take (obligation *homes*).
 
-No solver is asked: what each row says is worked out from the reference program. `solver.program.records`
-explains the rows, and why their sum is a bound.
+No solver is asked: what each row says is worked out from the program. `solver.program.records` explains the
+rows of recomputation and `solver.accounting.homes` those of homes, and why their sums are bounds. A higher
+bound that a search proved is only compared with what the plan itself takes.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from solver.accounting.clocks import home_figures
+from solver.accounting.homes import added_up_homes, home_problem, places_of
 from solver.accounting.problem import joined, may_share
 from solver.graph.ops import lookup
+from solver.plan import Plan
 from solver.program import (
     CONVERT,
     OWN_KERNELS,
@@ -28,7 +33,8 @@ from solver.program import (
 )
 from solver.reports.validation import Violation
 
-__all__ = ["added_up", "check_cost_bound"]
+__all__ = ["added_up", "check_cost_bound", "check_homes"]
+
 
 #: A variable: whether a value is held at a moment, or a step made again behind it.
 _Variable: TypeAlias = tuple[str, int, int]
@@ -289,4 +295,67 @@ class _Facts:
             else updated <= kind.ignores(node, True, b.slot)
             for b in step.bindings
             if b.access.defines
+        )
+
+
+def check_homes(plan: Plan) -> Iterator[Violation]:
+    """What the homes of values, the record of them and the bound claim wrongly. Rule ``home``.
+
+    Without memories in the options there must be neither. O(b + r log l) for b bindings, r regions, l rows.
+    """
+    yield from (Violation("home", (), detail) for detail in _homes(plan))
+
+
+def _homes(plan: Plan) -> Iterator[str]:
+    program, memories, tiers = plan.program, plan.options.memories, plan.options.tiers
+    facts = next((record.facts for record in plan.records if record.name == "homes"), None)
+    if not memories:
+        if facts is not None or plan.home_bound is not None:
+            yield "Homes are recorded, and the options have no memories."
+        return
+    expected = [(m.name, True) for m in memories] + [(tier.name, False) for tier in tiers]
+    spaces = [(space.name, space.addressable) for space in program.spaces]
+    if spaces != expected:
+        yield f"The options have the memories {expected}, with whether kernels reach them; the plan {spaces}."
+        return
+    known = {memory.name for memory in memories}
+    for text in plan.options.place:
+        if text.rpartition("=")[2] not in known:
+            yield f"The place {text!r} is in no memory of the options, which are {', '.join(sorted(known))}."
+            return
+    allowed = places_of(program, plan.options.place, memories)
+    for value, memory in allowed.items():
+        if program.values[value].space != memory:
+            there = program.spaces[program.values[value].space].name
+            yield (
+                f"{program.values[value].label!r} must lie in memory {memories[memory].name!r}, and lies in"
+                f" {there!r}."
+            )
+            return
+    if facts is None or plan.home_bound is None:
+        yield "The plan has several memories, and does not record how long accesses take, or a bound on that."
+        return
+    figures = home_figures(program, memories, tiers, plan.options.costs)
+    figures["checked_nanoseconds"] = plan.home_bound.nanoseconds
+    accesses = figures["access_nanoseconds"]
+    for name, figure in figures.items():
+        if facts.get(name, 0) != figure:
+            yield f"The record 'homes' claims {name} {facts.get(name, 0)}; the plan says {figure}."
+    bound = facts.get("bound_nanoseconds", 0)
+    if not isinstance(bound, int) or not plan.home_bound.nanoseconds <= bound <= accesses:
+        yield (
+            f"Accesses are claimed to take {bound} nanoseconds at least; {plan.home_bound.nanoseconds} are"
+            f" added up, and the plan takes {accesses}."
+        )
+    inside = [region for region in plan.regions if region.space < len(memories)]
+    problem = home_problem(program, inside, memories, allowed)
+    try:
+        proved = added_up_homes(problem, plan.home_bound.rows, plan.home_bound.denominator)
+    except ValueError as error:
+        yield f"The bound on accesses cannot be added up: {error}"
+        return
+    if proved < plan.home_bound.nanoseconds:
+        yield (
+            f"Accesses are claimed to take {plan.home_bound.nanoseconds:,} nanoseconds at least; the rows add"
+            f" up to {proved:,}."
         )

@@ -17,8 +17,7 @@ import numpy as np
 from solver.accounting.homes import HomeProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
-from solver.schedules.homes.relaxation import Relaxation
-from solver.schedules.homes.rows import Rows
+from solver.schedules.homes.relaxation import Relaxation, Rows
 from solver.schedules.native import cp_solver, run_native
 
 __all__ = ["WORK", "Cut", "Homes", "chosen_homes"]

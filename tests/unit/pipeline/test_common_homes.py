@@ -16,7 +16,7 @@ from solver.pipeline import EntryRequest, plan_deployment, plan_requested
 from solver.plan import Deployment, PlanOptions, RequestedOptions
 from solver.program import Tier
 from solver.verify import check_figures, prove_deployment
-from solver.verify.homes import check_homes
+from solver.verify.cost import check_homes
 from tests.support.random_graphs import random_graphs
 
 MNIST = (Path(__file__).resolve().parents[3] / "examples/mnist.json").read_bytes()

@@ -9,10 +9,8 @@ import pytest
 from solver.accounting import HomeItem, HomeProblem, added_up_homes
 from solver.layout import Deadline, Layout, Lifespan
 from solver.program import HomeRow
-from solver.schedules.homes.banks import in_banks
-from solver.schedules.homes.refine import Housed, Unhoused, housed
-from solver.schedules.homes.relaxation import relaxed
-from solver.schedules.homes.rows import Rows
+from solver.schedules.homes.refine import Housed, Unhoused, housed, in_banks
+from solver.schedules.homes.relaxation import Rows, relaxed
 from solver.schedules.homes.search import chosen_homes
 from tests.support.homes import laid_out, least_nanoseconds, tiny_problem
 

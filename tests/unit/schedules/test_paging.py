@@ -17,7 +17,7 @@ from solver.layout import Deadline, Lifespan
 from solver.program import COPY, Entry, Exit, Tier, loads
 from solver.schedules.paging import Transfer, timetable
 from solver.schedules.paging.cover import greedy, least_moved, needed_only
-from solver.schedules.paging.homes import homes, shortage
+from solver.schedules.paging.tiers import shortage, tier_by_value
 from tests.support.paged_line import LONG, paged_line
 from tests.support.programs import sequential
 
@@ -94,14 +94,14 @@ def test_small_values_do_not_take_the_room_of_large_ones() -> None:
     idle += [Gap(v, GapKind.MIDDLE, 9, 10, 2, (), v, (10, 9)) for v in (0, 1)]
     problem = PagingProblem(0, 10, (0,) * 10, tuple(idle), (2, 2, 4, 4), (2, 2, 4, 4, 2, 2))
     both = [Tier("fast", 1), Tier("b0", 6, 1, 1), Tier("b1", 6, 1, 1)]
-    found = homes(problem, range(6), both)
+    found = tier_by_value(problem, range(6), both)
     assert found is not None
     assert found[2] != found[3]
     less = [Tier("fast", 1), Tier("b0", 6, 1, 1), Tier("b1", 5, 1, 1)]
-    assert homes(problem, range(6), less) is None
+    assert tier_by_value(problem, range(6), less) is None
     lacking = shortage(problem, range(6), less)
     assert (lacking.tier, lacking.missing) == (2, 1)
-    assert homes(problem, range(6), [*less[:2], Tier("b1", 6, 1, 1)])
+    assert tier_by_value(problem, range(6), [*less[:2], Tier("b1", 6, 1, 1)])
 
 
 def test_a_capacity_that_is_kept_anyway_moves_nothing() -> None:

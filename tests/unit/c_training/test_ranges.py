@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from examples.gallery import GALLERY
 from solver.c_training import c_training_files
-from solver.c_training.sizes import merged
+from solver.c_training.functions import merged
 from solver.documents import load_graph
 from solver.errors import OptionsError
 from solver.executor import Trainer, c_files, synthetic_batch

@@ -1,4 +1,4 @@
-"""The largest size of a dimension within a capacity, with its plan: the inverse of planning.
+"""The end of a range: the largest size of a dimension within a capacity, with its plan.
 
     size        1 ........ 20 | 21 ....... 23 | 24 ........
                 plans fit     | no plan found | proved: no schedule fits

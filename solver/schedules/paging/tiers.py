@@ -19,7 +19,7 @@ from solver.layout.model.instance import Integers
 from solver.program import Tier
 from solver.schedules.paging.transfers import slow_lives
 
-__all__ = ["Shortage", "homes", "shortage"]
+__all__ = ["Shortage", "shortage", "tier_by_value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class Shortage:
     there: tuple[int, ...]
 
 
-def homes(problem: PagingProblem, taken: Collection[int], tiers: Sequence[Tier]) -> dict[int, int] | None:
+def tier_by_value(
+    problem: PagingProblem, taken: Collection[int], tiers: Sequence[Tier]
+) -> dict[int, int] | None:
     """The tier that each value leaves for: the first with room, those that move most often first.
 
     Where some find none the largest go first; None where that does not help. O(v k l) for v values, k tiers
@@ -45,14 +47,14 @@ def homes(problem: PagingProblem, taken: Collection[int], tiers: Sequence[Tier])
     for order in away.orders():
         fit = away.first_fit(order, tiers)
         if fit.missing == 0:
-            return fit.homes
+            return fit.tiers
     return None
 
 
 def shortage(problem: PagingProblem, taken: Collection[int], tiers: Sequence[Tier]) -> Shortage:
-    """The fewest bytes that one tier must have more for `homes` to find a place for all, which it does not.
+    """The fewest bytes that one tier must have more so that all have a place, if `tier_by_value` finds none.
 
-    Cost: that of `homes` for each tier.
+    Cost: that of `tier_by_value` for each tier.
     """
     away = _Away(problem, taken)
     best: Shortage | None = None
@@ -77,7 +79,7 @@ class _Fit:
     `there` are the values in it on the level where most is.
     """
 
-    homes: dict[int, int]
+    tiers: dict[int, int]
     first: int | None
     missing: int
     there: tuple[int, ...]
@@ -105,18 +107,18 @@ class _Away:
         """Each value to the first tier with room; to the `forced` one, the last by default, without."""
         forced = len(tiers) - 1 if forced is None else forced
         room: list[Integers] = [np.full(self.levels, tier.bytes, np.int64) for tier in tiers]
-        homes: dict[int, int] = {}
+        chosen: dict[int, int] = {}
         first = None
         for value in order:
             low, high = self.spans[value]
             size = self.size[value]
             fits = (k for k in range(1, len(tiers)) if room[k][low : high + 1].min() >= size)
-            home = next(fits, None)
-            if home is None:
-                home, first = forced, value if first is None else first
-            homes[value] = home
-            room[home][low : high + 1] -= size
+            tier = next(fits, None)
+            if tier is None:
+                tier, first = forced, value if first is None else first
+            chosen[value] = tier
+            room[tier][low : high + 1] -= size
         fullest = int(np.argmin(room[forced]))
-        there = (v for v, k in homes.items() if k == forced)
+        there = (v for v, k in chosen.items() if k == forced)
         there = (v for v in there if self.spans[v][0] <= fullest <= self.spans[v][1])
-        return _Fit(homes, first, max(0, -int(room[forced][fullest])), tuple(there))
+        return _Fit(chosen, first, max(0, -int(room[forced][fullest])), tuple(there))
