@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from solver.documents.costs import CostsDocument, dump_costs, load_costs
     from solver.documents.deployment import (
         DeploymentDocument,
+        EntryFields,
+        TieText,
         dump_deployment,
         load_deployment,
+        load_entries,
         load_planned,
     )
-    from solver.documents.entries import EntryFields, TieText, load_entries
     from solver.documents.fields import Size, read_size
     from solver.documents.graph import GraphDocument, dump_graph, graph_digest, load_graph
     from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
@@ -116,8 +118,8 @@ __getattr__ = loaded_late(
         "budgets": "BudgetsDocument load_budgets read_allowance",
         "buffers": "BuffersDocument dump_buffers load_buffers",
         "costs": "CostsDocument dump_costs load_costs",
-        "deployment": "DeploymentDocument dump_deployment load_deployment load_planned",
-        "entries": "EntryFields TieText load_entries",
+        "deployment": "DeploymentDocument EntryFields TieText dump_deployment load_deployment load_entries"
+        " load_planned",
         "fields": "Size read_size",
         "graph": "GraphDocument dump_graph graph_digest load_graph",
         "layout": "LayoutDocument dump_layout layout_with_digest load_layout",

@@ -1,34 +1,109 @@
-"""The document of a deployment: version 3 of plans, with entry points.
+"""Documents of deployments: entry points and ties as a request names them, and version 3 of plans.
 
-Plans of one program are documents of version 2, and stay so: each entry point has one.
+Entry points of a request are objects, or text as ``infer:batch=1,name=camera``; ties are text as ``a.w=b.w``.
+Format and version may be left out, as they stand in a request beside its models. Plans of one program are
+documents of version 2, and stay so: each entry point of a deployment has one. Models of pydantic take
+milliseconds to make, so plans of one program have a module of their own.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from solver.collector import collector_paused
-from solver.documents.fields import DocumentModel, JsonList, Natural, Text
+from solver.documents.fields import DocumentModel, JsonList, Name, Natural, Positive, Text, read_with
 from solver.documents.parse import parse_json
 from solver.documents.plan import PlanDocument, dump_plan, load_plan, to_plan
 from solver.documents.read import header, read
 from solver.documents.rows import Table
-from solver.errors import PlanError
+from solver.errors import OptionsError, PlanError
+from solver.options import DEPLOYMENT_OPTIONS
 from solver.plan import (
+    MAX_ENTRIES,
+    MAX_TIES,
     Deployment,
     EntryPoint,
+    EntrySpec,
     Persistent,
     Plan,
+    Tie,
     deployment_content,
+    read_entry,
+    read_tie,
     with_deployment_digest,
     with_digest,
 )
 
-__all__ = ["DeploymentDocument", "dump_deployment", "load_deployment", "load_planned"]
+__all__ = [
+    "DeploymentDocument",
+    "EntryFields",
+    "TieText",
+    "dump_deployment",
+    "load_deployment",
+    "load_entries",
+    "load_planned",
+]
+
+
+class EntryFields(DocumentModel):
+    """A program of one of the models, which runs in the memory that all entry points share."""
+
+    purpose: Literal["train", "infer", "evaluate", "run"] = Field(
+        description="What it is for; run is that of programs of explicit operations."
+    )
+    model: Name = Field("", description="The name of its model; may be left out where there is one.")
+    batch: Positive | None = Field(None, description="Its batch, in place of that of the options.")
+    name: Name = Field("", description="What it is called; left out, as its purpose, behind its model.")
+    graph: Any = Field(
+        None, description="Its graph at its batch, where the document of its model leaves no batch open."
+    )
+
+
+def _entry(text: str) -> dict[str, Any]:
+    try:
+        return asdict(read_entry(text))
+    except OptionsError as error:
+        raise ValueError(error.remedy.removeprefix("Write ").removesuffix(".")) from None
+
+
+def _tie(text: str) -> str:
+    try:
+        return read_tie(text).text
+    except OptionsError as error:
+        raise ValueError(error.remedy.removeprefix("Write ").removesuffix(".")) from None
+
+
+#: A tie as text.
+TieText = Annotated[str, BeforeValidator(read_with(_tie), json_schema_input_type=str)]
+
+
+class EntriesDocument(DocumentModel):
+    """Entry points, and what their models have in common."""
+
+    format: Literal["arenaplan.entries"]
+    version: Literal[1]
+    entries: Annotated[
+        JsonList[Annotated[EntryFields, BeforeValidator(read_with(_entry))]], Field(max_length=MAX_ENTRIES)
+    ] = Field((), description=DEPLOYMENT_OPTIONS["entries"].help)
+    ties: Annotated[JsonList[TieText], Field(max_length=MAX_TIES)] = Field(
+        (), description=DEPLOYMENT_OPTIONS["ties"].help
+    )
+
+
+def load_entries(value: Mapping[str, Any]) -> tuple[list[EntrySpec], list[Tie]]:
+    """The entry points and ties among the members of a request, `entries` and `ties`.
+
+    Raises DocumentError, whose path begins with the member.
+    """
+    document = read(EntriesDocument, value, has_header=False)
+    specs = [EntrySpec(one.purpose, one.model, one.batch, one.name) for one in document.entries]
+    return specs, [read_tie(text) for text in document.ties]
+
 
 _REMEDY = "Plan again: arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json."
 

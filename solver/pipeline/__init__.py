@@ -3,10 +3,8 @@
     measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
     like         the same, with persistent values where another plan has them: `plan_like`
-    deployment   several programs -> one arena, in which each of them runs: `plan_deployment`
+    deployment   entry points and ties -> one arena, in which each of them runs: `plan_deployment`
     agreement    entry points with tiers: which memory has each value between two runs
-    entries      the programs that entry points run
-    ties         which persistent values of different models are one
     ranges       one plan for several sizes: `plan_at`
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit
@@ -22,8 +20,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
-from solver.pipeline.deployment import EntryRequest, plan_deployment
-from solver.pipeline.entries import Networks, entry_graphs, entry_requests, entry_subject
+from solver.pipeline.deployment import (
+    EntryRequest,
+    Networks,
+    entry_graphs,
+    entry_requests,
+    entry_subject,
+    plan_deployment,
+)
 from solver.pipeline.like import plan_like
 from solver.pipeline.measures import free_measures, plan_requested
 from solver.pipeline.options import PROGRAM, checked

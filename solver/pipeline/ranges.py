@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from solver.errors import ArenaplanError, OptionsError, PlanError
 from solver.graph import TrainableGraph, graph_digest
 from solver.layout import Certificate, Deadline, Status
+from solver.pipeline.layout import settled
 from solver.pipeline.options import checked
 from solver.pipeline.paths import reference_of
-from solver.pipeline.settled import settled
 from solver.plan import (
     Plan,
     PlannedSizes,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.errors import OptionsError
-from solver.pipeline.ties import joined_names, texts_of_stars
+from solver.pipeline.deployment import joined_names, texts_of_stars
 from solver.plan import EntrySpec, Tie, read_entry, read_tie
 
 
