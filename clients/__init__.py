@@ -7,7 +7,8 @@
 It needs httpx and nothing else of this project.
 """
 
-from clients.client import AsyncClient, Client
+from clients.client import AsyncClient, AsyncJob, AsyncJobs, Client, Job, Jobs
+from clients.connections import Retry
 from clients.errors import (
     CapacityExceeded,
     ClientError,
@@ -18,17 +19,11 @@ from clients.errors import (
     UnexpectedAnswer,
     WrongArgument,
 )
-from clients.jobs import (
-    AsyncJob,
-    AsyncJobs,
-    Job,
-    JobEvent,
-    JobProgress,
-    Jobs,
-    JobStatus,
-)
 from clients.results import (
     ArenaResult,
+    JobEvent,
+    JobProgress,
+    JobStatus,
     LayoutResult,
     PlanResult,
     RemedyResult,
@@ -40,7 +35,6 @@ from clients.results import (
     VerdictResult,
     ViolationResult,
 )
-from clients.retry import Retry
 from clients.tasks import Entry, GraphLike
 
 __all__ = [

@@ -1,23 +1,62 @@
-"""The clients: `Client` for ordinary programs, `AsyncClient` for programs with an event loop."""
+"""The clients: `Client` for ordinary programs, `AsyncClient` for programs with an event loop.
+
+Each method is written once, with ``await``, and marked as such: a class that `blocks` has one that returns
+the result itself. Tasks are written once for both clients and their jobs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import inspect
+import json
 import time
-from asyncio import to_thread
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import httpx
 
 from clients import tasks
-from clients.connections import DEFAULT_TIMEOUT, AsyncConnection, Connection, http_arguments
-from clients.errors import CapacityExceeded
-from clients.jobs import AsyncJobs, Jobs
+from clients.connections import (
+    DEFAULT_TIMEOUT,
+    AsyncNetwork,
+    BlockingNetwork,
+    Connection,
+    Deadline,
+    EventReader,
+    Request,
+    Retry,
+    Timeout,
+    address,
+    finished,
+    http_arguments,
+    iterated,
+)
+from clients.errors import (
+    CapacityExceeded,
+    ConnectionFailed,
+    JobCancelled,
+    JobNotFinished,
+    ProblemError,
+    UnexpectedAnswer,
+    problem_of,
+)
 from clients.results import (
+    JobEvent,
+    JobStatus,
     LayoutResult,
     PlanResult,
     SavedPlan,
@@ -25,22 +64,292 @@ from clients.results import (
     ValidationResult,
     VerdictResult,
 )
-from clients.retry import Retry
-from clients.tasks import Entry, GraphLike, Option, Options, Request, Scores, Task, Timeout
+from clients.tasks import Entry, GraphLike, Option, Options, Scores, Task, listed, merged, path_of
 
-__all__ = ["AsyncClient", "Client"]
-
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
-def _saved(response: httpx.Response, path: Path) -> SavedPlan:
-    if not response.is_success:
-        tasks.read_answer(response)
-    digest = response.headers.get("ETag", "").strip('"')
-    return SavedPlan(digest, path, path.stat().st_size, tasks.is_cached(response), tasks.notes_of(response))
+class once(Generic[P, T]):
+    """Marks a method that is written once, with ``await``. In `Jobs` it returns a job with that result."""
+
+    def __init__(self, flow: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self._flow = flow
+
+    @overload
+    def __get__(self, owner: Client | Job[Any], kind: object) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, owner: AsyncClient | AsyncJob[Any], kind: object
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, owner: Jobs, kind: object) -> Callable[P, Job[T]]: ...
+    @overload
+    def __get__(self, owner: AsyncJobs, kind: object) -> Callable[P, Coroutine[Any, Any, AsyncJob[T]]]: ...
+    @overload
+    def __get__(self, owner: None, kind: object) -> Callable[..., Any]: ...
+    def __get__(self, owner: object, kind: object) -> Any:
+        return self
+
+    def method(self, kind: type, *, blocks: bool) -> Callable[..., Any]:
+        """The method itself, as a class has it."""
+        flow = self._flow
+
+        def blocking(*arguments: Any, **more: Any) -> T:
+            return finished(flow(*arguments, **more))
+
+        async def awaited(*arguments: Any, **more: Any) -> T:
+            return await flow(*arguments, **more)
+
+        method = functools.update_wrapper(blocking if blocks else awaited, flow)
+        method.__qualname__ = f"{kind.__name__}.{flow.__name__}"
+        if (job := getattr(kind, "_job", None)) is not None:  # of `Jobs`
+            signature = inspect.signature(flow)
+            *parameters, last = signature.parameters.values()
+            if last.kind is last.VAR_KEYWORD:
+                key = inspect.Parameter(
+                    "idempotency_key", last.KEYWORD_ONLY, default=None, annotation="str | None"
+                )
+                parameters.append(key)
+            result = f"{job.__name__}[{signature.return_annotation}]"
+            signature = signature.replace(parameters=[*parameters, last], return_annotation=result)
+            vars(method)["__signature__"] = signature
+        return method
 
 
-class Client:
+class _Kind:
+    """A class with methods that are written once."""
+
+    def __init_subclass__(cls, *, blocks: bool | None = None) -> None:
+        super().__init_subclass__()
+        for name, mark in inspect.getmembers(cls) if blocks is not None else ():
+            if isinstance(mark, once):
+                setattr(cls, name, mark.method(cls, blocks=blocks is True))
+
+
+# -------------------------------------------------------------------------------------------- tasks
+
+
+class _Tasks(_Kind):
+    """What a service does: at once, unless `_do` is another."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def _do(self, task: Task[T], timeout: Timeout) -> T:
+        request = await self._connection.network.call(task.request, timeout)
+        return tasks.read(await self._connection.ask(request), task.of)
+
+    @once
+    async def plan(
+        self, /, graph: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
+    ) -> PlanResult:
+        """Plan a graph (``batch=32, capacity="24MiB"``), or a model of another tool (``loss="mse"``).
+
+        Raises `CapacityExceeded` if a capacity is among the options and the arena does not fit it.
+        """
+        return await self._do(Task("plan", PlanResult.of, graph, merged(options, more)), timeout)
+
+    @once
+    async def deploy(
+        self,
+        /,
+        models: GraphLike | Mapping[str, GraphLike],
+        entries: Sequence[Entry] = (),
+        options: Options = None,
+        *,
+        ties: Sequence[str] = (),
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> PlanResult:
+        """Plan several programs for one arena, in which they run one at a time.
+
+        `models` is a network as for `plan`, or several graphs and programs by name. `entries` are as
+        ``["train", "infer:batch=1", {"purpose": "infer", "batch": 1, "name": "camera"}]``, with the name of
+        the model in front of the purpose where there are several; without entries each model is one. `ties`
+        join values of different models: ``["a.encoder.*=b.encoder.*"]``. Options as for `plan`; the capacity
+        is that of the whole arena.
+        """
+        members = {"entries": listed(entries, "entries"), "ties": listed(ties, "ties")}
+        member = "models" if isinstance(models, Mapping) and "format" not in models else "graph"
+        task = Task("plan", PlanResult.of, models, merged(options, more), members, member)
+        return await self._do(task, timeout)
+
+    @once
+    async def plan_program(
+        self, /, program: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
+    ) -> PlanResult:
+        """Plan explicit operations; options as for `plan` (``parallelism=2``). It is kept where plans are."""
+        task = Task("program", PlanResult.of, program, merged(options, more), member="program")
+        return await self._do(task, timeout)
+
+    @once
+    async def layout(
+        self, /, problem: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
+    ) -> LayoutResult:
+        """Place bare buffers (``capacity=2**20, alignment=16``).
+
+        Raises `CapacityExceeded` if there is a capacity and no layout within it was found.
+        """
+        task = Task("layout", LayoutResult.of, problem, merged(options, more), member="problem")
+        return await self._do(task, timeout)
+
+    @once
+    async def tradeoff(
+        self,
+        /,
+        graph: GraphLike,
+        options: Options = None,
+        *,
+        points: int = 10,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> TradeOffResult:
+        """The costs of smaller peaks in modelled time, of a graph or a model of another tool.
+
+        Options are those of `plan`; a capacity is ignored.
+        """
+        task = Task("tradeoff", TradeOffResult.of, graph, merged(options, more), {"points": points})
+        return await self._do(task, timeout)
+
+    @once
+    async def explain(
+        self,
+        /,
+        graph: GraphLike,
+        capacity: int | str,
+        options: Options = None,
+        *,
+        training: bool = True,
+        scores: Scores = None,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> VerdictResult:
+        """Whether a capacity (bytes, or text as "24MiB") is enough, and which measures make it so.
+
+        The network is a graph or a model of another tool. Without `training`, measures that change what is
+        learned are not tried. With `scores` of layers the remedy is to train those that fit with the largest
+        sum.
+        """
+        chosen = merged(options, {**more, "capacity": capacity})
+        members = merged({"training": training}, {"scores": scores})
+        return await self._do(Task("explain", VerdictResult.of, graph, chosen, members), timeout)
+
+    @once
+    async def validate(
+        self,
+        /,
+        graph: GraphLike | Mapping[str, GraphLike],
+        plan: GraphLike,
+        *,
+        steps: int = 5,
+        seed: int = 0,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> ValidationResult:
+        """Let the service train `steps` steps in the planned arena and compare bit for bit.
+
+        Of a plan of several models, `graph` has their graphs by name. Of a model of another tool, `more` says
+        how it is trained (``loss="mse"``). Jobs take any plan of it; without one the plan has to be one that
+        the service still keeps, as only its digest is sent.
+        """
+        members = {"steps": steps, "seed": seed, "plan": plan}
+        # No value of a graph document is a document, but that of a rule.
+        several = isinstance(graph, Mapping) and all(isinstance(v, tasks.DOCUMENTS) for v in graph.values())
+        member = "models" if several else "graph"
+        task = Task("validate", ValidationResult.of, graph, merged(None, more), members, member)
+        return await self._do(task, timeout)
+
+
+# ------------------------------------------------------------------------------------------ clients
+
+
+class _Client(_Tasks):
+    """The methods of both clients."""
+
+    @once
+    async def save_plan(
+        self,
+        /,
+        graph: GraphLike,
+        path: PathLike[str] | str,
+        options: Options = None,
+        *,
+        timeout: Timeout = None,
+        **more: Option,
+    ) -> SavedPlan:
+        """Plan as `plan` does, and write the plan to a file as it comes, so that it need not fit into memory.
+
+        If that fails, a file that was there stays as it was.
+        """
+        call, file = self._connection.network.call, Path(path)
+        request = await call(Task("plan", PlanResult.of, graph, merged(options, more)).request, timeout)
+        response = tasks.check(await self._connection.ask(request, save=file))
+        digest, size = response.headers.get("ETag", "").strip('"'), (await call(file.stat)).st_size
+        return SavedPlan(digest, file, size, tasks.is_cached(response), tasks.notes_of(response))
+
+    @once
+    async def fits(
+        self, /, graph: GraphLike, capacity: int | str, *, timeout: Timeout = None, **more: Option
+    ) -> bool:
+        """Whether an arena of at most `capacity` (bytes, or text as "24MiB") was found."""
+        options = merged(more, {"capacity": capacity})
+        try:
+            await self._do(Task("plan", PlanResult.of, graph, options), timeout)
+        except CapacityExceeded:
+            return False
+        return True
+
+    @once
+    async def stored_plan(
+        self, digest: str, *, entry_point: str | None = None, timeout: Timeout = None
+    ) -> PlanResult:
+        """A plan that the service still keeps; `ProblemError` with status 404 if it does not.
+
+        Of a plan with entry points all of them, or the plan of the one named `entry_point`.
+        """
+        path = path_of("plans", digest, entry_point=entry_point)
+        response = await self._connection.ask(Request("GET", path, timeout=timeout))
+        return replace(tasks.read(response, PlanResult.of), cached=True)
+
+    @once
+    async def stored_layout(self, digest: str, *, timeout: Timeout = None) -> LayoutResult:
+        """A layout that the service still keeps; `ProblemError` with status 404 if it does not."""
+        response = await self._connection.ask(Request("GET", path_of("layouts", digest), timeout=timeout))
+        return replace(tasks.read(response, LayoutResult.of), cached=True)
+
+    @once
+    async def export(
+        self,
+        digest: str,
+        format_: str,
+        *,
+        against: str | None = None,
+        entry_point: str | None = None,
+        weights: str | None = None,
+        timeout: Timeout = None,
+    ) -> bytes:
+        """A plan that the service still keeps, as a file: c-header, report, perfetto, offsets-csv and others.
+
+        A report shows the changes `against` the plan with that digest. Of a plan with entry points all of
+        them are written, or the one named `entry_point`. `c-training` is a zip archive, in which `weights`
+        (embed, blob or none) says where first values are. Raises `ProblemError` if the plan is not kept, or
+        the format is unknown.
+        """
+        path = path_of("plans", digest, format_, against=against, entry_point=entry_point, weights=weights)
+        return tasks.check(await self._connection.ask(Request("GET", path, timeout=timeout))).content
+
+    @once
+    async def ready(self, *, timeout: Timeout = None) -> bool:
+        """Whether the service is up and can plan; asks once."""
+        try:
+            return (await self._connection.send(Request("GET", "/readyz", timeout=timeout))).is_success
+        except httpx.TransportError:
+            return False
+
+
+class Client(_Client, blocks=True):
     """Talks to one service. Safe to share between threads; close it, or use it in a ``with``.
 
     `base_url` is `ARENAPLAN_SERVER` of the environment unless given, else port 8080 of this machine. The key
@@ -69,8 +378,8 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         arguments = http_arguments(base_url, timeout, limits, headers, api_key, auth)
-        http = httpx.Client(transport=transport, **arguments)
-        self._connection = Connection(http, retry or Retry(), sleep, clock)
+        self._http = httpx.Client(transport=transport, **arguments)
+        super().__init__(Connection(BlockingNetwork(self._http, sleep, clock), retry or Retry()))
         self.jobs = Jobs(self._connection)
 
     def __enter__(self) -> Self:
@@ -81,186 +390,10 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._connection.http.close()
-
-    def plan(
-        self, /, graph: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
-    ) -> PlanResult:
-        """Plan a graph (``batch=32, capacity="24MiB"``), or a model of another tool (``loss="mse"``).
-
-        Raises `CapacityExceeded` if a capacity is among the options and the arena does not fit it.
-        """
-        return self._done(tasks.plan(graph, options, more), timeout)
-
-    def deploy(
-        self,
-        /,
-        models: GraphLike | Mapping[str, GraphLike],
-        entries: Sequence[Entry] = (),
-        options: Options = None,
-        *,
-        ties: Sequence[str] = (),
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> PlanResult:
-        """Plan several programs for one arena, in which they run one at a time.
-
-        `models` is a network as for `plan`, or several graphs and programs by name. `entries` are as
-        ``["train", "infer:batch=1", {"purpose": "infer", "batch": 1, "name": "camera"}]``, with the name of
-        the model in front of the purpose where there are several; without entries each model is one. `ties`
-        join values of different models: ``["a.encoder.*=b.encoder.*"]``. Options as for `plan`; the capacity
-        is that of the whole arena.
-        """
-        return self._done(tasks.deploy(models, entries, ties, options, more), timeout)
-
-    def plan_program(
-        self, /, program: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
-    ) -> PlanResult:
-        """Plan explicit operations; options as for `plan` (``parallelism=2``). It is kept where plans are."""
-        return self._done(tasks.program(program, options, more), timeout)
-
-    def tradeoff(
-        self,
-        /,
-        graph: GraphLike,
-        options: Options = None,
-        *,
-        points: int = 10,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> TradeOffResult:
-        """The costs of smaller peaks in modelled time, of a graph or a model of another tool.
-
-        Options are those of `plan`; a capacity is ignored.
-        """
-        return self._done(tasks.tradeoff(graph, options, more, points), timeout)
-
-    def explain(
-        self,
-        /,
-        graph: GraphLike,
-        capacity: int | str,
-        options: Options = None,
-        *,
-        training: bool = True,
-        scores: Scores = None,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> VerdictResult:
-        """Whether a capacity (bytes, or text as "24MiB") is enough, and which measures make it so.
-
-        The network is a graph or a model of another tool. Without `training`, measures that change what is
-        learned are not tried. With `scores` of layers the remedy is to train those that fit with the largest
-        sum.
-        """
-        return self._done(tasks.explain(graph, capacity, options, more, training, scores), timeout)
-
-    def layout(
-        self, /, problem: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
-    ) -> LayoutResult:
-        """Place bare buffers (``capacity=2**20, alignment=16``).
-
-        Raises `CapacityExceeded` if there is a capacity and no layout within it was found.
-        """
-        return self._done(tasks.layout(problem, options, more), timeout)
-
-    def validate(
-        self,
-        /,
-        graph: GraphLike | Mapping[str, GraphLike],
-        plan: GraphLike,
-        *,
-        steps: int = 5,
-        seed: int = 0,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> ValidationResult:
-        """Let the service train `steps` steps in the planned arena and compare bit for bit.
-
-        Of a plan of several models, `graph` has their graphs by name. Of a model of another tool, `more` says
-        how it is trained (``loss="mse"``), and the plan is one that the service still keeps: only its digest
-        is sent.
-        """
-        return self._done(tasks.validate(graph, plan, steps, seed, more), timeout)
-
-    def save_plan(
-        self,
-        /,
-        graph: GraphLike,
-        path: PathLike[str] | str,
-        options: Options = None,
-        *,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> SavedPlan:
-        """Plan as `plan` does, and write the plan to a file as it comes, so that it need not fit into memory.
-
-        If that fails, a file that was there stays as it was.
-        """
-        task = tasks.plan(graph, options, more)
-        response = self._connection.ask(task.request(timeout), save=Path(path))
-        return _saved(response, Path(path))
-
-    def fits(
-        self, /, graph: GraphLike, capacity: int | str, *, timeout: Timeout = None, **more: Option
-    ) -> bool:
-        """Whether an arena of at most `capacity` (bytes, or text as "24MiB") was found."""
-        try:
-            self.plan(graph, {**more, "capacity": capacity}, timeout=timeout)
-        except CapacityExceeded:
-            return False
-        return True
-
-    def stored_plan(
-        self, digest: str, *, entry_point: str | None = None, timeout: Timeout = None
-    ) -> PlanResult:
-        """A plan that the service still keeps; `ProblemError` with status 404 if it does not.
-
-        Of a plan with entry points all of them, or the plan of the one named `entry_point`.
-        """
-        response = self._connection.ask(tasks.plan_request(digest, entry_point, timeout))
-        return replace(tasks.read_plan(response), cached=True)
-
-    def stored_layout(self, digest: str, *, timeout: Timeout = None) -> LayoutResult:
-        """A layout that the service still keeps; `ProblemError` with status 404 if it does not."""
-        response = self._connection.ask(Request("GET", f"/v1/layouts/{digest}", timeout=timeout))
-        return replace(tasks.read_layout(response), cached=True)
-
-    def export(
-        self,
-        digest: str,
-        format_: str,
-        *,
-        against: str | None = None,
-        entry_point: str | None = None,
-        weights: str | None = None,
-        timeout: Timeout = None,
-    ) -> bytes:
-        """A plan that the service still keeps, as a file: c-header, report, perfetto, offsets-csv and others.
-
-        A report shows the changes `against` the plan with that digest. Of a plan with entry points all of
-        them are written, or the one named `entry_point`. `c-training` is a zip archive, in which `weights`
-        (embed, blob or none) says where first values are. Raises `ProblemError` if the plan is not kept, or
-        the format is unknown.
-        """
-        request = tasks.export_request(
-            digest, format_, timeout, against=against, entry_point=entry_point, weights=weights
-        )
-        response = self._connection.ask(request)
-        return tasks.read_file(response)
-
-    def ready(self, *, timeout: Timeout = None) -> bool:
-        """Whether the service is up and can plan; asks once."""
-        try:
-            return self._connection.send(Request("GET", "/readyz", timeout=timeout)).is_success
-        except httpx.TransportError:
-            return False
-
-    def _done(self, task: Task[T], timeout: Timeout) -> T:
-        return task.read(self._connection.ask(task.request(timeout)))
+        self._http.close()
 
 
-class AsyncClient:
+class AsyncClient(_Client, blocks=False):
     """`Client` with ``await``. Safe to share between tasks; close it, or use it in an ``async with``.
 
     Files are read in threads.
@@ -280,8 +413,8 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         arguments = http_arguments(base_url, timeout, limits, headers, api_key, auth)
-        http = httpx.AsyncClient(transport=transport, **arguments)
-        self._connection = AsyncConnection(http, retry or Retry(), sleep)
+        self._http = httpx.AsyncClient(transport=transport, **arguments)
+        super().__init__(Connection(AsyncNetwork(self._http, sleep), retry or Retry()))
         self.jobs = AsyncJobs(self._connection)
 
     async def __aenter__(self) -> Self:
@@ -292,144 +425,219 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._connection.http.aclose()
+        await self._http.aclose()
 
-    async def plan(
-        self, /, graph: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
-    ) -> PlanResult:
-        """See `Client.plan`."""
-        return await self._done(await to_thread(tasks.plan, graph, options, more), timeout)
 
-    async def deploy(
-        self,
-        /,
-        models: GraphLike | Mapping[str, GraphLike],
-        entries: Sequence[Entry] = (),
-        options: Options = None,
-        *,
-        ties: Sequence[str] = (),
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> PlanResult:
-        """See `Client.deploy`."""
-        return await self._done(await to_thread(tasks.deploy, models, entries, ties, options, more), timeout)
+# --------------------------------------------------------------------------------------------- jobs
 
-    async def plan_program(
-        self, /, program: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
-    ) -> PlanResult:
-        """See `Client.plan_program`."""
-        return await self._done(await to_thread(tasks.program, program, options, more), timeout)
 
-    async def tradeoff(
-        self,
-        /,
-        graph: GraphLike,
-        options: Options = None,
-        *,
-        points: int = 10,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> TradeOffResult:
-        """See `Client.tradeoff`."""
-        return await self._done(await to_thread(tasks.tradeoff, graph, options, more, points), timeout)
+class _Job(_Kind, Generic[T]):
+    """The methods of both kinds of jobs, with a result of type T."""
 
-    async def explain(
-        self,
-        /,
-        graph: GraphLike,
-        capacity: int | str,
-        options: Options = None,
-        *,
-        training: bool = True,
-        scores: Scores = None,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> VerdictResult:
-        """See `Client.explain`."""
-        return await self._done(
-            await to_thread(tasks.explain, graph, capacity, options, more, training, scores), timeout
-        )
+    def __init__(self, connection: Connection, id: str, read: Callable[[httpx.Response], T]) -> None:
+        self.id = id
+        #: Notes on the import of the model, once the result was read. Empty where a graph was sent.
+        self.notes: tuple[str, ...] = ()
+        self._connection = connection
+        self._path = path_of("jobs", id)
+        self._read = read
 
-    async def layout(
-        self, /, problem: GraphLike, options: Options = None, *, timeout: Timeout = None, **more: Option
-    ) -> LayoutResult:
-        """See `Client.layout`."""
-        return await self._done(await to_thread(tasks.layout, problem, options, more), timeout)
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
 
-    async def validate(
-        self,
-        /,
-        graph: GraphLike | Mapping[str, GraphLike],
-        plan: GraphLike,
-        *,
-        steps: int = 5,
-        seed: int = 0,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> ValidationResult:
-        """See `Client.validate`."""
-        return await self._done(await to_thread(tasks.validate, graph, plan, steps, seed, more), timeout)
+    @once
+    async def status(self, *, timeout: Timeout = None) -> JobStatus:
+        """The job as it is now."""
+        request = Request("GET", self._path, timeout=timeout)
+        return tasks.read(await self._connection.ask(request), JobStatus.of)
 
-    async def save_plan(
-        self,
-        /,
-        graph: GraphLike,
-        path: PathLike[str] | str,
-        options: Options = None,
-        *,
-        timeout: Timeout = None,
-        **more: Option,
-    ) -> SavedPlan:
-        """See `Client.save_plan`."""
-        task = await to_thread(tasks.plan, graph, options, more)
-        response = await self._connection.ask(task.request(timeout), save=Path(path))
-        return await to_thread(_saved, response, Path(path))
+    @once
+    async def wait(
+        self, progress: Callable[[JobStatus], None] | None = None, *, timeout: float | None = None
+    ) -> T:
+        """The result, once it is there; `progress` is called with each news of the job until then.
 
-    async def fits(
-        self, /, graph: GraphLike, capacity: int | str, *, timeout: Timeout = None, **more: Option
-    ) -> bool:
-        """See `Client.fits`."""
+        Connections that break are made again. After `timeout` seconds in all `JobNotFinished` is raised, and
+        the job goes on; without it, this waits for as long as the job takes. Raises what `result` raises.
+        """
+        limit = self._connection.network.limited(timeout, functools.partial(JobNotFinished, self.id))
+        async with limit as deadline, contextlib.aclosing(self._events(None, deadline)) as events:
+            async for event in events:
+                if progress is not None:
+                    progress(event.status)
+            return await self._result(self._read, None, deadline=deadline)
+
+    @once
+    async def result(self, *, timeout: Timeout = None) -> T:
+        """The result of a job that has succeeded.
+
+        Raises the `ProblemError` that a job has failed with, also `CapacityExceeded`; `JobCancelled`; and
+        `ProblemError` where the job is not finished, or its result is kept no longer.
+        """
+        return await self._result(self._read, timeout)
+
+    @once
+    async def save(self, path: PathLike[str] | str, *, timeout: Timeout = None) -> int:
+        """Write the document of the result to a file as it comes, and return its bytes; raises as `result`.
+
+        If that fails, a file that was there stays as it was.
+        """
+        await self._result(tasks.check, timeout, save=Path(path))
+        return (await self._connection.network.call(Path(path).stat)).st_size
+
+    @once
+    async def cancel(self, *, timeout: Timeout = None) -> JobStatus:
+        """End the job; one that has ended stays as it is."""
+        request = Request("DELETE", self._path, timeout=timeout)
+        return tasks.read(await self._connection.ask(request), JobStatus.of)
+
+    async def _result(self, read: Callable[[httpx.Response], R], timeout: Timeout, **how: Any) -> R:
+        response = await self._connection.ask(Request("GET", f"{self._path}/result", timeout=timeout), **how)
+        self.notes = tasks.notes_of(response)
         try:
-            await self.plan(graph, {**more, "capacity": capacity}, timeout=timeout)
-        except CapacityExceeded:
-            return False
-        return True
+            return read(response)
+        except ProblemError as problem:
+            if problem.type.endswith("/job-cancelled"):
+                raise JobCancelled(problem.document) from None
+            cause = problem.document.get("problem")
+            if problem.type.endswith("/job-failed") and isinstance(cause, dict) and "type" in cause:
+                raise problem_of(cause) from None
+            raise
 
-    async def stored_plan(
-        self, digest: str, *, entry_point: str | None = None, timeout: Timeout = None
-    ) -> PlanResult:
-        """See `Client.stored_plan`."""
-        response = await self._connection.ask(tasks.plan_request(digest, entry_point, timeout))
-        return replace(tasks.read_plan(response), cached=True)
+    async def _events(self, timeout: Timeout, deadline: Deadline | None) -> AsyncGenerator[JobEvent, None]:
+        """Events over as many connections as it takes; each goes on after the last event."""
+        connection = self._connection
+        place = address(connection.network.http.base_url, self._path)
+        headers = {"Accept": "text/event-stream"}
+        silent_connections = 0
+        while True:
+            broken: httpx.TransportError | None = None
+            request = Request("GET", f"{self._path}/events", headers=dict(headers), timeout=timeout)
+            response = await connection.ask(request, stream=True, deadline=deadline)
+            longest = response.request.extensions["timeout"]["read"]
+            async with connection.network.body(response) as pieces:
+                if not tasks.check(response).headers.get("Content-Type", "").startswith("text/event-stream"):
+                    raise UnexpectedAnswer(f"{place}/events answered without events.")
+                reader = EventReader()
+                silent_connections += 1
+                try:
+                    async for piece in pieces:
+                        silent_connections = 0
+                        for event in reader.feed(piece):
+                            headers["Last-Event-ID"] = event.id
+                            try:
+                                status = JobStatus.of(json.loads(event.data))
+                            except (KeyError, TypeError, ValueError) as error:
+                                words = f"{place} sent an event of another form: {error!r}."
+                                raise UnexpectedAnswer(words) from error
+                            yield JobEvent(event.kind, status)
+                            if event.kind == "end":
+                                return
+                        if deadline is not None and deadline.left() < longest:
+                            break
+                except httpx.TransportError as error:
+                    broken = error
+            pause = connection.retry.after_error(silent_connections or 1, httpx.ReadError("ended"))
+            if pause is None:
+                raise ConnectionFailed(f"{place}/events: the events break off: {broken!r}") from broken
+            await connection.pause(pause, deadline)
 
-    async def stored_layout(self, digest: str, *, timeout: Timeout = None) -> LayoutResult:
-        """See `Client.stored_layout`."""
-        response = await self._connection.ask(Request("GET", f"/v1/layouts/{digest}", timeout=timeout))
-        return replace(tasks.read_layout(response), cached=True)
 
-    async def export(
-        self,
-        digest: str,
-        format_: str,
-        *,
-        against: str | None = None,
-        entry_point: str | None = None,
-        weights: str | None = None,
-        timeout: Timeout = None,
-    ) -> bytes:
-        """See `Client.export`."""
-        request = tasks.export_request(
-            digest, format_, timeout, against=against, entry_point=entry_point, weights=weights
-        )
-        response = await self._connection.ask(request)
-        return tasks.read_file(response)
+class Job(_Job[T], blocks=True):
+    """A job at the service, with a result of type T."""
 
-    async def ready(self, *, timeout: Timeout = None) -> bool:
-        """See `Client.ready`."""
-        try:
-            return (await self._connection.send(Request("GET", "/readyz", timeout=timeout))).is_success
-        except httpx.TransportError:
-            return False
+    def events(self, *, timeout: Timeout = None) -> Iterator[JobEvent]:
+        """News of the job as they come, until it has ended. Connections that break are made again."""
+        return iterated(self._events(timeout, None))
 
-    async def _done(self, task: Task[T], timeout: Timeout) -> T:
-        return task.read(await self._connection.ask(task.request(timeout)))
+
+class AsyncJob(_Job[T], blocks=False):
+    """`Job` with ``await``, and with asynchronous iterators."""
+
+    def events(self, *, timeout: Timeout = None) -> AsyncIterator[JobEvent]:
+        """News of the job as they come, until it has ended. Connections that break are made again."""
+        return self._events(timeout, None)
+
+
+def _itself(document: dict[str, Any], *_facts: object) -> dict[str, Any]:
+    return document
+
+
+#: How results are made, by the name of the task.
+_RESULTS: Final[Mapping[str, Callable[..., Any]]] = {
+    "plan": PlanResult.of, "program": PlanResult.of, "layout": LayoutResult.of, "tradeoff": TradeOffResult.of,
+    "explain": VerdictResult.of, "validate": ValidationResult.of,
+}  # fmt: skip
+
+
+def _page(document: dict[str, Any], *_facts: object) -> tuple[list[JobStatus], bool]:
+    """The jobs of a page, and whether there is another one."""
+    return [JobStatus.of(row) for row in document["jobs"]], document.get("next") is not None
+
+
+class _Jobs(_Tasks):
+    """The methods of both kinds of `jobs`."""
+
+    _job: ClassVar[type[Job[Any] | AsyncJob[Any]]]
+
+    async def _do(self, task: Task[T], timeout: Timeout) -> T:
+        """The job that was submitted. A large graph or a model is stored first, unless the service has it."""
+        connection = self._connection
+        store, submit = await connection.network.call(task.job_requests, timeout)
+        if store is not None:
+            known = await connection.ask(Request("HEAD", store.path, timeout=timeout))
+            if not known.is_success:
+                tasks.check(await connection.ask(store))
+        return cast(T, self._made(await connection.ask(submit), task.of))  # `once` says that it is a job of T
+
+    def _made(self, response: httpx.Response, of: Callable[..., Any] | None = None) -> Any:
+        status = tasks.read(response, JobStatus.of)
+        make = of or _RESULTS.get(status.task, _itself)
+        return self._job(self._connection, status.id, lambda response: tasks.read(response, make))
+
+    @once
+    async def import_model(
+        self, /, model: GraphLike, *, timeout: Timeout = None, **more: Option
+    ) -> dict[str, Any]:
+        """The graph document of a model of another tool, with how it is trained (``loss="mse"``)."""
+        return await self._do(Task("import", _itself, model, merged(None, more)), timeout)
+
+    @once
+    async def get(self, job: str, *, timeout: Timeout = None) -> Any:
+        """A job by its id. Raises `ProblemError` with status 404 where there is none."""
+        return self._made(await self._connection.ask(Request("GET", path_of("jobs", job), timeout=timeout)))
+
+    async def _list(self, state: str | None, timeout: Timeout) -> AsyncGenerator[JobStatus, None]:
+        last: str | None = None
+        more = True
+        while more:
+            path = path_of("jobs", limit="100", state=state, after=last)
+            response = await self._connection.ask(Request("GET", path, timeout=timeout))
+            page, more = tasks.read(response, _page)
+            for status in page:
+                last = status.id
+                yield status
+
+
+class Jobs(_Jobs, blocks=True):
+    """`client.jobs`: its methods return as soon as the service has accepted the job, and keeps it.
+
+    Arguments are those of the methods of the client. The same `idempotency_key` with the same request is the
+    same job; without it, each call makes a new one.
+    """
+
+    _job = Job
+
+    def list(self, *, state: str | None = None, timeout: Timeout = None) -> Iterator[JobStatus]:
+        """All jobs, or those in a state, the newest first; they are fetched page by page."""
+        return iterated(self._list(state, timeout))
+
+
+class AsyncJobs(_Jobs, blocks=False):
+    """`Jobs` with ``await``."""
+
+    _job = AsyncJob
+
+    def list(self, *, state: str | None = None, timeout: Timeout = None) -> AsyncIterator[JobStatus]:
+        """All jobs, or those in a state, the newest first; they are fetched page by page."""
+        return self._list(state, timeout)

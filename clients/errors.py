@@ -12,19 +12,9 @@ ClientError
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
-
-__all__ = [
-    "CapacityExceeded",
-    "ClientError",
-    "ConnectionFailed",
-    "JobCancelled",
-    "JobNotFinished",
-    "ProblemError",
-    "UnexpectedAnswer",
-    "WrongArgument",
-]
 
 
 class ClientError(Exception):
@@ -68,11 +58,8 @@ class ProblemError(ClientError):
         self.instance: str | None = document.get("instance")
         self.pointer: str | None = document.get("pointer")
         self.remedy: str | None = document.get("remedy")
-        super().__init__(self._sentence())
-
-    def _sentence(self) -> str:
         place = f"{self.pointer}: " if self.pointer else ""
-        return f"{place}{self.detail} {self.remedy or ''}".rstrip()
+        super().__init__(f"{place}{self.detail} {self.remedy or ''}".rstrip())
 
 
 class CapacityExceeded(ProblemError):
@@ -99,3 +86,11 @@ class CapacityExceeded(ProblemError):
 
 class JobCancelled(ProblemError):
     """The job was cancelled, so that it has no result."""
+
+
+def problem_of(document: Mapping[str, Any]) -> ProblemError:
+    """The error that a problem document describes; CapacityExceeded only where it has all figures."""
+    if str(document["type"]).endswith("/capacity-exceeded"):
+        with contextlib.suppress(ValueError):
+            return CapacityExceeded(document)
+    return ProblemError(document)

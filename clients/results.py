@@ -8,22 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
-__all__ = [
-    "ArenaResult",
-    "LayoutResult",
-    "PlanResult",
-    "RemedyResult",
-    "SavedPlan",
-    "StepResult",
-    "TradeOffPointResult",
-    "TradeOffResult",
-    "ValidationResult",
-    "VerdictResult",
-    "ViolationResult",
-]
+from clients.errors import ProblemError, problem_of
+
+
+class Result:
+    """What a service's answer says. Dataclasses below have slots, which are the names of their fields."""
+
+    __slots__: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], notes: tuple[str, ...] = (), cached: bool = False) -> Self:
+        """Of a document; KeyError, TypeError, ValueError or IndexError for one of another form."""
+        facts = {**document, **cls._parts(document), "document": document, "notes": notes, "cached": cached}
+        values = {name: facts[name] for name in cls.__slots__}
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+
+    @classmethod
+    def _parts(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that are no members of the document, or have another form there."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +48,21 @@ class ArenaResult:
     def of(cls, row: Sequence[Any]) -> ArenaResult:
         """Of a space of a plan document: name, alignment, whether kernels reach it, bytes, certificate."""
         name, _, _, size, certificate = row
-        return cls(
-            name=name,
-            bytes=size,
-            lower_bound=certificate["lower_bound"],
-            status=certificate["status"],
-            proof=certificate.get("proof"),
-            solver=certificate["solver"],
-        )
+        bound, status, solver = (certificate[name] for name in ("lower_bound", "status", "solver"))
+        return cls(name, size, bound, status, certificate.get("proof"), solver)
 
     @classmethod
     def largest(cls, arenas: Sequence[ArenaResult]) -> ArenaResult:
         """The arena in which each of several programs runs: as large as the largest, and so is its bound."""
-        size, bounding = (
-            max(arena.bytes for arena in arenas),
-            max(arenas, key=lambda arena: arena.lower_bound),
-        )
+        size = max(arena.bytes for arena in arenas)
+        bounding = max(arenas, key=lambda arena: arena.lower_bound)
         if size == bounding.bytes:
             return bounding
         return replace(bounding, bytes=size, status="feasible", proof=None)
 
 
 @dataclass(frozen=True, slots=True)
-class PlanResult:
+class PlanResult(Result):
     """A plan. Totals are over all arenas, `status` and `proof` are the weakest of them.
 
     `document` is the plan itself, ready for `validate` or for a file; `cached` says that the service
@@ -108,9 +107,7 @@ class PlanResult:
         }
 
     @classmethod
-    def of(
-        cls, document: Mapping[str, Any], notes: tuple[str, ...] = (), *, cached: bool = False
-    ) -> PlanResult:
+    def _parts(cls, document: Mapping[str, Any]) -> dict[str, Any]:
         entry_points = {row["name"]: cls.of(row["plan"]) for row in document.get("entry_points", ())}
         if entry_points:
             columns = zip(*(plan.arenas for plan in entry_points.values()), strict=True)
@@ -119,19 +116,16 @@ class PlanResult:
         else:
             arenas = tuple(ArenaResult.of(space) for space in document["spaces"])
             deterministic = document["deterministic"]
-        return cls(
-            digest=document["digest"],
-            arena_bytes=sum(arena.bytes for arena in arenas),
-            lower_bound=sum(arena.lower_bound for arena in arenas),
-            status="optimal" if all(arena.status == "optimal" for arena in arenas) else "feasible",
-            proof=_weakest([arena.proof for arena in arenas]),
-            deterministic=deterministic,
-            arenas=arenas,
-            document=document,
-            cached=cached,
-            notes=notes,
-            entry_points=entry_points,
-        )
+        proofs = {arena.proof for arena in arenas}
+        return {
+            "arena_bytes": sum(arena.bytes for arena in arenas),
+            "lower_bound": sum(arena.lower_bound for arena in arenas),
+            "status": "optimal" if all(arena.status == "optimal" for arena in arenas) else "feasible",
+            "proof": None if None in proofs else "solver" if "solver" in proofs else "max-load",
+            "deterministic": deterministic,
+            "arenas": arenas,
+            "entry_points": entry_points,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +139,6 @@ class SavedPlan:
     notes: tuple[str, ...] = ()
 
 
-def _weakest(proofs: list[str | None]) -> str | None:
-    if None in proofs:
-        return None
-    return "solver" if "solver" in proofs else "max-load"
-
-
 @dataclass(frozen=True, slots=True)
 class TradeOffPointResult:
     """`peak` bytes for `extra` of the step's time; at least `bound` of it is proved. Shares, as 0.05."""
@@ -161,7 +149,7 @@ class TradeOffPointResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TradeOffResult:
+class TradeOffResult(Result):
     """Points with falling peaks and rising costs; no schedule takes less than `floor` bytes.
 
     `complete` is false where wall time ended the search; `document` is the whole curve.
@@ -174,16 +162,18 @@ class TradeOffResult:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], notes: tuple[str, ...] = ()) -> TradeOffResult:
+    def _parts(cls, document: Mapping[str, Any]) -> dict[str, Any]:
         step = document["step_nanoseconds"]
-        points = tuple(
-            TradeOffPointResult(p["peak"], p["extra"] / step, p["bound"] / step) for p in document["points"]
-        )
-        return cls(document["floor"], points, document["complete"], document, notes)
+        points = document["points"]
+        return {
+            "points": tuple(
+                TradeOffPointResult(p["peak"], p["extra"] / step, p["bound"] / step) for p in points
+            )
+        }
 
 
 @dataclass(frozen=True, slots=True)
-class RemedyResult:
+class RemedyResult(Result):
     """Measures with which an arena of `arena_bytes` was planned, for `extra` of an update's time (0.05: 5 %).
 
     `changes` is ``nothing``, ``rounding`` or ``training``; `options` is the whole options
@@ -199,7 +189,7 @@ class RemedyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictResult:
+class VerdictResult(Result):
     """`status` is ``impossible``, which is proved, ``open`` or ``plan``; sizes are bytes.
 
     `extra` is the cost of the plan as a share of the time of an update, None without a plan; `remedies`
@@ -218,34 +208,17 @@ class VerdictResult:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], notes: tuple[str, ...] = ()) -> VerdictResult:
-        update = document["update_nanoseconds"]
-        return cls(
-            status=document["status"],
-            capacity=document["capacity"],
-            peak=document["peak"],
-            floor=document["floor"],
-            smallest=document["smallest"],
-            extra=None if document["extra"] is None else document["extra"] / update,
-            remedies=tuple(
-                RemedyResult(
-                    tuple(one["measures"]),
-                    one["changes"],
-                    one["arena_bytes"],
-                    one["extra"] / update,
-                    one["options"],
-                    one["graph_fields"],
-                )
-                for one in document["remedies"]
-            ),
-            complete=document["complete"],
-            document=document,
-            notes=notes,
-        )
+    def _parts(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        update, extra = document["update_nanoseconds"], document["extra"]
+        remedies = document["remedies"]
+        return {
+            "extra": None if extra is None else extra / update,
+            "remedies": tuple(RemedyResult.of({**row, "extra": row["extra"] / update}) for row in remedies),
+        }
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutResult:
+class LayoutResult(Result):
     """Buffers in one arena of `peak` bytes: `offsets` by the buffer's id.
 
     `proof` is ``max-load`` (as much is live at `witness_step`), ``solver`` or None; `document` is the
@@ -270,25 +243,13 @@ class LayoutResult:
         return self.peak / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], *, cached: bool = False) -> LayoutResult:
-        certificate = document["certificate"]
-        return cls(
-            digest=document["digest"],
-            peak=document["peak"],
-            lower_bound=certificate["lower_bound"],
-            status=certificate["status"],
-            proof=certificate.get("proof"),
-            witness_step=certificate.get("witness_step"),
-            solver=certificate["solver"],
-            deterministic=document["deterministic"],
-            offsets={buffer["id"]: buffer["offset"] for buffer in document["buffers"]},
-            document=document,
-            cached=cached,
-        )
+    def _parts(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        offsets = {buffer["id"]: buffer["offset"] for buffer in document["buffers"]}
+        return {"proof": None, "witness_step": None, **document["certificate"], "offsets": offsets}
 
 
 @dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Result):
     """One step: the loss in the arena, and that of the run without sharing; None in an inference."""
 
     step: int
@@ -299,7 +260,7 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ViolationResult:
+class ViolationResult(Result):
     """A rule that the plan breaks."""
 
     rule: str
@@ -308,7 +269,7 @@ class ViolationResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationResult:
+class ValidationResult(Result):
     """`identical`: no rule is broken and every tensor agreed bit for bit after each step."""
 
     identical: bool
@@ -320,21 +281,76 @@ class ValidationResult:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], notes: tuple[str, ...] = ()) -> ValidationResult:
-        return cls(
-            identical=document["identical"],
-            compared=document["compared"],
-            arena_bytes=document["arena_bytes"],
-            steps=tuple(
-                StepResult(
-                    one["step"], one["loss"], one["reference_loss"], one["identical"], tuple(one["differing"])
-                )
-                for one in document["steps"]
-            ),
-            violations=tuple(
-                ViolationResult(one["rule"], tuple(one["buffers"]), one["detail"])
-                for one in document["violations"]
-            ),
-            document=document,
-            notes=notes,
-        )
+    def _parts(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "steps": tuple(map(StepResult.of, document["steps"])),
+            "violations": tuple(map(ViolationResult.of, document["violations"])),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a job is, as far as the service can tell: bytes, and seconds since its work began.
+
+    While steps are looked for that run again, `extra_nanoseconds` is what they cost so far,
+    `bound_nanoseconds` what they cost at least, of an iteration of `step_nanoseconds`; paging moves
+    `moved_bytes`.
+    """
+
+    stage: str
+    seconds: float
+    done: float | None = None
+    peak_bytes: int | None = None
+    bound_bytes: int | None = None
+    extra_nanoseconds: int | None = None
+    bound_nanoseconds: int | None = None
+    step_nanoseconds: int | None = None
+    moved_bytes: int | None = None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> JobProgress:
+        known: dict[str, Any] = {name: document.get(name) for name in cls.__slots__}
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus(Result):
+    """A job as it was when the service was asked. `state` is ``queued``, ``running``, ``succeeded``,
+    ``failed`` or ``cancelled``; `error` is why it has failed, `attempts` how often it was begun.
+    """
+
+    id: str
+    task: str
+    state: str
+    created: datetime
+    started: datetime | None
+    finished: datetime | None
+    attempts: int
+    progress: JobProgress | None
+    error: ProblemError | None
+    document: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it stays in this state."""
+        return self.state in ("succeeded", "failed", "cancelled")
+
+    @classmethod
+    def _parts(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        created = datetime.fromisoformat(document["created"])
+        started, finished, progress, error = map(document.get, ("started", "finished", "progress", "error"))
+        return {
+            "created": created,
+            "started": None if started is None else datetime.fromisoformat(started),
+            "finished": None if finished is None else datetime.fromisoformat(finished),
+            "progress": None if progress is None else JobProgress.of(progress),
+            "error": None if error is None else problem_of(error),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """News of a job: `kind` is ``state``, ``progress`` or, once, ``end``."""
+
+    kind: str
+    status: JobStatus

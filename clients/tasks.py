@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -13,14 +14,8 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from clients.errors import CapacityExceeded, ProblemError, UnexpectedAnswer, WrongArgument
-from clients.results import (
-    LayoutResult,
-    PlanResult,
-    TradeOffResult,
-    ValidationResult,
-    VerdictResult,
-)
+from clients.connections import Request, Timeout, address, document_of
+from clients.errors import UnexpectedAnswer, WrongArgument, problem_of
 
 T = TypeVar("T")
 
@@ -29,7 +24,7 @@ T = TypeVar("T")
 GraphLike = Mapping[str, Any] | bytes | PathLike[str]
 
 #: The types of documents. No value of a graph document has one of them but those of its rules.
-_DOCUMENTS: Final = (Mapping, bytes, PathLike)
+DOCUMENTS: Final = (Mapping, bytes, PathLike)
 
 #: The value of an option: a number, a text as "24MiB", a list of texts; None leaves it to the service.
 Option = int | float | str | Sequence[str] | Mapping[str, Any] | None
@@ -43,9 +38,6 @@ Scores = Mapping[str, float] | Literal["bytes"] | None
 #: An entry point: text as ``infer:batch=1,name=camera``, or its fields, ``purpose``, ``model``, ``batch`` and
 #: ``name``.
 Entry = str | Mapping[str, Any]
-
-#: Of one call, in the place of the client's; None keeps that.
-Timeout = httpx.Timeout | float | None
 
 #: Graphs of more bytes are stored under their digest before a job names them: a job that is sent again does
 #: not send them again.
@@ -64,168 +56,110 @@ _TEXTS: Final = frozenset({
 #: Parameters that may be given several times.
 _REPEATED: Final = ("dim", "input", "freeze_before", "entries", "ties")
 
-#: The member of a request that holds the document; a graph unless it is named here.
-_SUBJECTS: Final = {"program": "program", "layout": "problem"}
-
-#: The member that holds several networks by name.
-_MODELS: Final = "models"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """An HTTP request; `path` follows the address of the client. Without a `timeout`: the client's."""
-
-    method: str
-    path: str
-    body: bytes | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    timeout: Timeout = None
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """The bytes of a document, or of a model of another tool."""
-
-    data: bytes
-    is_model: bool = False
-
-    @property
-    def media_type(self) -> str:
-        return _MODEL_TYPE if self.is_model else _JSON_TYPE
-
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[T]):
-    """Work for the service: a route does it at once (`request`), or a job does it later (`job_fields`).
+    """Work for the service: a route does it at once (`request`), or a job does it later (`job_requests`).
 
-    `read` makes the result from the response, which is the same in both cases.
+    `of` makes the result, as `read` says. The subject is a graph or a model of another tool, unless `member`,
+    which holds it in a request, is that of another document, or of several ``models`` by name.
+
+    The methods read files and write JSON. They raise OSError for a file that cannot be read, WrongArgument
+    and ValueError for what cannot be sent.
     """
 
     name: str
-    subject: Payload
-    options: Mapping[str, Any]
-    read: Callable[[httpx.Response], T]
+    of: Callable[..., T]
+    subject: Any
+    options: dict[str, Any]
     members: Mapping[str, Any] = field(default_factory=dict)
-    member: str = ""
+    member: str = "graph"
 
-    def request(self, timeout: Timeout = None) -> Request:
+    def request(self, timeout: Timeout) -> Request:
         """The request that is answered with the result."""
-        path = f"/v1/{self.name}"
-        if not self.subject.is_model:
+        path, members = f"/v1/{self.name}", self._read_members()
+        data, is_model = self._read_subject()
+        if not is_model:
             # Validation takes only options of models, so its documents have no member for options.
             options = self.options if self.name == "validate" else {"options": self.options}
-            return json_request(path, {self._member: self.subject.data, **options, **self.members}, timeout)
-        query = {**self.options, **self.members}
-        if "plan" in query:
-            query["plan"] = _digest_of(query["plan"])
+            return _json_request(path, {self.member: data, **options, **members}, timeout)
+        if "plan" in members:
+            members["plan"] = _digest_of(members["plan"])
+        query = {**self.options, **members}
         pairs = [pair for name, value in query.items() for pair in _query_pairs(name, value)]
         target = f"{path}?{urlencode(pairs)}" if pairs else path
-        return Request("POST", target, self.subject.data, {"Content-Type": _MODEL_TYPE}, timeout)
+        return Request("POST", target, data, {"Content-Type": _MODEL_TYPE}, timeout)
 
-    @property
-    def is_stored_first(self) -> bool:
-        """Whether a job names its graph or model by a digest, under which it has to be stored before."""
-        if self._member == _MODELS:
-            return False
-        return self.subject.is_model or len(self.subject.data) > INLINE_BYTES or self.name == "import"
+    def job_requests(self, timeout: Timeout) -> tuple[Request | None, Request]:
+        """The request that stores a large graph or a model, None for others, and that which submits the job.
 
-    def job_fields(self, digest: str | None) -> dict[str, Any]:
-        """The members of a job's document; `digest` is that of a stored graph or model."""
-        members = dict(self.members) if self.name == "validate" else {"options": self.options, **self.members}
-        if self.name == "validate" and self.options:
-            members["options"] = self.options
-        if digest is not None:
-            return {"task": self.name, "graph": digest, "request": json_body(members)}
-        return {"task": self.name, "request": json_body({self._member: self.subject.data, **members})}
+        An option called `idempotency_key` is that of the job; without it, each call makes a new one.
+        """
+        options, members = dict(self.options), self._read_members()
+        headers = {"Idempotency-Key": options.pop("idempotency_key", None) or uuid.uuid4().hex}
+        data, is_model = self._read_subject()
+        if options or self.name != "validate":
+            members["options"] = options
+        # Several models are sent in the job itself.
+        if self.member == "models" or not (is_model or len(data) > INLINE_BYTES or self.name == "import"):
+            document = {"task": self.name, "request": _json_body({self.member: data, **members})}
+            return None, _json_request("/v1/jobs", document, timeout, headers)
+        digest, kind = hashlib.sha256(data).hexdigest(), _MODEL_TYPE if is_model else _JSON_TYPE
+        store = Request("PUT", f"/v1/graphs/{digest}", data, {"Content-Type": kind}, timeout)
+        document = {"task": self.name, "graph": digest, "request": _json_body(members)}
+        return store, _json_request("/v1/jobs", document, timeout, headers)
 
-    @property
-    def _member(self) -> str:
-        return self.member or _SUBJECTS.get(self.name, "graph")
+    def _read_members(self) -> dict[str, Any]:
+        return {name: _document(value) if name == "plan" else value for name, value in self.members.items()}
 
-
-# --------------------------------------------------------------------------------------------- tasks
-
-
-def plan(graph: GraphLike, options: Options, more: Mapping[str, Option]) -> Task[PlanResult]:
-    return Task("plan", payload(graph), merged(options, more), read_plan)
-
-
-def deploy(
-    models: GraphLike | Mapping[str, GraphLike],
-    entries: Sequence[Entry],
-    ties: Sequence[str],
-    options: Options,
-    more: Mapping[str, Option],
-) -> Task[PlanResult]:
-    members = {"entries": _listed(entries, "entries"), "ties": _listed(ties, "ties")}
-    chosen = merged(options, more)
-    if not isinstance(models, Mapping) or "format" in models:
-        network = payload(models)
-        if network.is_model and not entries:
+    def _read_subject(self) -> tuple[bytes, bool]:
+        """The bytes to send, and whether they are a model of another tool."""
+        if self.member == "models":
+            return _json_body({name: _document(model) for name, model in self.subject.items()}), False
+        if self.member != "graph":
+            return _document(self.subject), False
+        data, is_model = _read(self.subject)
+        if is_model and self.members.get("entries") == []:
             raise WrongArgument(
                 "A model of another tool has no entry point by itself. Give entries=['train']."
             )
-        return Task("plan", network, chosen, read_plan, members)
-    return Task("plan", _by_name(models), chosen, read_plan, members, _MODELS)
+        return data, is_model
 
 
-def _by_name(models: Mapping[str, GraphLike]) -> Payload:
-    """Several networks by name."""
-    return Payload(json_body({name: _document(model).data for name, model in models.items()}))
+# ----------------------------------------------------------------------------------------- arguments
 
 
-def _listed(values: Sequence[Any], name: str) -> list[Any]:
+def _read(graph: GraphLike) -> tuple[bytes, bool]:
+    """The bytes of a graph or model, and whether it is a model of another tool.
+
+    They are not read as JSON here, since the service judges them.
+    """
+    if isinstance(graph, bytes):
+        return graph, _looks_like_a_model(graph)
+    if isinstance(graph, PathLike):
+        path = Path(graph)
+        data, suffix = path.read_bytes(), path.suffix.lower()
+        return data, suffix in _MODEL_SUFFIXES or (suffix != ".json" and _looks_like_a_model(data))
+    if not isinstance(graph, Mapping):
+        raise WrongArgument(
+            f"A document of type {type(graph).__name__} cannot be sent. Give its JSON values as a mapping,"
+            " its bytes, or a pathlib.Path of its file."
+        )
+    return _json_bytes(graph), False
+
+
+def _document(document: GraphLike) -> bytes:
+    data, is_model = _read(document)
+    if is_model:
+        raise ValueError("A model of another tool will not do here: it stands in the place of a graph only.")
+    return data
+
+
+def listed(values: Sequence[Any], name: str) -> list[Any]:
     """Raises WrongArgument for a text, whose letters would be sent."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise WrongArgument(f"{name} is {values!r:.80}. Give a list, as {name}=[{values!r:.80}].")
     return list(values)
-
-
-def program(document: GraphLike, options: Options, more: Mapping[str, Option]) -> Task[PlanResult]:
-    return Task("program", _document(document), merged(options, more), read_plan)
-
-
-def layout(problem: GraphLike, options: Options, more: Mapping[str, Option]) -> Task[LayoutResult]:
-    return Task("layout", _document(problem), merged(options, more), read_layout)
-
-
-def tradeoff(
-    graph: GraphLike, options: Options, more: Mapping[str, Option], points: int
-) -> Task[TradeOffResult]:
-    return Task("tradeoff", payload(graph), merged(options, more), read_tradeoff, {"points": points})
-
-
-def explain(
-    graph: GraphLike,
-    capacity: int | str,
-    options: Options,
-    more: Mapping[str, Option],
-    training: bool,
-    scores: Scores,
-) -> Task[VerdictResult]:
-    chosen = merged(options, {**more, "capacity": capacity})
-    members: dict[str, Any] = {"training": training}
-    if scores is not None:
-        members["scores"] = scores
-    return Task("explain", payload(graph), chosen, read_verdict, members)
-
-
-def validate(
-    graph: GraphLike | Mapping[str, GraphLike],
-    planned: GraphLike,
-    steps: int,
-    seed: int,
-    more: Mapping[str, Option],
-) -> Task[ValidationResult]:
-    members = {"steps": steps, "seed": seed, "plan": _document(planned).data}
-    options = merged(None, more)
-    if isinstance(graph, Mapping) and all(isinstance(one, _DOCUMENTS) for one in graph.values()):
-        return Task("validate", _by_name(graph), options, read_report, members, _MODELS)
-    return Task("validate", payload(graph), options, read_report, members)
-
-
-def import_model(model: GraphLike, more: Mapping[str, Option]) -> Task[dict[str, Any]]:
-    return Task("import", payload(model), merged(None, more), read_answer)
 
 
 def merged(options: Options, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,30 +167,11 @@ def merged(options: Options, more: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**(options or {}), **more}.items() if value is not None}
 
 
-def payload(graph: GraphLike) -> Payload:
-    """The bytes to send. They are not read as JSON here, since the service judges them.
-
-    Raises OSError for a file that cannot be read, WrongArgument for anything but a document.
-    """
-    if isinstance(graph, bytes):
-        return Payload(graph, _looks_like_a_model(graph))
-    if isinstance(graph, PathLike):
-        path = Path(graph)
-        data, suffix = path.read_bytes(), path.suffix.lower()
-        return Payload(data, suffix in _MODEL_SUFFIXES or (suffix != ".json" and _looks_like_a_model(data)))
-    if not isinstance(graph, Mapping):
-        raise WrongArgument(
-            f"A document of type {type(graph).__name__} cannot be sent. Give its JSON values as a mapping,"
-            " its bytes, or a pathlib.Path of its file."
-        )
-    return Payload(_json_bytes(graph))
-
-
-def _document(document: GraphLike) -> Payload:
-    found = payload(document)
-    if found.is_model:
-        raise ValueError("A model of another tool will not do here: it stands in the place of a graph only.")
-    return found
+def path_of(*parts: str, **query: str | None) -> str:
+    """A path below ``/v1``, with those of the parameters that have a value."""
+    path = "/".join(["/v1", *(quote(part, safe="") for part in parts)])
+    pairs = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(pairs, quote_via=quote, safe='')}" if pairs else path
 
 
 def _looks_like_a_model(data: bytes) -> bool:
@@ -279,7 +194,7 @@ def _json_bytes(value: Any) -> bytes:
         raise WrongArgument(f"{error}. Give numbers, text, lists or mappings of these.") from None
 
 
-def json_body(members: Mapping[str, Any]) -> bytes:
+def _json_body(members: Mapping[str, Any]) -> bytes:
     """One JSON object; members that are bytes are JSON already."""
     texts = (
         b"%b:%b" % (_json_bytes(name), value if isinstance(value, bytes) else _json_bytes(value))
@@ -288,11 +203,12 @@ def json_body(members: Mapping[str, Any]) -> bytes:
     return b"{%b}" % b",".join(texts)
 
 
-def json_request(
+def _json_request(
     path: str, members: Mapping[str, Any], timeout: Timeout, headers: Mapping[str, str] | None = None
 ) -> Request:
     """A POST of one JSON object."""
-    return Request("POST", path, json_body(members), {"Content-Type": _JSON_TYPE, **(headers or {})}, timeout)
+    headers = {"Content-Type": _JSON_TYPE, **(headers or {})}
+    return Request("POST", path, _json_body(members), headers, timeout)
 
 
 def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
@@ -309,40 +225,7 @@ def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
     return [(name, json.dumps(value, allow_nan=False))]
 
 
-def plan_request(digest: str, entry_point: str | None, timeout: Timeout) -> Request:
-    """A GET of a kept plan, or of the plan of one of its entry points."""
-    return Request(
-        "GET", f"/v1/plans/{quote(digest, safe='')}{_query(entry_point=entry_point)}", timeout=timeout
-    )
-
-
-def export_request(digest: str, format_: str, timeout: Timeout, **parameters: str | None) -> Request:
-    """A GET of a kept plan as another file, with those of the parameters that have a value."""
-    path = f"/v1/plans/{quote(digest, safe='')}/{quote(format_, safe='')}"
-    return Request("GET", path + _query(**parameters), timeout=timeout)
-
-
-def _query(**parameters: str | None) -> str:
-    """``?name=value`` for the parameters that have one."""
-    words = [f"{name}={quote(value, safe='')}" for name, value in parameters.items() if value is not None]
-    return f"?{'&'.join(words)}" if words else ""
-
-
 # ----------------------------------------------------------------------------------------- responses
-
-
-def address(base: httpx.URL, path: str) -> str:
-    """The address of a request as a person may read it: without a password."""
-    return f"{str(base.copy_with(username=None, password=None)).rstrip('/')}{path}"
-
-
-def _answered(response: httpx.Response) -> str:
-    return f"{address(response.request.url, '')} answered {response.status_code}"
-
-
-def is_cached(response: httpx.Response) -> bool:
-    """Whether the service had the answer already."""
-    return bool(response.headers.get("X-Cache") == "hit")
 
 
 def notes_of(response: httpx.Response) -> tuple[str, ...]:
@@ -354,75 +237,37 @@ def notes_of(response: httpx.Response) -> tuple[str, ...]:
     return tuple(map(str, notes)) if isinstance(notes, list) else ()
 
 
-def read_file(response: httpx.Response) -> bytes:
-    """The body of a success. Raises the error of any other answer."""
+def is_cached(response: httpx.Response) -> bool:
+    """Whether the service had the answer already."""
+    return bool(response.headers.get("X-Cache") == "hit")
+
+
+def check(response: httpx.Response) -> httpx.Response:
+    """The response, if it is a success. Raises as `read` for any other."""
     if not response.is_success:
-        read_answer(response)
-    return response.content
+        read(response, dict)
+    return response
 
 
-def read_answer(response: httpx.Response) -> dict[str, Any]:
-    """The JSON object of a success. Raises ProblemError or UnexpectedAnswer."""
-    try:
-        document = response.json()
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
+def read(response: httpx.Response, of: Callable[..., T]) -> T:
+    """What `of` makes of the document of a success, its notes, and whether the service had it already.
+
+    Raises ProblemError for what the service declines, and UnexpectedAnswer for anything else: a document
+    that lacks a member, of another version say.
+    """
+    document = document_of(response)
+    if document is None:
         raise UnexpectedAnswer(f"{_answered(response)} with something other than a JSON object.")
-    if response.is_success:
-        return document
-    if "type" not in document:
+    if not response.is_success and "type" not in document:
         raise UnexpectedAnswer(f"{_answered(response)} without saying why.")
-    raise problem_of(document)
-
-
-@contextlib.contextmanager
-def reading(response: httpx.Response) -> Iterator[dict[str, Any]]:
-    """The document of an answer; UnexpectedAnswer for one that lacks a member, of another version say."""
-    document = read_answer(response)
+    if not response.is_success:
+        raise problem_of(document)
     try:
-        yield document
+        return of(document, notes_of(response), is_cached(response))
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise UnexpectedAnswer(
-            f"{_answered(response)} with a document of another form: {error!r}."
-        ) from error
+        words = f"{_answered(response)} with a document of another form: {error!r}."
+        raise UnexpectedAnswer(words) from error
 
 
-def read_plan(response: httpx.Response) -> PlanResult:
-    with reading(response) as document:
-        return PlanResult.of(document, notes_of(response), cached=is_cached(response))
-
-
-def read_layout(response: httpx.Response) -> LayoutResult:
-    with reading(response) as document:
-        return LayoutResult.of(document, cached=is_cached(response))
-
-
-def read_tradeoff(response: httpx.Response) -> TradeOffResult:
-    with reading(response) as document:
-        return TradeOffResult.of(document, notes_of(response))
-
-
-def read_verdict(response: httpx.Response) -> VerdictResult:
-    with reading(response) as document:
-        return VerdictResult.of(document, notes_of(response))
-
-
-def read_report(response: httpx.Response) -> ValidationResult:
-    with reading(response) as document:
-        return ValidationResult.of(document, notes_of(response))
-
-
-#: How results are read, by the name of the task.
-READERS: Final[Mapping[str, Callable[[httpx.Response], Any]]] = {
-    "plan": read_plan, "program": read_plan, "layout": read_layout, "tradeoff": read_tradeoff,
-    "explain": read_verdict, "validate": read_report, "import": read_answer,
-}  # fmt: skip
-
-
-def problem_of(document: Mapping[str, Any]) -> ProblemError:
-    """The error that a problem document describes; CapacityExceeded only where it has all figures."""
-    if str(document["type"]).endswith("/capacity-exceeded"):
-        with contextlib.suppress(ValueError):
-            return CapacityExceeded(document)
-    return ProblemError(document)
+def _answered(response: httpx.Response) -> str:
+    return f"{address(response.request.url, '')} answered {response.status_code}"

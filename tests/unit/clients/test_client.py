@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Callable
@@ -526,18 +527,53 @@ def signatures(kind: type, ours: str) -> dict[str, str]:
     return {
         name: str(inspect.signature(one)).replace(ours, "Job").replace("AsyncIterator", "Iterator")
         for name, one in methods.items()
-        if callable(one)
     }
 
 
 @pytest.mark.parametrize(("blocking", "awaited"), [(Client, AsyncClient), (Job, AsyncJob), (Jobs, AsyncJobs)])
 def test_both_clients_offer_the_same(blocking: type, awaited: type) -> None:
-    """Every method has the same arguments, and a docstring that leads to the one of the blocking method."""
+    """Every method has the same arguments and the same docstring, and one of a kind has to be awaited."""
     assert signatures(blocking, "Job") == signatures(awaited, "AsyncJob")
     for name in signatures(blocking, "Job"):
-        if name != "close":
-            assert vars(awaited)[name].__doc__ == f"See `{blocking.__name__}.{name}`."
-            assert len(vars(blocking)[name].__doc__) > 10
+        returning, coroutine = vars(blocking)[name], vars(awaited)[name]
+        assert returning.__doc__ == coroutine.__doc__
+        assert len(returning.__doc__) > 10
+        assert returning.__qualname__ == f"{blocking.__name__}.{name}"
+        assert not inspect.iscoroutinefunction(returning)
+        assert inspect.iscoroutinefunction(coroutine) == (name not in {"events", "list"})
+
+
+def test_jobs_have_the_tasks_of_clients() -> None:
+    """The same arguments and docstrings, and a key; the result is a job with that of the client."""
+    for clients_kind, jobs_kind, job in ((Client, Jobs, "Job"), (AsyncClient, AsyncJobs, "AsyncJob")):
+        ours, theirs = vars(clients_kind), vars(jobs_kind)
+        names = {name for name in ours.keys() & theirs.keys() if not name.startswith("_")}
+        assert names == {"plan", "deploy", "plan_program", "layout", "tradeoff", "explain", "validate"}
+        for name in names:
+            assert ours[name].__doc__ == theirs[name].__doc__
+            direct, submitted = inspect.signature(ours[name]), inspect.signature(theirs[name])
+            assert submitted.return_annotation == f"{job}[{direct.return_annotation}]"
+            added = submitted.parameters.keys() - direct.parameters.keys()
+            assert (added, direct.parameters.keys() - submitted.parameters.keys()) == (
+                {"idempotency_key"},
+                set(),
+            )
+
+
+class Mine(Client):
+    """A user's own client."""
+
+    def plan(self, *arguments: Any, **more: Any) -> PlanResult:
+        return super().plan(*arguments, batch=7, **more)
+
+
+async def test_the_blocking_client_works_anywhere() -> None:
+    """In the thread of a running event loop, in others, and as a base class."""
+    service = Service(ok(PLAN))
+    with Mine("http://test", transport=service.transport) as client:
+        assert client.plan(GRAPH).digest == "abc"
+        assert (await asyncio.to_thread(client.plan, GRAPH)).digest == "abc"
+    assert service.body["options"] == {"batch": 7}
 
 
 def test_errors_have_one_root() -> None:

@@ -23,7 +23,7 @@ from clients import (
     Retry,
     UnexpectedAnswer,
 )
-from clients.server_events import EventReader, ServerEvent
+from clients.connections import EventReader, ServerEvent
 
 RETRY = Retry(attempts=3, base=1.0, chance=lambda: 1.0)
 GRAPH = {"name": "g"}
