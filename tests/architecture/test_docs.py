@@ -142,6 +142,18 @@ def test_run(root: Path, generated: Mapping[Path, str]) -> None:
     assert {name for name in targets if f"`./run {name}`" not in page(generated, "run.md")} == set()
 
 
+def test_every_room_has_a_role(root: Path, written: Mapping[Path, str]) -> None:
+    text = written[Path("docs/explanation/architecture.md")].partition("## Where a file belongs")[2]
+    rooms = {
+        f"{package}.{path.stem}"
+        for package in ("solver", "service")
+        for path in (root / package).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    named = set(re.findall(r"`((?:solver|service)\.\w+)`", text))
+    assert named == {name for name in rooms if "__" not in name}
+
+
 def test_files_that_are_named_exist(root: Path, written: Mapping[Path, str]) -> None:
     """Relative to the core or to the project."""
     pages = [
