@@ -232,7 +232,9 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
-    except Exception as error:  # noqa: BLE001 - what is not foreseen is a bug, and must not look like a verdict
+    except Exception as error:
+        if hasattr(error, "exit_code"):  # of click, which has words and codes of its own
+            raise
         fail_with_bug(error, as_json=as_json)
 
 

@@ -5,36 +5,36 @@ Reports are text, JSON, Markdown or JUnit's XML.
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from service.cli.answers import answer, read_sources
-from service.cli.console import Exit, read_document, write_document
-from solver import documents
+import typer
+
+from service.cli.console import Exit, read_document, reporting, write_document
+from service.cli.options import AsJson, Commands, EntryPointName, PlanServer, Server
 from solver.errors import ArenaplanError, CapacityError, OptionsError
-from solver.plan import Deployment, Plan, PlanView, plans_to_compare, read_entry
-from solver.reports.budget import Allowance, Budget, Check, checks
-from solver.reports.comparison import (
-    Change,
-    DeploymentDifference,
-    EntryPointChange,
-    PlanDifference,
-    deployment_difference,
-    difference,
-)
-from solver.requests import Request
 
-__all__ = ["FORMATS", "Judged", "check_budgets", "diff", "format_of"]
+if TYPE_CHECKING:
+    from solver.plan import Deployment, Plan, PlanView
+    from solver.reports.budget import Allowance, Budget, Check
+    from solver.reports.comparison import Change, DeploymentDifference, PlanDifference
+
+__all__ = ["FORMATS", "Judged", "app", "check_budgets", "diff", "format_of"]
+
+app = Commands()
 
 FORMATS: Final = ("text", "json", "markdown", "junit")
 
 #: Rows of a table of operands or layers; --format json has all of them.
 _MOST_ROWS: Final = 12
+
+_REPORT_WORDS: Final = {
+    "form --format": "text, json, markdown (for a pull request) or junit.",
+    "output": "Where the report goes; - is standard output.",
+}
 
 
 def format_of(name: str | None, *, as_json: bool) -> str:
@@ -52,6 +52,58 @@ def format_of(name: str | None, *, as_json: bool) -> str:
 # ------------------------------------------------------------------------------------------- two plans
 
 
+def _allowance(text: str) -> Any:
+    """``1%`` or ``64KiB``."""
+    from solver.documents import read_allowance
+
+    try:
+        return read_allowance(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+@app.add(
+    "arenaplan diff old.json new.json",
+    "arenaplan diff old.json new.json --max-growth 1%",
+    "arenaplan diff old.json new.json --max-growth 64KiB --format markdown -o comment.md",
+    name="diff",
+    words={
+        "old": "Plan document from before.",
+        "new": "Plan document of now, - for standard input.",
+        **_REPORT_WORDS,
+    },
+)
+def _diff(
+    old: Path,
+    new: Path,
+    *,
+    max_growth: Annotated[
+        Any,
+        typer.Option(
+            "--max-growth",
+            parser=_allowance,
+            metavar="GROWTH",
+            help="Exit with 3 if arenas grow beyond this: 1% or 64KiB.",
+        ),
+    ] = None,
+    form: str | None = None,
+    output: Path = Path("-"),
+    entry_point: EntryPointName = None,
+    server: PlanServer = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Compare two plans: which bytes are more or fewer.
+
+    By operand, kind and layer, at the peak of each.
+    """
+    from service.cli.exporting import loaded_plan
+
+    chosen = format_of(form, as_json=as_json)
+    before = loaded_plan(old, server)
+    with reporting(as_json=as_json, document=str(new)):
+        return diff(before, loaded_plan(new, server), max_growth, chosen, output, entry_point)
+
+
 def diff(
     old: PlanView | Deployment,
     new: PlanView | Deployment,
@@ -64,6 +116,9 @@ def diff(
 
     Of plans with entry points the whole arena counts, or the entry point of this name.
     """
+    from solver.plan import Deployment, plans_to_compare
+    from solver.reports.comparison import deployment_difference, difference
+
     pair = plans_to_compare(old, new, entry_point)
     both: DeploymentDifference | None = None
     if isinstance(pair[0], Deployment):
@@ -74,13 +129,21 @@ def diff(
     name = " -> ".join(dict.fromkeys(names))
     limit = None if allowed is None else allowed.limit(change.before)
     grown = limit is not None and change.after > limit
-    case = _Case(name, f"{_headline(change)}{_judgement(allowed, grown)}", grown, False)
+    headline = _headline(change)
+    if allowed is not None:
+        headline += f"; {'more than' if grown else 'within'} the {allowed} that it may grow"
+    parts = [_part(name, headline, change) if both is None else _whole(name, headline, both)]
+    for one in () if both is None else both.entry_points:
+        if one.difference is not None and _differs(one.difference):
+            # Without persistent values, which have one place in all entry points.
+            inside = replace(one.difference, moved=(), stayed=0)
+            parts.append(_part(f"entry point {one.name}", _headline(inside), inside))
     facts = change.facts() if both is None else both.facts()
     writers: dict[str, Callable[[], str]] = {
-        "text": lambda: _diff_text(name, change, allowed, grown, both),
+        "text": lambda: _text(parts),
         "json": lambda: _json({"graph": names[-1], "limit": limit, "passed": not grown, **facts}),
-        "markdown": lambda: _diff_markdown(name, change, allowed, grown, both),
-        "junit": lambda: _junit("arenaplan.diff", [case]),
+        "markdown": lambda: _markdown(parts, change, grown=grown),
+        "junit": lambda: _junit("arenaplan.diff", [_Case(name, headline, grown, False)]),
     }
     write_document(output, writers[form]().encode("utf-8", "replace"))
     return Exit.TOO_LARGE if grown else Exit.OK
@@ -93,188 +156,138 @@ def _headline(change: PlanDifference) -> str:
     return f"{change.before:,} -> {change.after:,} bytes ({change.growth:+,}{share})"
 
 
-def _judgement(allowed: Allowance | None, grown: bool) -> str:
-    if allowed is None:
-        return ""
-    return (
-        f"; more than the {allowed} that it may grow" if grown else f"; within the {allowed} that it may grow"
-    )
-
-
-def _groups(change: PlanDifference) -> tuple[tuple[str, tuple[Change, ...]], ...]:
-    return (("operand", change.operands), ("kind", change.kinds), ("layer", change.layers))
-
-
-def _diff_text(
-    name: str,
-    change: PlanDifference,
-    allowed: Allowance | None,
-    grown: bool,
-    both: DeploymentDifference | None = None,
-) -> str:
-    lines = [f"{name}: {_headline(change)}{_judgement(allowed, grown)}"]
-    lines.append(f"lower bound {change.bound_before:,} -> {change.bound_after:,}")
-    if both is not None:
-        lines += _entry_points_text(both)
-        for one in both.entry_points:
-            if one.difference is not None and _differs(one.difference):
-                lines += ["", *_changes_text(f"entry point {one.name}", one.difference)]
-        return "\n".join(lines) + "\n"
-    return "\n".join([*lines, *_details_text(change)]) + "\n"
-
-
-def _changes_text(name: str, change: PlanDifference) -> list[str]:
-    """Of one entry point, without persistent values, which have one place in all of them."""
-    bounds = f"lower bound {change.bound_before:,} -> {change.bound_after:,}"
-    return [f"{name}: {_headline(change)}", bounds, *_details_text(replace(change, moved=(), stayed=0))]
-
-
 def _differs(change: PlanDifference) -> bool:
     return bool(change.growth or change.operands or change.options) or not change.same_graph
 
 
-def _entry_points_text(both: DeploymentDifference) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Rows below headings; a page shows those with a title on a click."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a report on two plans: about all of both, or about one entry point."""
+
+    name: str
+    headline: str
+    sentences: list[str]
+    tables: list[_Table]
+
+
+def _part(name: str, headline: str, change: PlanDifference) -> _Part:
+    return _Part(name, headline, [*_sentences(change)], [*_tables(change)])
+
+
+def _whole(name: str, headline: str, both: DeploymentDifference) -> _Part:
     """Which entry points came or went or grew, and which persistent values have another place."""
-    rows = [(one.name, _bytes(one.before), _bytes(one.after), _growth(one)) for one in both.entry_points]
-    lines = ["", *_table(("entry point", "before", "after", "growth"), rows)]
-    if both.moves:
-        moves = [
-            (move.name, _place(move.before), _place(move.after), f"{move.nbytes:,}")
-            for move in both.moves[:_MOST_ROWS]
-        ]
-        lines += ["", *_table(("persistent", "offset before", "after", "bytes"), moves)]
-        if rest := len(both.moves) - len(moves):
-            lines.append(f"{rest} more")
+    rows = []
+    for one in both.entry_points:
+        sizes = ("-" if size is None else f"{size:,}" for size in (one.before, one.after))
+        growth = "new" if one.before is None else "gone"
+        if one.before is not None and one.after is not None:
+            growth = f"{one.after - one.before:+,}"
+        rows.append((one.name, *sizes, growth))
+    moves = []
+    for move in both.moves:
+        places = ("-" if at is None else f"{at[1]:,} in {at[0]}" for at in (move.before, move.after))
+        moves.append((move.name, *places, f"{move.nbytes:,}"))
+    tables = [_Table("", ("entry point", "before", "after", "growth"), rows)]
+    if moves:
+        title = f"{len(moves)} persistent values have another place"
+        more = [(f"{len(moves) - _MOST_ROWS} more", "", "", "")] if len(moves) > _MOST_ROWS else []
+        head = ("persistent", "offset before", "after", "bytes")
+        tables.append(_Table(title, head, [*moves[:_MOST_ROWS], *more]))
     else:
-        lines += ["", "Every persistent value lies where it was."]
-    return lines
+        tables.append(_Table("", ("Every persistent value lies where it was.",), []))
+    return _Part(name, headline, [_bounds(both.whole)], tables)
 
 
-def _bytes(size: int | None) -> str:
-    return "-" if size is None else f"{size:,}"
+def _bounds(change: PlanDifference) -> str:
+    return f"lower bound {change.bound_before:,} -> {change.bound_after:,}"
 
 
-def _growth(one: EntryPointChange) -> str:
-    if one.before is None or one.after is None:
-        return "new" if one.before is None else "gone"
-    return f"{one.after - one.before:+,}"
-
-
-def _place(place: tuple[str, int] | None) -> str:
-    return "-" if place is None else f"{place[1]:,} in {place[0]}"
-
-
-def _details_text(change: PlanDifference) -> list[str]:
-    lines = []
+def _sentences(change: PlanDifference) -> Iterator[str]:
+    yield _bounds(change)
     if not change.same_graph:
-        lines.append("The plans are for different graphs.")
+        yield "The plans are for different graphs."
+    several = len(change.arenas) > 1
     for arena in change.arenas:
-        if (arena.before, arena.step_before) != (arena.after, arena.step_after) or len(change.arenas) > 1:
+        if several or (arena.before, arena.step_before) != (arena.after, arena.step_after):
             steps = f"the peak was at {arena.step_before or '-'}, and is at {arena.step_after or '-'}"
-            lines.append(f"{arena.name}: {arena.before:,} -> {arena.after:,}; {steps}")
-    lines += [f"option {o.name}: {o.before} -> {o.after}" for o in change.options]
+            yield f"{arena.name}: {arena.before:,} -> {arena.after:,}; {steps}"
+    for option in change.options:
+        yield f"option {option.name}: {option.before} -> {option.after}"
     if change.moved or change.stayed:
-        lines.append(f"persistent values: {change.stayed:,} where they were, {len(change.moved):,} elsewhere")
+        yield f"persistent values: {change.stayed:,} where they were, {len(change.moved):,} elsewhere"
     for move in change.moved[:_MOST_ROWS]:
-        arenas = [f" in {a}" if len(change.arenas) > 1 else "" for a in (move.arena_before, move.arena_after)]
-        lines.append(f"  {move.name}: {move.before:,}{arenas[0]} -> {move.after:,}{arenas[1]}")
+        arenas = [f" in {name}" if several else "" for name in (move.arena_before, move.arena_after)]
+        yield f"  {move.name}: {move.before:,}{arenas[0]} -> {move.after:,}{arenas[1]}"
     if len(change.moved) > _MOST_ROWS:
-        lines.append(f"  {len(change.moved) - _MOST_ROWS:,} more")
-    for what, changes in _groups(change):
+        yield f"  {len(change.moved) - _MOST_ROWS:,} more"
+
+
+def _tables(change: PlanDifference) -> Iterator[_Table]:
+    def row(name: str, changes: Iterable[Change]) -> tuple[str, ...]:
+        before, after = (sum(sizes) for sizes in zip(*((c.before, c.after) for c in changes), strict=True))
+        return name, f"{before:,}", f"{after:,}", f"{after - before:+,}"
+
+    for title, changes in (("operand", change.operands), ("kind", change.kinds), ("layer", change.layers)):
         if changes:
-            rows = [(c.name, f"{c.before:,}", f"{c.after:,}", f"{c.growth:+,}") for c in changes[:_MOST_ROWS]]
+            rows = [row(one.name, [one]) for one in changes[:_MOST_ROWS]]
             if rest := changes[_MOST_ROWS:]:
-                before, after = sum(c.before for c in rest), sum(c.after for c in rest)
-                rows.append((f"{len(rest)} more", f"{before:,}", f"{after:,}", f"{after - before:+,}"))
+                rows.append(row(f"{len(rest)} more", rest))
             if change.idle.growth:
-                idle = change.idle
-                rows.append(("idle at the peak", f"{idle.before:,}", f"{idle.after:,}", f"{idle.growth:+,}"))
-            lines += ["", *_table((what, "at the peak before", "after", "growth"), rows)]
-    return lines
+                rows.append(row("idle at the peak", [change.idle]))
+            yield _Table(f"By {title}", (title, "at the peak before", "after", "growth"), rows)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of plain text, the first to the left, the others to the right."""
-    widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
-    return [
-        "  ".join(
-            cell.rjust(widths[k]) if k else cell.ljust(widths[k]) for k, cell in enumerate(row)
-        ).rstrip()
-        for row in (head, *rows)
-    ]
+def _text(parts: Sequence[_Part]) -> str:
+    lines: list[str] = []
+    for part in parts:
+        lines += [*([""] if lines else []), f"{part.name}: {part.headline}", *part.sentences]
+        for table in part.tables:
+            cells = [table.head, *table.rows]
+            widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+            lines.append("")
+            for first, *others in cells:  # the first column to the left, the others to the right
+                words = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+                lines.append("  ".join(words).rstrip())
+    return "\n".join(lines) + "\n"
 
 
-def _diff_markdown(
-    name: str,
-    change: PlanDifference,
-    allowed: Allowance | None,
-    grown: bool,
-    both: DeploymentDifference | None = None,
-) -> str:
-    mark = "❌ " if grown else ""
-    lines = [
-        f"### {mark}Memory of {_plain(name)}",
-        "",
-        f"{_headline(change)}{_judgement(allowed, grown)}.",
-        "",
-    ]
+def _markdown(parts: Sequence[_Part], change: PlanDifference, *, grown: bool) -> str:
     rows = [
         (arena.name, f"{arena.before:,}", f"{arena.after:,}", f"{arena.after - arena.before:+,}",
          arena.step_after or "-")
         for arena in change.arenas
     ]  # fmt: skip
-    lines += _markdown_table(("memory", "before", "after", "growth", "peak at"), rows)
-    if both is None:
-        return "\n".join([*lines, *_details_markdown(change)]) + "\n"
-    entries = [(one.name, _bytes(one.before), _bytes(one.after), _growth(one)) for one in both.entry_points]
-    lines += ["", *_markdown_table(("entry point", "before", "after", "growth"), entries)]
-    if both.moves:
-        moves = [(m.name, _place(m.before), _place(m.after), f"{m.nbytes:,}") for m in both.moves]
-        lines += [
-            "",
-            "<details>",
-            f"<summary>{len(moves)} persistent values have another place</summary>",
-            "",
-        ]
-        lines += [*_markdown_table(("persistent", "offset before", "after", "bytes"), moves[:_MOST_ROWS])]
-        lines += [
-            *([f"{len(moves) - _MOST_ROWS} more."] if len(moves) > _MOST_ROWS else []),
-            "",
-            "</details>",
-        ]
-    for one in both.entry_points:
-        if one.difference is not None and _differs(one.difference):
-            lines += ["", f"#### Entry point {_plain(one.name)}", "", f"{_headline(one.difference)}."]
-            lines += _details_markdown(one.difference)
+    memories = _Table("", ("memory", "before", "after", "growth", "peak at"), rows)
+    lines: list[str] = []
+    for part in parts:
+        title = f"### {'❌ ' if grown else ''}Memory of {_plain(part.name)}"
+        if lines:
+            title = f"#### {_plain(part.name.capitalize())}"
+        # A page has no room for each value that moves.
+        sentences = [f"- {_plain(text)}" for text in part.sentences if not text.startswith(" ")]
+        tables = part.tables if lines else [memories, *part.tables]
+        lines += [*([""] if lines else []), title, "", f"{part.headline}.", "", *sentences]
+        for table in tables:
+            written = _markdown_table(table.head, table.rows) if table.rows else [*table.head]
+            if table.title:
+                summary = f"<summary>{table.title}</summary>"
+                written = ["<details>", summary, "", *written, "", "</details>"]
+            lines += ["", *written]
     return "\n".join(lines) + "\n"
 
 
-def _details_markdown(change: PlanDifference) -> list[str]:
-    lines = []
-    if change.options:
-        options = ", ".join(
-            f"{_plain(o.name)} {_plain(o.before)} → {_plain(o.after)}" for o in change.options
-        )
-        lines += ["", f"Options: {options}."]
-    for what, changes in _groups(change):
-        if changes:
-            rest = len(changes) - _MOST_ROWS
-            shown = [
-                (c.name, f"{c.before:,}", f"{c.after:,}", f"{c.growth:+,}") for c in changes[:_MOST_ROWS]
-            ]
-            more = [f"{rest} more."] if rest > 0 else []
-            lines += ["", "<details>", f"<summary>By {what}</summary>", ""]
-            lines += [*_markdown_table((what, "at the peak before", "after", "growth"), shown), *more, ""]
-            lines += ["</details>"]
-    return lines
-
-
 def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    edge = ["---"] + ["---:"] * (len(head) - 1)
-    return [f"| {' | '.join(map(_plain, row))} |" for row in (head,)] + [
-        f"| {' | '.join(edge)} |",
-        *(f"| {' | '.join(map(_plain, row))} |" for row in rows),
-    ]
+    first, *others = (f"| {' | '.join(map(_plain, row))} |" for row in (head, *rows))
+    return [first, f"| --- |{' ---: |' * (len(head) - 1)}", *others]
 
 
 def _plain(text: str) -> str:
@@ -307,11 +320,38 @@ class Judged:
         return self.error or "; ".join(map(str, self.checks))
 
 
+@app.add(
+    "arenaplan budget check budgets.toml",
+    "arenaplan budget check budgets.toml --format junit -o budgets.xml",
+    words={
+        "action check": "What to do with the budgets: check.",
+        "file": "Budget file, TOML.",
+        **_REPORT_WORDS,
+    },
+)
+def budget(
+    action: str,
+    file: Path,
+    *,
+    form: str | None = None,
+    output: Path = Path("-"),
+    server: Server = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Plan many networks and see that each keeps its budget. Exit code 3: one does not."""
+    if action != "check":
+        raise typer.BadParameter(f"There is no action {action!r}. Choose check.", param_hint="ACTION")
+    with reporting(as_json=as_json, document=str(file)):
+        return check_budgets(file, format_of(form, as_json=as_json), output, server)
+
+
 def check_budgets(path: Path, form: str, output: Path, server: str | None = None) -> Exit:
     """Plan and judge every network of a budget file, here or at a service, and write a report.
 
     OK where all keep their budgets, TOO_LARGE where one does not, USAGE where one could not be planned.
     """
+    from solver import documents
+
     budgets = documents.load_budgets(read_document(path))
     judged = [_judged(budget, path.parent, server) for budget in budgets]
     cases = [_Case(one.name, one.text, not one.kept, bool(one.error) and not one.too_large) for one in judged]
@@ -328,6 +368,9 @@ def check_budgets(path: Path, form: str, output: Path, server: str | None = None
 
 
 def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
+    from solver import documents
+    from solver.reports.budget import checks
+
     where = budget.model or budget.plan or ""
     try:
         plan = _planned(budget, folder, server)
@@ -346,6 +389,11 @@ def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
 
 def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deployment:
     """The plan of a budget: read, or made here or at a service."""
+    from service.cli.answers import answer, read_sources
+    from solver import documents
+    from solver.plan import read_entry
+    from solver.requests import Request
+
     if budget.model is None:
         return documents.load_planned((folder / (budget.plan or "")).read_bytes())
     sources = read_sources([folder / budget.model], budget.training)
@@ -400,6 +448,9 @@ class _Case:
 
 def _junit(suite: str, cases: Sequence[_Case]) -> str:
     """JUnit's XML, as build servers read it."""
+    from io import BytesIO
+    from xml.etree import ElementTree
+
     errors = sum(case.broken for case in cases)
     root = ElementTree.Element("testsuites")
     counts = {"tests": len(cases), "failures": sum(case.failed for case in cases) - errors, "errors": errors}
@@ -413,7 +464,7 @@ def _junit(suite: str, cases: Sequence[_Case]) -> str:
         else:
             ElementTree.SubElement(one, "system-out").text = _xml(case.text)
     ElementTree.indent(root)
-    stream = io.BytesIO()
+    stream = BytesIO()
     ElementTree.ElementTree(root).write(stream, encoding="utf-8", xml_declaration=True)
     return stream.getvalue().decode() + "\n"
 

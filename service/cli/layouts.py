@@ -11,67 +11,115 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import note_end, print_json, print_line, read_document, write_document
-from solver import exporters, importers
+from service.cli.options import AsJson, Commands, LayoutChoices, Plot, Server, on_one_thread
 from solver.errors import DocumentError, NotJsonError, OptionsError
-from solver.layout import (
-    SOLVERS,
-    Certificate,
-    Deadline,
-    Layout,
-    LayoutOptions,
-    LayoutProblem,
-    Outcome,
-    PlacedBuffers,
-    PlacedHomes,
-    Progress,
-    Rules,
-    SolveOptions,
-    solve,
-)
 from solver.options import CONSTRAINTS
-from solver.placement import place, prepare
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from service.cli.tables import FittingTable
-    from solver.pictures import Scene
+    from solver.layout import (
+        Certificate,
+        Layout,
+        LayoutOptions,
+        LayoutProblem,
+        Outcome,
+        PlacedBuffers,
+        Progress,
+        Rules,
+    )
 
 __all__ = [
-    "Comparison",
-    "Entry",
-    "Painter",
     "Source",
-    "compare",
+    "app",
     "comparison_facts",
     "comparison_table",
-    "described",
     "interruptible",
-    "options_of",
     "painter",
     "progress_line",
     "read_source",
     "reporter",
     "rules_without",
-    "run",
-    "run_comparison",
-    "summary",
 ]
+
+app = Commands()
 
 _JSON: Final = ".json"
 _CSV: Final = ".csv"
 
+_PROBLEM: Final = "CSV or buffers document, - for standard input."
+
 #: Seconds between two lines of progress; what comes sooner is shown in place.
 PAUSE: Final = 0.1
 
-#: Writes the picture of a layout: problem, layout, second line of the title, lower bound.
-Painter = Callable[[str, LayoutProblem, Layout, str, int], None]
+
+@app.add(
+    "arenaplan solve problem.csv -o layout.csv",
+    "arenaplan solve problem.csv --capacity 1MiB -o layout.csv",
+    "arenaplan solve problem.csv --memory tcm=64KiB,read=4GB/s,write=4GB/s --memory sram=1MiB -o l.csv",
+    "arenaplan solve problem.csv --pin b1=64 --reserve 0..64 -o layout.csv",
+    "arenaplan solve buffers.json --deadline 10 --target-gap 0.5% --plot layout.svg -o layout.json",
+    words={
+        "problem": _PROBLEM,
+        "output": "Where the layout goes, .csv or .json; - is standard output.",
+        "without RULE": "Leave out a rule of the search; repeatable.",
+    },
+)
+def solve(
+    problem: Path,
+    *,
+    output: Path = Path("-"),
+    choices: LayoutChoices,
+    without: list[str] | None = None,
+    plot: Plot = None,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Place buffers with known lifespans.
+
+    MiniMalloc's CSV or a buffers document goes in, offsets come out.
+    """
+    on_one_thread()
+    options = _options_of(choices, without or ())
+    paint = painter(plot)
+    if paint is not None and options.memories:
+        raise OptionsError(
+            "A picture is of one memory, and several are given.",
+            remedy="Leave the plot out, or the memories.",
+            path=("plot",),
+        )
+    source = read_source(problem)
+    kind = output.suffix.lower() if output.suffix.lower() in (_JSON, _CSV) else source.kind
+    if server is None:
+        from solver import placement
+
+        with interruptible() as cancel, reporter(source) as progress:
+            placed = placement.place(
+                source.problem, options, incumbent=source.hinted, progress=progress, cancel=cancel
+            )
+    else:  # which is not told of the layout that hints in the file describe
+        from service.cli.remote import Service
+
+        placed = Service(server, as_json=as_json).layout(source.name, source.problem, options)
+    beside = str(output) == "-"
+    if kind == _JSON or (as_json and not beside):
+        from solver import documents
+
+        placed = documents.layout_with_digest(placed)
+    write_document(output, _solution(placed, kind))
+    if paint is not None:
+        about = _described(placed.certificate)
+        paint(source.name, placed.problem, placed.layout, about, placed.certificate.lower_bound)
+    if as_json and not beside:
+        print_json(_facts(placed))
+    elif not as_json and (not beside or sys.stderr.isatty()):
+        print_line(
+            f"{source.name}: {len(placed.problem.buffers):,} buffers{_sentence(placed)}", to_errors=beside
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +145,17 @@ def read_source(path: Path) -> Source:
             f"{name!r:.200} is neither a buffers document nor CSV.",
             remedy="Give MiniMalloc's CSV, or a buffers document (.json).",
         )
+    from solver import importers
+
     table = importers.load_minimalloc(data)
     return Source(name, table.problem, table.incumbent(), _CSV)
 
 
-def painter(path: Path | None) -> Painter | None:
-    """How to write a memory map to `path`, by its suffix; fails now rather than after the search."""
+def painter(path: Path | None) -> Callable[[str, LayoutProblem, Layout, str, int], None] | None:
+    """A function that draws a layout into `path`, by its suffix; fails now rather than after the search.
+
+    It takes the name and the problem, the layout, the second line of the title, and the lower bound.
+    """
     if path is None:
         return None
     from solver import pictures
@@ -116,71 +169,19 @@ def painter(path: Path | None) -> Painter | None:
             path=("plot",),
         )
     encode(pictures.Scene(1, 1, ""))
-    return partial(_paint, path, encode)
+
+    def paint(name: str, problem: LayoutProblem, layout: Layout, about: str, lower_bound: int) -> None:
+        title = f"{name}: {len(problem.buffers):,} buffers"
+        scene = pictures.draw(problem, layout, title=title, about=about, lower_bound=lower_bound)
+        write_document(path, encode(scene))
+
+    return paint
 
 
-def _paint(
-    path: Path,
-    encode: Callable[[Scene], bytes],
-    name: str,
-    problem: LayoutProblem,
-    layout: Layout,
-    about: str,
-    lower_bound: int,
-) -> None:
-    from solver import pictures
-
-    title = f"{name}: {len(problem.buffers):,} buffers"
-    scene = pictures.draw(problem, layout, title=title, about=about, lower_bound=lower_bound)
-    write_document(path, encode(scene))
-
-
-def run(
-    path: Path,
-    options: LayoutOptions,
-    output: Path,
-    plot: Path | None,
-    *,
-    as_json: bool,
-    server: str | None = None,
-) -> None:
-    """Solve the problem of a file and write its layout, as CSV or JSON by the name of the output.
-
-    The service at `server` is not told of the layout that hints in the file describe.
-    """
-    paint = painter(plot)
-    if paint is not None and options.memories:
-        raise OptionsError(
-            "A picture is of one memory, and several are given.",
-            remedy="Leave the plot out, or the memories.",
-            path=("plot",),
-        )
-    source = read_source(path)
-    kind = _kind(output, source)
-    if server is None:
-        with interruptible() as cancel, reporter(source) as progress:
-            placed = place(source.problem, options, incumbent=source.hinted, progress=progress, cancel=cancel)
-    else:
-        from service.cli.remote import Service
-
-        placed = Service(server, as_json=as_json).layout(source.name, source.problem, options)
-    beside = str(output) == "-"
-    if kind == _JSON or (as_json and not beside):
-        from solver import documents
-
-        placed = documents.layout_with_digest(placed)
-    write_document(output, _solution(placed, kind))
-    if paint is not None:
-        about = described(placed.certificate)
-        paint(source.name, placed.problem, placed.layout, about, placed.certificate.lower_bound)
-    if as_json and not beside:
-        print_json(summary(placed))
-    elif not as_json and (not beside or sys.stderr.isatty()):
-        print_line(_sentence(source, placed), to_errors=beside)
-
-
-def options_of(choices: Mapping[str, Any], without: Sequence[str]) -> LayoutOptions:
+def _options_of(choices: Mapping[str, Any], without: Sequence[str]) -> LayoutOptions:
     """The options of a layout. Raises OptionsError, whose path is an option."""
+    from solver.layout import LayoutOptions
+
     texts = {name: choices[name] for name in (*CONSTRAINTS, "memories", "place") if name in choices}
     options = LayoutOptions(
         **{name: value for name, value in choices.items() if name not in texts}, rules=rules_without(without)
@@ -198,6 +199,8 @@ def options_of(choices: Mapping[str, Any], without: Sequence[str]) -> LayoutOpti
 
 def rules_without(names: Sequence[str]) -> Rules:
     """All rules but these. Raises OptionsError for an unknown name."""
+    from solver.layout import Rules
+
     known = [field.name for field in fields(Rules)]
     for name in names:
         if name not in known:
@@ -256,33 +259,30 @@ def progress_line(news: Progress) -> str:
     return f"{news.seconds:7.2f} s  {figures}  {news.stage}"
 
 
-def _kind(output: Path, source: Source) -> str:
-    suffix = output.suffix.lower()
-    return suffix if suffix in (_JSON, _CSV) else source.kind
-
-
 def _solution(placed: PlacedBuffers, kind: str) -> bytes:
     if kind == _JSON:
         from solver import documents
 
         return documents.dump_layout(placed, indent=2) + b"\n"
+    from solver.exporters import dump_minimalloc
+
     homes = placed.homes
     if homes is None:
-        return exporters.dump_minimalloc(placed.problem, placed.layout)
-    names = [each.memory.name for each in homes.memories]
-    return exporters.dump_minimalloc(placed.problem, placed.layout, [names[home] for home in homes.homes])
+        return dump_minimalloc(placed.problem, placed.layout)
+    names = [use.memory.name for use in homes.memories]
+    return dump_minimalloc(placed.problem, placed.layout, [names[home] for home in homes.homes])
 
 
-def described(certificate: Certificate | Outcome) -> str:
+def _described(certificate: Certificate | Outcome) -> str:
     """``optimal (max-load), solver greedy``."""
     proof = f" ({certificate.proof.value})" if certificate.proof else ""
     return f"{certificate.status.value}{proof}, solver {certificate.solver}"
 
 
-def summary(placed: PlacedBuffers) -> dict[str, Any]:
+def _facts(placed: PlacedBuffers) -> dict[str, Any]:
     """The figures that scripts ask for; sizes are bytes."""
-    certificate = placed.certificate
-    return {
+    certificate, homes = placed.certificate, placed.homes
+    facts: dict[str, Any] = {
         "digest": placed.digest,
         "buffers": len(placed.problem.buffers),
         "capacity": placed.problem.capacity,
@@ -294,163 +294,127 @@ def summary(placed: PlacedBuffers) -> dict[str, Any]:
         "witness_step": certificate.witness_step,
         "solver": certificate.solver,
         "deterministic": placed.deterministic,
-        **({} if placed.homes is None else {"homes": _homes_facts(placed.homes)}),
     }
+    if homes is not None:
+        memories = [
+            {"name": use.memory.name, "bytes": use.memory.bytes, "peak": use.peak}
+            | {"lower_bound": use.certificate.lower_bound, "status": use.certificate.status.value}
+            for use in homes.memories
+        ]
+        facts["homes"] = {"accesses": homes.accesses, "bound": homes.bound, "memories": memories}
+    return facts
 
 
-def _sentence(source: Source, placed: PlacedBuffers) -> str:
-    """``A.csv: 154 buffers in 1,048,576 bytes, optimal (max-load), solver portfolio/greedy``."""
-    if placed.homes is not None:
-        return _homes_sentence(source, placed, placed.homes)
-    bound = placed.certificate.lower_bound
-    gap = "" if placed.layout.peak == bound else f"{placed.gap:.2%} above the lower bound {bound:,}, "
-    count = len(placed.problem.buffers)
-    size = f"{count:,} buffers in {placed.layout.peak:,} bytes"
-    return f"{source.name}: {size}, {gap}{described(placed.certificate)}"
-
-
-def _homes_sentence(source: Source, placed: PlacedBuffers, homes: PlacedHomes) -> str:
-    """``A.csv: 3 buffers, 64 bytes in tcm, 128 in psram; accesses take 4,000 ns, proved to be the least``."""
-    used = ", ".join(f"{each.peak:,} bytes in {each.memory.name}" for each in homes.memories)
+def _sentence(placed: PlacedBuffers) -> str:
+    """`` in 1,048,576 bytes, optimal (max-load), solver portfolio/greedy``; of several memories
+    ``, 64 bytes in tcm, 128 bytes in psram; accesses take 4,000 ns, proved to be the least``.
+    """
+    homes, bound = placed.homes, placed.certificate.lower_bound
+    if homes is None:
+        gap = "" if placed.layout.peak == bound else f"{placed.gap:.2%} above the lower bound {bound:,}, "
+        return f" in {placed.layout.peak:,} bytes, {gap}{_described(placed.certificate)}"
+    used = ", ".join(f"{use.peak:,} bytes in {use.memory.name}" for use in homes.memories)
     proof = "proved to be the least"
     if homes.accesses > homes.bound:
         proof = f"{homes.bound:,} at least are proved"
-    count = len(placed.problem.buffers)
-    return f"{source.name}: {count:,} buffers, {used}; accesses take {homes.accesses:,} ns, {proof}"
-
-
-def _homes_facts(homes: PlacedHomes) -> dict[str, Any]:
-    return {
-        "accesses": homes.accesses,
-        "bound": homes.bound,
-        "memories": [
-            {"name": each.memory.name, "bytes": each.memory.bytes, "peak": each.peak}
-            | {"lower_bound": each.certificate.lower_bound, "status": each.certificate.status.value}
-            for each in homes.memories
-        ],
-    }
+    return f", {used}; accesses take {homes.accesses:,} ns, {proof}"
 
 
 # ----------------------------------------------------------------------------------- several solvers
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """The outcome of one solver."""
+@app.add(
+    "arenaplan compare problem.csv --deadline 5",
+    "arenaplan compare problem.csv --solver greedy --solver portfolio --json",
+    words={
+        "problem": _PROBLEM,
+        "solver": "A solver to take part; repeatable. All, if left out.",
+        "deadline SECONDS": "Time of each solver.",
+        "alignment": "Least alignment of every buffer, in bytes.",
+    },
+)
+def compare(
+    problem: Path,
+    *,
+    solver: list[str] | None = None,
+    deadline: float = 10.0,
+    alignment: int | None = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rank what every layout solver makes of the same buffers."""
+    from rich.console import Console
 
-    name: str
-    outcome: Outcome
+    from solver.layout import SOLVERS, Deadline, LayoutOptions, LayoutProblem, Outcome, SolveOptions, solve
+    from solver.placement import prepare
 
-    @property
-    def peak(self) -> int | None:
-        return self.outcome.layout.peak if self.outcome.layout else None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The outcomes of all solvers, by peak, then by time."""
-
-    name: str
-    problem: LayoutProblem
-    entries: tuple[Entry, ...]
-
-    @property
-    def lower_bound(self) -> int:
-        """The largest bound that any solver proved."""
-        return max((entry.outcome.lower_bound for entry in self.entries), default=0)
-
-    def ratio(self, entry: Entry) -> float | None:
-        """Peak over bound; 1.0 where nothing needs to be placed."""
-        if entry.peak is None:
-            return None
-        return entry.peak / self.lower_bound if self.lower_bound else 1.0
-
-
-def run_comparison(
-    path: Path,
-    names: Sequence[str],
-    seconds: float | None,
-    alignment: int | None,
-    plot: Path | None,
-    console: Console,
-) -> Comparison:
-    """Compare solvers on the problem of a file, and draw the best layout into `plot`."""
     paint = painter(plot)
-    _check(names, seconds)
-    source = read_source(path)
-    comparison = compare(source, names or tuple(SOLVERS), seconds, alignment, console)
-    best = comparison.entries[0].outcome
-    if paint is not None and best.layout is not None:
-        paint(source.name, comparison.problem, best.layout, described(best), comparison.lower_bound)
-    return comparison
-
-
-def _check(names: Sequence[str], seconds: float | None) -> None:
-    for name in names:
+    for name in solver or ():
         if name not in SOLVERS:
             remedy = f"Choose from {', '.join(SOLVERS)}."
             raise OptionsError(f"There is no solver {name!r}.", remedy=remedy, path=("solver",))
-    if seconds is not None and not seconds >= 0:
-        raise OptionsError(f"deadline is {seconds}.", remedy="Give zero or more.", path=("deadline",))
-
-
-def compare(
-    source: Source, names: Sequence[str], seconds: float | None, alignment: int | None, console: Console
-) -> Comparison:
-    """One after the other, `seconds` each; a capacity of the problem plays no part."""
-    problem = LayoutProblem(prepare(source.problem, LayoutOptions(alignment=alignment)).buffers)
-    entries, search = [], SolveOptions() if seconds is None else SolveOptions(work=None)
-    with console.status("") as status:
-        for k, name in enumerate(dict.fromkeys(names), 1):
+    if not deadline >= 0:
+        raise OptionsError(f"deadline is {deadline}.", remedy="Give zero or more.", path=("deadline",))
+    source = read_source(problem)
+    # A capacity of the problem plays no part.
+    buffers = LayoutProblem(prepare(source.problem, LayoutOptions(alignment=alignment)).buffers)
+    names, outcomes = tuple(dict.fromkeys(solver or SOLVERS)), dict[str, Outcome]()
+    with Console(stderr=True).status("") as status:
+        for k, name in enumerate(names, 1):
             status.update(f"{name} ({k} of {len(names)}) on {source.name}")
-            deadline = Deadline.after(seconds)
-            outcome = solve(problem, solver=name, deadline=deadline, options=search)
-            entries.append(Entry(name, outcome))
-    entries.sort(key=lambda entry: (entry.peak is None, entry.peak or 0, entry.outcome.seconds))
-    return Comparison(source.name, problem, tuple(entries))
+            outcomes[name] = solve(
+                buffers, solver=name, deadline=Deadline.after(deadline), options=SolveOptions(work=None)
+            )
+    facts = comparison_facts(buffers, outcomes)
+    best = outcomes[facts["solvers"][0]["solver"]]
+    if paint is not None and best.layout is not None:
+        paint(source.name, buffers, best.layout, _described(best), facts["lower_bound"])
+    if as_json:
+        print_json(facts)
+    else:
+        Console().print(comparison_table(source.name, facts))
 
 
-def comparison_facts(comparison: Comparison) -> dict[str, Any]:
-    """For scripts; sizes are bytes."""
-    return {
-        "buffers": len(comparison.problem.buffers),
-        "lower_bound": comparison.lower_bound,
-        "solvers": [_entry_facts(comparison, entry) for entry in comparison.entries],
-    }
+def comparison_facts(problem: LayoutProblem, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The outcomes of solvers by peak, then by time; sizes are bytes. The lower bound is the largest that any
+    of them proved; a ratio is 1.0 if nothing needs to be placed.
+    """
+    bound = max((outcome.lower_bound for outcome in outcomes.values()), default=0)
+    rows: list[dict[str, Any]] = []
+    for name, outcome in outcomes.items():
+        peak = None if outcome.layout is None else outcome.layout.peak
+        rows.append(
+            {
+                "solver": name,
+                "peak": peak,
+                "ratio": None if peak is None else peak / bound if bound else 1.0,
+                "status": outcome.status.value,
+                "proof": outcome.proof.value if outcome.proof else None,
+                "lower_bound": outcome.lower_bound,
+                "stage": outcome.solver,
+                "deterministic": outcome.deterministic,
+                "seconds": outcome.seconds,
+            }
+        )
+    rows.sort(key=lambda row: (row["peak"] is None, row["peak"] or 0, row["seconds"]))
+    return {"buffers": len(problem.buffers), "lower_bound": bound, "solvers": rows}
 
 
-def _entry_facts(comparison: Comparison, entry: Entry) -> dict[str, Any]:
-    outcome = entry.outcome
-    return {
-        "solver": entry.name,
-        "peak": entry.peak,
-        "ratio": comparison.ratio(entry),
-        "status": outcome.status.value,
-        "proof": outcome.proof.value if outcome.proof else None,
-        "lower_bound": outcome.lower_bound,
-        "stage": outcome.solver,
-        "deterministic": outcome.deterministic,
-        "seconds": outcome.seconds,
-    }
-
-
-def comparison_table(comparison: Comparison) -> FittingTable:
+def comparison_table(name: str, facts: Mapping[str, Any]) -> FittingTable:
     """One line a solver. A ``*`` says that time, not work, ended the search."""
     from service.cli.tables import make_table
 
-    count = f"{len(comparison.problem.buffers):,}"
-    title = f"{comparison.name}: {count} buffers, lower bound {comparison.lower_bound:,}"
+    title = f"{name}: {facts['buffers']:,} buffers, lower bound {facts['lower_bound']:,}"
     headings = ("solver", ">peak", ">peak / bound", "status", "proof", ">seconds")
-    return make_table(title, headings, [_row(comparison, entry) for entry in comparison.entries])
-
-
-def _row(comparison: Comparison, entry: Entry) -> tuple[str, ...]:
-    outcome, ratio = entry.outcome, comparison.ratio(entry)
-    return (
-        entry.name,
-        "-" if entry.peak is None else f"{entry.peak:,}",
-        "-" if ratio is None else f"{ratio:.5f}",
-        outcome.status.value,
-        outcome.proof.value if outcome.proof else "-",
-        f"{outcome.seconds:.3f}{' ' if outcome.deterministic else '*'}",
-    )
+    rows = [
+        (
+            row["solver"],
+            "-" if row["peak"] is None else f"{row['peak']:,}",
+            "-" if row["ratio"] is None else f"{row['ratio']:.5f}",
+            row["status"],
+            row["proof"] or "-",
+            f"{row['seconds']:.3f}{' ' if row['deterministic'] else '*'}",
+        )
+        for row in facts["solvers"]
+    ]
+    return make_table(title, headings, rows)

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from service.cli.commands import buffers, graphs, operation, plans
-from service.cli.commands.options import examples
+from service.cli import gates, layouts
+from service.cli.commands import graphs, operation, plans
+from service.cli.options import examples
 
 __all__ = ["app"]
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for topic in (graphs, plans, buffers, operation):
+for topic in (graphs, plans, gates, layouts, operation):
     app.add_typer(topic.app)
 
 

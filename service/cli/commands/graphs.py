@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from service.cli.commands.options import (
+from service.cli.console import Exit, reporting, write_document
+from service.cli.options import (
     AsJson,
     Commands,
     EntryPointName,
@@ -21,12 +22,9 @@ from service.cli.commands.options import (
     SearchOptions,
     Server,
     StepOptions,
-    examples,
-    grouped,
     on_one_thread,
     read_bytes,
 )
-from service.cli.console import Exit, reporting, write_document
 from solver.options import DEPLOYMENT_OPTIONS
 
 __all__ = ["app"]
@@ -34,70 +32,39 @@ __all__ = ["app"]
 app = Commands()
 
 
-@app.command(
-    epilog=examples(
-        "arenaplan plan graph.json -o plan.json",
-        "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
-        "arenaplan plan graph.json --rewrite --json -o plan.json",
-        "arenaplan plan graph.json --batch 1..32 -o plan.json",
-        "arenaplan plan graph.json --as-written -o plan.json",
-        "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
-        "arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json",
-        "arenaplan plan graph.json --like old.json -o plan.json",
-        "arenaplan plan graph.json --pin conv1.weight=8KiB --align 'conv*=64' --reserve 0..8KiB -o plan.json",
-        "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
-        "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
-    )
+@app.add(
+    "arenaplan plan graph.json -o plan.json",
+    "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
+    "arenaplan plan graph.json --rewrite --json -o plan.json",
+    "arenaplan plan graph.json --batch 1..32 -o plan.json",
+    "arenaplan plan graph.json --as-written -o plan.json",
+    "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
+    "arenaplan plan graph.json --entry train --entry infer:batch=1 -o plan.json",
+    "arenaplan plan graph.json --like old.json -o plan.json",
+    "arenaplan plan graph.json --pin conv1.weight=8KiB --align 'conv*=64' --reserve 0..8KiB -o plan.json",
+    "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
+    "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
+    words={
+        "models MODEL...": "Graph document, program document (explicit operations), or a model: ONNX (.onnx),"
+        " Circle or TensorFlow Lite (.circle, .tflite), nntrainer's (.ini); - for standard input. Several"
+        " with --share.",
+        "entry ENTRY": DEPLOYMENT_OPTIONS["entries"].help,
+        "share": "Several models in one arena, one at a time.",
+        "tie NAMES=NAMES": DEPLOYMENT_OPTIONS["ties"].help,
+        "like PLAN": "A plan whose persistent values stay at their places, as far as they can: a firmware"
+        " update keeps its weights.",
+        "output": "Where the plan goes; - is standard output, which is also taken without -o. A terminal"
+        " shows the summary in its place.",
+    },
 )
-@grouped
 def plan(
-    models: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="MODEL...",
-            help="Graph document, program document (explicit operations), or a model: ONNX (.onnx), Circle or"
-            " TensorFlow Lite (.circle, .tflite), nntrainer's (.ini); - for standard input. Several with"
-            " --share.",
-        ),
-    ],
+    models: list[Path],
     *,
-    entry: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--entry",
-            metavar="ENTRY",
-            help=DEPLOYMENT_OPTIONS["entries"].help,
-        ),
-    ] = None,
-    share: Annotated[
-        bool, typer.Option("--share", help="Several models in one arena, one at a time.")
-    ] = False,
-    tie: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tie",
-            metavar="NAMES=NAMES",
-            help=DEPLOYMENT_OPTIONS["ties"].help,
-        ),
-    ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            "--like",
-            metavar="PLAN",
-            help="A plan whose persistent values stay at their places, as far as they can: a firmware update"
-            " keeps its weights.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Where the plan goes; - is standard output, which is also taken without -o. A terminal shows"
-            " the summary in its place.",
-        ),
-    ] = None,
+    entry: list[str] | None = None,
+    share: bool = False,
+    tie: list[str] | None = None,
+    like: Path | None = None,
+    output: Path | None = None,
     schedule: ScheduleOptions,
     places: PlaceOptions,
     search: SearchOptions,
@@ -113,46 +80,37 @@ def plan(
     # Importing another tool's model computes its constants, which takes matrix products.
     if search.get("costs") == "measured" or all(model.suffix in ("", ".json") for model in models):
         on_one_thread()
-    with reporting(as_json=as_json, document=str(models[0])):
-        options = {**steps, **search, **schedule, **places}
-        if entry or share or tie or len(models) > 1:
-            from service.cli import deploying
+    options = {**steps, **search, **schedule, **places}
+    if entry or share or tie or len(models) > 1:
+        from service.cli import deploying
 
-            deploying.check_request(models, share=share, like=like)
-            deploying.run(
-                models, entry or (), tie or (), options, output, choices, as_json=as_json, server=server
-            )
-            return
-        from service.cli import planning
+        deploying.check_request(models, share=share, like=like)
+        deploying.run(
+            models, entry or (), tie or (), options, output, choices, as_json=as_json, server=server
+        )
+        return
+    from service.cli import planning
 
-        planning.run(models[0], options, output, choices, as_json=as_json, server=server, like=like)
+    planning.run(models[0], options, output, choices, as_json=as_json, server=server, like=like)
 
 
-@app.command(
-    "import",
-    epilog=examples(
-        "arenaplan import model.onnx --loss cross-entropy -o graph.json",
-        "arenaplan import model.onnx --loss mse --optimizer adam --dim batch=32 -o graph.json",
-        "arenaplan import model.onnx --loss cross-entropy --trainable last:2 --weights none -o graph.json",
-        "arenaplan import model.onnx --loss cross-entropy --weights trained.safetensors -o graph.json",
-    ),
+@app.add(
+    "arenaplan import model.onnx --loss cross-entropy -o graph.json",
+    "arenaplan import model.onnx --loss mse --optimizer adam --dim batch=32 -o graph.json",
+    "arenaplan import model.onnx --loss cross-entropy --trainable last:2 --weights none -o graph.json",
+    "arenaplan import model.onnx --loss cross-entropy --weights trained.safetensors -o graph.json",
+    name="import",
+    words={
+        "model MODEL": "Of another tool: .onnx, .circle, .tflite, or nntrainer's .ini; - for standard input.",
+        "output": "Where the graph document goes; - is standard output.",
+        "batch": "Value of the first dimension, where it is open.",
+    },
 )
-@grouped
 def import_(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="Of another tool: .onnx, .circle, .tflite, or nntrainer's .ini; - for standard input.",
-        ),
-    ],
+    model: Path,
     *,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the graph document goes; - is standard output.")
-    ] = Path("-"),
-    batch: Annotated[
-        int | None, typer.Option("--batch", help="Value of the first dimension, where it is open.")
-    ] = None,
+    output: Path = Path("-"),
+    batch: int | None = None,
     choices: ModelChoices,
     server: Server = None,
     as_json: AsJson = False,
@@ -161,54 +119,47 @@ def import_(
 
     It says how the model is trained as well.
     """
-    with reporting(as_json=as_json, document=str(model)):
-        from service.cli import models
+    from service.cli import models
 
-        models.run_import(model, output, batch, choices, as_json=as_json, server=server)
+    models.run_import(model, output, batch, choices, as_json=as_json, server=server)
 
 
-@app.command(
-    epilog=examples(
-        "arenaplan operators",
-        "arenaplan operators --onnx",
-        "arenaplan operators --target c",
-        "arenaplan operators --json",
-    )
+@app.add(
+    "arenaplan operators",
+    "arenaplan operators --onnx",
+    "arenaplan operators --target c",
+    "arenaplan operators --json",
+    words={
+        "onnx": "Those of ONNX, and what becomes of each when it is imported.",
+        "target NAME": "Of the target c those that have a kernel in C.",
+    },
 )
 def operators(
-    onnx: Annotated[
-        bool, typer.Option("--onnx", help="Those of ONNX, and what becomes of each when it is imported.")
-    ] = False,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="NAME", help="Of the target c those that have a kernel in C."),
-    ] = None,
+    *,
+    onnx: bool = False,
+    target: str | None = None,
     as_json: AsJson = False,
 ) -> None:
     """List the operators of graphs, or those of ONNX."""
-    with reporting(as_json=as_json):
-        from service.cli import models
+    from service.cli import models
 
-        models.print_operators(onnx=onnx, target=target, as_json=as_json)
+    models.print_operators(onnx=onnx, target=target, as_json=as_json)
 
 
-@app.command(
-    epilog=examples(
-        "arenaplan tradeoff graph.json",
-        "arenaplan tradeoff graph.json --batch 32 -o curve.svg",
-        "arenaplan tradeoff graph.json --points 20 --json",
-    )
+@app.add(
+    "arenaplan tradeoff graph.json",
+    "arenaplan tradeoff graph.json --batch 32 -o curve.svg",
+    "arenaplan tradeoff graph.json --points 20 --json",
+    words={
+        "output": "Where the curve goes, as .svg, .png or .json.",
+        "points COUNT": "Budgets to search within, 2 to 100.",
+    },
 )
-@grouped
 def tradeoff(
     model: ModelFile,
     *,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where the curve goes, as .svg, .png or .json.")
-    ] = None,
-    points: Annotated[
-        int, typer.Option("--points", metavar="COUNT", help="Budgets to search within, 2 to 100.")
-    ] = 10,
+    output: Path | None = None,
+    points: int = 10,
     search: SearchOptions,
     steps: StepOptions,
     choices: ModelChoices,
@@ -221,24 +172,27 @@ def tradeoff(
     """
     if search.get("costs") == "measured":
         on_one_thread()
-    with reporting(as_json=as_json, document=str(model)):
-        from service.cli import verdicts
+    from service.cli import verdicts
 
-        options = {**steps, **search}
-        verdicts.tradeoff(model, options, output, points, choices, as_json=as_json, server=server)
+    options = {**steps, **search}
+    verdicts.tradeoff(model, options, output, points, choices, as_json=as_json, server=server)
 
 
-@app.command(
-    epilog=examples(
-        "arenaplan explain graph.json --capacity 16MB",
-        "arenaplan explain graph.json --capacity 8MB --keep-training",
-        "arenaplan explain model.onnx --loss cross-entropy --batch 8 --capacity 512KiB",
-        "arenaplan explain graph.json --batch 32 --capacity 16MB --json",
-        "arenaplan explain graph.json --capacity 16MB --largest batch -o plan.json",
-        "arenaplan explain graph.json --capacity 16MB --choose-trainable scores.json -o plan.json",
-    )
+@app.add(
+    "arenaplan explain graph.json --capacity 16MB",
+    "arenaplan explain graph.json --capacity 8MB --keep-training",
+    "arenaplan explain model.onnx --loss cross-entropy --batch 8 --capacity 512KiB",
+    "arenaplan explain graph.json --batch 32 --capacity 16MB --json",
+    "arenaplan explain graph.json --capacity 16MB --largest batch -o plan.json",
+    "arenaplan explain graph.json --capacity 16MB --choose-trainable scores.json -o plan.json",
+    words={
+        "keep_training": "Try nothing that changes what is learned, such as smaller batches.",
+        "largest NAME": "Find the largest batch that fits, or size of another dimension.",
+        "choose_trainable FILE": "Choose the layers to train by the scores in a file; bytes: by the bytes of"
+        " each.",
+        "output": "Where the plan of the largest size, or of the choice, goes.",
+    },
 )
-@grouped
 def explain(
     model: ModelFile,
     *,
@@ -248,38 +202,16 @@ def explain(
             "--capacity", parser=read_bytes, metavar="SIZE", help="What the arena is to fit, as 16MB."
         ),
     ],
-    keep_training: Annotated[
-        bool,
-        typer.Option(
-            "--keep-training", help="Try nothing that changes what is learned, such as smaller batches."
-        ),
-    ] = False,
-    largest: Annotated[
-        str | None,
-        typer.Option(
-            "--largest",
-            metavar="NAME",
-            help="Find the largest batch that fits, or size of another dimension.",
-        ),
-    ] = None,
-    choose_trainable: Annotated[
-        str | None,
-        typer.Option(
-            "--choose-trainable",
-            metavar="FILE",
-            help="Choose the layers to train by the scores in a file; bytes: by the bytes of each.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Where the plan of the largest size, or of the choice, goes."),
-    ] = None,
+    keep_training: bool = False,
+    largest: str | None = None,
+    choose_trainable: str | None = None,
+    output: Path | None = None,
     search: SearchOptions,
     steps: StepOptions,
     choices: ModelChoices,
     server: Server = None,
     as_json: AsJson = False,
-) -> None:
+) -> Exit:
     """Say whether a network fits, and what would make it fit.
 
     Each way to make it fit is a whole command, those that change no bit first. Where there is none, says why,
@@ -289,50 +221,38 @@ def explain(
     """
     if search.get("costs") == "measured":
         on_one_thread()
-    with reporting(as_json=as_json, document=str(model)):
-        from service.cli import verdicts
+    from service.cli import verdicts
 
-        options = {**steps, **search, "capacity": capacity}
-        training = not keep_training
-        verdicts.check_largest(largest, choose_trainable, output, server)
-        if largest is not None:
-            code = verdicts.largest(
-                model, options, largest, output, choices, training=training, as_json=as_json
-            )
-        elif choose_trainable is not None:
-            from service.cli.choosing import choose
+    options = {**steps, **search, "capacity": capacity}
+    training = not keep_training
+    verdicts.check_largest(largest, choose_trainable, output, server)
+    if largest is not None:
+        return verdicts.largest(model, options, largest, output, choices, training=training, as_json=as_json)
+    if choose_trainable is not None:
+        from service.cli.choosing import choose
 
-            code = choose(model, options, choose_trainable, output, choices, as_json=as_json)
-        else:
-            code = verdicts.explain(
-                model, options, choices, training=training, as_json=as_json, server=server
-            )
-    raise typer.Exit(code)
+        return choose(model, options, choose_trainable, output, choices, as_json=as_json)
+    return verdicts.explain(model, options, choices, training=training, as_json=as_json, server=server)
 
 
-@app.command(
+@app.add(
+    "arenaplan costs graph.json -o costs.json",
+    "arenaplan costs graph.json --batch 32 --repeats 20 -o costs.json",
+    "arenaplan costs model.onnx --loss cross-entropy --dim batch=32 -o costs.json",
+    "arenaplan plan graph.json --capacity 18MiB --costs costs.json -o plan.json",
     short_help="Write what each training step takes on this machine.",
-    epilog=examples(
-        "arenaplan costs graph.json -o costs.json",
-        "arenaplan costs graph.json --batch 32 --repeats 20 -o costs.json",
-        "arenaplan costs model.onnx --loss cross-entropy --dim batch=32 -o costs.json",
-        "arenaplan plan graph.json --capacity 18MiB --costs costs.json -o plan.json",
-    ),
+    words={
+        "output": "Where the costs go; - is standard output.",
+        "repeats COUNT 1..1000": "Iterations to take the median of.",
+        "roofline": "What plans without costs use, in the place of measuring.",
+    },
 )
-@grouped
 def costs(
     model: ModelFile,
     *,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the costs go; - is standard output.")
-    ] = Path("-"),
-    repeats: Annotated[
-        int,
-        typer.Option("--repeats", min=1, max=1000, metavar="COUNT", help="Iterations to take the median of."),
-    ] = 5,
-    roofline: Annotated[
-        bool, typer.Option("--roofline", help="What plans without costs use, in the place of measuring.")
-    ] = False,
+    output: Path = Path("-"),
+    repeats: int = 5,
+    roofline: bool = False,
     schedule: ScheduleOptions,
     runtime: RuntimeOptions,
     steps: StepOptions,
@@ -346,54 +266,39 @@ def costs(
     """
     if not roofline:
         on_one_thread()
-    with reporting(as_json=as_json, document=str(model)):
-        from service.cli import costs as writer
+    from service.cli import costs as writer
 
-        options = {**steps, **runtime, **schedule}
-        writer.write(model, options, output, 0 if roofline else repeats, choices, as_json=as_json)
+    options = {**steps, **runtime, **schedule}
+    writer.write(model, options, output, 0 if roofline else repeats, choices, as_json=as_json)
 
 
-@app.command(
-    epilog=examples(
-        "arenaplan validate graph.json plan.json",
-        "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
-        "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
-        "arenaplan validate graph.json plan.json --kernels c",
-        "arenaplan validate encoder.json head.onnx plan.json",
-    )
+@app.add(
+    "arenaplan validate graph.json plan.json",
+    "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
+    "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
+    "arenaplan validate graph.json plan.json --kernels c",
+    "arenaplan validate encoder.json head.onnx plan.json",
+    words={
+        "models MODEL...": "Graph document, - for standard input; or a model: .onnx, .circle, .tflite, or"
+        " nntrainer's .ini. Of a plan of several models, each of them.",
+        "steps 1..": "Training steps; runs of each entry point.",
+        "seed 0..": "Seed of the random batches.",
+        "paging_file PATH": "A new file in the place of all memories but the first.",
+        "kernels": "Those that run a plan of the target c are compiled here, with the system's cc.",
+    },
 )
-@grouped
 def validate(
-    models: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="MODEL...",
-            help="Graph document, - for standard input; or a model: .onnx, .circle, .tflite, or nntrainer's"
-            " .ini. Of a plan of several models, each of them.",
-        ),
-    ],
+    models: list[Path],
     plan: PlanFile,
     *,
-    steps: Annotated[
-        int, typer.Option("--steps", min=1, help="Training steps; runs of each entry point.")
-    ] = 5,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random batches.")] = 0,
-    paging_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--paging-file", metavar="PATH", help="A new file in the place of all memories but the first."
-        ),
-    ] = None,
-    kernels: Annotated[
-        Literal["numpy", "c"],
-        typer.Option(
-            "--kernels", help="Those that run a plan of the target c are compiled here, with the system's cc."
-        ),
-    ] = "numpy",
+    steps: int = 5,
+    seed: int = 0,
+    paging_file: Path | None = None,
+    kernels: Literal["numpy", "c"] = "numpy",
     choices: ModelChoices,
     server: Server = None,
     as_json: AsJson = False,
-) -> None:
+) -> Exit:
     """Train in the planned arena, and compare bit for bit.
 
     It is compared with a run in which no two tensors share memory. Entry points run in a random order.
@@ -404,8 +309,7 @@ def validate(
 
         document = training.read_planned(plan)
         training.check_models(models, document)
-    settings = {"paging_file": paging_file, "kernels": kernels if kernels != "numpy" else None}
-    with reporting(as_json=as_json, document=str(plan)):
+        settings = {"paging_file": paging_file, "kernels": kernels if kernels != "numpy" else None}
         right = training.run(
             models,
             document,
@@ -416,43 +320,28 @@ def validate(
             as_json=as_json,
             server=server,
         )
-    if not right:
-        raise typer.Exit(Exit.WRONG)
+    return Exit.OK if right else Exit.WRONG
 
 
-@app.command(
-    epilog=examples(
-        "arenaplan run plan.json --graph graph.json --input batch.npz -o outputs.npz",
-        "arenaplan run plan.json --graph model.onnx --loss mse --keep-outputs all --input batch.npz -o o.npz",
-        "arenaplan run plan.json --graph graph.json --checkpoint t.safetensors --input batch.npz -o o.npz",
-        "arenaplan run plan.json --entry-point infer --graph graph.json --input batch.npz -o outputs.npz",
-    )
+@app.add(
+    "arenaplan run plan.json --graph graph.json --input batch.npz -o outputs.npz",
+    "arenaplan run plan.json --graph model.onnx --loss mse --keep-outputs all --input batch.npz -o o.npz",
+    "arenaplan run plan.json --graph graph.json --checkpoint t.safetensors --input batch.npz -o o.npz",
+    "arenaplan run plan.json --entry-point infer --graph graph.json --input batch.npz -o outputs.npz",
+    words={
+        "graph MODEL": "Graph document or model that the plan was made from; else the one beside it."
+        " Repeatable, for a plan of several models.",
+        "output": "Where the outputs go, as .npz; - is standard output.",
+        "checkpoint PATH": "Trained weights, as `Trainer.save` writes them; else the first values.",
+    },
 )
-@grouped
 def run(
     plan: PlanFile,
     *,
-    graph: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--graph",
-            metavar="MODEL",
-            help="Graph document or model that the plan was made from; else the one beside it. Repeatable,"
-            " for a plan of several models.",
-        ),
-    ] = None,
+    graph: list[Path] | None = None,
     entry_point: EntryPointName = None,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the outputs go, as .npz; - is standard output.")
-    ] = Path("-"),
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="PATH",
-            help="Trained weights, as `Trainer.save` writes them; else the first values.",
-        ),
-    ] = None,
+    output: Path = Path("-"),
+    checkpoint: Path | None = None,
     choices: ModelChoices,
     as_json: AsJson = False,
 ) -> None:
@@ -462,36 +351,32 @@ def run(
     `--input batch.npz` is the batch: arrays by the names of inputs. Labels that it lacks are zeros.
     """
     gc.enable()
-    with reporting(as_json=as_json, document=str(plan)):
-        from service.cli import training
-        from solver.plan import one_plan
+    from service.cli import training
+    from solver.plan import one_plan
 
-        document = training.read_planned(plan)
-        one_plan(document, entry_point)  # refuses a name that is missing, or not there
-        places, batch, given = training.run_arguments(graph or (), document, plan, choices)
-        training.check_models(places, document)
+    document = training.read_planned(plan)
+    one_plan(document, entry_point)  # refuses a name that is missing, or not there
+    places, batch, given = training.run_arguments(graph or (), document, plan, choices)
+    training.check_models(places, document)
     with reporting(as_json=as_json, document=str(places[0])):
         networks = training.read_networks(places, document, given)
     with reporting(as_json=as_json, document=str(batch)):
         arrays = training.read_batch(networks[entry_point or ""], batch)
-    with reporting(as_json=as_json, document=str(plan)):
-        training.write_outputs(networks, document, entry_point, arrays, output, checkpoint, as_json=as_json)
+    training.write_outputs(networks, document, entry_point, arrays, output, checkpoint, as_json=as_json)
 
 
-@app.command(
-    epilog=examples(
-        "arenaplan plan graph.json --rewrite -o plan.json",
-        "arenaplan rewritten graph.json plan.json -o rewritten.json",
-    )
+@app.add(
+    "arenaplan plan graph.json --rewrite -o plan.json",
+    "arenaplan rewritten graph.json plan.json -o rewritten.json",
+    words={
+        "output": "Where the graph goes; - is standard output.",
+    },
 )
-@grouped
 def rewritten(
     graph: ModelFile,
     plan: PlanFile,
     *,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where the graph goes; - is standard output.")
-    ] = Path("-"),
+    output: Path = Path("-"),
     choices: ModelChoices,
     as_json: AsJson = False,
 ) -> None:
@@ -504,8 +389,7 @@ def rewritten(
         from solver import documents, executor
 
         document = training.read_plan(plan)
-    with reporting(as_json=as_json, document=str(graph)):
-        network = training.read_networks([graph], document, choices)[""]
+    network = training.read_networks([graph], document, choices)[""]
     with reporting(as_json=as_json, document=str(plan)):
         result = executor.rewritten(network, document)
         write_document(output, documents.dump_graph(result, indent=2) + b"\n")

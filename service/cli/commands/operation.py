@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.commands.options import AsJson, Commands, examples
 from service.cli.console import reporting
+from service.cli.options import AsJson, Commands, examples
 
 __all__ = ["app"]
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,8 +19,6 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.layouts import (
-    Comparison,
-    Entry,
     Source,
     comparison_facts,
     comparison_table,
@@ -318,7 +317,7 @@ def test_interrupted_command(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         assert cancel.wait(PATIENCE)
 
-    monkeypatch.setattr("service.cli.layouts.place", interrupted)
+    monkeypatch.setattr("solver.placement.place", interrupted)
     result = run("solve", "problem.csv", "-o", "solution.csv")
     assert (result.exit_code, result.output) == (130, "")
     assert not Path("solution.csv").exists()
@@ -416,15 +415,16 @@ def test_a_solver_without_a_layout() -> None:
     """It is listed last, without figures."""
     one = problem((4, 0, 3))
     nothing = Outcome(Status.UNKNOWN, None, 4, 0, None, "some", 1.5, deterministic=False)
-    comparison = Comparison("x", one, (Entry("some", nothing),))
-    assert comparison.ratio(comparison.entries[0]) is None
-    assert comparison_facts(comparison)["solvers"][0]["peak"] is None
-    assert len(comparison_table(comparison).rows) == 1
+    facts = comparison_facts(one, {"some": nothing, "greedy": replace(nothing, layout=layout(one, 0))})
+    assert [(row["solver"], row["peak"], row["ratio"]) for row in facts["solvers"]] == [
+        ("greedy", 4, 1.0),
+        ("some", None, None),
+    ]
+    assert len(comparison_table("x", facts).rows) == 2
 
 
 def test_nothing_to_compare() -> None:
-    empty = Comparison("x", LayoutProblem(()), ())
-    assert empty.lower_bound == 0
+    assert comparison_facts(LayoutProblem(()), {}) == {"buffers": 0, "lower_bound": 0, "solvers": []}
 
 
 def test_commands_are_listed() -> None:

@@ -33,10 +33,13 @@ def test_what_multiplies_no_matrices_starts_no_threads_for_it(
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     found: list[str | None] = []
-    for module in (planning, layouts, show):
-        monkeypatch.setattr(
-            module, "run", lambda *_, **__: found.append(os.environ.get("OPENBLAS_NUM_THREADS"))
-        )
+
+    def end(*_: object, **__: object) -> None:
+        found.append(os.environ.get("OPENBLAS_NUM_THREADS"))
+        raise SystemExit(0)
+
+    for module, name in ((planning, "run"), (layouts, "read_source"), (show, "run")):
+        monkeypatch.setattr(module, name, end)
     monkeypatch.setattr(sys, "argv", ["arenaplan", *arguments.split()])
     with pytest.raises(SystemExit) as caught:
         main()

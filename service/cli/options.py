@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from types import MappingProxyType
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 import typer
 from typer.core import TyperCommand
-from typer.models import CommandFunctionType as CommandFunction
 
 from service.cli.console import reporting
 from solver.errors import OptionsError
@@ -45,10 +46,11 @@ __all__ = [
     "Server",
     "StepOptions",
     "examples",
-    "grouped",
     "on_one_thread",
     "read_bytes",
 ]
+
+Command = TypeVar("Command", bound=Callable[..., int | None])
 
 _EXIT_CODES: Final = """
 Exit codes: 0 done and right; 1 the plan is wrong or training in it differs; 2 bad usage or input;
@@ -238,10 +240,28 @@ def _section_of(flags: Sequence[str]) -> str:
 class Commands(typer.Typer):
     """Commands of one topic."""
 
-    def command(
-        self, name: str | None = None, **settings: Any
-    ) -> Callable[[CommandFunction], CommandFunction]:
-        return super().command(name, cls=_Command, **settings)
+    def add(
+        self,
+        *lines: str,
+        name: str | None = None,
+        short_help: str | None = None,
+        words: Mapping[str, str] = MappingProxyType({}),
+    ) -> Callable[[Command], Command]:
+        """Add a function as a command, with these examples at the end of its help.
+
+        Parameters in front of the star are arguments, those behind it options. `words` say in the help what
+        they are for; behind the name of a parameter may stand its metavar, its range and its flags:
+        ``"steps 1..": "Training steps."``. A number that the function returns is the exit code. Errors are
+        reported with the first argument as the document that they are in.
+        """
+
+        def add(function: Command) -> Command:
+            self.command(name, cls=_Command, epilog=examples(*lines), short_help=short_help)(
+                _flat(function, words)
+            )
+            return function
+
+        return add
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,17 +368,37 @@ def _parameter_name(option: Option) -> str:
     return flag_of(option.name)[2:].replace("-", "_")
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def _described(parameter: inspect.Parameter, marks: Sequence[str], text: str) -> Any:
+    """What typer reads beside the type of a parameter. An output has a short flag, too."""
+    flags = [mark for mark in marks if mark.startswith("--")]
+    ranges = [mark for mark in marks if re.fullmatch(r"\d*\.\.\d*", mark)]
+    least, most = (int(bound) if bound else None for bound in "".join(ranges).partition("..")[::2])
+    metavar = next((mark for mark in marks if mark not in (*flags, *ranges)), None)
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+        return typer.Argument(metavar=metavar, help=text)
+    if not flags:
+        flags = [*(["-o"] if parameter.name == "output" else []), f"--{parameter.name.replace('_', '-')}"]
+    return typer.Option(*flags, metavar=metavar, min=least, max=most, help=text)
+
+
+def _flat(command: Callable[..., int | None], words: Mapping[str, str]) -> Callable[..., None]:
     """`command` as typer reads it: the options of each group stand in the place of its parameter."""
+    texts = {name: (marks, text) for key, text in words.items() for name, *marks in [key.split()]}
     parameters: list[inspect.Parameter] = []
     groups: dict[str, _Group] = {}
+    arguments: list[str] = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
         group = next((part for part in get_args(parameter.annotation) if isinstance(part, _Group)), None)
-        if group is None:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        if group is not None:
+            groups[name] = group
+            parameters += map(_parameter, group.options)
             continue
-        groups[name] = group
-        parameters += map(_parameter, group.options)
+        annotation = parameter.annotation
+        if name in texts:
+            annotation = Annotated[annotation, _described(parameter, *texts[name])]
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            arguments.append(name)
+        parameters.append(parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
     def flat(**values: Any) -> None:
@@ -366,7 +406,12 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         for name, group in groups.items():
             options = {option.name: values.pop(_parameter_name(option)) for option in group.options}
             chosen[name] = {key: value for key, value in options.items() if value not in (None, [])}
-        command(**values, **chosen)
+        document = values[arguments[0]] if arguments else ""
+        first = document[0] if isinstance(document, list) else document
+        with reporting(as_json=values.get("as_json", False), document=str(first)):
+            code = command(**values, **chosen)
+        if code is not None:
+            raise typer.Exit(code)
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what inspect, and so typer, reads first
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
