@@ -622,8 +622,8 @@ class _Jobs(_Tasks):
 class Jobs(_Jobs, blocks=True):
     """`client.jobs`: its methods return as soon as the service has accepted the job, and keeps it.
 
-    Arguments are those of the methods of the client. The same `idempotency_key` with the same request is the
-    same job; without it, each call makes a new one.
+    Methods that a client has, too, take the same arguments and return a `Job` with the result of that method.
+    The same `idempotency_key` with the same request is the same job; without it, each call makes a new one.
     """
 
     _job = Job

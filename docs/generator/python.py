@@ -47,6 +47,11 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+#: Methods of both kinds of clients are written once, with ``async``, in a base class that is private.
+OPTIONS: Mapping[str, str] = MappingProxyType(
+    {"clients": "      inherited_members: true\n      show_labels: false\n"}
+)
+
 
 def pages() -> dict[str, Callable[[], str]]:
     """One page for each package, and a list of them."""
@@ -74,5 +79,5 @@ def _page(name: str) -> str:
         name,
         PACKAGES[name],
         f"Names: {', '.join(map(code, public))}.",
-        f"::: {name}\n    options:\n      members:{members}",
+        f"::: {name}\n    options:\n{OPTIONS.get(name, '')}      members:{members}",
     )
