@@ -23,7 +23,7 @@ from typing import Any, Final, TextIO
 import structlog
 from pydantic_core import PydanticSerializationError, to_json
 
-__all__ = ["LogWriter", "configure_logging"]
+__all__ = ["LogWriter", "configure_logging", "log_line"]
 
 #: Characters that may wait for the reader of the log; lines beyond are dropped.
 ROOM: Final = 1 << 22
@@ -128,17 +128,8 @@ def configure_logging(level: str, style: str | None) -> LogWriter:
     threshold = logging.getLevelNamesMapping()[level.upper()]
     style = style or ("text" if sys.stderr.isatty() else "json")
     renderer = _renderer(style)
-
-    def gap_line(count: int) -> str:
-        event = {
-            "event": "log lines dropped",
-            "level": "warning",
-            "count": count,
-            "timestamp": datetime.now(UTC).isoformat(),
-        }
-        return str(renderer(None, "warning", event)) + "\n"
-
-    writer = LogWriter(sys.stderr, gap_line)
+    gap = "log lines dropped"
+    writer = LogWriter(sys.stderr, lambda count: log_line(style, gap, "warning", count=count) + "\n")
     atexit.register(writer.drain)
     structlog.configure(
         processors=[*_SHARED, renderer],
@@ -150,6 +141,13 @@ def configure_logging(level: str, style: str | None) -> LogWriter:
     if style == "text":  # of the server's own lines, those that say what this service says better
         logging.getLogger("uvicorn.error").setLevel(max(threshold, logging.WARNING))
     return writer
+
+
+def log_line(style: str | None, event: str, level: str = "info", **facts: Any) -> str:
+    """A line as the log would have it now, to be written elsewhere; `style` as for `configure_logging`."""
+    style = style or ("text" if sys.stderr.isatty() else "json")
+    now = datetime.now(UTC).isoformat()
+    return str(_renderer(style)(None, level, {"event": event, **facts, "level": level, "timestamp": now}))
 
 
 def _renderer(style: str) -> Any:

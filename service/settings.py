@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from solver.documents import Size
 
-__all__ = ["Settings", "unknown_settings"]
+__all__ = ["Settings", "state_folder", "unknown_settings"]
 
 #: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests, of
 #: clients.
@@ -30,10 +30,9 @@ def _processors() -> int:
     return os.cpu_count() or 1  # where processes cannot be tied to processors
 
 
-def _state_database() -> str:
-    """An SQLite file where programs of this user keep their state (XDG Base Directory Specification)."""
-    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return f"sqlite:///{home / 'arenaplan' / 'arenaplan.db'}"
+def state_folder() -> Path:
+    """Where this user's state of the service is (XDG Base Directory Specification)."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "arenaplan"
 
 
 class Settings(BaseSettings):
@@ -136,7 +135,7 @@ class Settings(BaseSettings):
         default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
     )
     database_url: str = Field(
-        default_factory=_state_database,
+        default_factory=lambda: f"sqlite:///{state_folder() / 'arenaplan.db'}",
         description="Where jobs, results and graphs are kept: `sqlite:///PATH`, `postgresql://...` for "
         "workers on many machines, or `off`; default: a file in `$XDG_STATE_HOME/arenaplan`.",
     )
@@ -224,11 +223,11 @@ class Settings(BaseSettings):
     )
     audit: Literal["off", "changes", "all"] = Field(
         default="changes",
-        description="Which requests are written to the audit log while `auth` is on: all, or all but those "
-        "that only read and were not refused.",
+        description="Which requests have an `audit` line in the log while `auth` is on: all, or all but "
+        "those that only read and were not refused. `off` leaves out changes by the command line as well.",
     )
-    audit_days: Annotated[float, Field(gt=0)] = Field(
-        default=90.0, description="How long entries of the audit log, and the usage of tenants, are kept."
+    usage_days: Annotated[float, Field(gt=0)] = Field(
+        default=90.0, description="How many days the usage of tenants is kept."
     )
     allowed_hosts: str = Field(
         default="",
@@ -286,7 +285,7 @@ class Settings(BaseSettings):
         if "oidc" in self.auth and not (self.oidc_issuer and self.oidc_audience):
             raise ValueError("ARENAPLAN_AUTH=oidc needs ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE")
         if self.auth != "off" and self.database_url == "off":
-            raise ValueError("ARENAPLAN_AUTH needs a database, for keys, quotas and the audit log")
+            raise ValueError("ARENAPLAN_AUTH needs a database, for keys and quotas")
         if self.auth == "off" and any(
             getattr(self, name) is not None for name in type(self).model_fields if name.startswith("quota_")
         ):

@@ -42,6 +42,8 @@ REMOVED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ARENAPLAN_RESULT_URL", "ARENAPLAN_RESULT_BYTES"), _OBJECTS),
     "--plans": "Tables of plans are no longer made: plan each part of a range by itself, as --batch 1..7;"
     " `arenaplan explain --largest batch` says where a part ends.",
+    "arenaplan audit": "Who did what is in the service's log: lines whose event is `audit`.",
+    "ARENAPLAN_AUDIT_DAYS": "Set ARENAPLAN_USAGE_DAYS, for the usage of tenants; audit lines are in the log.",
     "page/client.js": "The JavaScript client is no longer served: generate one from /openapi.json, or use"
     " page/service.js.",
 }

@@ -2,15 +2,14 @@
 
 Requests are judged by a copy in memory that is read again every few seconds, so that none of them waits for
 the database: a key that is revoked, or a quota that is changed, counts after `SYNC_SECONDS`. On the same
-occasion the database is told what was used and what was done. A process that is killed in between takes the
-last seconds of that with it.
+occasion the database is told what was used; a process that is killed in between takes the last seconds of
+that with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from sqlalchemy import Connection
 from service.auth import table
 from service.auth.keys import Key
 from service.auth.quotas import Meter, Quotas, hour_of
-from service.auth.table import Entry, Tenant
+from service.auth.table import Tenant
 from service.problems import Problem
 from service.store import Store
 from service.store.trouble import Reason
@@ -37,9 +36,7 @@ SYNC_SECONDS: Final = 3.0
 #: A key that is not in the copy may be new: the database is asked again, at most this often, and the caller
 #: waits for it.
 LOOK_AGAIN_SECONDS: Final = 0.5
-#: Audit entries that wait for the database; beyond it they are lost, and the log says so.
-MOST_ENTRIES: Final = 50_000
-#: How often old entries are removed.
+#: How often old usage is removed.
 FORGET_SECONDS: Final = 3600.0
 
 
@@ -54,7 +51,7 @@ class _Copy:
 
 @dataclass(slots=True)
 class Registry:
-    """`usual` quotas hold where nothing else is said of a tenant; entries are kept for `audit_days`.
+    """`usual` quotas hold where nothing else is said of a tenant; usage is kept for `usage_days`.
 
     While the database does not answer, the copy is used for `outage_seconds`; then all callers are refused.
     `ticks` is a monotonic clock: setting the time of day does not change it.
@@ -62,15 +59,13 @@ class Registry:
 
     store: Store
     usual: Quotas
-    audit_days: float = 90.0
+    usage_days: float = 90.0
     outage_seconds: float = 3600.0
     clock: Callable[[], float] = time.time
     ticks: Callable[[], float] = time.monotonic
     meter: Meter = field(init=False)
     _copy: _Copy = field(default_factory=lambda: _Copy(-math.inf, {}, {}))
     _used: dict[str, float] = field(default_factory=dict)
-    _entries: dict[tuple[object, ...], Entry] = field(default_factory=dict)
-    _lost: int = 0
     _forgot: float = 0.0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -107,18 +102,6 @@ class Registry:
     def note_use(self, key: Key) -> None:
         self._used[key.id] = self.clock()
 
-    def note(self, entry: Entry, *, together: bool = False) -> None:
-        """Append to the audit log; `together`: what happens again before it is written counts up."""
-        same = (entry.tenant, entry.subject, entry.action, entry.result, entry.client)
-        place = same if together else (entry.id,)
-        before = self._entries.get(place)
-        if before is not None:
-            self._entries[place] = dataclasses.replace(before, times=before.times + 1)
-        elif len(self._entries) < MOST_ENTRIES:
-            self._entries[place] = entry
-        else:
-            self._lost += 1
-
     # ----------------------------------------------------------------------------------- exchanging
 
     async def run(self) -> None:
@@ -145,14 +128,9 @@ class Registry:
     async def _exchange(self, *, tells: bool = True) -> None:
         """Read keys, tenants and usage; `tells`: after the database was told what it has not heard."""
         now, looked = self.clock(), self.ticks()
-        used, entries, taken = (
-            dict[str, float](),
-            dict[tuple[object, ...], Entry](),
-            dict[str, tuple[int, float]](),
-        )
+        used, taken = dict[str, float](), dict[str, tuple[int, float]]()
         if tells:
             used, self._used = self._used, {}
-            entries, self._entries = self._entries, {}
             taken = self.meter.take_fresh()
         forget = tells and now - self._forgot > FORGET_SECONDS
         hour = hour_of(now)
@@ -162,16 +140,15 @@ class Registry:
         def exchange(connection: Connection) -> tuple[_Copy, dict[str, float]]:
             table.note_use(connection, used)
             table.add_usage(connection, hour, taken)
-            table.add_entries(connection, entries.values())
             if forget:
-                table.forget_before(connection, now - self.audit_days * 86400)
+                table.forget_before(connection, now - self.usage_days * 86400)
             state, keys = table.state_of_keys(connection), before.keys
             if state != before.state:
                 keys = {one.id: one for one in table.list_keys(connection)}
             tenants = {one.name: one for one in table.list_tenants(connection)}
             return _Copy(looked, keys, tenants, state), table.cpu_seconds_in(connection, hour)
 
-        writes = bool(used or taken or entries or forget)
+        writes = bool(used or taken or forget)
         work = asyncio.ensure_future((self.store.write if writes else self.store.read)(exchange))
         cancelled: asyncio.CancelledError | None = None
         while not work.done():
@@ -182,13 +159,9 @@ class Registry:
         if work.exception() is not None:
             self.meter.give_back(taken)
             self._used = used | self._used
-            self._entries = entries | self._entries
         copy, cpu = work.result()
         if forget:
             self._forgot = now
-        if self._lost:
-            _log.error("audit entries were lost while the database did not answer", entries=self._lost)
-            self._lost = 0
         self.meter.learn(hour, cpu)
         self._copy = copy
         if cancelled is not None:

@@ -1,11 +1,10 @@
-"""Tenants, keys, usage and the audit log in the database: each function is a unit of work of the store."""
+"""Tenants, keys and usage in the database: each function is a unit of work of the store."""
 
 from __future__ import annotations
 
 import dataclasses
-import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +16,12 @@ from service.auth.quotas import Quotas
 from service.store import schema
 
 __all__ = [
-    "Entry",
     "Tenant",
     "Usage",
-    "add_entries",
     "add_key",
     "add_usage",
     "cpu_seconds_in",
     "forget_before",
-    "list_entries",
     "list_keys",
     "list_tenants",
     "note_use",
@@ -57,23 +53,6 @@ class Usage:
     requests: int
     cpu_seconds: float
     stored_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the audit log: who did what, when, and what came of it. `times`: how often in a row."""
-
-    tenant: str
-    subject: str
-    action: str
-    target: str
-    result: str
-    key: str | None = None
-    client: str | None = None
-    request_id: str | None = None
-    times: int = 1
-    at: float = field(default_factory=time.time)
-    id: str = field(default_factory=lambda: f"{int(time.time() * 1000):012x}{secrets.token_hex(6)}")
 
 
 # -------------------------------------------------------------------------------------------- keys
@@ -199,31 +178,6 @@ def stored_bytes(connection: Connection, tenant: str) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
-# ------------------------------------------------------------------------------------------- audit
-
-
-def add_entries(connection: Connection, entries: Iterable[Entry]) -> None:
-    """Append to the audit log. An entry that is there stays: its first answer may have come too late."""
-    rows = [dataclasses.asdict(entry) for entry in entries]
-    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
-    if rows:
-        connection.execute(dialect.insert(schema.audit).on_conflict_do_nothing(index_elements=["id"]), rows)
-
-
-def list_entries(
-    connection: Connection, *, tenant: str | None = None, since: float | None = None, limit: int = 100
-) -> Sequence[Entry]:
-    """The newest entries, the newest first."""
-    table = schema.audit
-    query = select(table).order_by(table.c.id.desc()).limit(limit)
-    if tenant is not None:
-        query = query.where(table.c.tenant == tenant)
-    if since is not None:
-        query = query.where(table.c.at >= since)
-    return [Entry(**row) for row in connection.execute(query).mappings()]
-
-
 def forget_before(connection: Connection, moment: float) -> None:
-    """Remove audit entries and usage that are older."""
-    connection.execute(delete(schema.audit).where(schema.audit.c.id < f"{int(moment * 1000):012x}"))
+    """Remove usage that is older."""
     connection.execute(delete(schema.usage).where(schema.usage.c.hour < int(moment // 3600)))

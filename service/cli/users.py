@@ -1,4 +1,4 @@
-"""``arenaplan keys``, ``tenants`` and ``audit``: the users of a service, straight in its database.
+"""``arenaplan keys`` and ``tenants``: the users of a service, straight in its database.
 
 The database is the one that the settings name, as for ``arenaplan serve``. A running service hears of a
 change within seconds.
@@ -6,11 +6,12 @@ change within seconds.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,19 +23,21 @@ from service.auth.keys import Key, new_key
 from service.auth.principal import ALL_SCOPES, is_tenant
 from service.auth.quotas import hour_of
 from service.auth.registry import SYNC_SECONDS
-from service.auth.table import Entry, Tenant
+from service.auth.table import Tenant
 from service.cli import configuration
 from service.cli.console import Exit, fail, print_json, print_line
+from service.logs import log_line
 from service.problems import Problem
+from service.settings import state_folder
 from service.store import open_database
 from solver.documents import read_size
 
-__all__ = ["create_key", "list_keys", "list_tenants", "revoke_key", "set_tenant", "show_audit"]
+__all__ = ["create_key", "list_keys", "list_tenants", "revoke_key", "set_tenant"]
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@contextmanager
+@contextlib.contextmanager
 def _database() -> Iterator[Connection]:
     """One transaction in the database of the service."""
     url = configuration.settings({}).database_url
@@ -51,9 +54,29 @@ def _database() -> Iterator[Connection]:
         fail(str(error), Exit.USAGE)
 
 
-def _write_down(connection: Connection, action: str, tenant: str, target: str) -> None:
-    entry = Entry(tenant, f"{getpass.getuser()} (command line)", action, target, "done")
-    table.add_entries(connection, [entry])
+def _log_change(action: str, tenant: str, target: str) -> None:
+    """Write an audit line of a change that is done to standard error and to ``audit.log`` of this user."""
+    chosen = configuration.settings({})
+    if chosen.audit == "off":
+        return
+    user = str(os.getuid())
+    with contextlib.suppress(KeyError, OSError):  # in a container whose user has no name
+        user = getpass.getuser()
+    facts = {
+        "action": action, "target": target, "result": "done", "tenant": tenant,
+        "subject": f"{user} (command line)",
+    }  # fmt: skip
+    print_line(log_line(chosen.log_format, "audit", **facts), to_errors=True)
+    file = state_folder() / "audit.log"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        with file.open("a", encoding="utf-8") as log:
+            log.write(log_line("json", "audit", **facts) + "\n")
+    except OSError as error:
+        print_line(
+            f"arenaplan: {file} is not written: {error.strerror}. Keep the line above.", to_errors=True
+        )
 
 
 def _named(tenant: str) -> str:
@@ -86,7 +109,7 @@ def create_key(tenant: str, name: str, scopes: str, expires: str, *, as_json: bo
     key = Key(new.id, _named(tenant), name, chosen_scopes, new.digest, now, until)
     with _database() as connection:
         table.add_key(connection, key)
-        _write_down(connection, "keys create", tenant, f"ap_{new.id}")
+    _log_change("keys create", tenant, f"ap_{new.id}")
     if as_json:
         print_json({**_facts(key), "key": new.text})
         return
@@ -131,7 +154,7 @@ def revoke_key(key_id: str, *, as_json: bool) -> None:
                 Exit.USAGE,
                 as_json=as_json,
             )
-        _write_down(connection, "keys revoke", key.tenant, f"ap_{short}")
+    _log_change("keys revoke", key.tenant, f"ap_{short}")
     if as_json:
         print_json({**_facts(key), "state": "was revoked"})
         return
@@ -186,37 +209,11 @@ def set_tenant(name: str, quotas: Mapping[str, str | None], disabled: bool | Non
                 changed[quota] = None if text == "none" else _number(text, quota)
         now = Tenant(name, before.disabled if disabled is None else disabled, changed)
         table.set_tenant(connection, now)
-        _write_down(connection, "tenants set", name, _said(now))
+    _log_change("tenants set", name, _said(now))
     if as_json:
         print_json(asdict(now))
         return
     print_line(f"{name} is set; running services hear of it within {SYNC_SECONDS:g} s.")
-
-
-def show_audit(tenant: str | None, since: str | None, limit: int, *, as_json: bool) -> None:
-    moment = None if since is None else time.time() - _seconds(since, "--since")
-    with _database() as connection:
-        entries = table.list_entries(connection, tenant=tenant, since=moment, limit=limit)
-    if as_json:
-        print_json({"entries": [{**asdict(one), "at": _moment(one.at, "")} for one in entries]})
-        return
-    _print(
-        ("when", "tenant", "who", "key", "from", "what", "", "result", "times"),
-        [
-            (
-                _moment(one.at, ""),
-                one.tenant,
-                one.subject,
-                one.key or "",
-                one.client or "",
-                one.action,
-                one.target,
-                one.result,
-                str(one.times),
-            )
-            for one in reversed(entries)
-        ],
-    )
 
 
 def _said(tenant: Tenant) -> str:

@@ -79,7 +79,7 @@ async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health:
         store.close()
         return
     # Processor time is charged to the tenants of jobs here as it is where they were sent to.
-    usage = Registry(store, Quotas(), chosen.audit_days)
+    usage = Registry(store, Quotas(), chosen.usage_days)
     pool = WorkerPool(
         "service.jobs.tasks", chosen.workers, meter=usage.meter.spend, confined=chosen.confine_workers
     )

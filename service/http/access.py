@@ -1,4 +1,4 @@
-"""Authentication, authorisation and quotas before every route, and the audit log after it.
+"""Authentication, authorisation and quotas before every route, and the audit line of the log after it.
 
 `needed_scope` says what a path needs. No body is read before the caller is known.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final
+import logging
+from typing import Any, Final
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.auth.gate import Gate
 from service.auth.principal import Principal, needed_scope
-from service.auth.table import Entry
 from service.http.responses import problem_response
 from service.http.scopes import header_of, note, path_of
 from service.http.shared import PLAN_SECONDS
@@ -25,8 +25,10 @@ __all__ = ["Access"]
 
 #: A refused request with a longer body is not read to its end: the connection is closed.
 UNREAD_BYTES: Final = 1 << 16
-#: Refusals that anybody can cause as often as they like: in the audit log they are counted.
-_COUNTED: Final = frozenset({401, 403, 429})
+#: Requests that only read are audited where they were refused.
+_REFUSED: Final = frozenset({401, 403, 429})
+#: Writes audit lines whatever the least severe event of the log is.
+_audit: Any = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
 
 class Access:
@@ -105,20 +107,19 @@ class Access:
         await response(scope, receive, send)
 
     def _write_down(self, scope: Scope, principal: Principal | None, status: int) -> None:
-        only_read = scope["method"] in ("GET", "HEAD") and status not in _COUNTED
+        only_read = scope["method"] in ("GET", "HEAD") and status not in _REFUSED
         if self._audit == "off" or (self._audit == "changes" and only_read):
             return
-        entry = Entry(
-            principal.tenant if principal else "",
-            principal.subject if principal else "",
-            scope["method"],
-            scope["path"][:500],
-            str(status or "none"),
+        _audit.info(
+            "audit",
+            action=scope["method"],
+            target=scope["path"][:500],
+            result=str(status or "none"),
+            tenant=principal.tenant if principal else None,
+            subject=principal.subject if principal else None,
             key=principal.key_id if principal else None,
             client=(scope.get("client") or (None,))[0],
-            request_id=scope["state"]["request_id"],
         )
-        self._registry.note(entry, together=status in _COUNTED)
 
 
 def _check_scope(principal: Principal, needed: str) -> None:

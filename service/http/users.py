@@ -25,7 +25,7 @@ class Users:
             settings.quota_stored_bytes,
             settings.quota_concurrent_requests,
         )
-        self.registry = Registry(store, quotas, settings.audit_days, settings.auth_outage_seconds)
+        self.registry = Registry(store, quotas, settings.usage_days, settings.auth_outage_seconds)
         verifier = None
         if "oidc" in settings.auth:
             from service.auth.oidc import Claims, Verifier  # needs an extra
@@ -46,7 +46,7 @@ class Users:
         self._exchange = asyncio.create_task(self.registry.run())
 
     async def close(self) -> None:
-        """Write down what was not yet."""
+        """Tell the database of use that it has not heard of."""
         if self._exchange is not None:
             self._exchange.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -5,7 +5,7 @@
     results    ──► blobs      what a request is answered with, by the key of the request
     jobs       ──► blobs      request, graph and result of each
     tenants, api_keys         who may do what, and how much of it
-    usage, audit              what tenants have taken, and what was done
+    usage                     what tenants have taken
 
 What nothing refers to any more is removed (`service.jobs.table`).
 """
@@ -33,7 +33,6 @@ from sqlalchemy import (
 __all__ = [
     "METADATA",
     "api_keys",
-    "audit",
     "blobs",
     "graphs",
     "jobs",
@@ -152,25 +151,4 @@ usage: Final = Table(
     Column("requests", BigInteger, nullable=False),
     Column("cpu_seconds", Double, nullable=False),
     Index("usage_by_hour", "hour"),
-)
-
-audit: Final = Table(
-    "audit",
-    METADATA,
-    # Begins with the time, so that the order of ids is the order of what happened.
-    Column("id", Text, primary_key=True),
-    Column("at", Double, nullable=False),
-    Column("tenant", Text, nullable=False),
-    Column("subject", Text, nullable=False),
-    # The API key, where there was one; the address of the caller, where there was a caller.
-    Column("key", Text),
-    Column("client", Text),
-    Column("action", Text, nullable=False),
-    # What was asked for: a path, a key, a tenant.
-    Column("target", Text, nullable=False),
-    Column("result", Text, nullable=False),
-    Column("request_id", Text),
-    # How often the same happened; refusals of one caller are told together.
-    Column("times", Integer, nullable=False),
-    Index("audit_of_tenant", "tenant", "id"),
 )

@@ -53,6 +53,7 @@ NOT_RUN: Final[Mapping[tuple[str, str], str]] = {
     ("docs/how-to/observability.md", "prometheus"): "It needs Prometheus, which runs until it is stopped.",
     ("docs/how-to/observability.md", "OTEL_"): "A service that runs until it is stopped.",
     ("docs/how-to/runbook.md", "journalctl"): "It needs systemd, and a service that has failed.",
+    ("docs/how-to/users.md", "journalctl"): "It needs systemd.",
     ("docs/how-to/users.md", "ARENAPLAN_AUTH=oidc"): "It needs a provider of identities.",
 }
 

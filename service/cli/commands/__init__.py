@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from service.cli import gates, layouts
 from service.cli.commands import graphs, operation, plans
+from service.cli.console import Exit, fail
 from service.cli.options import examples
+from solver.removed import removed
 
 __all__ = ["app"]
 
+
+class _Commands(TyperGroup):
+    """The commands; one that was removed is answered with what replaces it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if sentence := removed(f"arenaplan {args[0]}"):
+            fail(sentence, Exit.USAGE)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="arenaplan",
+    cls=_Commands,
     help="Plan the memory of neural-network training, prove the plan, train inside it.",
     epilog=examples(
         "arenaplan plan graph.json -o plan.json    plan the memory of a training graph",

@@ -178,7 +178,10 @@ OfTenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="
 @Keys.command("create")
 def create_key(
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Who or what uses the key; the audit log says it.")
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="Who or what uses the key; audit lines of the log say it."
+        ),
     ],
     tenant: Annotated[
         str, typer.Option("--tenant", metavar="NAME", help="Whose plans and jobs the key is for.")
@@ -267,24 +270,3 @@ def set_tenant(
         from service.cli import users
 
         users.set_tenant(name, quotas, disabled, as_json=as_json)
-
-
-@app.command(
-    epilog=examples(
-        "arenaplan audit",
-        "arenaplan audit --tenant acme --since 24h --limit 1000 --json",
-    )
-)
-def audit(
-    tenant: OfTenant = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Of the last 24h, 30d.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest of them.")] = 100,
-    as_json: AsJson = False,
-) -> None:
-    """List who did what with the service, when, and what came of it."""
-    with reporting(as_json=as_json):
-        from service.cli import users
-
-        users.show_audit(tenant, since, limit, as_json=as_json)

@@ -11,12 +11,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import structlog
 
+from service.auth.gate import Gate
+from service.auth.quotas import Quotas
+from service.auth.registry import Registry
+from service.http.access import Access
 from service.logs import LogWriter, configure_logging
+from service.settings import Settings
+from service.store import Store
 
 PATIENCE = 60.0
 
@@ -223,3 +229,34 @@ def test_a_pipe_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
         assert writer.drain(PATIENCE)
     assert got == list(range(2_000))
     assert writer.dropped == 0
+
+
+@pytest.mark.parametrize(
+    ("audit", "lines"),
+    [
+        ("off", []),
+        ("changes", ["POST /v1/plan 401", "GET /v1/jobs 401"]),
+        ("all", ["POST /v1/plan 401", "GET /v1/jobs 401"]),
+    ],
+)
+async def test_audit_lines_do_not_depend_on_the_level(
+    configured: Configure, store: Store, audit: Literal["off", "changes", "all"], lines: list[str]
+) -> None:
+    """Refusals of strangers have neither tenant nor subject."""
+    written = configured("error", "json")
+
+    async def nothing(*_: Any) -> Any:
+        return {}
+
+    access = Access(nothing, Gate(Registry(store, Quotas()), True, None), Settings(audit=audit))
+    for method, path in (("POST", "/v1/plan"), ("GET", "/v1/jobs")):
+        scope = {
+            "type": "http", "method": method, "path": path, "headers": [], "client": ("192.0.2.1", 9),
+            "state": {"request_id": "r", "facts": {}},
+        }  # fmt: skip
+        await access(scope, nothing, nothing)
+    audited = events(written())
+    assert [f"{line['action']} {line['target']} {line['result']}" for line in audited] == lines
+    assert {(line["tenant"], line["subject"], line["client"]) for line in audited} <= {
+        (None, None, "192.0.2.1")
+    }

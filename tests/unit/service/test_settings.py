@@ -71,7 +71,7 @@ BAD = {
     "quota_stored_bytes": "0",
     "quota_concurrent_requests": "0",
     "audit": "some",
-    "audit_days": "0",
+    "usage_days": "0",
     "shutdown_seconds": "0",
     "log_level": "loud",
     "log_format": "xml",

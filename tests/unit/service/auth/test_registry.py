@@ -7,14 +7,13 @@ import time
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from service.auth import table
 from service.auth.gate import Gate
 from service.auth.keys import Key, digest_of, new_key, read_key
-from service.auth.quotas import Quotas
+from service.auth.quotas import Quotas, hour_of
 from service.auth.registry import Registry
-from service.auth.table import Entry, Tenant
+from service.auth.table import Tenant
 from service.problems import Problem
 from service.store import Store, schema
 
@@ -158,7 +157,6 @@ async def test_without_the_database(store: Store, counted: Counted, registry: Re
     gate = Gate(registry, True, None)
     await gate.recognise(f"Bearer {text}")
     registry.meter.spend("acme", 1.5)
-    registry.note(Entry("acme", "farm", "POST", "/v1/plan", "200"))
     counted.away = True
     with pytest.raises(Problem, match="away"):
         await registry.sync()
@@ -171,11 +169,8 @@ async def test_without_the_database(store: Store, counted: Counted, registry: Re
     await registry.sync()
     with store.transaction(reads=True) as connection:
         (usage,) = table.usage_since(connection, 0)
-        (entry,) = table.list_entries(connection)
         (known,) = table.list_keys(connection)
-    assert (usage.tenant, usage.cpu_seconds, entry.target, known.used is not None) == (
-        "acme", 1.5, "/v1/plan", True
-    )  # fmt: skip
+    assert (usage.tenant, usage.cpu_seconds, known.used is not None) == ("acme", 1.5, True)
     assert known.id == key.id
 
 
@@ -201,41 +196,13 @@ async def test_usage_adds_up(store: Store, registry: Registry) -> None:
     assert usage == {"a": (2, 2.5), "b": (2, 4.0)}
 
 
-async def test_refusals_are_counted_and_entries_bounded(
-    store: Store, registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.auth.registry.MOST_ENTRIES", 3)
-    for k in range(1000):
-        registry.note(Entry("", "", "GET", f"/{k}", "401", client="192.0.2.1"), together=True)
-    for k in range(4):
-        registry.note(Entry("acme", "farm", "POST", f"/{k}", "200"))
-    with capture_logs() as events:
-        await registry.sync()
-    with store.transaction(reads=True) as connection:
-        entries = {(one.target, one.times) for one in table.list_entries(connection)}
-    assert entries == {("/0", 1000), ("/0", 1), ("/1", 1)}
-    assert [(event["event"][:23], event["entries"]) for event in events] == [("audit entries were lost", 2)]
-
-
-def test_an_entry_that_is_told_twice_is_there_once(store: Store) -> None:
-    """Its first answer has come too late: the database had it, and nobody knew."""
-    entry = Entry("acme", "farm", "POST", "/v1/plan", "200")
-    for _ in range(2):
-        with store.transaction() as connection:
-            table.add_entries(connection, [entry])
-    with store.transaction(reads=True) as connection:
-        assert [row.id for row in connection.execute(schema.audit.select()).all()] == [entry.id]
-
-
-async def test_old_entries_are_removed(store: Store, clock: Clock) -> None:
-    old = Entry("a", "b", "POST", "/", "200", at=0.0, id=f"{1000:012x}{'0' * 12}")
+async def test_old_usage_is_removed(store: Store, clock: Clock) -> None:
     with store.transaction() as connection:
-        table.add_entries(connection, [old, Entry("a", "b", "POST", "/new", "200")])
         table.add_usage(connection, 3, {"a": (1, 1.0)})
-    await Registry(store, Quotas(), audit_days=1, clock=clock).sync()
+        table.add_usage(connection, hour_of(clock()), {"b": (1, 1.0)})
+    await Registry(store, Quotas(), usage_days=1, clock=clock).sync()
     with store.transaction(reads=True) as connection:
-        assert [one.target for one in table.list_entries(connection)] == ["/new"]
-        assert table.usage_since(connection, 0) == []
+        assert [usage.tenant for usage in table.usage_since(connection, 0)] == ["b"]
 
 
 async def test_what_is_stored_for_a_tenant(store: Store, registry: Registry) -> None:
@@ -254,7 +221,6 @@ async def test_what_is_stored_for_a_tenant(store: Store, registry: Registry) -> 
 
 async def test_what_was_written_is_not_written_again(store: Store, registry: Registry) -> None:
     """Also where the exchange is cancelled while it is under way."""
-    registry.note(Entry("acme", "farm", "POST", "/v1/plan", "200"))
     registry.meter.spend("acme", 1.0)
     exchange = asyncio.create_task(registry.sync())
     await asyncio.sleep(0)
@@ -264,5 +230,4 @@ async def test_what_was_written_is_not_written_again(store: Store, registry: Reg
         await exchange
     await registry.close()
     with store.transaction(reads=True) as connection:
-        assert len(table.list_entries(connection)) == 1
         assert [one.cpu_seconds for one in table.usage_since(connection, 0)] == [1.0]

@@ -401,6 +401,19 @@ async def test_lists_hold_what_is_ones_own(http: httpx.AsyncClient, owned: Owned
     assert not listed["first"] & listed["second"]
 
 
+async def test_what_is_audited(http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
+    """All that changes something, and refusals; what was only read is not."""
+    with capture_logs() as events:
+        for method, name in (("POST", "first"), ("GET", "first"), ("GET", "only metrics")):
+            await http.request(method, "/v1/jobs", headers=bearer(keys.text[name]))
+    lines = [event for event in events if event["event"] == "audit"]
+    assert [(line["action"], line["result"], line["key"]) for line in lines] == [
+        ("POST", "415", keys.ids["first"]),
+        ("GET", "403", keys.ids["only metrics"]),
+    ]
+    assert {(line["target"], line["tenant"]) for line in lines} == {("/v1/jobs", "first")}
+
+
 async def test_no_secret_in_the_logs(app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
     secrets = {text.rpartition("_")[2] for text in keys.text.values()}
     with capture_logs() as events:

@@ -49,7 +49,9 @@ def test_each_step_of_the_migrations_can_be_taken_back(empty_store: Store) -> No
 
 @pytest.mark.parametrize("revision", ["9999", "nonsense", "-7"])
 def test_there_is_no_way_back_to_a_revision_that_is_not_older(store: Store, revision: str) -> None:
-    with pytest.raises(ValueError, match=r"is at revision 0005, .*: choose .* base, 0001, 0002, 0003, 0004"):
+    with pytest.raises(
+        ValueError, match=r"is at revision 0006, .*: choose .* base, 0001, 0002, 0003, 0004, 0005"
+    ):
         downgrade(store, revision)
 
 
