@@ -23,6 +23,7 @@ from clients import (
     ConnectionFailed,
     Job,
     JobNotFinished,
+    Jobs,
     JobStatus,
     ProblemError,
     Retry,
@@ -118,11 +119,9 @@ class Service:
             )
         title = f"planning {network.name}"
         if isinstance(network, TrainableGraph):
-            answer = self._answer(title, lambda c: c.jobs.plan(text, fields), lambda c: c.plan(text, fields))
+            answer = self._answer(title, lambda door: door.plan(text, fields))
         else:
-            answer = self._answer(
-                title, lambda c: c.jobs.plan_program(text, fields), lambda c: c.plan_program(text, fields)
-            )
+            answer = self._answer(title, lambda door: door.plan_program(text, fields))
         return documents.load_plan(answer.document)
 
     def _deployment(self, request: Request, fields: dict[str, Any]) -> Deployment:
@@ -148,8 +147,7 @@ class Service:
         ties = [tie.text for tie in request.ties]
         answer = self._answer(
             f"planning {'+'.join(texts)}",
-            lambda c: c.jobs.deploy(texts, rows, fields, ties=ties),
-            lambda c: c.deploy(texts, rows, fields, ties=ties),
+            lambda door: door.deploy(texts, rows, fields, ties=ties),
         )
         return documents.load_deployment(answer.document)
 
@@ -157,8 +155,7 @@ class Service:
         text, network = self._text(request)
         answer = self._answer(
             f"looking for schedules of {network.name}",
-            lambda c: c.jobs.tradeoff(text, fields, points=request.points),
-            lambda c: c.tradeoff(text, fields, points=request.points),
+            lambda door: door.tradeoff(text, fields, points=request.points),
         )
         return documents.load_tradeoff(answer.document)
 
@@ -167,8 +164,7 @@ class Service:
         capacity, training = fields.pop("capacity"), request.training
         answer = self._answer(
             f"looking for what makes {network.name} fit",
-            lambda c: c.jobs.explain(text, capacity, fields, training=training),
-            lambda c: c.explain(text, capacity, fields, training=training),
+            lambda door: door.explain(text, capacity, fields, training=training),
         )
         return documents.load_verdict(answer.document)
 
@@ -204,8 +200,7 @@ class Service:
         asked = {"steps": request.steps, "seed": request.seed, **choices}
         answer = self._answer(
             f"training {'+'.join(sources)}",
-            lambda c: c.jobs.validate(network, planned, **asked),
-            lambda c: c.validate(network, planned, **asked),
+            lambda door: door.validate(network, planned, **asked),
         )
         print_notes(map(in_flags, answer.notes))
         return documents.load_report(answer.document)
@@ -252,8 +247,7 @@ class Service:
         text = documents.dump_buffers(problem)
         answer = self._answer(
             f"placing {len(problem.buffers):,} buffers of {name}",
-            lambda c: c.jobs.layout(text, fields),
-            lambda c: c.layout(text, fields),
+            lambda door: door.layout(text, fields),
         )
         return documents.load_layout(answer.document)
 
@@ -265,19 +259,19 @@ class Service:
             return documents.dump_deployment(planned)
         return documents.dump_plan(planned)
 
-    def _answer(self, title: str, submit: Callable[[Client], Job[T]], ask: Callable[[Client], T]) -> T:
-        """The result of a job, or of a synchronous request where the service keeps no jobs.
+    def _answer(self, title: str, ask: Callable[[Client | Jobs], T | Job[T]]) -> T:
+        """The result of a job, or of a synchronous request if the service keeps no jobs; `ask` is for both.
 
         A job outlives broken connections and restarts of the service; Ctrl-C ends it.
         """
         with self._asking(title) as (client, show):
             try:
-                job = submit(client)
+                answer = ask(client.jobs)
             except ProblemError as problem:
                 if problem.type not in _NO_JOBS:
                     raise
-                return ask(client)
-            return self._waited(job, show)
+                answer = ask(client)
+            return self._waited(answer, show) if isinstance(answer, Job) else answer
 
     def _waited(self, job: Job[T], show: Callable[[str], None]) -> T:
         try:
