@@ -11,7 +11,8 @@ import pytest
 
 from clients import Client
 from examples import build_pipeline
-from tests.unit.clients.test_client import CAPACITY, PLAN, problem
+from tests.support.scripted_service import problem
+from tests.unit.clients.test_client import CAPACITY, PLAN
 
 
 @pytest.fixture

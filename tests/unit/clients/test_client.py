@@ -26,7 +26,6 @@ from clients import (
     LayoutResult,
     PlanResult,
     ProblemError,
-    Retry,
     UnexpectedAnswer,
     WrongArgument,
 )
@@ -35,10 +34,13 @@ from solver.documents import dump_deployment
 from solver.plan import persistent_rows
 from tests.support.entry_points import small_deployment
 from tests.support.every import every
+from tests.support.scripted_service import Open, Reply, Service, ok, problem
+from tests.unit.clients.test_jobs import ACCEPTED
 
 GRAPH = {"name": "g"}
 NETWORK = {"format": "arenaplan.graph", "name": "g"}
-Reply = httpx.Response | httpx.TransportError
+MODEL = b"\x08\x07\x12\x00"
+CIRCLE = b"\x1c\x00\x00\x00CIR0"
 
 PLAN: dict[str, Any] = {
     "digest": "abc",
@@ -138,68 +140,9 @@ CAPACITY: dict[str, Any] = {
 }
 
 
-class Service:
-    """Replies in the order given, the last one for ever; remembers requests and pauses."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self.replies = list(replies)
-        self.requests: list[httpx.Request] = []
-        self.pauses: list[float] = []
-        self.transport = httpx.MockTransport(self._reply)
-
-    def _reply(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        if isinstance(reply, httpx.TransportError):
-            raise reply
-        return httpx.Response(reply.status_code, headers=reply.headers, content=reply.content)
-
-    @property
-    def body(self) -> Any:
-        return json.loads(self.requests[-1].content)
-
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-
-    async def async_sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-
-
 Call = Callable[..., Any]
 
-
-async def _blocking(service: Service, method: str, *args: Any, **more: Any) -> Any:
-    retry = Retry(base=1.0, chance=lambda: 1.0)
-    with Client("http://test/base/", retry=retry, transport=service.transport, sleep=service.sleep) as client:
-        return getattr(client, method)(*args, **more)
-
-
-async def _asynchronous(service: Service, method: str, *args: Any, **more: Any) -> Any:
-    retry = Retry(base=1.0, chance=lambda: 1.0)
-    async with AsyncClient(
-        "http://test/base/", retry=retry, transport=service.transport, sleep=service.async_sleep
-    ) as client:
-        return await getattr(client, method)(*args, **more)
-
-
-@pytest.fixture(params=[_blocking, _asynchronous], ids=["blocking", "asynchronous"])
-def call(request: pytest.FixtureRequest) -> Call:
-    """Call a method of either client."""
-    chosen: Call = request.param
-    return chosen
-
-
-def ok(document: Any, **headers: str) -> httpx.Response:
-    return httpx.Response(200, json=document, headers={k.replace("_", "-"): v for k, v in headers.items()})
-
-
-def problem(document: dict[str, Any]) -> httpx.Response:
-    return httpx.Response(
-        document["status"], json=document, headers={"Content-Type": "application/problem+json"}
-    )
-
-
-#: Method, arguments, what is answered, and the request: its path below /v1 and its body.
+#: Method, arguments, what is answered, and the request: its path below /v1 and its body; None for a GET.
 SENT: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any, str, Any], ...] = (
     (
         "plan", (GRAPH, {"solver": "greedy", "batch": 1}), {"batch": 32, "capacity": None}, PLAN,
@@ -223,8 +166,18 @@ SENT: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any, str, Any], ...] = (
         {"graph": GRAPH, "options": {"batch": 4, "rewrite": False, "capacity": "85B"}, "training": True},
     ),
     (
+        "explain", (GRAPH, "1MiB"), {"training": False, "scores": {"fc": 2}}, VERDICT,
+        "explain",
+        {"graph": GRAPH, "options": {"capacity": "1MiB"}, "training": False, "scores": {"fc": 2}},
+    ),
+    (
         "validate", (GRAPH, PLAN), {"steps": 7, "seed": 3}, REPORT,
         "validate", {"graph": GRAPH, "plan": PLAN, "steps": 7, "seed": 3},
+    ),
+    (
+        "validate", ({"a": NETWORK, "b": b'{"format": "b"}'}, PLAN), {}, REPORT,
+        "validate",
+        {"models": {"a": NETWORK, "b": {"format": "b"}}, "plan": PLAN, "steps": 5, "seed": 0},
     ),
     (
         "deploy", (NETWORK, ["train", {"purpose": "infer", "batch": 1}]), {"batch": 4}, DEPLOYMENT,
@@ -235,20 +188,32 @@ SENT: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any, str, Any], ...] = (
         },
     ),
     (
-        "deploy", ({"a": NETWORK, "b": b'{"format": "b"}'},), {"ties": ["a.*=b.*"]}, DEPLOYMENT,
-        "plan",
-        {"models": {"a": NETWORK, "b": {"format": "b"}}, "options": {}, "entries": [], "ties": ["a.*=b.*"]},
+        "deploy", ({"a": NETWORK, "b": b'{"format": "b"}'},), {"ties": ["a.*=b.*"], "capacity": 9},
+        DEPLOYMENT, "plan",
+        {
+            "models": {"a": NETWORK, "b": {"format": "b"}}, "options": {"capacity": 9},
+            "entries": [], "ties": ["a.*=b.*"],
+        },
     ),
     ("stored_plan", ("abc",), {}, PLAN, "plans/abc", None),
+    ("stored_plan", ("abc",), {"entry_point": "infer"}, PLAN, "plans/abc?entry_point=infer", None),
     ("stored_layout", ("def",), {}, LAYOUT, "layouts/def", None),
+    ("export", ("abc", "c-header"), {}, b"/* */", "plans/abc/c-header", None),
+    ("export", ("a/b", "report"), {"against": "x&y"}, b"<html>", "plans/a%2Fb/report?against=x%26y", None),
+    ("export", ("abc", "c-training"), {"weights": "none"}, b"PK", "plans/abc/c-training?weights=none", None),
+    (
+        "export", ("abc", "report"), {"against": "x", "entry_point": "a/b c"}, b"<html>",
+        "plans/abc/report?against=x&entry_point=a%2Fb%20c", None,
+    ),
 )  # fmt: skip
 
 
 async def test_what_each_method_sends(call: Call) -> None:
     with every() as case:
         for method, arguments, more, answer, path, body in SENT:
-            with case(method):
-                service = Service(ok(answer, X_Cache="hit"))
+            with case((method, path)):
+                file = isinstance(answer, bytes)
+                service = Service(httpx.Response(200, content=answer) if file else ok(answer, X_Cache="hit"))
                 result = await call(service, method, *arguments, **more)
                 (request,) = service.requests
                 assert str(request.url) == f"http://test/base/v1/{path}"
@@ -256,8 +221,110 @@ async def test_what_each_method_sends(call: Call) -> None:
                 if body is not None:
                     assert request.headers["content-type"] == "application/json"
                     assert service.body == body
-                assert result.document == answer
+                assert (result if file else result.document) == answer
                 assert getattr(result, "cached", True)
+
+
+async def test_jobs_send_the_same(opened: Open) -> None:
+    with every() as case:
+        for method, arguments, more, _, path, body in SENT:
+            if body is not None:
+                with case((method, path)):
+                    service = Service(ACCEPTED)
+                    async with opened(service) as client:
+                        await getattr(client.jobs, method)(*arguments, **more)
+                    assert str(service.requests[0].url) == "http://test/base/v1/jobs"
+                    assert service.body == {"task": path, "request": body}
+
+
+#: Method, arguments, what is answered, and the request of a model: its path below /v1 and its query. Text
+#: that could be JSON keeps its quotes; of a plan only the digest is sent.
+TRAINED = {"loss": "mse", "dim": ["n=2", "m=3"]}
+QUERY = [("loss", "mse"), ("dim", "n=2"), ("dim", "m=3")]
+SENT_MODELS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any, str, list[tuple[str, str]]], ...] = (
+    (
+        "plan", ({"recompute": True, "solver": "7"},),
+        {"batch": 4, "capacity": "24MiB", "learning_rate": 0.5}, PLAN, "plan",
+        [
+            ("recompute", "true"), ("solver", '"7"'), ("batch", "4"), ("capacity", "24MiB"),
+            ("learning_rate", "0.5"), *QUERY,
+        ],
+    ),
+    ("tradeoff", (), {"points": 4}, CURVE, "tradeoff", [*QUERY, ("points", "4")]),
+    ("explain", ("24MiB",), {}, VERDICT, "explain", [*QUERY, ("capacity", "24MiB"), ("training", "true")]),
+    (
+        "validate", ({"digest": "abc"},), {"steps": 3}, REPORT, "validate",
+        [*QUERY, ("steps", "3"), ("seed", "0"), ("plan", "abc")],
+    ),
+    (
+        "deploy", (["train", {"purpose": "infer", "batch": 1}],), {"ties": ["a=b"]}, DEPLOYMENT, "plan",
+        [
+            *QUERY, ("entries", "train"), ("entries", '{"purpose": "infer", "batch": 1}'), ("ties", "a=b"),
+        ],
+    ),
+)  # fmt: skip
+
+
+async def test_models_are_sent_as_they_are(call: Call, tmp_path: Path) -> None:
+    """Their bytes are the body; how they are trained, and options, stand in the query."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(MODEL)
+    with every() as case:
+        for method, arguments, more, answer, task, query in SENT_MODELS:
+            for model, data in ((MODEL, MODEL), (path, MODEL), (CIRCLE, CIRCLE)):
+                with case((method, model)):
+                    service = Service(ok(answer))
+                    result = await call(service, method, model, *arguments, **more, **TRAINED)
+                    (request,) = service.requests
+                    assert (request.url.path, request.content) == (f"/base/v1/{task}", data)
+                    assert request.headers["content-type"] == "application/octet-stream"
+                    assert request.url.params.multi_items() == query
+                    assert result.document == answer
+
+
+async def test_a_document_is_sent_as_it_is(call: Call, tmp_path: Path) -> None:
+    """The service judges the very bytes of a file, and what is in a file that is called .json."""
+    path = tmp_path / "graph.json"
+    for text, graph in ((b'{"name": "g",  "name": "h"}', None), (b'{"name": 1 }', path), (MODEL, path)):
+        path.write_bytes(text)
+        service = Service(ok(PLAN))
+        await call(service, "plan", graph or text)
+        assert service.requests[0].headers["content-type"] == "application/json"
+        assert service.requests[0].content == b'{"graph":' + text + b',"options":{}}'
+
+
+#: Method, arguments, and the error that comes before anything is sent.
+NEVER_SENT: tuple[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str], ...] = (
+    ("plan", ({"x": float("nan")},), {}, ValueError, "JSON compliant"),
+    ("plan", (3,), {}, WrongArgument, r"type int .*\. Give "),
+    ("plan", ("graph.json",), {}, WrongArgument, r"type str .*\. Give "),
+    ("plan", ({},), {"batch": object()}, WrongArgument, r"type object .*\. Give "),
+    ("plan_program", (None,), {}, WrongArgument, r"type NoneType .*\. Give "),
+    ("plan_program", (MODEL,), {}, ValueError, "will not do here"),
+    ("layout", ([],), {}, WrongArgument, r"type list .*\. Give "),
+    ("explain", (3, 4), {}, WrongArgument, r"type int .*\. Give "),
+    ("tradeoff", (3,), {}, WrongArgument, r"type int .*\. Give "),
+    ("deploy", (b"\x08\x07",), {}, WrongArgument, "has no entry point"),
+    ("deploy", (NETWORK, "train"), {}, WrongArgument, r"entries=\['train'\]"),
+    ("deploy", (GRAPH, ["train"]), {}, WrongArgument, "type str"),
+    ("deploy", ({"a": NETWORK, "b": MODEL},), {}, ValueError, "will not do here"),
+    ("validate", ({}, MODEL), {}, ValueError, "in the place of a graph only"),
+)
+
+
+async def test_what_is_never_sent(opened: Open) -> None:
+    service = Service(ok(PLAN))
+    with every() as case:
+        for method, arguments, more, error, words in NEVER_SENT:
+            async with opened(service) as client:
+                for door in (client, client.jobs):
+                    with case((method, arguments, words)), pytest.raises(error, match=words):
+                        await getattr(door, method)(*arguments, **more)
+                with case("no digest"), pytest.raises(ValueError, match="no digest"):
+                    await client.validate(MODEL, {})
+    assert service.requests == []
+    with pytest.raises(WrongArgument, match=r"type int\. Give "):
+        Client(3)  # type: ignore[arg-type]
 
 
 def test_what_results_hold() -> None:
@@ -280,30 +347,6 @@ def test_what_results_hold() -> None:
     assert layout.offsets == {"a": 0, "b": 64}
     nothing = {**LAYOUT, "peak": 0, "certificate": {**LAYOUT["certificate"], "lower_bound": 0}}
     assert LayoutResult.of(nothing).gap == 0.0
-
-
-async def test_entry_points_of_a_model(call: Call) -> None:
-    """Its bytes are the body, and the query has each entry point."""
-    service = Service(ok(DEPLOYMENT))
-    entries = ["train", {"purpose": "infer", "batch": 1}]
-    await call(service, "deploy", b"\x08\x07", entries, loss="mse", ties=["a=b"])
-    query = service.requests[0].url.params
-    assert query.get_list("entries") == ["train", '{"purpose": "infer", "batch": 1}']
-    assert (query.get_list("ties"), query["loss"]) == (["a=b"], "mse")
-    assert service.requests[0].content == b"\x08\x07"
-
-
-async def test_what_cannot_be_deployed(call: Call) -> None:
-    service = Service(ok(DEPLOYMENT))
-    with pytest.raises(WrongArgument, match="has no entry point"):
-        await call(service, "deploy", b"\x08\x07")
-    with pytest.raises(WrongArgument, match=r"entries=\['train'\]"):
-        await call(service, "deploy", NETWORK, "train")
-    with pytest.raises(WrongArgument, match="type str"):
-        await call(service, "deploy", GRAPH, ["train"])
-    with pytest.raises(ValueError, match="will not do here"):
-        await call(service, "deploy", {"a": NETWORK, "b": b"\x08\x07"})
-    assert service.requests == []
 
 
 async def test_what_curves_verdicts_and_reports_hold(call: Call) -> None:
@@ -340,36 +383,6 @@ async def test_notes_on_a_model(call: Call, tmp_path: Path, header: str, notes: 
     assert (await call(Service(reply), "plan", b"\x08\x07", loss="mse")).notes == notes
     path = tmp_path / "plan.json"
     assert (await call(Service(reply), "save_plan", b"\x08\x07", path, loss="mse")).notes == notes
-
-
-async def test_graphs_as_bytes_and_files(call: Call, tmp_path: Path) -> None:
-    """Sent as they are, so that the service judges the very bytes of the file."""
-    text = b'{"name": "g",  "name": "h"}'
-    path = tmp_path / "graph.json"
-    path.write_bytes(text)
-    for graph in (text, path):
-        service = Service(ok(PLAN))
-        await call(service, "plan", graph)
-        assert service.requests[0].content == b'{"graph":' + text + b',"options":{}}'
-
-
-async def test_nan_never_leaves(call: Call) -> None:
-    service = Service(ok(PLAN))
-    with pytest.raises(ValueError, match="JSON compliant"):
-        await call(service, "plan", {"x": float("nan")})
-    assert service.requests == []
-
-
-async def test_export(call: Call) -> None:
-    service = Service(httpx.Response(200, content=b"/* */"))
-    assert await call(service, "export", "abc", "c-header") == b"/* */"
-    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc/c-header"
-    service = Service(httpx.Response(200, content=b"<!doctype html>"))
-    assert await call(service, "export", "a/b", "report", against="x&y") == b"<!doctype html>"
-    assert str(service.requests[0].url) == "http://test/base/v1/plans/a%2Fb/report?against=x%26y"
-    service = Service(httpx.Response(200, content=b"PK"))
-    assert await call(service, "export", "abc", "c-training", weights="none") == b"PK"
-    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc/c-training?weights=none"
 
 
 async def test_fits(call: Call) -> None:
@@ -583,60 +596,6 @@ def test_errors_have_one_root() -> None:
     assert all(issubclass(kind, ClientError) for kind in errors)
 
 
-async def test_a_model_is_sent_as_it_is(call: Call, tmp_path: Path) -> None:
-    """How it is trained, and options, stand in the query; text that could be JSON keeps its quotes."""
-    onnx, circle = b"\x08\x07\x12\x00", b"\x1c\x00\x00\x00CIR0"
-    path = tmp_path / "model.onnx"
-    path.write_bytes(onnx)
-    for model, data in ((onnx, onnx), (path, onnx), (circle, circle)):
-        service = Service(ok(PLAN))
-        more = {"loss": "mse", "dim": ["n=2", "m=3"], "batch": 4, "capacity": "24MiB", "learning_rate": 0.5}
-        assert (await call(service, "plan", model, recompute=True, solver="7", **more)).digest == "abc"
-        (sent,) = service.requests
-        assert (sent.url.path, sent.content) == ("/base/v1/plan", data)
-        assert sent.headers["content-type"] == "application/octet-stream"
-        assert sent.url.params.multi_items() == [
-            ("recompute", "true"), ("solver", '"7"'), ("loss", "mse"), ("dim", "n=2"), ("dim", "m=3"),
-            ("batch", "4"), ("capacity", "24MiB"), ("learning_rate", "0.5"),
-        ]  # fmt: skip
-
-
-async def test_models_in_the_place_of_graphs(call: Call) -> None:
-    """Their bytes are the body, and all else stands in the query; of a plan only the digest."""
-    model, trained = b"\x08\x07\x12\x00", {"loss": "mse", "dim": ["n=2"]}
-    service = Service(ok(CURVE), ok(VERDICT), ok(REPORT))
-    await call(service, "tradeoff", model, points=4, **trained)
-    await call(service, "explain", model, "24MiB", training=True, **trained)
-    await call(service, "validate", model, {"digest": "abc"}, steps=3, **trained)
-    curve, verdict, report = service.requests
-    assert {request.content for request in service.requests} == {model}
-    asked = [("loss", "mse"), ("dim", "n=2")]
-    assert curve.url.path == "/base/v1/tradeoff"
-    assert curve.url.params.multi_items() == [*asked, ("points", "4")]
-    assert verdict.url.path == "/base/v1/explain"
-    assert verdict.url.params.multi_items() == [*asked, ("capacity", "24MiB"), ("training", "true")]
-    assert report.url.path == "/base/v1/validate"
-    assert report.url.params.multi_items() == [*asked, ("steps", "3"), ("seed", "0"), ("plan", "abc")]
-
-
-async def test_a_model_is_not_a_plan(call: Call) -> None:
-    service = Service(ok(REPORT))
-    with pytest.raises(ValueError, match="in the place of a graph only"):
-        await call(service, "validate", {}, b"\x08\x07\x12\x00")
-    with pytest.raises(ValueError, match="no digest"):
-        await call(service, "validate", b"\x08\x07\x12\x00", {})
-    assert service.requests == []
-
-
-async def test_a_document_by_its_suffix(call: Call, tmp_path: Path) -> None:
-    """What is in a file that is called .json is judged by the service."""
-    path = tmp_path / "graph.json"
-    path.write_bytes(b"\x08\x07")
-    service = Service(ok(PLAN))
-    await call(service, "plan", path)
-    assert service.requests[0].headers["content-type"] == "application/json"
-
-
 def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
@@ -684,40 +643,6 @@ def test_the_environment_says_where_and_who(monkeypatch: pytest.MonkeyPatch) -> 
     with Client("http://test", transport=seen.transport) as client:
         client.plan(GRAPH)
     assert "authorization" not in seen.requests[-1].headers
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda client: client.plan(3),
-        lambda client: client.plan("graph.json"),
-        lambda client: client.plan({}, batch=object()),
-        lambda client: client.plan_program(None),
-        lambda client: client.layout([]),
-        lambda client: client.explain(3, 4),
-        lambda client: client.tradeoff(3),
-        lambda client: client.jobs.plan(3),
-        lambda _: Client(3),  # type: ignore[arg-type]
-    ],
-)
-def test_a_wrong_type_is_named_before_anything_is_sent(call: Callable[[Client], object]) -> None:
-    def refuse(request: httpx.Request) -> httpx.Response:
-        raise AssertionError(f"{request.url} was asked")
-
-    with (
-        Client(transport=httpx.MockTransport(refuse)) as client,
-        pytest.raises(WrongArgument, match=r"type .*\. Give "),
-    ):
-        call(client)
-
-
-async def test_one_entry_point(call: Call) -> None:
-    service = Service(httpx.Response(200, content=b"/* */"))
-    await call(service, "export", "abc", "report", against="x", entry_point="a/b c")
-    assert str(service.requests[0].url).endswith("/v1/plans/abc/report?against=x&entry_point=a%2Fb%20c")
-    service = Service(ok(PLAN))
-    await call(service, "stored_plan", "abc", entry_point="infer")
-    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc?entry_point=infer"
 
 
 async def test_a_plan_with_entry_points(call: Call) -> None:

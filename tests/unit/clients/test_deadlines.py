@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from clients import AsyncClient, Client, Job, JobNotFinished, Retry
-from tests.unit.clients.test_jobs import DONE, RUNNING, event
+from tests.support.scripted_service import event
+from tests.unit.clients.test_jobs import DONE, RUNNING
 
 NO_NEWS = b": still here\n\n"
 
