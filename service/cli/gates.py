@@ -15,6 +15,7 @@ import typer
 
 from service.cli.console import Exit, read_document, reporting, write_document
 from service.cli.options import AsJson, Commands, EntryPointName, PlanServer, Server
+from service.cli.plans import read_planned
 from solver.errors import ArenaplanError, CapacityError, OptionsError
 
 if TYPE_CHECKING:
@@ -96,12 +97,10 @@ def _diff(
 
     By operand, kind and layer, at the peak of each.
     """
-    from service.cli.exporting import loaded_plan
-
     chosen = format_of(form, as_json=as_json)
-    before = loaded_plan(old, server)
+    before = read_planned(old, server)
     with reporting(as_json=as_json, document=str(new)):
-        return diff(before, loaded_plan(new, server), max_growth, chosen, output, entry_point)
+        return diff(before, read_planned(new, server), max_growth, chosen, output, entry_point)
 
 
 def diff(

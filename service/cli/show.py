@@ -5,19 +5,24 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 
-from service.cli.console import print_json, read_document
-from service.cli.entry_points import overview_facts, print_overview
 from service.cli.tables import FittingTable, make_table
-from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
-from solver.plan import Arena, Deployment, JoinedPlan, PlanView, persistent_rows, plan_of
+from solver.plan import (
+    Arena,
+    Deployment,
+    EntryPointReport,
+    JoinedPlan,
+    PlanView,
+    deployment_notes,
+    entry_point_reports,
+    persistent_rows,
+)
 from solver.reports.arenas import (
     ArenaReport,
     KindBytes,
@@ -39,11 +44,11 @@ __all__ = [
     "entry_point_line",
     "facts",
     "map_lines",
+    "overview_facts",
     "print_row",
     "print_summary",
     "render",
     "render_deployment",
-    "run",
 ]
 
 #: One letter for each kind of operand in the map.
@@ -64,36 +69,6 @@ _MOST_OPERATIONS: Final = 41
 _LONG_SOLVER: Final = 18
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
-
-
-def run(
-    path: Path,
-    width: int | None,
-    *,
-    entry_point: str | None = None,
-    as_json: bool,
-    server: str | None = None,
-) -> None:
-    """Show a plan of a file, or by its digest of `server`, in `width` columns or those of the terminal.
-
-    Of a plan with entry points all of them, or the one named `entry_point`.
-    """
-    if server is None:
-        data = read_document(path)
-    else:
-        from service.cli import remote
-
-        data = remote.read_plan(path, server, as_json=as_json)
-    plan = plan_of(documents.load_planned(data), entry_point)
-    if isinstance(plan, Deployment):
-        if as_json:
-            print_json(deployment_facts(plan))
-        else:
-            render_deployment(plan, width)
-    elif as_json:
-        print_json(facts(plan))
-    else:
-        render(plan, width)
 
 
 def facts(plan: PlanView) -> dict[str, Any]:
@@ -123,6 +98,26 @@ def deployment_facts(deployment: Deployment) -> dict[str, Any]:
         "kinds": _kind_facts(statistics),
         "arenas": [
             {"name": arena.name, "bytes": arena.size, **_arena_facts(arena)} for arena in statistics.arenas
+        ],
+    }
+
+
+def overview_facts(deployment: Deployment) -> dict[str, Any]:
+    """The figures that scripts ask for; sizes are bytes."""
+    bound = deployment.lower_bound
+    return {
+        "name": deployment.name,
+        "digest": deployment.digest,
+        "arena_bytes": deployment.arena_bytes,
+        "lower_bound": bound,
+        "gap": deployment.arena_bytes / bound - 1 if bound else 0.0,
+        "persistent_bytes": deployment.persistent_bytes,
+        "persistent_values": len(deployment.persistent),
+        "entry_points": [
+            asdict(report) | {"proof": report.proof and report.proof.value, "digest": entry_point.plan.digest}
+            for report, entry_point in zip(
+                entry_point_reports(deployment), deployment.entry_points, strict=True
+            )
         ],
     }
 
@@ -174,10 +169,20 @@ def render(plan: PlanView, width: int | None) -> None:
     console.print(_identity(plan, width), highlight=False)
 
 
-def print_summary(plan: PlanView, console: Console | None = None, *, to_errors: bool = False) -> None:
-    """Print the table of certificates, and the rows but details; `to_errors`, if that is a terminal."""
+def print_summary(
+    plan: PlanView | Deployment, console: Console | None = None, *, to_errors: bool = False
+) -> None:
+    """Print the table of certificates, and the rows but details; of a deployment that of its entry points.
+
+    `to_errors`: on standard error, if that is a terminal.
+    """
     console = console or Console(stderr=to_errors)
     if to_errors and not console.is_terminal:
+        return
+    if isinstance(plan, Deployment):
+        console.print(_entry_points(plan))
+        for note in deployment_notes(plan):
+            console.print(note, highlight=False, markup=False)
         return
     console.print(_certificates(plan))
     for row in rows(plan):
@@ -208,13 +213,30 @@ def _certificates(plan: PlanView) -> FittingTable:
     return make_table(title, ("arena", *headings) if several else headings, lines)
 
 
+def _entry_points(deployment: Deployment) -> FittingTable:
+    """One line an entry point: its bytes, its bound, and what it adds to the arena."""
+    headings = ("~entry point", ">bytes", ">transient", ">lower bound", "proof", ">adds")
+    rows = [_entry_point_row(report) for report in entry_point_reports(deployment)]
+    return make_table(f"{escape(deployment.name)}: {deployment.arena_bytes:,} bytes", headings, rows)
+
+
+def _entry_point_row(report: EntryPointReport) -> tuple[str, ...]:
+    batch = "" if report.batch is None else f", batch {report.batch:,}"
+    # Names say the purpose as a rule.
+    purpose = "" if report.name.rpartition(".")[2] == report.purpose else f": {report.purpose}"
+    proof = report.proof.value if report.proof else f"gap {report.gap_bytes:,}"
+    figures = (report.arena_bytes, report.transient_bytes, report.lower_bound)
+    name = escape(f"{report.name}{purpose}{batch}")
+    return (name, *(f"{figure:,}" for figure in figures), proof, f"{report.added_bytes:,}")
+
+
 def render_deployment(deployment: Deployment, width: int | None) -> None:
     """Print the entry points, and the arena with one run of each of them after the other."""
     width = width or shutil.get_terminal_size((100, 24)).columns
     console = Console(width=width)
     joined = JoinedPlan(deployment)
     statistics = report(joined)
-    print_overview(deployment, console)
+    print_summary(deployment, console)
     console.print(_kinds(joined, statistics))
     for arena, about in zip(joined.arenas, statistics.arenas, strict=True):
         if arena.size:

@@ -1,44 +1,45 @@
-"""Training for the command line: validation of plans, outputs for a batch, and logs of memory accesses."""
+"""Training in planned arenas on the command line: validation of plans, outputs for a batch, rewritten graphs,
+and logs of memory accesses.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+import typer
 
-from service.cli.answers import answer, read_sources
-from service.cli.console import print_json, print_line, read_document, showing, write_document
-from service.cli.tables import FittingTable, make_table
-from solver import documents, executor
+from service.cli.console import (
+    Exit,
+    print_json,
+    print_line,
+    read_document,
+    reporting,
+    showing,
+    write_document,
+)
+from service.cli.options import AsJson, Commands, EntryPointName, ModelChoices, ModelFile, PlanFile, Server
+from service.cli.plans import read_planned
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
-from solver.executor import MemoryAccess, StepReport, ValidationReport
-from solver.graph import Array, Role
 from solver.names import counted
-from solver.pipeline import TrainableGraph
-from solver.plan import Deployment, Plan, one_plan, split_ranges
-from solver.requests import Follower, Request, Source
 
-__all__ = [
-    "check_log",
-    "check_models",
-    "read_batch",
-    "read_log",
-    "read_networks",
-    "read_plan",
-    "read_planned",
-    "record_log",
-    "run",
-    "run_arguments",
-    "write_outputs",
-]
+if TYPE_CHECKING:
+    from service.cli.tables import FittingTable
+    from solver.executor import ValidationReport
+    from solver.graph import Array
+    from solver.pipeline import TrainableGraph
+    from solver.plan import Deployment, Plan
+    from solver.requests import Follower, Source
+
+__all__ = ["app"]
+
+app = Commands()
 
 #: Bytes at the beginning of a document in which its format stands.
 _HEAD: Final = 4096
@@ -47,191 +48,104 @@ _HEAD: Final = 4096
 _MOST_PRINTED: Final = 20
 
 
-def read_plan(path: Path) -> Plan:
-    """The plan of one program. Raises OptionsError for one with entry points, none of which is rewritten."""
-    planned = read_planned(path)
-    if isinstance(planned, Plan):
-        return planned
-    raise OptionsError(
-        "A plan with entry points is for the graphs as they are: nothing in it is rewritten.",
-        remedy="Use the graph itself.",
-    )
+def _sources(
+    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Source]:
+    """The models of a plan by name. Raises OptionsError for several models of a plan of one."""
+    from service.cli.answers import read_sources
+    from solver.plan import Plan, split_ranges
 
-
-def read_planned(path: Path) -> Plan | Deployment:
-    return documents.load_planned(read_document(path))
-
-
-def check_models(models: Sequence[Path], plan: Plan | Deployment) -> None:
-    """Raises OptionsError for several models of a plan of one."""
     if isinstance(plan, Plan) and len(models) > 1:
         raise OptionsError(
             f"The plan is of one graph, {plan.graph!r:.80}, and there are {len(models)} models.",
             remedy="Give that graph alone.",
         )
-
-
-def read_networks(
-    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
-) -> dict[str, TrainableGraph]:
-    """The graph of each entry point of a plan by name; that of a plan of one program by none."""
-    graphs: dict[str, TrainableGraph] = answer(Request("graphs", _sources(models, choices), plan=plan))
-    return graphs
-
-
-def _sources(models: Sequence[Path], choices: Mapping[str, Any]) -> dict[str, Source]:
     return read_sources(models, split_ranges(choices)[0])
 
 
-def run(
-    models: Sequence[Path],
-    plan: Plan | Deployment,
-    choices: Mapping[str, Any],
+def _graphs(
+    models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, TrainableGraph]:
+    """The graph of each entry point of a plan by name; that of a plan of one program by none."""
+    from service.cli.answers import answer
+    from solver.requests import Request
+
+    graphs: dict[str, TrainableGraph] = answer(Request("graphs", _sources(models, plan, choices), plan=plan))
+    return graphs
+
+
+# --------------------------------------------------------------------------------------- validation
+
+
+@app.add(
+    "arenaplan validate graph.json plan.json",
+    "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
+    "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
+    "arenaplan validate graph.json plan.json --kernels c",
+    "arenaplan validate encoder.json head.onnx plan.json",
+    words={
+        "models MODEL...": "Graph document, - for standard input; or a model: .onnx, .circle, .tflite, or"
+        " nntrainer's .ini. Of a plan of several models, each of them.",
+        "steps 1..": "Training steps; runs of each entry point.",
+        "seed 0..": "Seed of the random batches.",
+        "paging_file PATH": "A new file in the place of all memories but the first.",
+        "kernels": "Those that run a plan of the target c are compiled here, with the system's cc.",
+    },
+)
+def validate(
+    models: list[Path],
+    plan: PlanFile,
     *,
-    steps: int,
-    seed: int,
-    settings: Mapping[str, Any],
-    as_json: bool,
-    server: str | None = None,
-) -> bool:
-    """Train, here or at `server`, and print the report; true when nothing differed and no rule was broken.
+    steps: int = 5,
+    seed: int = 0,
+    paging_file: Path | None = None,
+    kernels: Literal["numpy", "c"] = "numpy",
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Train in the planned arena, and compare bit for bit.
 
-    `settings` are keywords of `executor.validate` that no service takes.
+    It is compared with a run in which no two tensors share memory. Entry points run in a random order.
     """
-    if server is not None and "kernels" in settings:
-        raise OptionsError(
-            "A service compiles no C.", remedy="Leave out --kernels, or --server.", path=("kernels",)
-        )
-    if server is not None and "paging_file" in settings:
-        raise OptionsError(
-            "A paging file would be one of the service's.",
-            remedy="Leave out --paging-file, or --server.",
-            path=("paging_file",),
-        )
-    request = Request(
-        "validation", _sources(models, choices), plan=plan, steps=steps, seed=seed, settings=settings
-    )
-    runs = len(plan.entry_points) if isinstance(plan, Deployment) else 1
-    with _progress(steps * runs, shown=server is None) as follow:
-        report: ValidationReport = answer(request, as_json=as_json, server=server, follow=follow)
-    with showing():
-        if as_json:
-            write_document(Path("-"), documents.dump_report(report) + b"\n")
-        else:
-            _print(report)
-    return report.identical
+    gc.enable()
+    from service.cli.answers import answer
+    from solver import documents
+    from solver.plan import Deployment
+    from solver.requests import Request
 
-
-def run_arguments(
-    models: Sequence[Path], plan: Plan | Deployment, path: Path, choices: Mapping[str, Any]
-) -> tuple[list[Path], Path, Mapping[str, Any]]:
-    """The models to run, the file of the batch, and the other choices; `input` may fix inputs as well.
-
-    Without `models` it is the graph document beside the plan's file `path` that the plan was made from.
-    """
-    found = [*models] or _graph_beside(plan, path)
-    if not found:
-        raise OptionsError(
-            "A plan has no weights: they are in the graph or model that it was made from.",
-            remedy="Give --graph graph.json, too.",
-            path=("graph",),
-        )
-    inputs = choices.get("input", [])
-    batches = [text for text in inputs if text.lower().endswith((".npz", ".safetensors"))]
-    if len(batches) != 1:
-        raise OptionsError(
-            f"There {'is no batch' if not batches else f'are {len(batches)} batches'} to run.",
-            remedy="Give one file of arrays by the names of the inputs: --input batch.npz.",
-            path=("input",),
-        )
-    left = [text for text in inputs if text not in batches]
-    others = {name: value for name, value in choices.items() if name != "input"}
-    return found, Path(batches[0]), others | ({"input": left} if left else {})
-
-
-def _graph_beside(plan: Plan | Deployment, path: Path) -> list[Path]:
-    """The graph document in the folder of a plan's file whose digest the plan has; none if there is none."""
-    for candidate in sorted(path.parent.glob("*.json")) if str(path) != "-" else ():
-        with contextlib.suppress(OSError, ArenaplanError):
-            with candidate.open("rb") as stream:
-                if b'"arenaplan.graph"' not in stream.read(_HEAD):
-                    continue
-            if _is_of(read_networks([candidate], plan), plan):
-                return [candidate]
-    return []
-
-
-def _is_of(graphs: Mapping[str, TrainableGraph], plan: Plan | Deployment) -> bool:
-    """Whether the plan was made from these graphs."""
-    plans = {"": plan} if isinstance(plan, Plan) else {one.name: one.plan for one in plan.entry_points}
-    return all(documents.graph_digest(graphs[name]) == of.graph_digest for name, of in plans.items())
-
-
-def read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
-    """The arrays of a file for the inputs and labels of a graph; labels that are missing are zeros."""
-    from solver.importers.weights import read_arrays
-
-    arrays = dict(read_arrays(path))
-    fed = {o.id: o for o in graph.operands.values() if o.role in (Role.INPUT, Role.LABEL)}
-    if unknown := [name for name in arrays if name not in fed]:
-        raise DocumentError(
-            f"{unknown[0]!r:.80} is not an input of the graph.",
-            remedy=f"Its inputs are {', '.join(fed)}.",
-        )
-    sized = executor.graph_of_batch(graph, arrays)
-    labels = [operand for operand in sized.operands.values() if operand.role is Role.LABEL]
-    return {o.id: np.zeros(o.shape, o.dtype.numpy) for o in labels} | arrays
-
-
-def write_outputs(
-    graphs: Mapping[str, TrainableGraph],
-    plan: Plan | Deployment,
-    entry_point: str | None,
-    batch: Mapping[str, Array],
-    output: Path,
-    checkpoint: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Run one step in the arena of the plan, and write the outputs of the graph as an .npz file.
-
-    Of a plan with entry points the one of this name runs.
-    """
-    graph = graphs[entry_point or ""]
-    if not graph.outputs:
-        raise PlanError(
-            f"The graph {graph.name!r:.80} has no outputs that outlive a step.",
-            remedy='Name them in its "outputs" or with --keep-outputs, of `plan` as well, and plan again.',
-            path=("outputs",),
-        )
-    arrays: dict[str, Any]
-    with executor.Trainer(graphs if isinstance(plan, Deployment) else graph, plan) as trainer:
-        if checkpoint is not None:
-            trainer.restore(checkpoint)
-        if isinstance(plan, Deployment):
-            arrays = dict[str, Any](trainer.run(entry_point or "", batch))
-        else:
-            roles = {name: graph.operands[name].role for name in graph.outputs}
-            carried = [name for name, role in roles.items() if role in (Role.PARAMETER, Role.STATE)]
-            learned = {name: trainer.read(name) for name in carried}  # before the step changes it
-            (trainer.infer if graph.loss is None else trainer.step)(batch)
-            arrays = {name: trainer.read(name) for name in graph.outputs} | learned
-    written = io.BytesIO()
-    np.savez(written, **arrays)
-    write_document(output, written.getvalue())
-    if str(output) == "-":
-        return
-    facts = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()}
-    if as_json:
-        print_json({"outputs": facts})
-        return
-    shown = ", ".join(f"{name} {fact['dtype']} {fact['shape']}" for name, fact in facts.items())
-    print_line(f"{output.name}: {shown}")
+    with reporting(as_json=as_json, document=str(plan)):
+        planned = read_planned(plan)
+        sources = _sources(models, planned, choices)
+        for option, value, remedy in (
+            ("kernels", kernels if kernels != "numpy" else None, "A service compiles no C."),
+            ("paging_file", paging_file, "A paging file would be one of the service's."),
+        ):
+            if server is not None and value is not None:
+                flag = option.replace("_", "-")
+                raise OptionsError(remedy, remedy=f"Leave out --{flag}, or --server.", path=(option,))
+        settings = {"paging_file": paging_file, "kernels": kernels if kernels != "numpy" else None}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        request = Request("validation", sources, plan=planned, steps=steps, seed=seed, settings=settings)
+        runs = len(planned.entry_points) if isinstance(planned, Deployment) else 1
+        with _progress(steps * runs, shown=server is None) as follow:
+            report: ValidationReport = answer(request, as_json=as_json, server=server, follow=follow)
+        with showing():
+            if as_json:
+                write_document(Path("-"), documents.dump_report(report) + b"\n")
+            else:
+                _print_report(report)
+    return Exit.OK if report.identical else Exit.WRONG
 
 
 @contextlib.contextmanager
 def _progress(steps: int, *, shown: bool) -> Iterator[Follower]:
     """A bar on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from solver.executor import StepReport
+
     console = Console(stderr=True)
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(
@@ -246,7 +160,9 @@ def _progress(steps: int, *, shown: bool) -> Iterator[Follower]:
         yield show
 
 
-def _print(report: ValidationReport) -> None:
+def _print_report(report: ValidationReport) -> None:
+    from rich.console import Console
+
     console = Console()
     for violation in report.violations:
         console.print(f"[red]broken rule {violation.rule}[/red]: {violation.detail}", soft_wrap=True)
@@ -260,6 +176,8 @@ def _print(report: ValidationReport) -> None:
 
 
 def _losses(report: ValidationReport) -> FittingTable:
+    from service.cli.tables import make_table
+
     has_entries, has_sizes = (any(getattr(step, each) for step in report.steps) for each in ("entry", "size"))
     rows = [
         (
@@ -307,43 +225,268 @@ def _agreeing(report: ValidationReport, run: str, *, alone: bool) -> str:
     return f"{counted(report.compared, 'tensor')} {agree} bit for bit after {each}{runs}"
 
 
+# ------------------------------------------------------------------------- outputs, rewritten graphs
+
+
+@app.add(
+    "arenaplan run plan.json --graph graph.json --input batch.npz -o outputs.npz",
+    "arenaplan run plan.json --graph model.onnx --loss mse --keep-outputs all --input batch.npz -o o.npz",
+    "arenaplan run plan.json --graph graph.json --checkpoint t.safetensors --input batch.npz -o o.npz",
+    "arenaplan run plan.json --entry-point infer --graph graph.json --input batch.npz -o outputs.npz",
+    words={
+        "graph MODEL": "Graph document or model that the plan was made from; else the one beside it."
+        " Repeatable, for a plan of several models.",
+        "output": "Where the outputs go, as .npz; - is standard output.",
+        "checkpoint PATH": "Trained weights, as `Trainer.save` writes them; else the first values.",
+    },
+)
+def run(
+    plan: PlanFile,
+    *,
+    graph: list[Path] | None = None,
+    entry_point: EntryPointName = None,
+    output: Path = Path("-"),
+    checkpoint: Path | None = None,
+    choices: ModelChoices,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the outputs of a graph for a batch, in the planned arena.
+
+    An inference, or the forward half of a training step. It changes nothing.
+    `--input batch.npz` is the batch: arrays by the names of inputs. Labels that it lacks are zeros.
+    """
+    gc.enable()
+    from solver.plan import one_plan
+
+    planned = read_planned(plan)
+    one_plan(planned, entry_point)  # refuses a name that is missing, or not there
+    places, batch, given = _run_arguments(graph or (), planned, plan, choices)
+    with reporting(as_json=as_json, document=str(places[0])):
+        graphs = _graphs(places, planned, given)
+    with reporting(as_json=as_json, document=str(batch)):
+        arrays = _read_batch(graphs[entry_point or ""], batch)
+    _write_outputs(graphs, planned, entry_point, arrays, output, checkpoint, as_json=as_json)
+
+
+def _run_arguments(
+    models: Sequence[Path], plan: Plan | Deployment, path: Path, choices: Mapping[str, Any]
+) -> tuple[list[Path], Path, Mapping[str, Any]]:
+    """The models to run, the file of the batch, and the other choices; `input` may fix inputs as well.
+
+    Without `models` it is the graph document beside the plan's file `path` that the plan was made from.
+    """
+    found = [*models] or _graph_beside(plan, path)
+    if not found:
+        raise OptionsError(
+            "A plan has no weights: they are in the graph or model that it was made from.",
+            remedy="Give --graph graph.json, too.",
+            path=("graph",),
+        )
+    inputs = choices.get("input", [])
+    batches = [text for text in inputs if text.lower().endswith((".npz", ".safetensors"))]
+    if len(batches) != 1:
+        raise OptionsError(
+            f"There {'is no batch' if not batches else f'are {len(batches)} batches'} to run.",
+            remedy="Give one file of arrays by the names of the inputs: --input batch.npz.",
+            path=("input",),
+        )
+    left = [text for text in inputs if text not in batches]
+    others = {name: value for name, value in choices.items() if name != "input"}
+    return found, Path(batches[0]), others | ({"input": left} if left else {})
+
+
+def _graph_beside(plan: Plan | Deployment, path: Path) -> list[Path]:
+    """The graph document in the folder of a plan's file whose digest the plan has; none if there is none."""
+    from solver import documents
+    from solver.plan import Plan
+
+    for candidate in sorted(path.parent.glob("*.json")) if str(path) != "-" else ():
+        with contextlib.suppress(OSError, ArenaplanError):
+            with candidate.open("rb") as stream:
+                if b'"arenaplan.graph"' not in stream.read(_HEAD):
+                    continue
+            graphs = _graphs([candidate], plan)
+            plans = {"": plan} if isinstance(plan, Plan) else {e.name: e.plan for e in plan.entry_points}
+            digests = {name: documents.graph_digest(graph) for name, graph in graphs.items()}
+            if all(digests[name] == of.graph_digest for name, of in plans.items()):
+                return [candidate]
+    return []
+
+
+def _read_batch(graph: TrainableGraph, path: Path) -> dict[str, Array]:
+    """The arrays of a file for the inputs and labels of a graph; labels that are missing are zeros."""
+    import numpy as np
+
+    from solver import executor
+    from solver.graph import Role
+    from solver.importers.weights import read_arrays
+
+    arrays = dict(read_arrays(path))
+    fed = {o.id: o for o in graph.operands.values() if o.role in (Role.INPUT, Role.LABEL)}
+    if unknown := [name for name in arrays if name not in fed]:
+        raise DocumentError(
+            f"{unknown[0]!r:.80} is not an input of the graph.",
+            remedy=f"Its inputs are {', '.join(fed)}.",
+        )
+    sized = executor.graph_of_batch(graph, arrays)
+    labels = [operand for operand in sized.operands.values() if operand.role is Role.LABEL]
+    return {o.id: np.zeros(o.shape, o.dtype.numpy) for o in labels} | arrays
+
+
+def _write_outputs(
+    graphs: Mapping[str, TrainableGraph],
+    plan: Plan | Deployment,
+    entry_point: str | None,
+    batch: Mapping[str, Array],
+    output: Path,
+    checkpoint: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run one step in the arena of the plan, and write the outputs of the graph as an .npz file.
+
+    Of a plan with entry points the one of this name runs.
+    """
+    import numpy as np
+
+    from solver import executor
+    from solver.graph import Role
+    from solver.plan import Deployment
+
+    graph = graphs[entry_point or ""]
+    if not graph.outputs:
+        raise PlanError(
+            f"The graph {graph.name!r:.80} has no outputs that outlive a step.",
+            remedy='Name them in its "outputs" or with --keep-outputs, of `plan` as well, and plan again.',
+            path=("outputs",),
+        )
+    arrays: dict[str, Any]
+    with executor.Trainer(graphs if isinstance(plan, Deployment) else graph, plan) as trainer:
+        if checkpoint is not None:
+            trainer.restore(checkpoint)
+        if isinstance(plan, Deployment):
+            arrays = dict[str, Any](trainer.run(entry_point or "", batch))
+        else:
+            roles = {name: graph.operands[name].role for name in graph.outputs}
+            carried = [name for name, role in roles.items() if role in (Role.PARAMETER, Role.STATE)]
+            learned = {name: trainer.read(name) for name in carried}  # before the step changes it
+            (trainer.infer if graph.loss is None else trainer.step)(batch)
+            arrays = {name: trainer.read(name) for name in graph.outputs} | learned
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    write_document(output, written.getvalue())
+    if str(output) == "-":
+        return
+    facts = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()}
+    if as_json:
+        print_json({"outputs": facts})
+        return
+    shown = ", ".join(f"{name} {fact['dtype']} {fact['shape']}" for name, fact in facts.items())
+    print_line(f"{output.name}: {shown}")
+
+
+@app.add(
+    "arenaplan plan graph.json --rewrite -o plan.json",
+    "arenaplan rewritten graph.json plan.json -o rewritten.json",
+    words={
+        "output": "Where the graph goes; - is standard output.",
+    },
+)
+def rewritten(
+    graph: ModelFile,
+    plan: PlanFile,
+    *,
+    output: Path = Path("-"),
+    choices: ModelChoices,
+    as_json: AsJson = False,
+) -> None:
+    """Write the graph that a plan with replacements is for.
+
+    A runtime elsewhere needs it: the plan names its operations.
+    """
+    from solver import documents, executor
+    from solver.plan import Plan
+
+    with reporting(as_json=as_json, document=str(plan)):
+        planned = read_planned(plan)
+        if not isinstance(planned, Plan):
+            raise OptionsError(
+                "A plan with entry points is for the graphs as they are: nothing in it is rewritten.",
+                remedy="Use the graph itself.",
+            )
+    network = _graphs([graph], planned, choices)[""]
+    with reporting(as_json=as_json, document=str(plan)):
+        result = executor.rewritten(network, planned)
+        write_document(output, documents.dump_graph(result, indent=2) + b"\n")
+
+
 # ------------------------------------------------------------------------------------ logs of accesses
 
 
-def read_log(path: Path, plan: Plan) -> list[MemoryAccess]:
-    """The accesses in a log of a runtime. Raises DocumentError."""
-    return documents.load_accesses(read_document(path), plan)
-
-
-def check_log(plan: Plan, log: Sequence[MemoryAccess], *, as_json: bool) -> bool:
-    """Print the accesses that break the plan; true if there are none."""
-    faults = executor.check_accesses(plan, log)
-    if as_json:
-        facts = [asdict(fault) | {"rule": fault.rule.value} for fault in faults]
-        print_json({"accesses": len(log), "right": not faults, "faults": facts})
-        return not faults
-    for fault in faults[:_MOST_PRINTED]:
-        again = f" ({fault.count:,} times)" if fault.count > 1 else ""
-        print_line(f"line {fault.line}: {fault.rule.value}: {fault.detail}{again}")
-    if len(faults) > _MOST_PRINTED:
-        print_line(f"{len(faults) - _MOST_PRINTED} more")
-    if faults:
-        print_line(f"Wrong are {sum(fault.count for fault in faults):,} of {len(log):,} accesses.")
-    else:
-        print_line(f"All {len(log):,} accesses are as planned.")
-    return not faults
-
-
-def record_log(
-    graphs: Mapping[str, TrainableGraph],
-    plan: Plan | Deployment,
-    output: Path,
+@app.add(
+    "arenaplan accesses plan.json log.jsonl",
+    "arenaplan accesses plan.json log.jsonl --json",
+    "arenaplan accesses plan.json --record graph.json -o log.jsonl",
+    "arenaplan accesses plan.json log.jsonl --entry-point infer",
+    words={
+        "log": "What a runtime touched, JSON lines; - for standard input.",
+        "record GRAPH": "Train this graph or model in the plan, and write what the steps touch. Repeatable,"
+        " for a plan of several models.",
+        "output": "Where a recorded log goes; - is standard output.",
+        "steps 1..": "Training steps to record.",
+        "seed 0..": "Seed of the random batches.",
+    },
+)
+def accesses(
+    plan: PlanFile,
+    log: Path | None = None,
     *,
-    entry_point: str | None,
-    steps: int,
-    seed: int,
-) -> None:
-    """Run the plan, or one entry point of it, in its arena, and write a log of the accesses."""
-    of = graphs if isinstance(plan, Deployment) else graphs[""]
-    accesses = executor.logged_accesses(of, plan, entry_point=entry_point, steps=steps, seed=seed)
-    write_document(output, b"".join(documents.dump_accesses(accesses, one_plan(plan, entry_point))))
+    record: list[Path] | None = None,
+    output: Path = Path("-"),
+    steps: int = 2,
+    seed: int = 0,
+    entry_point: EntryPointName = None,
+    choices: ModelChoices,
+    as_json: AsJson = False,
+) -> Exit:
+    """Find stale reads in the log of a runtime.
+
+    Names the steps that read what no step wrote, or what was overwritten.
+    """
+    if (log is None) == (not record):
+        raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
+    if log is not None and choices:
+        raise typer.BadParameter("How a model is trained is for --record.", param_hint="LOG")
+    gc.enable()
+    from solver import documents, executor
+    from solver.plan import Deployment, one_plan
+
+    planned = read_planned(plan)
+    made = one_plan(planned, entry_point)
+    if log is None:
+        assert record
+        with reporting(as_json=as_json, document=str(record[0])):
+            graphs = _graphs(record, planned, choices)
+            run = graphs if isinstance(planned, Deployment) else graphs[""]
+            touched = executor.logged_accesses(run, planned, entry_point=entry_point, steps=steps, seed=seed)
+            write_document(output, b"".join(documents.dump_accesses(touched, made)))
+        return Exit.OK
+    with reporting(as_json=as_json, document=str(log)):
+        entries = documents.load_accesses(read_document(log), made)
+        faults = executor.check_accesses(made, entries)
+        if as_json:
+            facts = [asdict(fault) | {"rule": fault.rule.value} for fault in faults]
+            print_json({"accesses": len(entries), "right": not faults, "faults": facts})
+        else:
+            for fault in faults[:_MOST_PRINTED]:
+                again = f" ({fault.count:,} times)" if fault.count > 1 else ""
+                print_line(f"line {fault.line}: {fault.rule.value}: {fault.detail}{again}")
+            if len(faults) > _MOST_PRINTED:
+                print_line(f"{len(faults) - _MOST_PRINTED} more")
+            wrong = sum(fault.count for fault in faults)
+            print_line(
+                f"Wrong are {wrong:,} of {len(entries):,} accesses."
+                if faults
+                else f"All {len(entries):,} accesses are as planned."
+            )
+    return Exit.WRONG if faults else Exit.OK

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from rich.console import Console
-from rich.markup import escape
+import typer
 
-from service.cli.answers import answer, asked
 from service.cli.command_line import command_line
-from service.cli.console import Exit, print_json, print_line, write_document
-from service.cli.show import print_row
-from service.cli.tables import FittingTable, make_table
-from solver import documents
-from solver.errors import OptionsError
-from solver.exporters.curve import dump_curve
-from solver.plan import Plan
-from solver.reports.rows import row_named
-from solver.reports.verdict import Changes, Remedy, TradeOff, Verdict, VerdictStatus
-from solver.requests import Request, Source
-from solver.verdict import Largest
+from service.cli.console import Exit, print_json, print_line, read_document, write_document
+from service.cli.options import (
+    AsJson,
+    Commands,
+    ModelChoices,
+    ModelFile,
+    SearchOptions,
+    Server,
+    StepOptions,
+    on_one_thread,
+    read_bytes,
+)
+from solver.errors import DocumentError, OptionsError
 
-__all__ = ["check_largest", "explain", "largest", "print_scratch", "tradeoff"]
+if TYPE_CHECKING:
+    from solver.plan import RequestedOptions
+    from solver.reports.verdict import Remedy, TradeOff, Verdict
+    from solver.requests import Source
+    from solver.verdict import ChosenTrainable, Largest
+
+__all__ = ["app"]
+
+app = Commands()
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
@@ -32,71 +41,186 @@ _MOST_NAMED: Final = 4
 #: Combinations shown where nothing fits; --json has all of them.
 _MOST_ATTEMPTS: Final = 12
 
-#: What a picture or document of a curve is called by the end of its name.
-_SUFFIXES: Final = (".svg", ".png", ".json")
+
+def _say(*lines: str) -> None:
+    """Print sentences, which are folded at the width of the terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(line, markup=False)
 
 
+@app.add(
+    "arenaplan tradeoff graph.json",
+    "arenaplan tradeoff graph.json --batch 32 -o curve.svg",
+    "arenaplan tradeoff graph.json --points 20 --json",
+    words={
+        "output": "Where the curve goes, as .svg, .png or .json.",
+        "points COUNT": "Budgets to search within, 2 to 100.",
+    },
+)
 def tradeoff(
-    model: Path,
-    fields: Mapping[str, Any],
-    output: Path | None,
-    points: int,
-    choices: Mapping[str, Any] = MappingProxyType({}),
+    model: ModelFile,
     *,
-    as_json: bool,
-    server: str | None = None,
+    output: Path | None = None,
+    points: int = 10,
+    search: SearchOptions,
+    steps: StepOptions,
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Compute the curve of the network in `model`, write it to `output` if there is one, and print it.
+    """Show what less memory costs in extra time.
 
-    `fields` are those of an options document, `choices` those for models of other tools. Raises OptionsError
-    for an output of another kind than .svg, .png and .json, before anything is computed.
+    Beside each cost stands what is proved about it. The curve goes down to the floor.
     """
-    if output is not None and output.suffix.lower() not in _SUFFIXES:
+    if search.get("costs") == "measured":
+        on_one_thread()
+    from service.cli.answers import answer, asked
+    from solver import documents
+    from solver.exporters.curve import dump_curve
+    from solver.requests import Request
+
+    suffix = "" if output is None else output.suffix.lower()
+    if output is not None and suffix not in (".svg", ".png", ".json"):
         raise OptionsError(
             f"A curve cannot be written as {output.name!r}.",
             remedy="Name a file that ends in .svg, .png or .json.",
             path=("output",),
         )
-    source, requested = asked(model, fields, choices)
+    source, requested = asked(model, {**steps, **search}, choices)
     request = Request("tradeoff", {source.name: source}, requested, points=points)
     curve = answer(request, as_json=as_json, server=server)
+    document = documents.dump_tradeoff(curve, indent=2) + b"\n"
     if output is not None:
-        write_document(output, _written(curve, output.suffix.lower()))
+        write_document(output, document if suffix == ".json" else dump_curve(curve, png=suffix == ".png"))
     if as_json:
-        write_document(Path("-"), documents.dump_tradeoff(curve, indent=2) + b"\n")
+        write_document(Path("-"), document)
     else:
-        _print_curve(Console(highlight=False), curve)
+        _print_curve(curve)
 
 
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):+.2f} %"
+
+
+def _print_curve(curve: TradeOff) -> None:
+    from rich.console import Console
+
+    from service.cli.tables import make_table
+
+    rows = []
+    for point in curve.points:
+        least = "the same" if point.optimal else _percent(point.bound, curve.step_nanoseconds)
+        rows.append(
+            (
+                f"{point.peak:,}",
+                f"{point.peak / max(curve.present.peak, 1):.1%}",
+                _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "as it is",
+                least if 10_000 * point.bound // max(curve.step_nanoseconds, 1) or point.optimal else "-",
+                _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
+                f"{point.repeated_steps:,}",
+            )
+        )
+    headings = (
+        ">peak bytes", ">share", ">extra time", ">proved at least", ">extra products", ">steps again",
+    )  # fmt: skip
+    Console(highlight=False).print(make_table(f"{curve.graph}: what less memory costs", headings, rows))
+    _say(
+        f"floor: {curve.floor:,} bytes, proved for every order and any recomputation of steps that may run"
+        f" again; step {curve.floor_step} needs them"
+    )
+    if curve.impossible > curve.floor:
+        _say(f"{curve.impossible:,} bytes are proved to be too few for this order")
+    if not curve.complete:
+        _say("Time ran out: smaller peaks and lower costs may exist.")
+
+
+# ------------------------------------------------------------------------------------------ verdicts
+
+
+@app.add(
+    "arenaplan explain graph.json --capacity 16MB",
+    "arenaplan explain graph.json --capacity 8MB --keep-training",
+    "arenaplan explain model.onnx --loss cross-entropy --batch 8 --capacity 512KiB",
+    "arenaplan explain graph.json --batch 32 --capacity 16MB --json",
+    "arenaplan explain graph.json --capacity 16MB --largest batch -o plan.json",
+    "arenaplan explain graph.json --capacity 16MB --choose-trainable scores.json -o plan.json",
+    words={
+        "keep_training": "Try nothing that changes what is learned, such as smaller batches.",
+        "largest NAME": "Find the largest batch that fits, or size of another dimension.",
+        "choose_trainable FILE": "Choose the layers to train by the scores in a file; bytes: by the bytes of"
+        " each.",
+        "output": "Where the plan of the largest size, or of the choice, goes.",
+    },
+)
 def explain(
-    model: Path,
-    fields: Mapping[str, Any],
-    choices: Mapping[str, Any] = MappingProxyType({}),
+    model: ModelFile,
     *,
-    training: bool,
-    as_json: bool,
-    server: str | None = None,
+    capacity: Annotated[
+        int,
+        typer.Option(
+            "--capacity", parser=read_bytes, metavar="SIZE", help="What the arena is to fit, as 16MB."
+        ),
+    ],
+    keep_training: bool = False,
+    largest: str | None = None,
+    choose_trainable: str | None = None,
+    output: Path | None = None,
+    search: SearchOptions,
+    steps: StepOptions,
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
 ) -> Exit:
-    """Print the verdict on a capacity, which is among `fields`, those of an options document.
+    """Say whether a network fits, and what would make it fit.
 
-    Without `training` nothing is tried that changes what is learned.
+    Each way to make it fit is a whole command, those that change no bit first. Where there is none, says why,
+    and how near each measure came. With --largest, says how large a batch fits;
+    with --choose-trainable, which layers can be trained. Exit code 0: it fits; 5: it
+    fits after a change; 3: nothing makes it fit.
     """
+    if search.get("costs") == "measured":
+        on_one_thread()
+    _check_largest(largest, choose_trainable, output, server)
+    from service.cli.answers import answer, asked
+    from solver import documents
+    from solver.reports.verdict import VerdictStatus
+    from solver.requests import Request
+
+    fields = {**steps, **search, "capacity": capacity}
     source, requested = asked(model, fields, choices)
-    request = Request("verdict", {source.name: source}, requested, training=training)
+    wanted: dict[str, Any] = {"wanted": "verdict", "training": not keep_training}
+    if largest is not None:
+        wanted |= {"wanted": "largest", "dimension": largest}
+    elif choose_trainable is not None:
+        wanted = {"wanted": "trainable", "scores": _scores(choose_trainable)}
+    request = Request(models={source.name: source}, options=requested, **wanted)
     result = answer(request, as_json=as_json, server=server)
+    remedies = _Remedies(model, fields, choices, server)
+    if largest is None and choose_trainable is None:
+        if as_json:
+            write_document(Path("-"), documents.dump_verdict(result, indent=2) + b"\n")
+        else:
+            _print_verdict(result, remedies)
+            if not result.fits_as_it_is and _runs_once(source):
+                print_line("No operation of the program may run again: none says that it is pure.")
+        if result.status is VerdictStatus.PLAN:
+            return Exit.OK
+        return Exit.CHANGE if result.remedies else Exit.TOO_LARGE
+    if output is not None and result.plan is not None:
+        write_document(output, documents.dump_plan(result.plan, indent=2) + b"\n")
     if as_json:
-        write_document(Path("-"), documents.dump_verdict(result, indent=2) + b"\n")
+        print_json(_largest_facts(result) if largest is not None else _chosen_facts(result))
+    elif largest is not None:
+        _print_largest(result, remedies, requested)
     else:
-        commands = [_command(remedy, model, fields, choices, server) for remedy in result.remedies]
-        _print_verdict(Console(highlight=False), result, commands)
-        if not result.fits_as_it_is and _runs_once(source):
-            print_line("No operation of the program may run again: none says that it is pure.")
-    if result.status is VerdictStatus.PLAN:
-        return Exit.OK
-    return Exit.CHANGE if result.remedies else Exit.TOO_LARGE
+        _print_chosen(result, requested, is_document=source.importer is None)
+    return Exit.OK if result.plan is not None else Exit.TOO_LARGE
 
 
-def check_largest(name: str | None, scores: str | None, output: Path | None, server: str | None) -> None:
+def _check_largest(name: str | None, scores: str | None, output: Path | None, server: str | None) -> None:
     """Raises OptionsError for options that do not go together."""
     if name is not None and scores is not None:
         raise OptionsError(
@@ -120,174 +244,70 @@ def check_largest(name: str | None, scores: str | None, output: Path | None, ser
         )
 
 
-def largest(
-    model: Path,
-    fields: Mapping[str, Any],
-    name: str,
-    output: Path | None,
-    choices: Mapping[str, Any] = MappingProxyType({}),
-    *,
-    training: bool,
-    as_json: bool,
-) -> Exit:
-    """Find the largest size of dimension `name` within the capacity, which is among `fields`, and print it.
-
-    The plan goes to `output`, if there is one. Without `training` nothing is tried that changes what is
-    learned.
-    """
-    source, requested = asked(model, fields, choices)
-    request = Request("largest", {source.name: source}, requested, training=training, dimension=name)
-    result = answer(request)
-    if output is not None and result.plan is not None:
-        write_document(output, documents.dump_plan(result.plan, indent=2) + b"\n")
-    if as_json:
-        print_json(_largest_facts(result))
-    else:
-        budget = requested.options.scratch_budget
-        _print_largest(Console(highlight=False), result, model, fields, choices, budget)
-    return Exit.OK if result.plan is not None else Exit.TOO_LARGE
-
-
-def _largest_facts(result: Largest) -> dict[str, Any]:
-    more = None if result.more is None else documents.parse_json(documents.dump_verdict(result.more))
-    return {
-        "graph": result.graph,
-        "dimension": result.name,
-        "capacity": result.capacity,
-        "largest": result.size,
-        "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
-        "scratch_budget": None if result.plan is None else result.plan.options.scratch_budget,
-        "exact": result.exact,
-        "open": result.open,
-        "impossible_from": result.impossible_from,
-        "next_floor": result.next_floor,
-        "complete": result.complete,
-        "more": more,
-    }
-
-
-def _print_largest(
-    console: Console,
-    result: Largest,
-    model: Path,
-    fields: Mapping[str, Any],
-    choices: Mapping[str, Any],
-    budget: int,
-) -> None:
-    """Print the largest size; `budget` is the scratch budget of the request."""
-    name, title = result.name, f"{result.graph} in {result.capacity:,} bytes"
-    if result.plan is None:
-        certain = "not even" if result.exact else "no plan was found, not even for"
-        console.print(escape(f"{title}: {certain} a {name} of 1{' fits' * result.exact}."))
-    else:
-        size = f"{result.size:,}, in {result.plan.arena_bytes:,}"
-        console.print(escape(f"{title}: the largest {name} is {size}."))
-        print_row(console, row_named("recomputation", result.plan))
-        print_scratch(result.plan, budget)
-    if result.exact:
-        console.print(
-            escape(
-                "No larger one fits with this scratch budget, in any order and with any recomputation of"
-                f" steps that may run again: {name} {result.size + 1:,} takes {result.next_floor:,} bytes at"
-                " least."
-            )
-        )
-    else:
-        some = ", ".join(f"{size:,}" for size in result.open[:_MOST_NAMED])
-        more = f" and {len(result.open) - _MOST_NAMED} more" if len(result.open) > _MOST_NAMED else ""
-        console.print(escape(f"Open: {name} {some}{more}. No plan was found, and nothing is proved."))
-        console.print(escape(f"From {name} {result.impossible_from:,} on it is proved that none fits."))
-    if result.more is not None and result.more.remedies:
-        console.print(f"\nWhat makes {name} {result.size + 1:,} fit, planned and proved, the best first:")
-        asked = {key: value for key, value in fields.items() if key != "batch"}
-        if name != "batch":
-            dims = [text for text in choices.get("dim", ()) if not str(text).startswith(f"{name}=")]
-            choices = {**choices, "dim": [*dims, f"{name}={result.size + 1}"]}
-        for number, remedy in enumerate(result.more.remedies, 1):
-            console.print(escape(f"{number}. {_remedy_line(result.more, remedy)}"))
-            print_line(f"   {_command(remedy, model, asked, choices, None)}")
-    if not result.complete:
-        console.print("Time ran out: a larger one may fit.")
-
-
-def print_scratch(plan: Plan, budget: int) -> None:
-    """Print the option that a plan needs whose scratch budget is below that of the request."""
-    if plan.options.scratch_budget < budget:
-        print_line(f"It needs less scratch: --scratch-budget {plan.options.scratch_budget}")
-
-
 def _runs_once(source: Source) -> bool:
     """Whether the model is a program without pure operations."""
+    from solver import documents
+
     if source.importer is not None or source.parsed().get("format") != documents.PROGRAM_FORMAT:
         return False
     return not any(each.pure for each in documents.load_program(source.parsed()).operations)
 
 
-def _written(curve: TradeOff, suffix: str) -> bytes:
-    if suffix == ".json":
-        return documents.dump_tradeoff(curve, indent=2) + b"\n"
-    return dump_curve(curve, png=suffix == ".png")
+class _Remedies:
+    """The lines on what makes a network fit, with the commands that plan so.
+
+    `fields` are those of an options document, `choices` those for models of other tools.
+    """
+
+    def __init__(
+        self, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any], server: str | None
+    ) -> None:
+        self.model, self.fields, self.choices, self.server = model, fields, choices, server
+
+    def show(self, result: Verdict) -> None:
+        for number, remedy in enumerate(result.remedies, 1):
+            _say(f"{number}. {_remedy_line(result, remedy)}")
+            asked = {k: value for k, value in self.fields.items() if k not in ("as_written", "only")}
+            options = {**asked, **remedy.options, **self.choices, **remedy.choices, "server": self.server}
+            if "costs" in self.fields:
+                options["costs"] = self.fields["costs"]
+            print_line(f"   {command_line('plan', self.model, options=options, output='plan.json')}")
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / max(whole, 1):+.2f} %"
-
-
-def _print_curve(console: Console, curve: TradeOff) -> None:
-    rows = []
-    for point in curve.points:
-        least = "the same" if point.optimal else _percent(point.bound, curve.step_nanoseconds)
-        rows.append(
-            (
-                f"{point.peak:,}",
-                f"{point.peak / max(curve.present.peak, 1):.1%}",
-                _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "as it is",
-                least if 10_000 * point.bound // max(curve.step_nanoseconds, 1) or point.optimal else "-",
-                _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
-                f"{point.repeated_steps:,}",
-            )
-        )
-    headings = (
-        ">peak bytes", ">share", ">extra time", ">proved at least", ">extra products", ">steps again",
-    )  # fmt: skip
-    console.print(make_table(f"{curve.graph}: what less memory costs", headings, rows))
-    console.print(
-        f"floor: {curve.floor:,} bytes, proved for every order and any recomputation of steps that may run"
-        f" again; step {escape(curve.floor_step)} needs them"
-    )
-    if curve.impossible > curve.floor:
-        console.print(f"{curve.impossible:,} bytes are proved to be too few for this order")
-    if not curve.complete:
-        console.print("Time ran out: smaller peaks and lower costs may exist.")
-
-
-# ------------------------------------------------------------------------------------------ verdicts
-
-
-def _print_verdict(console: Console, result: Verdict, commands: Sequence[str]) -> None:
-    """`commands` are those that plan with the remedies."""
-    for line in _sentences(result):
-        console.print(escape(line))
+def _print_verdict(result: Verdict, remedies: _Remedies) -> None:
+    _say(*_sentences(result))
     if result.remedies:
-        console.print(
-            "\nWhat makes it fit, planned and proved, the best first; times are for the same examples:"
-        )
-        for number, (remedy, command) in enumerate(zip(result.remedies, commands, strict=True), 1):
-            console.print(escape(f"{number}. {_remedy_line(result, remedy)}"))
-            print_line(f"   {command}")
-        for note in dict.fromkeys(remedy.note for remedy in result.remedies if remedy.note):
-            console.print(escape(f"note: {note}"))
+        _say("\nWhat makes it fit, planned and proved, the best first; times are for the same examples:")
+        remedies.show(result)
+        _say(*dict.fromkeys(f"note: {remedy.note}" for remedy in result.remedies if remedy.note))
     elif not result.fits_as_it_is:
-        console.print(_attempts(result))
+        from rich.console import Console
+        from rich.markup import escape
+
+        from service.cli.tables import make_table
+
+        rows = [
+            (
+                escape(" + ".join(attempt.names)),
+                f"{attempt.arena_bytes:,}",
+                f"{attempt.arena_bytes - result.capacity:,}",
+                "yes" if attempt.proved else "no",
+                _CHANGES[attempt.changes.value],
+            )
+            for attempt in result.attempts
+        ]
+        title = "None of the measures that were tried makes it fit; the nearest first"
+        headings = ("~measures", ">bytes", ">bytes too many", "proved", "~")
+        Console(highlight=False).print(make_table(title, headings, rows, max_rows=_MOST_ATTEMPTS))
     if not result.complete:
-        console.print("Time ran out: there may be more, and cheaper, ways.")
+        _say("Time ran out: there may be more, and cheaper, ways.")
 
 
 #: What a remedy changes, in words.
-_CHANGES: Final[Mapping[Changes, str]] = {
-    Changes.NOTHING: "no bit changes",
-    Changes.ROUNDING: "rounding changes",
-    Changes.TRAINING: "what is learned changes",
+_CHANGES: Final = {
+    "nothing": "no bit changes",
+    "rounding": "rounding changes",
+    "training": "what is learned changes",
 }
 
 
@@ -300,27 +320,14 @@ def _remedy_line(result: Verdict, remedy: Remedy) -> str:
     elif remedy.bound is not None:
         least = f" ({_percent(remedy.bound, total)} at least)"
     time = f"{_percent(remedy.extra, total)} of the time as it is{least}"
-    return f"{' + '.join(remedy.names)}: {remedy.arena_bytes:,} bytes, {time}, {_CHANGES[remedy.changes]}"
-
-
-def _attempts(result: Verdict) -> FittingTable:
-    """How near each combination of measures came."""
-    rows = [
-        (
-            escape(" + ".join(attempt.names)),
-            f"{attempt.arena_bytes:,}",
-            f"{attempt.arena_bytes - result.capacity:,}",
-            "yes" if attempt.proved else "no",
-            _CHANGES[attempt.changes],
-        )
-        for attempt in result.attempts
-    ]
-    title = "None of the measures that were tried makes it fit; the nearest first"
-    headings = ("~measures", ">bytes", ">bytes too many", "proved", "~")
-    return make_table(title, headings, rows, max_rows=_MOST_ATTEMPTS)
+    return (
+        f"{' + '.join(remedy.names)}: {remedy.arena_bytes:,} bytes, {time}, {_CHANGES[remedy.changes.value]}"
+    )
 
 
 def _sentences(result: Verdict) -> Iterator[str]:
+    from solver.reports.verdict import VerdictStatus
+
     total = result.update_nanoseconds
     title = f"{result.graph} in {result.capacity:,} bytes:"
     if result.fits_as_it_is:
@@ -372,12 +379,137 @@ def _needs(result: Verdict) -> Iterator[str]:
             yield f"{sum(size for _, size in values):,} for what it {what} ({named}{more})"
 
 
-def _command(
-    remedy: Remedy, model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any], server: str | None
-) -> str:
-    """The command that makes the plan of a remedy."""
-    asked = {name: value for name, value in fields.items() if name not in ("as_written", "only")}
-    options = {**asked, **remedy.options, **choices, **remedy.choices, "server": server}
-    if "costs" in fields:
-        options["costs"] = fields["costs"]
-    return command_line("plan", model, options=options, output="plan.json")
+# ------------------------------------------------------------------- the largest size, what to train
+
+
+def _largest_facts(result: Largest) -> dict[str, Any]:
+    from solver import documents
+
+    more = None if result.more is None else documents.parse_json(documents.dump_verdict(result.more))
+    return {
+        "graph": result.graph,
+        "dimension": result.name,
+        "capacity": result.capacity,
+        "largest": result.size,
+        "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
+        "scratch_budget": None if result.plan is None else result.plan.options.scratch_budget,
+        "exact": result.exact,
+        "open": result.open,
+        "impossible_from": result.impossible_from,
+        "next_floor": result.next_floor,
+        "complete": result.complete,
+        "more": more,
+    }
+
+
+def _print_largest(result: Largest, remedies: _Remedies, requested: RequestedOptions) -> None:
+    name, title = result.name, f"{result.graph} in {result.capacity:,} bytes"
+    if result.plan is None:
+        certain = "not even" if result.exact else "no plan was found, not even for"
+        _say(f"{title}: {certain} a {name} of 1{' fits' * result.exact}.")
+    else:
+        size = f"{result.size:,}, in {result.plan.arena_bytes:,}"
+        _say(f"{title}: the largest {name} is {size}.")
+        _print_plan(result, requested)
+    if result.exact:
+        _say(
+            "No larger one fits with this scratch budget, in any order and with any recomputation of"
+            f" steps that may run again: {name} {result.size + 1:,} takes {result.next_floor:,} bytes at"
+            " least."
+        )
+    else:
+        some = ", ".join(f"{size:,}" for size in result.open[:_MOST_NAMED])
+        more = f" and {len(result.open) - _MOST_NAMED} more" if len(result.open) > _MOST_NAMED else ""
+        _say(f"Open: {name} {some}{more}. No plan was found, and nothing is proved.")
+        _say(f"From {name} {result.impossible_from:,} on it is proved that none fits.")
+    if result.more is not None and result.more.remedies:
+        _say(f"\nWhat makes {name} {result.size + 1:,} fit, planned and proved, the best first:")
+        remedies.fields = {key: value for key, value in remedies.fields.items() if key != "batch"}
+        if name != "batch":
+            dims = [text for text in remedies.choices.get("dim", ()) if not str(text).startswith(f"{name}=")]
+            remedies.choices = {**remedies.choices, "dim": [*dims, f"{name}={result.size + 1}"]}
+        remedies.show(result.more)
+    if not result.complete:
+        _say("Time ran out: a larger one may fit.")
+
+
+def _print_plan(
+    result: Largest | ChosenTrainable, requested: RequestedOptions, lines: Sequence[str] = ()
+) -> None:
+    """Print what runs again in a plan, `lines`, and its scratch budget if that is below the request's."""
+    from solver.reports.rows import row_named
+
+    assert result.plan is not None
+    _say(*row_named("recomputation", result.plan).sentences)
+    budget = result.plan.options.scratch_budget
+    if budget < requested.options.scratch_budget:
+        lines = [*lines, f"It needs less scratch: --scratch-budget {budget}"]
+    for line in lines:
+        print_line(line)
+
+
+def _scores(text: str) -> dict[str, float] | None:
+    """Scores by operation or parameter: those of a JSON file; None for `bytes`, those of the parameters."""
+    from solver import documents
+
+    if text == "bytes":
+        return None
+    path = Path(text)
+    try:
+        scores = documents.parse_json(read_document(path))
+    except DocumentError as error:
+        raise OptionsError(
+            f"{path.name!r}: {error.message}", remedy=error.remedy, path=("choose_trainable",)
+        ) from error
+    if not isinstance(scores, dict) or not all(type(each) in (int, float) for each in scores.values()):
+        raise OptionsError(
+            f"{path.name!r} is no JSON object of numbers.",
+            remedy='Write scores by the name of an operation or parameter, as {"conv1": 0.2, "fc": 3}.',
+            path=("choose_trainable",),
+        )
+    return scores
+
+
+def _chosen_facts(result: ChosenTrainable) -> dict[str, Any]:
+    return {
+        "graph": result.graph,
+        "capacity": result.capacity,
+        "layers": [layer.name for layer in result.layers],
+        "trainable": result.trainable,
+        "score": result.score,
+        "all_scores": result.all_scores,
+        "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
+        "scratch_budget": None if result.plan is None else result.plan.options.scratch_budget,
+        "exact": result.exact,
+        "open": result.open,
+        "sets": result.sets,
+        "complete": result.complete,
+    }
+
+
+def _print_chosen(result: ChosenTrainable, requested: RequestedOptions, *, is_document: bool) -> None:
+    title = f"{result.graph} in {result.capacity:,} bytes"
+    if result.plan is None:
+        certain = "not even" if result.exact else "no plan was found, not even of"
+        _say(f"{title}: {certain} the forward pass with its loss{' fits' * result.exact}.")
+    else:
+        score = f"a score of {result.score:,.10g} of {result.all_scores:,.10g}"
+        _say(f"{title}: {score}, in {result.plan.arena_bytes:,}. Train")
+        for layer in result.layers:
+            _say(f"  {layer.name} ({', '.join(layer.parameters)}), {layer.score:,.10g}")
+        if not result.layers:
+            _say("  nothing: no layer fits besides")
+        use = f"With the model: --trainable {shlex.quote(','.join(result.trainable))}"
+        if is_document:
+            use = f'In the document: "trainable": {json.dumps(list(result.trainable), ensure_ascii=False)}'
+        _print_plan(result, requested, [use] if result.layers else [])
+    if result.exact:
+        _say(
+            "No set with a larger score fits with this scratch budget, in any order and with any"
+            " recomputation of steps that may run again."
+        )
+    elif result.open:
+        sets = "set has" if result.open == 1 else "sets have"
+        _say(f"Open: {result.open:,} {sets} a larger score, and neither a plan nor a proof was found.")
+    if not result.complete:
+        _say(f"After {result.sets:,} sets the search was cut short: a better one may fit.")
