@@ -48,7 +48,10 @@ def place(
     """
     rules = options.constraints.rules(program) if options.constraints else None
     if rules is not None:
-        for conflict in conflicts(program, placed, rules, _capacities(program, options)):
+        capacities: list[int | None] = [options.capacity] * len(program.spaces)
+        if options.tiers:
+            capacities = [tier.bytes for tier in options.tiers]
+        for conflict in conflicts(program, placed, rules, capacities):
             raise conflict.error()
     by_space: list[list[Region]] = [[] for _ in program.spaces]
     for region in placed:
@@ -91,13 +94,6 @@ def _as_added_up(outcome: Outcome, curve: Sequence[int], reserved: Sequence[Rese
     if outcome.proof is Proof.MAX_LOAD and above_reserved(load, reserved) != peak:
         return replace(outcome, proof=Proof.SOLVER, witness_step=witness)
     return replace(outcome, witness_step=witness)
-
-
-def _capacities(program: Program, options: PlanOptions) -> list[int | None]:
-    """The most bytes of each space."""
-    if options.tiers:
-        return [tier.bytes for tier in options.tiers]
-    return [options.capacity] * len(program.spaces)
 
 
 def layout_problem(

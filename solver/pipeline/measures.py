@@ -140,8 +140,8 @@ def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
         if candidate is not None and (best is None or _is_better(candidate, best, options)):
             best = candidate
     plans.deadline = deadline
-    if best is not None and not _moves(best.plan):
-        return best
+    if best is not None and not ((moves := paging(best.plan)) and moves.moved):
+        return best  # nothing is moved to slower memory and back
     for k, dear in enumerate(dearer):
         if best is not None and (deadline.expired or dear.only_if_refused):
             break
@@ -173,12 +173,6 @@ def _tried(
     except ConstraintError as error:
         refused.by_constraints.append(error)
     return None
-
-
-def _moves(plan: Plan) -> bool:
-    """Whether values are moved to slower memory and back."""
-    moved = paging(plan)
-    return moved is not None and bool(moved.moved)
 
 
 # ------------------------------------------------------------------------- measures that take no time

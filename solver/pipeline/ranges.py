@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from solver.errors import ArenaplanError, OptionsError, PlanError
 from solver.graph import TrainableGraph, graph_digest
-from solver.layout import Certificate, Deadline, Status
+from solver.layout import Deadline, Status
 from solver.pipeline.layout import settled
 from solver.pipeline.options import checked
 from solver.pipeline.paths import reference_of
@@ -128,16 +128,12 @@ def with_planned_sizes(
     if served.sizes == plan.sizes or plan.options.constraints or deadline.expired:
         return served
     # With what stays at the bottom, the bytes above it can be shared otherwise at each size.
-    lower = _serving(_settled(plan), graph, ranges, deadline)
+    staying = {entry.value for entry in plan.program.entry if entry.kind is not EntryKind.FED}
+    alone = {r.members[0] for r in plan.regions if len(r.members) == 1 and not r.lent and not r.space}
+    lower = _serving(settled(plan, sorted(staying & alone)), graph, ranges, deadline)
     refused = len(lower.planned_sizes.refused) if lower.planned_sizes else 0
     better = served.planned_sizes is not None and refused <= len(served.planned_sizes.refused)
     return lower if better and lower.arena_bytes < served.arena_bytes else served
-
-
-def _settled(plan: Plan) -> Plan:
-    staying = {entry.value for entry in plan.program.entry if entry.kind is not EntryKind.FED}
-    alone = {r.members[0] for r in plan.regions if len(r.members) == 1 and not r.lent and not r.space}
-    return settled(plan, sorted(staying & alone))
 
 
 def _serving(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange], deadline: Deadline) -> Plan:
@@ -161,7 +157,10 @@ def _serving(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange], dea
     if len(ranges) == 1 and (ranges[0].least,) in [each.sizes for each in refused]:
         asked = replace(asked, ranges=(replace(ranges[0], least=proved[0][0]),))
     served = replace(asked, proved=tuple(proved), refused=tuple(refused))
-    certificates = tuple(map(_certificate, plan.certificates, plan.sizes, sizes))
+    certificates = tuple(
+        planned if grown == size else replace(planned, status=Status.FEASIBLE, proof=None)
+        for planned, size, grown in zip(plan.certificates, plan.sizes, sizes, strict=True)
+    )
     deterministic = plan.deterministic and is_whole
     return with_digest(
         replace(
@@ -174,23 +173,14 @@ def _serving(plan: Plan, graph: TrainableGraph, ranges: Sequence[SizeRange], dea
     )
 
 
-def _certificate(planned: Certificate, size: int, grown: int) -> Certificate:
-    """The certificate of a space that is larger than the largest size needs."""
-    if size == grown:
-        return planned
-    return replace(planned, status=Status.FEASIBLE, proof=None)
-
-
 def _chosen(sizes: PlannedSizes, steps: int) -> Iterator[tuple[int, ...]]:
     """The sizes to prove, the smallest first: all of few, else the ends and powers of two of each range."""
     if steps * prod(each.most - each.least + 1 for each in sizes.ranges) <= _MOST_STEPS:
         return sizes.all()
-    return product(*(sorted({each.least, each.most, *_powers(each)}) for each in sizes.ranges))
-
-
-def _powers(each: SizeRange) -> Iterator[int]:
-    power = 1
-    while power < each.most:
-        if power > each.least:
-            yield power
-        power *= 2
+    powers = [2**k for k in range(max(each.most for each in sizes.ranges).bit_length())]
+    return product(
+        *(
+            sorted({each.least, each.most, *(p for p in powers if each.least < p < each.most)})
+            for each in sizes.ranges
+        )
+    )

@@ -78,8 +78,8 @@ MAX_TIES: Final = 1024
 #: Characters of a name.
 _MAX_NAME: Final = 1024
 
-#: Digits of the largest batch, 2**63 - 1.
-_MAX_DIGITS: Final = 19
+#: A batch, of at most as many digits as 2**63 - 1 has.
+_BATCH: Final = re.compile(r"(?=0*[1-9])[0-9]{1,19}")
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -126,7 +126,7 @@ def read_entry(text: str) -> EntrySpec:
         purpose not in PURPOSES
         or not fields.keys() <= {"batch", "name"}
         or len(fields) < len(words)  # an empty word, or one that comes twice
-        or (batch is not None and not _is_batch(batch))
+        or (batch is not None and not _BATCH.fullmatch(batch))
     )
     if wrong:
         raise OptionsError(
@@ -136,10 +136,6 @@ def read_entry(text: str) -> EntrySpec:
             path=("entries",),
         )
     return EntrySpec(cast("Purpose", purpose), model, int(batch) if batch else None, name)
-
-
-def _is_batch(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) > 0
 
 
 def read_tie(text: str) -> Tie:
@@ -387,6 +383,8 @@ def _report(deployment: Deployment, k: int) -> EntryPointReport:
     entry_point = deployment.entry_points[k]
     plan = entry_point.plan
     kept = _persistent_bytes(deployment, [k])
+    proofs = {certificate.proof for certificate in plan.certificates}
+    weakest = Proof.SOLVER if Proof.SOLVER in proofs else Proof.MAX_LOAD
     return EntryPointReport(
         name=entry_point.name,
         model=entry_point.model,
@@ -398,33 +396,23 @@ def _report(deployment: Deployment, k: int) -> EntryPointReport:
         transient_bytes=plan.arena_bytes - deployment.persistent_bytes,
         lower_bound=plan.lower_bound,
         gap_bytes=plan.gap_bytes,
-        proof=_weakest([certificate.proof for certificate in plan.certificates]),
+        proof=None if None in proofs else weakest,
         steps=len(plan.program.steps),
         decides=plan.arena_bytes == deployment.arena_bytes,
         added_bytes=deployment.arena_bytes - _bytes_without(deployment, k),
     )
 
 
-def _weakest(proofs: list[Proof | None]) -> Proof | None:
-    if None in proofs:
-        return None
-    return Proof.SOLVER if Proof.SOLVER in proofs else Proof.MAX_LOAD
-
-
 def _persistent_bytes(deployment: Deployment, chosen: Sequence[int]) -> int:
     """The reserved bytes of the persistent values that one of these entry points, by number, uses itself."""
     size = deployment.reserved_bytes
-    held = [_held(deployment.entry_points[k]) for k in chosen]
+    entries = [deployment.entry_points[k].plan.program.entry for k in chosen]
+    held = [{entry.value for entry in row if entry.kind is EntryKind.HELD} for row in entries]
     return sum(
         size.get(row.values[0], 0)
         for row in deployment.persistent
         if any(row.values[k] not in values for k, values in zip(chosen, held, strict=True))
     )
-
-
-def _held(entry_point: EntryPoint) -> frozenset[int]:
-    program = entry_point.plan.program
-    return frozenset(entry.value for entry in program.entry if entry.kind is EntryKind.HELD)
 
 
 def _bytes_without(deployment: Deployment, k: int) -> int:
@@ -596,8 +584,11 @@ class JoinedPlan:
             own = {values[row.values[k]].label: row.name for row in self.deployment.persistent}
             for value in values:
                 if value.label not in own:
-                    own[value.label] = _unused(f"{entry_point.name}/{value.label}", taken)
-                    taken.add(own[value.label])
+                    name = f"{entry_point.name}/{value.label}"
+                    while name in taken:
+                        name += "'"
+                    own[value.label] = name
+                    taken.add(name)
             names.append(own)
         return tuple(names)
 
@@ -676,25 +667,18 @@ class JoinedPlan:
 
 def _renamed(buffer: PlannedBuffer, names: Mapping[str, str], start: int) -> PlannedBuffer:
     """The buffer with the names of the joined plan, its life `start` levels later."""
+
+    def later(span: Lifespan) -> Lifespan:
+        return Lifespan(span.start + start, span.end + start)
+
+    def renamed(value: AliasedValue) -> AliasedValue:
+        source = None if value.source is None else names[value.source]
+        return replace(value, id=names[value.id], source=source, lifespan=later(value.lifespan))
+
     return replace(
         buffer,
         id=names[buffer.id],
-        lifespan=_later(buffer.lifespan, start),
-        lent=tuple(_later(span, start) for span in buffer.lent),
-        aliases=tuple(_value(value, names, start) for value in buffer.aliases),
+        lifespan=later(buffer.lifespan),
+        lent=tuple(map(later, buffer.lent)),
+        aliases=tuple(map(renamed, buffer.aliases)),
     )
-
-
-def _value(value: AliasedValue, names: Mapping[str, str], start: int) -> AliasedValue:
-    source = None if value.source is None else names[value.source]
-    return replace(value, id=names[value.id], source=source, lifespan=_later(value.lifespan, start))
-
-
-def _later(span: Lifespan, start: int) -> Lifespan:
-    return Lifespan(span.start + start, span.end + start)
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name = f"{name}'"
-    return name

@@ -59,7 +59,7 @@ def resized(
     and where what is larger than planned finds no room in the bytes of the plan; with `grows`, within its
     capacity. Nothing is proved. O(n log n) for n bindings, and quadratic for what is placed anew.
     """
-    walk = _Walk(plan, planned, reference)
+    walk, options = _Walk(plan, planned, reference), plan.options
     program = walk.program()
     offsets = [plan.offsets[old] if old < len(plan.offsets) else None for old in walk.kept]
     holds = {walk.number[value]: hold for value, hold in plan.holds.items() if value in walk.number}
@@ -71,7 +71,7 @@ def resized(
         apart = any(walk.kept[member] in walk.apart for member in region.members)
         if first is None or apart or first + region.size > walk.planned_end(region):
             misfits.append(k)
-    rules = plan.options.constraints.rules(program)
+    rules = options.constraints.rules(program)
     if misfits:
         room = _Room(program, placed, rules)
         staying = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
@@ -94,6 +94,10 @@ def resized(
     curves = loads(program, placed=placed)
     for space, curve in enumerate(curves):
         least[space] = max(least[space], above_reserved(max(curve, default=0), rules.blocks[space]))
+    records = []
+    if options.memories:  # how long accesses take at this size
+        facts = home_figures(program, options.memories, options.tiers, options.costs)
+        records.append(Record("homes", {**facts, "bound_nanoseconds": 0, "checked_nanoseconds": 0}))
     return replace(
         plan,
         graph_digest=graph_digest,
@@ -103,22 +107,13 @@ def resized(
         sizes=tuple(sizes),
         certificates=tuple(map(_certificate, plan.certificates, sizes, least, curves)),
         holds=holds,
-        records=_records(plan, program),
+        records=tuple(records),
         cost_bound=None,
         # No multipliers prove 0.
         home_bound=None if plan.home_bound is None else HomeBound(0, 1, ()),
         planned_sizes=None,
         digest="",
     )
-
-
-def _records(plan: Plan, program: Program) -> tuple[Record, ...]:
-    """The time of accesses at this size, where kernels reach several memories."""
-    options = plan.options
-    if not options.memories:
-        return ()
-    facts = home_figures(program, options.memories, options.tiers, options.costs)
-    return (Record("homes", {**facts, "bound_nanoseconds": 0, "checked_nanoseconds": 0}),)
 
 
 def _most_bytes(plan: Plan) -> tuple[int, ...]:
@@ -234,17 +229,14 @@ class _Walk:
         bindings = []
         for binding in after.bindings:
             own = ours.get(binding.slot)
-            if own is None:
-                own = Binding(binding.slot, self._scratch(t, binding.value), Access.SCRATCH)
+            if own is None:  # scratch that the step does not have at the size that was planned
+                value, run = self.reference.values[binding.value], self.plan.program.runs[t]
+                self._new.append(replace(value, label=f"{value.label}@run{run}") if run else value)
+                number = len(self.plan.program.values) + len(self._new) - 1
+                own = Binding(binding.slot, number, Access.SCRATCH)
             bindings.append(own)
             self.stands_for.setdefault(own.value, binding.value)
         return replace(step, bindings=tuple(bindings))
-
-    def _scratch(self, t: int, original: int) -> int:
-        """A new value for scratch that the step does not have at the size that was planned."""
-        value, run = self.reference.values[original], self.plan.program.runs[t]
-        self._new.append(replace(value, label=f"{value.label}@run{run}") if run else value)
-        return len(self.plan.program.values) + len(self._new) - 1
 
     def planned_end(self, region: Region) -> int:
         """The end of the bytes that the members of a region had, rounded up to the alignment."""

@@ -15,7 +15,7 @@ from solver.accounting.homes import HomeProblem
 from solver.layout import Deadline, Layout, Lifespan, Outcome
 from solver.program import HomeBound
 from solver.schedules.homes.relaxation import Rows, relaxed
-from solver.schedules.homes.search import Cut, Homes, chosen_homes
+from solver.schedules.homes.search import Cut, chosen_homes
 
 __all__ = ["Banked", "Housed", "LayOut", "Unhoused", "housed", "in_banks"]
 
@@ -87,7 +87,9 @@ class _Refinement:
         shrinks, complete = 0, True
         failure = Unhoused(proved=False)
         for _ in range(_CUTS):
-            found = self._chosen(capacities, cuts)
+            found = chosen_homes(
+                problem, self.rows, self.relaxation, self.deadline, capacities=capacities, cuts=cuts
+            )
             complete = complete and found.complete
             if not shrinks:
                 self.bound = max(self.bound, found.bound)
@@ -123,11 +125,6 @@ class _Refinement:
         _, homes, outcomes = self.best
         complete = complete and not self.deadline.expired
         return Housed(homes, outcomes, self.bound, self.relaxation.bound, complete)
-
-    def _chosen(self, capacities: Sequence[int], cuts: Sequence[Cut]) -> Homes:
-        return chosen_homes(
-            self.problem, self.rows, self.relaxation, self.deadline, capacities=capacities, cuts=cuts
-        )
 
     def _layout(self, k: int, inside: tuple[int, ...], start: Layout | None = None) -> Outcome:
         key = k, inside

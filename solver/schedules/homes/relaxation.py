@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,8 @@ def _solved(
                 row.SetCoefficient(before, -1.0)
             before = load
             loads.append((k, r, load))
-        behind = _behind(active[k], len(rows))
+        here = set(active[k])
+        behind = list(accumulate((r in here for r in range(len(rows))), initial=0))  # active rows in front
         for i, variables in enumerate(parts):
             change: dict[int, float] = {}
             if variables[k] is None:
@@ -185,11 +187,3 @@ def _penalties(
         least = min(each for each in row if each is not None)
         penalties.append(tuple(0 if each is None else (each - least) // denominator for each in row))
     return tuple(penalties)
-
-
-def _behind(active: list[int], count: int) -> list[int]:
-    """For each row, and the end, how many active rows stand before it."""
-    before, there = [0], set(active)
-    for r in range(count):
-        before.append(before[-1] + (r in there))
-    return before
