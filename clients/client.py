@@ -69,24 +69,23 @@ from clients.tasks import Entry, GraphLike, Option, Options, Scores, Task, liste
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+Awaited = Coroutine[Any, Any, T]
 
 
 class once(Generic[P, T]):
     """Marks a method that is written once, with ``await``. In `Jobs` it returns a job with that result."""
 
-    def __init__(self, flow: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, flow: Callable[Concatenate[Any, P], Awaited[T]]) -> None:
         self._flow = flow
 
     @overload
     def __get__(self, owner: Client | Job[Any], kind: object) -> Callable[P, T]: ...
     @overload
-    def __get__(
-        self, owner: AsyncClient | AsyncJob[Any], kind: object
-    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, owner: AsyncClient | AsyncJob[Any], kind: object) -> Callable[P, Awaited[T]]: ...
     @overload
     def __get__(self, owner: Jobs, kind: object) -> Callable[P, Job[T]]: ...
     @overload
-    def __get__(self, owner: AsyncJobs, kind: object) -> Callable[P, Coroutine[Any, Any, AsyncJob[T]]]: ...
+    def __get__(self, owner: AsyncJobs, kind: object) -> Callable[P, Awaited[AsyncJob[T]]]: ...
     @overload
     def __get__(self, owner: None, kind: object) -> Callable[..., Any]: ...
     def __get__(self, owner: object, kind: object) -> Any:
@@ -285,7 +284,7 @@ class _Client(_Tasks):
         """
         call, file = self._connection.network.call, Path(path)
         request = await call(Task("plan", PlanResult.of, graph, merged(options, more)).request, timeout)
-        response = tasks.check(await self._connection.ask(request, save=file))
+        response = tasks.check(await self._connection.ask(replace(request, save=file)))
         digest, size = response.headers.get("ETag", "").strip('"'), (await call(file.stat)).st_size
         return SavedPlan(digest, file, size, tasks.is_cached(response), tasks.notes_of(response))
 
@@ -465,7 +464,7 @@ class _Job(_Kind, Generic[T]):
             async for event in events:
                 if progress is not None:
                     progress(event.status)
-            return await self._result(self._read, None, deadline=deadline)
+            return await self._result(self._read, deadline=deadline)
 
     @once
     async def result(self, *, timeout: Timeout = None) -> T:
@@ -474,7 +473,7 @@ class _Job(_Kind, Generic[T]):
         Raises the `ProblemError` that a job has failed with, also `CapacityExceeded`; `JobCancelled`; and
         `ProblemError` where the job is not finished, or its result is kept no longer.
         """
-        return await self._result(self._read, timeout)
+        return await self._result(self._read, timeout=timeout)
 
     @once
     async def save(self, path: PathLike[str] | str, *, timeout: Timeout = None) -> int:
@@ -482,7 +481,7 @@ class _Job(_Kind, Generic[T]):
 
         If that fails, a file that was there stays as it was.
         """
-        await self._result(tasks.check, timeout, save=Path(path))
+        await self._result(tasks.check, timeout=timeout, save=Path(path))
         return (await self._connection.network.call(Path(path).stat)).st_size
 
     @once
@@ -491,8 +490,15 @@ class _Job(_Kind, Generic[T]):
         request = Request("DELETE", self._path, timeout=timeout)
         return tasks.read(await self._connection.ask(request), JobStatus.of)
 
-    async def _result(self, read: Callable[[httpx.Response], R], timeout: Timeout, **how: Any) -> R:
-        response = await self._connection.ask(Request("GET", f"{self._path}/result", timeout=timeout), **how)
+    async def _result(
+        self,
+        read: Callable[[httpx.Response], R],
+        timeout: Timeout = None,
+        save: Path | None = None,
+        deadline: Deadline | None = None,
+    ) -> R:
+        request = Request("GET", f"{self._path}/result", timeout=timeout, save=save)
+        response = await self._connection.ask(request, deadline)
         self.notes = tasks.notes_of(response)
         try:
             return read(response)
@@ -512,8 +518,8 @@ class _Job(_Kind, Generic[T]):
         silent_connections = 0
         while True:
             broken: httpx.TransportError | None = None
-            request = Request("GET", f"{self._path}/events", headers=dict(headers), timeout=timeout)
-            response = await connection.ask(request, stream=True, deadline=deadline)
+            request = Request("GET", f"{self._path}/events", None, dict(headers), timeout, stream=True)
+            response = await connection.ask(request, deadline)
             longest = response.request.extensions["timeout"]["read"]
             async with connection.network.body(response) as pieces:
                 if not tasks.check(response).headers.get("Content-Type", "").startswith("text/event-stream"):

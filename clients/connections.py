@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
 import httpx
 
@@ -54,13 +54,18 @@ _TRANSIENT_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request; `path` follows the address of the client. Without a `timeout`: the client's."""
+    """An HTTP request; `path` follows the address of the client. Without a `timeout`: the client's.
+
+    The body of a success goes to the file `save`, if there is one; with `stream` it is not read yet.
+    """
 
     method: str
     path: str
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: Timeout = None
+    save: Path | None = None
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,33 +137,19 @@ def _retry_after(value: str | None) -> float | None:
 
 
 class Deadline:
-    """The time that a blocking call may take in all. Raises `late` once it is over."""
+    """The time that a blocking call may take in all."""
 
     def __init__(self, seconds: float, late: Exception, clock: Callable[[], float]) -> None:
         self._until = clock() + seconds
         self._late = late
         self._clock = clock
 
-    def left(self) -> float:
-        """Seconds that are left, more than 0."""
+    def left(self, pause: float = 0.0) -> float:
+        """Seconds that are left. Raises `late` unless there are more than those of a pause."""
         left = self._until - self._clock()
-        if left <= 0:
+        if left <= pause:
             raise self._late
         return left
-
-    def check_pause(self, seconds: float) -> None:
-        """Raise at once where a pause would end too late."""
-        if seconds >= self.left():
-            raise self._late
-
-    def longest_read(self) -> float:
-        """The longest time without news after which a stream is opened again, in seconds.
-
-        The timeout of a stream's reads cannot be changed once it is open, so it is opened again when half of
-        the time is over, but not in the last half second.
-        """
-        left = self.left()
-        return left if left <= 0.5 else left / 2
 
 
 class BlockingNetwork:
@@ -265,27 +256,19 @@ class Connection:
         self.network = network
         self.retry = retry
 
-    async def ask(
-        self,
-        request: Request,
-        *,
-        save: Path | None = None,
-        stream: bool = False,
-        deadline: Deadline | None = None,
-    ) -> httpx.Response:
+    async def ask(self, request: Request, deadline: Deadline | None = None) -> httpx.Response:
         """The first answer that is not a passing failure, or the last of all tries.
 
-        The body of a success goes to the file `save`, if there is one; with `stream` it is not read yet, and
-        the response has to be closed. Raises ConnectionFailed where no answer comes.
+        Raises ConnectionFailed if no answer comes.
         """
         attempt = 1
         while True:
             try:
-                response = await self.send(request, save, stream, deadline)
+                response = await self.send(request, deadline)
             except httpx.TransportError as error:
                 if deadline is not None and isinstance(error, httpx.TimeoutException):
                     deadline.left()
-                    if stream and isinstance(error, httpx.ReadTimeout):
+                    if request.stream and isinstance(error, httpx.ReadTimeout):
                         continue
                 pause = self.retry.after_error(attempt, error)
                 if pause is None:
@@ -299,13 +282,7 @@ class Connection:
             await self.pause(pause, deadline)
             attempt += 1
 
-    async def send(
-        self,
-        request: Request,
-        save: Path | None = None,
-        stream: bool = False,
-        deadline: Deadline | None = None,
-    ) -> httpx.Response:
+    async def send(self, request: Request, deadline: Deadline | None = None) -> httpx.Response:
         """The answer to one try, as of `ask`. Raises httpx.TransportError."""
         built = self.network.http.build_request(
             request.method,
@@ -315,15 +292,18 @@ class Connection:
             timeout=httpx.USE_CLIENT_DEFAULT if request.timeout is None else request.timeout,
         )
         if deadline is not None:
-            longest = deadline.longest_read() if stream else deadline.left()
+            # The timeout of a stream's reads cannot be changed once it is open. It is opened again when half
+            # of the time is over, but not in the last half second.
+            left = deadline.left()
+            longest = left / 2 if request.stream and left > 0.5 else left
             waits: dict[str, float | None] = built.extensions["timeout"]
             built.extensions["timeout"] = {
                 name: longest if wait is None else min(wait, longest) for name, wait in waits.items()
             }
-        response = await self.network.send(built, stream=stream or save is not None)
-        if save is not None and response.is_success:
+        response = await self.network.send(built, stream=request.stream or request.save is not None)
+        if request.save is not None and response.is_success:
             async with self.network.body(response) as pieces:
-                with _replacing(save) as file:
+                with _replacing(request.save) as file:
                     async for piece in pieces:
                         await self.network.call(file.write, piece)
         return response
@@ -331,7 +311,7 @@ class Connection:
     async def pause(self, seconds: float, deadline: Deadline | None) -> None:
         """Wait before the next try. Raises at once where that would be too late."""
         if deadline is not None:
-            deadline.check_pause(seconds)
+            deadline.left(seconds)
         await self.network.sleep(seconds)
 
 
@@ -398,8 +378,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
+class ServerEvent(NamedTuple):
     """One server-sent event: its kind, its data, and the id to come back with."""
 
     kind: str

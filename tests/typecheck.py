@@ -45,6 +45,12 @@ WRONG: Final = (
     "arenaplan.onnx.load_onnx('model.onnx')",
     "arenaplan.torch.document(None, (), losss='mse')",
     "arenaplan.OptionError",
+    "arenaplan.Client().plan(3)",
+    "arenaplan.Client().export('digest')",
+    "arenaplan.Client().plan({}).wait()",
+    "arenaplan.Client().jobs.plan({}).digest",
+    "arenaplan.Client().jobs.plan({}).wait().arena",
+    "arenaplan.AsyncClient().plan({}).digest",
 )
 
 

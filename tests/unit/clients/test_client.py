@@ -34,8 +34,8 @@ from solver.documents import dump_deployment
 from solver.plan import persistent_rows
 from tests.support.entry_points import small_deployment
 from tests.support.every import every
-from tests.support.scripted_service import Open, Reply, Service, ok, problem
-from tests.unit.clients.test_jobs import ACCEPTED
+from tests.support.scripted_service import Open, Reply, Service, event, ok, problem, stream
+from tests.unit.clients.test_jobs import ACCEPTED, DONE, job
 
 GRAPH = {"name": "g"}
 NETWORK = {"format": "arenaplan.graph", "name": "g"}
@@ -558,14 +558,14 @@ def test_both_clients_offer_the_same(blocking: type, awaited: type) -> None:
 
 def test_jobs_have_the_tasks_of_clients() -> None:
     """The same arguments and docstrings, and a key; the result is a job with that of the client."""
-    for clients_kind, jobs_kind, job in ((Client, Jobs, "Job"), (AsyncClient, AsyncJobs, "AsyncJob")):
-        ours, theirs = vars(clients_kind), vars(jobs_kind)
+    for kind, jobs_kind, result in ((Client, Jobs, "Job"), (AsyncClient, AsyncJobs, "AsyncJob")):
+        ours, theirs = vars(kind), vars(jobs_kind)
         names = {name for name in ours.keys() & theirs.keys() if not name.startswith("_")}
         assert names == {"plan", "deploy", "plan_program", "layout", "tradeoff", "explain", "validate"}
         for name in names:
             assert ours[name].__doc__ == theirs[name].__doc__
             direct, submitted = inspect.signature(ours[name]), inspect.signature(theirs[name])
-            assert submitted.return_annotation == f"{job}[{direct.return_annotation}]"
+            assert submitted.return_annotation == f"{result}[{direct.return_annotation}]"
             added = submitted.parameters.keys() - direct.parameters.keys()
             assert (added, direct.parameters.keys() - submitted.parameters.keys()) == (
                 {"idempotency_key"},
@@ -582,11 +582,16 @@ class Mine(Client):
 
 async def test_the_blocking_client_works_anywhere() -> None:
     """In the thread of a running event loop, in others, and as a base class."""
-    service = Service(ok(PLAN))
+    news = stream(event("state", 1, job()), event("end", 2, DONE))
+    service = Service(post_plan=ok(PLAN), post_jobs=ACCEPTED, get_events=news, get_result=ok(PLAN))
     with Mine("http://test", transport=service.transport) as client:
-        assert client.plan(GRAPH).digest == "abc"
-        assert (await asyncio.to_thread(client.plan, GRAPH)).digest == "abc"
-    assert service.body["options"] == {"batch": 7}
+        for result in (client.plan(GRAPH), await asyncio.to_thread(client.plan, GRAPH)):
+            assert result.digest == "abc"
+        assert service.body["options"] == {"batch": 7}
+        made = client.jobs.plan(GRAPH)
+        assert made.wait().digest == "abc"
+        assert [news.kind for news in made.events()] == ["state", "end"]
+        assert next(made.events()).kind == "state"
 
 
 def test_errors_have_one_root() -> None:
