@@ -161,13 +161,10 @@ def renewed(program: Program) -> dict[int, tuple[int, ...]]:
     return {value: tuple(levels) for value, levels in levels_by_value.items()}
 
 
-def paging_problem(
-    program: Program, ahead: int, *, relaxed: bool = False, away: Collection[int] = ()
-) -> PagingProblem:
+def paging_problem(program: Program, ahead: int, *, relaxed: bool = False) -> PagingProblem:
     """The gaps of a program without aliases. Linear in bindings, levels and gaps.
 
-    The values `away` have their cyclic gaps even where these free nothing. What is held for other programs
-    stays; with `relaxed` it takes nothing, as it may lie in slower memory.
+    What is held for other programs stays; with `relaxed` it takes nothing, as it may lie in slower memory.
 
     Left out, and so held, are values that a step defines which does not run in each iteration, and fed ones
     that are results as well. With `relaxed` their gaps are there, too: then what is proved of the problem
@@ -203,7 +200,7 @@ def paging_problem(
     held |= others
     again = renewed(program)
     staying = {value for value, kind in entry.items() if kind is not EntryKind.FED}
-    collected = _Collected(ahead, levels, [0] * (levels + 1), away)
+    collected = _Collected(ahead, levels, [0] * (levels + 1))
     for value, span in lives(program).items():
         if program.values[value].space or (relaxed and value in others):
             continue  # it is not in fast memory, or need not be
@@ -242,8 +239,8 @@ def paging_problem(
 class _Collected:
     """The gaps so far; `change` has what is there in any case, by differences."""
 
-    def __init__(self, ahead: int, levels: int, change: list[int], away: Collection[int]) -> None:
-        self.ahead, self.levels, self.change, self.away = ahead, levels, change, away
+    def __init__(self, ahead: int, levels: int, change: list[int]) -> None:
+        self.ahead, self.levels, self.change = ahead, levels, change
         self.gaps: list[Gap] = []
         self.contents: list[int] = []
         self.moved: list[int] = []
@@ -297,7 +294,7 @@ class _Collected:
             out = None if number is None else self._out(start, write)
             behind = start + 1 if out is None else max(start, out[1]) + 1
             free = tuple(self._free(kind, behind, end - self.ahead))
-            if not free and not (kind is GapKind.CYCLIC and value in self.away):
+            if not free:
                 continue
             self.gaps.append(Gap(value, kind, start, end, size, free, number, out))
             self.moved.append(0 if kind is GapKind.TAIL else nbytes)

@@ -11,7 +11,6 @@ from dataclasses import fields
 
 from solver.passes.aliases import Aliases
 from solver.passes.base import Applied, Facts, Pass, Tell
-from solver.passes.joint_paging import in_shared_memory
 from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
@@ -35,7 +34,6 @@ __all__ = [
     "chosen",
     "in_given_order",
     "in_listed_order",
-    "in_shared_memory",
     "without_advice",
 ]
 

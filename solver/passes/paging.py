@@ -78,11 +78,13 @@ class Paging(Pass):
         if self._peak(spread) > most:
             spread = contents_apart(spread)
         peak_before = self._peak(spread)
-        spread = self._with_homes(spread)
-        peak = self._peak(spread)
-        if peak <= most and not self._away(spread):
+        if peak_before <= most:
             nothing = _Paged(spread, None, compute, 0, 0, complete=True)
-            figures = {"peak_before": peak_before, "peak_after": peak, "compute_nanoseconds": compute}
+            figures = {
+                "peak_before": peak_before,
+                "peak_after": peak_before,
+                "compute_nanoseconds": compute,
+            }
             return Applied(spread, figures | nothing.facts(self.tiers))
         tell(None)
         spread = spread.at_same_residues()
@@ -117,7 +119,7 @@ class Paging(Pass):
         """The lookaheads with which the first tier may be enough."""
         ways = []
         for ahead in LOOKAHEADS:
-            problem, relaxed = self._problem(program, ahead), self._relaxed(program, ahead)
+            problem, relaxed = paging_problem(program, ahead), self._relaxed(program, ahead)
             if relaxed.smallest <= self.tiers[0].bytes:
                 ways.append(_Way(program, ahead, problem, relaxed))
         return ways
@@ -156,6 +158,7 @@ class Paging(Pass):
         Which one that is, greedy covers tell. Only that one is searched for a better cover.
         """
         from solver.schedules.paging.cover import WORK, least_moved
+        from solver.schedules.paging.tiers import tier_by_value
 
         tried = self._greedy(program, ways, budget, deadline, tell)
         if not tried:
@@ -166,15 +169,13 @@ class Paging(Pass):
         problem = way.problem
         work = WORK * _SHARE if self.recompute else WORK
         cover = least_moved(problem, budget, deadline, work=work)
-        covering = cover.taken | self._taken(program, problem)
-        if self._elapsed(program, problem, covering) <= took:
-            taken = covering
+        if self._elapsed(program, problem, cover.taken) <= took:
+            taken = cover.taken
         tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
-        places = self._homes(program, problem, taken)
+        places = tier_by_value(problem, taken, self.tiers)
         assert places is not None  # its time was found
         paged = with_transfers(program, problem, taken, places, self.tiers, self.costs)
-        every = paging_problem(program, way.lookahead)
-        baseline = sum(every.cost(frozenset(range(len(every.gaps)))))
+        baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
         complete = cover.complete and not deadline.expired
         took = elapsed(paged, self.tiers, self.costs)
         return _Paged(paged, way, took, cover.bound, baseline, complete)
@@ -192,7 +193,6 @@ class Paging(Pass):
         for thrifty in (False, True):
             for way in fitting:
                 taken = greedy(way.problem, budget, thrifty=thrifty)
-                taken |= self._taken(program, way.problem)
                 took = self._elapsed(program, way.problem, taken)
                 tried.append((took, way, taken))
                 tell(SearchProgress(moved_bytes=sum(way.problem.cost(taken))))
@@ -206,7 +206,7 @@ class Paging(Pass):
         """Nanoseconds of an iteration with greedy covers, each value in bytes of its own; more than any
         iteration takes where none was found.
         """
-        spread = self._with_homes(contents_apart(in_tiers(program, self.tiers)))
+        spread = contents_apart(in_tiers(program, self.tiers))
         tried = self._greedy(spread, self._ways(spread), self.tiers[0].bytes, Deadline(), silent)
         return min((took for took, *_ in tried), default=_ENDLESS)
 
@@ -223,45 +223,13 @@ class Paging(Pass):
 
     def _elapsed(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> int:
         """Nanoseconds of an iteration with these gaps paged; `_ENDLESS` where there is no room for that."""
-        places = self._homes(program, problem, taken)
+        from solver.schedules.paging.tiers import tier_by_value
+
+        places = tier_by_value(problem, taken, self.tiers)
         if places is None:
             return _ENDLESS
         paged = with_transfers(program, problem, taken, places, self.tiers, self.costs)
         return elapsed(paged, self.tiers, self.costs)
-
-    # ----------------------------------------------------------- what other programs in the same memory ask
-
-    def _with_homes(self, program: Program) -> Program:
-        """The program with the values in slower memory that lie there all the time."""
-        return program
-
-    def _away(self, program: Program) -> Collection[int]:
-        """The values of which slower memory has what one iteration leaves to the next."""
-        return ()
-
-    def _problem(self, program: Program, ahead: int) -> PagingProblem:
-        """The gaps that may be paged."""
-        return paging_problem(program, ahead)
-
-    def _taken(self, program: Program, problem: PagingProblem) -> frozenset[int]:
-        """The gaps that are paged in any case."""
-        return frozenset()
-
-    def _homes(
-        self, program: Program, problem: PagingProblem, taken: Collection[int]
-    ) -> dict[int, int] | None:
-        """The slower memory of each value that leaves; None where some have no room."""
-        from solver.schedules.paging.tiers import tier_by_value
-
-        return tier_by_value(problem, taken, self._room(program))
-
-    def _choosing(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> frozenset[int]:
-        """Those of the gaps whose values choose among the slower memories."""
-        return frozenset(taken)
-
-    def _room(self, program: Program) -> tuple[Tier, ...]:
-        """The memories with the bytes that values leave of them which are there all the time."""
-        return self.tiers
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once in the first tier, with what will be defined in place."""
@@ -293,9 +261,10 @@ class Paging(Pass):
         """The error if paged values do not fit the slower tiers. It names the tier that lacks least."""
         from solver.schedules.paging.tiers import shortage
 
-        room = self._room(program)
-        choosing = ((problem, self._choosing(program, problem, taken)) for problem, taken in tried)
-        least = min((shortage(*each, room) for each in choosing), key=lambda each: each.missing)
+        least = min(
+            (shortage(problem, taken, self.tiers) for problem, taken in tried),
+            key=lambda each: each.missing,
+        )
         tier, value = self.tiers[least.tier], program.values[least.value]
         rounded = value.type.nbytes + -value.type.nbytes % program.spaces[0].alignment
         live = [(program.values[v].label, program.values[v].type.nbytes) for v in least.there]

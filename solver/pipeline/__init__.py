@@ -4,7 +4,6 @@
     paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
     like         the same, with persistent values where another plan has them: `plan_like`
     deployment   entry points and ties -> one arena, in which each of them runs: `plan_deployment`
-    agreement    entry points with tiers: which memory has each value between two runs
     ranges       one plan for several sizes: `plan_at`
     planner      what preparations ask while they try something
     scheduling   passes and layout, again with fewer bytes where what passes made does not fit

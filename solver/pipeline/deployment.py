@@ -33,8 +33,6 @@ from solver.graph import TrainableGraph, evaluation, inference
 from solver.layout import Alignment, Certificate, Pin, Proof, Status, above_reserved
 from solver.names import matching_names
 from solver.native import deadline_of
-from solver.options import CONSTRAINTS
-from solver.pipeline.agreement import Member, agreed
 from solver.pipeline.homes import in_common_homes
 from solver.pipeline.layout import settled
 from solver.pipeline.measures import candidate_requested
@@ -88,6 +86,7 @@ _NOT_TAKEN: Final = {
     "rewrite": "rewritten operations may need other weights than those of the other entry points",
     "chunked_head": "an entry point without the loss has the whole logits",
     "costs": "they are of the steps of one program",
+    "tiers": "what one of them pages out, the others would have to find",
 }
 
 
@@ -118,7 +117,6 @@ def plan_deployment(
     do not go together, and whatever `plan_requested` raises. Cost: that of the separate plans.
     """
     _check_names(entries)
-    _check_constraints(entries)
     with deadline_of(entries[0].requested.deadline_seconds):
         return _planned(name, entries, ties, observe, follow)
 
@@ -165,31 +163,12 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
             )
         check_name(entry.model, "a model", ("models",))
         check_name(entry.name, "an entry point", ("entries", k, "name"))
-        if entry.requested.options.memories and entry.requested.options.tiers:
-            raise OptionsError(
-                "Entry points take memories that kernels reach, or tiers, and not both.",
-                remedy="Leave out the tiers, or the memories.",
-                path=("tiers",),
-            )
         for option, why in _NOT_TAKEN.items():
             if getattr(entry.requested.options, option):
                 raise OptionsError(
                     f"Entry points take no {option}: {why}.",
                     remedy=f"Leave out {option}, or plan entry point {entry.name!r} by itself.",
                     path=(option,),
-                )
-
-
-def _check_constraints(entries: Sequence[EntryRequest]) -> None:
-    """Raises OptionsError for pins, alignments and reserved bytes of entry points that page values."""
-    for entry in entries:
-        options = entry.requested.options
-        for name in CONSTRAINTS if options.tiers else ():
-            if getattr(options, name):
-                raise OptionsError(
-                    f"Entry points with tiers take no {name}: what stays would be paged alike in all.",
-                    remedy=f"Leave out the {name} or the tiers, or plan {entry.name!r} by itself.",
-                    path=(name,),
                 )
 
 
@@ -376,7 +355,7 @@ def _candidates(
     shared: Mapping[str, Value],
 ) -> list[Candidate]:
     """The plan of each entry point, in spaces of one alignment, where no persistent value is part of another
-    value's bytes, and each lies in one memory between two runs, whichever runs.
+    value's bytes.
     """
     deadline = plans[0].deadline
 
@@ -389,29 +368,12 @@ def _candidates(
         with _named(entries[k], held):
             return _apart(plans[k], candidate_requested(plans[k], requested))
 
-    if entries[0].requested.options.tiers:
-        members = [
-            _member(each, entry, known, shared)
-            for each, entry, known in zip(plans, entries, names, strict=True)
-        ]
-        # Where anything is paged, alignments are those of residues.
-        return agreed(members, shared, lambda k: planned(k, max(RESIDUE, members[k].options.alignment or 0)))
     candidates = [planned(k) for k in range(len(plans))]
     alignment = max(_alignment(candidate) for candidate in candidates)
     return [
         candidate if _alignment(candidate) == alignment else planned(k, alignment)
         for k, candidate in enumerate(candidates)
     ]
-
-
-def _member(
-    plans: Plans, entry: EntryRequest, known: Mapping[str, int], shared: Mapping[str, Value]
-) -> Member:
-    options = entry.requested.options
-    program = plans.reference(options).program
-    others = iter(sorted(_held(program)))
-    labels = {name: program.values[known[name] if name in known else next(others)].label for name in shared}
-    return Member(plans, options, labels, frozenset(shared.keys() - known.keys()))
 
 
 def _constrained_candidates(

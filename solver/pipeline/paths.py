@@ -6,7 +6,7 @@ An explicit program enters behind derivation: it is its own reference.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,6 @@ from solver.passes import (
     Recompute,
     SearchOrder,
     in_listed_order,
-    in_shared_memory,
     without_advice,
 )
 from solver.pipeline.homes import RECORD as HOMES
@@ -148,9 +147,6 @@ class Plans(ABC):
         self.results = Results()
         #: Values of other programs in the same memory, which all programs hold.
         self._held: tuple[Value, ...] = ()
-        #: By label the tier of values that are not in the first one between two runs of a program; None where
-        #: a program has its memory for itself.
-        self.away: Mapping[str, int] | None = None
 
     @property
     @abstractmethod
@@ -265,8 +261,6 @@ class GraphPlans(Plans):
     def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
         checked(options)
         passes: Passes = self._target.passes
-        if self.away is not None:
-            passes = in_shared_memory(passes, self.away)
         if not advise:
             passes = without_advice(passes)
         if listed:

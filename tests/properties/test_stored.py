@@ -126,13 +126,6 @@ def test_entry_points_share_the_stored_bytes(more: dict[str, Any]) -> None:
     assert validate(graphs, deployment, steps=3).identical
 
 
-def test_paged_entry_points() -> None:
-    graphs, whole = deployed(entries(adapted), scratch_budget=1)
-    fast = Tier("fast", whole.arena_bytes * 9 // 10 // 64 * 64)
-    graphs, deployment = deployed(entries(adapted), scratch_budget=1, tiers=(fast, FLASH))
-    assert validate(graphs, deployment, steps=2).identical
-
-
 def test_batches_of_a_range() -> None:
     graph = with_symbolic_batch(adapted(4), 4)
     found = planned_over(graph, 1, 4, in_place=True)

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 
 from examples.gallery import GALLERY
 from solver.c_kernels import SOURCES
-from solver.c_training import c_training_files
 from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import Trainer, synthetic_batch, validate
@@ -183,16 +181,6 @@ def test_entry_points_go_on_where_they_were_saved(tmp_path: Path) -> None:
 def test_several_models_share_an_arena_in_c() -> None:
     requests = [*entries(MODELS["chain"], "a", "a."), *entries(MODELS["chain"], "b", "b.")]
     graphs, deployment = deployed(requests, [Tie("a.w1", "b.w1")], target="c")
-    assert validate(graphs, deployment, steps=3, kernels="c").identical
-
-
-def test_entry_points_page_what_stays() -> None:
-    network = partial(chain, (64, 64, 64, 64), optimizer="Adam")
-    requests = entries(lambda batch: network(batch=batch))
-    floor = deployed(requests, target="c")[1].arena_bytes
-    tiers = (Tier("sram", floor * 3 // 5), Tier("flash", 2**24, 45_000_000, 20_000_000))
-    graphs, deployment = deployed(requests, target="c", tiers=tiers)
-    assert b"net_page_in(1, " in c_training_files(deployment)["net.c"]
     assert validate(graphs, deployment, steps=3, kernels="c").identical
 
 

@@ -22,8 +22,8 @@ from solver.executor.runs import Runs
 from solver.graph import Array, Initializer, Role, TrainableGraph, TrainingRules, inference
 from solver.importers.weights import read_arrays
 from solver.pipeline import EntryRequest, plan, plan_deployment
-from solver.plan import Deployment, PlanOptions, RequestedOptions, Tie
-from solver.program import EntryKind, Tier
+from solver.plan import Deployment, Tie
+from solver.program import EntryKind
 from solver.verify import prove_deployment
 from tests.support.deployments import MODELS, classifier, deployed, entries, held_reference
 from tests.support.every import grid
@@ -436,35 +436,6 @@ def test_a_plan_of_one_program_takes_one_graph() -> None:
 def test_a_paging_file_of_a_plan_with_one_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no slower memory"):
         Trainer(GRAPHS, PLAN, paging_file=tmp_path / "file")
-
-
-# --------------------------------------------------------------------------------------------------- memories
-
-
-@pytest.mark.parametrize("tenths", [8, 5])
-def test_persistent_values_in_slower_memory(tenths: int, tmp_path: Path) -> None:
-    """In an array or in a file: what is paged out by one entry point is there for the others."""
-    requests = entries(lambda batch: tower(4, rows=batch, optimizer="Adam"))
-    arena = deployed(requests)[1].arena_bytes
-    tiers = (Tier("sram", arena * tenths // 10), Tier("flash", 2**20, 10**9, 10**9))
-    requested = RequestedOptions(PlanOptions(tiers=tiers))
-    graphs, deployment = deployed(replace(request, requested=requested) for request in requests)
-    assert deployment.sizes[1] > 0
-    report = validate(graphs, deployment, steps=4, paging_file=tmp_path / "paged")
-    assert (report.identical, report.paged_in > 0) == (True, True)
-    assert validate(graphs, deployment, steps=4).identical
-    with (
-        Trainer(graphs, deployment) as one,
-        Trainer(graphs, deployment, paging_file=tmp_path / "file") as other,
-    ):
-        for step in range(3):
-            batch = batch_of(graphs["train"], step)
-            assert one.step(batch) == other.step(batch)
-            outputs = [trainer.infer(batch_of(graphs["infer"]))["a3"].tobytes() for trainer in (one, other)]
-            assert outputs[0] == outputs[1]
-        assert state_of(one, tmp_path / "a") == state_of(other, tmp_path / "b")
-        other.restore(tmp_path / "a")
-        assert one.step(batch) == other.step(batch)
 
 
 # ----------------------------------------------------------------------------------------------------- poison

@@ -10,7 +10,6 @@ from hypothesis import given
 from examples.gallery import GALLERY
 from solver.accounting import level_accesses
 from solver.documents import load_graph
-from solver.errors import OptionsError
 from solver.graph import TrainableGraph, evaluation, inference
 from solver.pipeline import EntryRequest, plan_deployment, plan_requested
 from solver.plan import Deployment, PlanOptions, RequestedOptions
@@ -20,7 +19,6 @@ from solver.verify.cost import check_homes
 from tests.support.random_graphs import random_graphs
 
 MNIST = (Path(__file__).resolve().parents[3] / "examples/mnist.json").read_bytes()
-FLASH = Tier("flash", 2**24, 45 * 10**6, 20 * 10**6)
 
 
 def memories(graph: TrainableGraph, share: float) -> tuple[Tier, ...]:
@@ -88,10 +86,3 @@ def test_homes_are_chosen_for_all_entry_points_together() -> None:
     alone = plan_requested(graph, RequestedOptions(PlanOptions(memories=ours, place=place)))
     trained = sum(level_accesses(alone.program, ours))
     assert trained <= sum(level_accesses(deployment.entry_points[0].plan.program, ours))
-
-
-def test_memories_with_tiers_behind_them_are_for_one_entry_point() -> None:
-    graph = load_graph(MNIST, batch=4)
-    with pytest.raises(OptionsError) as caught:
-        deployed(graph, memories=memories(graph, 0.1), tiers=(FLASH,))
-    assert caught.value.path == ("tiers",)

@@ -21,7 +21,7 @@ from solver.pipeline import (
     plan_requested,
 )
 from solver.plan import Deployment, EntrySpec, Plan, PlanOptions, RequestedOptions, Tie
-from solver.program import EntryKind, regions
+from solver.program import EntryKind, Tier, regions
 from solver.verify import check_figures, prove_deployment
 from tests.support.graphs import Sketch
 from tests.support.random_graphs import random_graphs
@@ -186,6 +186,7 @@ def test_ties_that_do_not_go_together(graphs: tuple[TrainableGraph, ...], tie: T
     [
         (PlanOptions(rewrite=True), "take no rewrite"),
         (PlanOptions(chunked_head=True), "take no chunked_head"),
+        (PlanOptions(tiers=(Tier("a", 4096), Tier("b", 8192, 9, 9))), "take no tiers"),
         (PlanOptions(target="onert"), "runs one program alone"),
     ],
 )

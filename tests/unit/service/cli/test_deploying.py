@@ -67,6 +67,10 @@ def test_several_models_share_an_arena(tmp_path: Path) -> None:
         ((MNIST, "--tie", "a"), "ties nothing"),
         ((MNIST, MNIST, "--share"), "Two models are called 'mnist'"),
         ((MNIST, "--entry", "train", "--rewrite"), "take no rewrite"),
+        (
+            (MNIST, "--entry", "train", "--tier", "a=1MiB", "--tier", "b=1GiB,bandwidth=9MB/s"),
+            "take no tiers",
+        ),
         ((EXAMPLES / "programs" / "momentum.json", "--entry", "train"), "run as it is"),
     ],
 )
