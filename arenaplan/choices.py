@@ -34,7 +34,7 @@ class PlanChoices(TypedDict, total=False):
 
     as_written: bool
     only: Sequence[Measure]
-    target: Literal["reference", "c", "onert", "nntrainer", "singa", "singa-relu"]
+    target: Literal["reference", "c", "onert", "nntrainer", "singa", "singa-relu", "program"]
     solver: str
     batch: int | str | Mapping[str, int] | None
     dims: Mapping[str, int | str | Mapping[str, int]] | None
@@ -62,7 +62,14 @@ class ImportChoices(TypedDict, total=False):
     """How a model of another tool is trained, as the options of ``arenaplan plan`` for such models."""
 
     loss: Literal[
-        "cross-entropy", "soft-cross-entropy", "binary-cross-entropy", "kl-divergence", "mse", "l1", "huber"
+        "cross-entropy",
+        "soft-cross-entropy",
+        "binary-cross-entropy",
+        "kl-divergence",
+        "mse",
+        "l1",
+        "huber",
+        "none",
     ]
     output: str
     class_axis: int

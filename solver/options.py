@@ -1,15 +1,15 @@
-"""Every option of plans, layouts and imports, declared once: its name, its values, its help and its default.
+"""Every option of plans, layouts and imports, declared once: its values, help, default, example and results.
 
 `solver.plan.PlanOptions` and `solver.layout.LayoutOptions` take their defaults from here,
 `solver.documents.options` its models and JSON Schemas, and with them HTTP and the reference pages; the
-command line takes its options. So all of them show the same sentences. Nothing is imported, as help has to be
-quick.
+command line takes its options, and a query those of a posted model. So all of them show the same sentences.
+Nothing is imported, as help has to be quick.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
@@ -24,20 +24,24 @@ __all__ = [
     "REQUEST_OPTIONS",
     "Kind",
     "Option",
+    "Result",
     "documented",
     "flag_of",
     "former_option",
     "requested_as",
 ]
 
-#: Which values an option takes. A count is a whole number between bounds, a size is bytes or text as 24MiB, a
-#: real and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off. Offsets and
+#: Which values an option takes. A count is a whole number between bounds, a size is bytes or text as 24MiB,
+#: a real, seconds and a share (0.005, or 0.5%) are numbers of at least 0, a switch is on or off. Offsets and
 #: alignments are bytes by name, ranges are bytes from one to before another. Sizes are a count, or a range of
 #: counts as 1..32; dims are sizes by name.
 Kind = Literal[
-    "word", "words", "integer", "count", "power of two", "size", "real", "share", "switch",
+    "word", "words", "integer", "count", "power of two", "size", "real", "seconds", "share", "switch",
     "tiers", "memories", "costs", "rules", "measures", "offsets", "alignments", "ranges", "sizes", "dims",
 ]  # fmt: skip
+
+#: What an option may change.
+Result = Literal["plan", "curve", "verdict", "validation", "layout"]
 
 T = TypeVar("T", bound=type)
 
@@ -45,7 +49,8 @@ T = TypeVar("T", bound=type)
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option. `flag` is its name on the command line, where that is another one, and `metavar` stands for
-    its value in help. A count is at least `least` and at most `most`.
+    its value in help. A count is at least `least` and at most `most`. `words` are the values of a word that
+    has no others, `example` is a value as JSON has it, and `changes` the results for which it can be chosen.
     """
 
     name: str
@@ -56,12 +61,34 @@ class Option:
     most: int | None = None
     flag: str = ""
     metavar: str | None = None
+    words: tuple[str, ...] = ()
+    example: Any = True
+    changes: tuple[Result, ...] | None = None
+
+    @property
+    def unit(self) -> str:
+        """The unit of its numbers, if they have one."""
+        return {"size": "bytes", "power of two": "bytes", "seconds": "seconds"}.get(self.kind, "")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is written once for each of its values."""
+        return self.kind in ("words", "tiers", "memories", "offsets", "alignments", "ranges")
 
 
-def _by_name(options: Iterable[Option]) -> Mapping[str, Option]:
-    return MappingProxyType({option.name: option for option in options})
+def _by_name(changes: tuple[Result, ...], options: Iterable[Option]) -> Mapping[str, Option]:
+    """The options by name, with the results that all change which do not say it themselves."""
+    return MappingProxyType(
+        {o.name: o if o.changes is not None else replace(o, changes=changes) for o in options}
+    )
 
 
+#: In the order of `solver.layout.SOLVERS`.
+_SOLVERS: Final = (
+    *("portfolio", "greedy", "search", "branch-and-bound", "cp-sat", "bump", "first-fit", "wic"),
+    *("nntrainer-basic", "nntrainer-v1", "nntrainer-v3", "tflm-greedy", "executorch-greedy", "best-fit"),
+    "skyline",
+)
 _SOLVER: Final = (
     "Layout solver: portfolio; greedy, search, branch-and-bound, cp-sat or skyline; or one of other systems:"
     " bump, first-fit, best-fit, wic, nntrainer-basic, nntrainer-v1, nntrainer-v3, tflm-greedy or"
@@ -76,6 +103,8 @@ _PINS: Final = Option(
     (),
     flag="pin",
     metavar="NAME=OFFSET",
+    example=["conv1.weight=8KiB"],
+    changes=("plan", "layout"),
 )
 _ALIGNMENTS: Final = Option(
     "alignments",
@@ -84,6 +113,8 @@ _ALIGNMENTS: Final = Option(
     (),
     flag="align",
     metavar="NAME=BYTES",
+    example=["conv*=4096"],
+    changes=("plan", "layout"),
 )
 _RESERVED: Final = Option(
     "reserved",
@@ -92,6 +123,8 @@ _RESERVED: Final = Option(
     (),
     flag="reserve",
     metavar="LOW..HIGH",
+    example=["0..8KiB"],
+    changes=("plan", "layout"),
 )
 
 #: Names of the options that constrain places.
@@ -106,6 +139,8 @@ _MEMORIES: Final = Option(
     (),
     flag="memory",
     metavar="MEMORY",
+    example=["tcm=512KiB,read=4GB/s,write=4GB/s", "psram=8MiB,read=80MB/s,write=60MB/s"],
+    changes=("plan", "layout"),
 )
 
 _PLACE: Final = Option(
@@ -115,35 +150,61 @@ _PLACE: Final = Option(
     " last one that names a value counts.",
     (),
     metavar="NAME=MEMORY",
+    example=["conv1.weight=tcm", "*@grad=psram"],
+    changes=("plan", "layout"),
 )
 
 #: In the order of `PlanOptions`.
 PLAN_OPTIONS: Final = _by_name(
+    ("plan", "curve", "verdict"),
     (
         Option(
             "target",
             "word",
             "Runtime whose memory is planned: reference, c, onert, nntrainer, singa or singa-relu.",
             "reference",
+            words=("reference", "c", "onert", "nntrainer", "singa", "singa-relu", "program"),
+            example="c",
         ),
-        Option("solver", "word", _SOLVER, "portfolio"),
-        Option("batch", "count", "Value of the symbolic batch, in place of the graph's own."),
+        Option("solver", "word", _SOLVER, "portfolio", words=_SOLVERS, example="cp-sat"),
+        Option("batch", "count", "Value of the symbolic batch, in place of the graph's own.", example=32),
         Option(
             "alignment",
             "power of two",
             "Alignment of each place in bytes, a power of two; 64 at least where steps run again or values"
             " are paged.",
+            most=2**20,
+            example=64,
         ),
-        Option("capacity", "size", "Most bytes of the arena, as 24MiB; a larger plan is an error."),
+        Option(
+            "capacity",
+            "size",
+            "Most bytes of the arena, as 24MiB; a larger plan is an error.",
+            example="24MiB",
+        ),
         Option(
             "deadline_seconds",
-            "real",
+            "seconds",
             "Most seconds of the search; without it the plan is the same on every machine.",
             flag="deadline",
             metavar="SECONDS",
+            example=5,
         ),
-        Option("scratch_budget", "size", "Most bytes of scratch of one step, as 256KiB.", 2 * 1024 * 1024),
-        Option("update", "word", "When gradients are applied: immediate or end.", "immediate"),
+        Option(
+            "scratch_budget",
+            "size",
+            "Most bytes of scratch of one step, as 256KiB.",
+            2 * 1024 * 1024,
+            example="256KiB",
+        ),
+        Option(
+            "update",
+            "word",
+            "When gradients are applied: immediate or end.",
+            "immediate",
+            words=("immediate", "end"),
+            example="end",
+        ),
         Option(
             "parallelism",
             "count",
@@ -151,6 +212,7 @@ PLAN_OPTIONS: Final = _by_name(
             1,
             most=64,
             metavar="COUNT",
+            example=4,
         ),
         Option("in_place", "switch", "Operands in the memory of others, where that is safe.", False),
         Option("rewrite", "switch", "Equivalent operations, where they lower the peak.", False),
@@ -178,6 +240,8 @@ PLAN_OPTIONS: Final = _by_name(
             (),
             flag="tier",
             metavar="TIER",
+            example=["sram=512KiB", "flash=1GiB,read=45MB/s,write=20MB/s,latency=100us"],
+            changes=("plan",),
         ),
         _MEMORIES,
         _PLACE,
@@ -187,12 +251,15 @@ PLAN_OPTIONS: Final = _by_name(
             "How long each step takes: roofline (a model, the default), a costs document, or on the command"
             " line measured.",
             metavar="COSTS",
+            example="roofline",
         ),
         Option(
             "storage",
             "word",
             "Type in which activations wait for the backward pass, rounded: float16 or bfloat16.",
             metavar="TYPE",
+            words=("float16", "bfloat16"),
+            example="bfloat16",
         ),
         Option(
             "frozen_storage",
@@ -200,6 +267,7 @@ PLAN_OPTIONS: Final = _by_name(
             "Storage of weights that are not trained, rounded: float16, bfloat16, int8 or int4; integers with"
             " the elements of a group, 32 by default, and with zero points, as int4:64:zero-points.",
             metavar="STORAGE",
+            example="int4:64:zero-points",
         ),
         Option(
             "tile_bytes",
@@ -207,6 +275,7 @@ PLAN_OPTIONS: Final = _by_name(
             "Weights that are not trained are cut into tiles of at most so many bytes, as 4MiB: paging moves"
             " them tile by tile.",
             metavar="BYTES",
+            example="4MiB",
         ),
         Option(
             "fit_scratch", "switch", "A smaller scratch budget, where scratch would make the peak.", False
@@ -214,7 +283,7 @@ PLAN_OPTIONS: Final = _by_name(
         _PINS,
         _ALIGNMENTS,
         _RESERVED,
-    )
+    ),
 )
 
 #: The measures that `only` chooses from. A plan has them as switches of its options.
@@ -226,10 +295,12 @@ _BATCH: Final = Option(
     "Value of the symbolic batch, in place of the graph's own; or a range, as 1..32: one plan, of the largest"
     " batch, that serves all of them.",
     metavar="COUNT",
+    example="1..32",
 )
 
 #: The options that a user gives: the measures are chosen by the planner, unless one of the first two says so.
 REQUEST_OPTIONS: Final = _by_name(
+    ("plan", "curve", "verdict"),
     (
         Option(
             "as_written",
@@ -244,6 +315,8 @@ REQUEST_OPTIONS: Final = _by_name(
             " recompute. Left out, the planner takes what changes no bit: what costs no time, and with a"
             " capacity or tiers what makes the plan fit.",
             metavar="MEASURES",
+            words=MEASURES,
+            example=["in_place", "order"],
         ),
         *(
             _BATCH if option.name == "batch" else option
@@ -255,12 +328,14 @@ REQUEST_OPTIONS: Final = _by_name(
             "dims",
             "Sizes of other symbolic dimensions of a document, by name; or ranges of them, as for the batch.",
             flag="dim",
+            example={"seq": "16..512"},
         ),
-    )
+    ),
 )
 
 #: What makes a deployment of several programs, beside the options of each of their plans.
 DEPLOYMENT_OPTIONS: Final = _by_name(
+    ("plan",),
     (
         Option(
             "entries",
@@ -270,6 +345,7 @@ DEPLOYMENT_OPTIONS: Final = _by_name(
             (),
             flag="entry",
             metavar="ENTRY",
+            example=["train", "infer:batch=1"],
         ),
         Option(
             "ties",
@@ -278,26 +354,36 @@ DEPLOYMENT_OPTIONS: Final = _by_name(
             (),
             flag="tie",
             metavar="NAMES=NAMES",
+            example=["a.encoder.*=b.encoder.*"],
         ),
-    )
+    ),
 )
 
 #: In the order of `LayoutOptions`.
 LAYOUT_OPTIONS: Final = _by_name(
+    ("layout",),
     (
-        Option("solver", "word", _SOLVER, "portfolio"),
+        Option("solver", "word", _SOLVER, "portfolio", words=_SOLVERS, example="cp-sat"),
         Option(
             "capacity",
             "size",
             "Most bytes of the peak, as 1MiB, in place of the problem's own; else minimise.",
+            example="1MiB",
         ),
-        Option("alignment", "power of two", "Least alignment of every buffer in bytes, a power of two."),
+        Option(
+            "alignment",
+            "power of two",
+            "Least alignment of every buffer in bytes, a power of two.",
+            most=2**20,
+            example=64,
+        ),
         Option(
             "deadline_seconds",
-            "real",
+            "seconds",
             "Most seconds of the search; without it the layout is the same on every machine.",
             flag="deadline",
             metavar="SECONDS",
+            example=5,
         ),
         Option(
             "work",
@@ -305,10 +391,17 @@ LAYOUT_OPTIONS: Final = _by_name(
             "Most buffers and sections that the search looks at; left out: the default, or until the"
             " deadline.",
             least=0,
+            example=1_000_000,
         ),
-        Option("seed", "count", "Seed of the search.", 0, least=0, most=2**62 - 1),
+        Option("seed", "count", "Seed of the search.", 0, least=0, most=2**62 - 1, example=1),
         Option(
-            "threads", "count", "Threads of the search; they change the time, never the answer.", 2, most=64
+            "threads",
+            "count",
+            "Threads of the search; they change the time, never the answer.",
+            2,
+            most=64,
+            example=4,
+            changes=(),
         ),
         Option(
             "race", "switch", "Take the first answer of any thread, which may differ from run to run.", False
@@ -320,6 +413,8 @@ LAYOUT_OPTIONS: Final = _by_name(
             " when the search stops.",
             0.0,
             metavar="GAP",
+            most=10**6,
+            example=0.005,
         ),
         Option("rules", "rules", "Rules of the exact search, on or off."),
         _PINS,
@@ -327,32 +422,36 @@ LAYOUT_OPTIONS: Final = _by_name(
         _RESERVED,
         _MEMORIES,
         _PLACE,
-    )
+    ),
 )
 
 #: Rules of the exact search, each of which only saves work; in the order of `Rules`.
 LAYOUT_RULES: Final = _by_name(
-    Option(name, "switch", text, True)
-    for name, text in (
-        ("plateaus", "Branch on any local-minimum plateau, not the lowest only."),
-        ("gaps", "Force waste at once."),
-        ("symmetry", "Try identical buffers once."),
-        ("transposition", "Remember which placements were refuted."),
-        ("decomposition", "Solve parts that share no buffer one by one."),
-        ("weights", "Prefer sections that failed before."),
-        ("restarts", "Start over with other priorities."),
-        ("peel", "Set aside buffers that always fit last."),
-        ("fill", "Fail where a niche of the skyline cannot be filled."),
-        ("span", "Place a buffer at once that exactly spans a niche."),
-        ("walls", "Try buffers first that lean on a wall of a niche, in part of the runs."),
-        ("jumps", "Go back at once to a choice that a failure depends on."),
-        ("promotion", "Below an incumbent, try kinds earlier that were placed too late before."),
-        ("structure", "Place at once the buffers that a theorem places: equal sizes, chains, nests."),
-    )
+    ("layout",),
+    (
+        Option(name, "switch", text, True)
+        for name, text in (
+            ("plateaus", "Branch on any local-minimum plateau, not the lowest only."),
+            ("gaps", "Force waste at once."),
+            ("symmetry", "Try identical buffers once."),
+            ("transposition", "Remember which placements were refuted."),
+            ("decomposition", "Solve parts that share no buffer one by one."),
+            ("weights", "Prefer sections that failed before."),
+            ("restarts", "Start over with other priorities."),
+            ("peel", "Set aside buffers that always fit last."),
+            ("fill", "Fail where a niche of the skyline cannot be filled."),
+            ("span", "Place a buffer at once that exactly spans a niche."),
+            ("walls", "Try buffers first that lean on a wall of a niche, in part of the runs."),
+            ("jumps", "Go back at once to a choice that a failure depends on."),
+            ("promotion", "Below an incumbent, try kinds earlier that were placed too late before."),
+            ("structure", "Place at once the buffers that a theorem places: equal sizes, chains, nests."),
+        )
+    ),
 )
 
 #: How a model of another tool, which holds no training, is trained.
 IMPORT_OPTIONS: Final = _by_name(
+    ("plan", "curve", "verdict", "validation"),
     (
         Option(
             "loss",
@@ -361,6 +460,17 @@ IMPORT_OPTIONS: Final = _by_name(
             " or huber, of its first output; none for an inference. Left out, an output of the model that is"
             " one number is the loss; without one, it is an inference.",
             metavar="LOSS",
+            words=(
+                "cross-entropy",
+                "soft-cross-entropy",
+                "binary-cross-entropy",
+                "kl-divergence",
+                "mse",
+                "l1",
+                "huber",
+                "none",
+            ),
+            example="cross-entropy",
         ),
         Option(
             "output",
@@ -368,12 +478,14 @@ IMPORT_OPTIONS: Final = _by_name(
             "Of a model: the output that the loss is of, or any other tensor that the model computes.",
             flag="output-name",
             metavar="NAME",
+            example="logits",
         ),
         Option(
             "class_axis",
             "integer",
             "Of a model: the axis of classes; 1 of images, else the last one.",
             metavar="AXIS",
+            example=1,
         ),
         Option(
             "optimizer",
@@ -381,25 +493,29 @@ IMPORT_OPTIONS: Final = _by_name(
             "Optimizer: sgd, adam, adamw, rmsprop, adagrad; or sgd,momentum=0.9. Takes the place of a"
             " document's own.",
             metavar="NAME",
+            example="sgd,momentum=0.9",
         ),
-        Option("learning_rate", "real", "Learning rate of the optimizer.", metavar="RATE"),
+        Option("learning_rate", "real", "Learning rate of the optimizer.", metavar="RATE", example=0.01),
         Option(
             "micro_batches",
             "count",
             "Iterations of one update, each with a batch of its own; their gradients are averaged.",
             metavar="COUNT",
+            example=4,
         ),
         Option(
             "trainable",
             "word",
             "What is trained: all, last:2 operations, or names as head.*,fc.bias.",
             metavar="SET",
+            example="last:2",
         ),
         Option(
             "frozen",
             "word",
             "Of a model: names and patterns of weights that are not trained.",
             metavar="NAMES",
+            example="head.*",
         ),
         Option(
             "dim",
@@ -407,15 +523,22 @@ IMPORT_OPTIONS: Final = _by_name(
             "Of a model: the size of a dimension that it leaves open, or a range, as seq=16..512; of a"
             " document: that of a dimension among its dims. Repeatable.",
             metavar="NAME=SIZE",
+            example=["seq=16..512"],
         ),
         Option(
             "input",
             "words",
             "Of a model: the value of an input in every step, as sr=16000; repeatable.",
             metavar="NAME=VALUE",
+            example=["sr=16000"],
         ),
         Option(
-            "batch_norm", "word", "Of a model: train or frozen; left out, as the model says.", metavar="MODE"
+            "batch_norm",
+            "word",
+            "Of a model: train or frozen; left out, as the model says.",
+            metavar="MODE",
+            words=("train", "frozen"),
+            example="frozen",
         ),
         Option(
             "weights",
@@ -423,20 +546,24 @@ IMPORT_OPTIONS: Final = _by_name(
             "First values: reference (they stay in the model's file), none (drawn at random), or on the"
             " command line a .safetensors, .gguf or .npz file that has them by name.",
             metavar="WHERE",
+            words=("reference", "none"),
+            example="none",
         ),
         Option(
             "freeze_before",
             "words",
             "Of a model: a tensor that becomes an input; what leads to it is not imported. Repeatable.",
             metavar="NAME",
+            example=["features"],
         ),
         Option(
             "keep_outputs",
             "word",
             "Of a model: outputs that can be read after a step, as logits,mask; or all.",
             metavar="NAMES",
+            example="logits,mask",
         ),
-    )
+    ),
 )
 
 

@@ -115,7 +115,8 @@ def bounds(rule: Schema) -> str:
     if "const" in rule:
         return code(json.dumps(rule["const"]))
     if "enum" in rule:
-        return ", ".join(code(json.dumps(value)) for value in rule["enum"])
+        words = [code(json.dumps(value)) for value in rule["enum"]]
+        return ", ".join(words if len(words) < 20 else [*words[:3], "...", words[-1]])
     for key in ("anyOf", "oneOf", "allOf"):
         if key in rule:
             return " or ".join(bounds(one) for one in rule[key])

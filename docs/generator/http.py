@@ -55,6 +55,11 @@ def _route(document: dict[str, Any], method: str, path: str, operation: dict[str
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if body:
         parts += _body(document, body)
+    query = [one["$ref"].rpartition("/")[2] for one in operation.get("parameters", ()) if "$ref" in one]
+    if query:
+        parts.append(
+            f"Query of a [model](options.md#of-a-model-of-another-tool): {', '.join(map(code, query))}."
+        )
     rows = [(status, answer["description"]) for status, answer in sorted(operation["responses"].items())]
     return "\n\n".join([*parts, table(("status", "answer"), rows)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -13,9 +14,11 @@ from service.problems import CATALOGUE
 from service.settings import Settings
 from solver import errors as error_module
 from solver.documents import SCHEMAS
+from solver.documents.options import ImportFields
 from solver.errors import ArenaplanError
 from solver.graph.ops import FAMILIES, SEQUENCES, signature
 from solver.layout import Rules, SolveOptions
+from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, REQUEST_OPTIONS, Option
 from solver.pipeline import TARGETS
 from solver.training.optimizers import OPTIMIZER_NAMES
 
@@ -33,9 +36,13 @@ def options() -> str:
         "the choice of the target or the planner.",
         "## Of a plan",
         f"Targets: {', '.join(map(code, TARGETS))}.",
-        _properties("options"),
+        _properties(SCHEMAS["options"], REQUEST_OPTIONS),
+        "## Of a model of another tool",
+        "Flags of the command line, keywords of `arenaplan.load_graph`, and parameters of the query of a "
+        "posted model. A query has a list as a parameter for each of its values.",
+        _properties(ImportFields.model_json_schema(), IMPORT_OPTIONS),
         "## Of a layout",
-        _properties("layout_options"),
+        _properties(SCHEMAS["layout_options"], LAYOUT_OPTIONS),
         "## Rules of the exact search",
         "`arenaplan solve --without RULE` leaves one out. No rule changes what is feasible; each "
         "only saves work.",
@@ -46,20 +53,23 @@ def options() -> str:
     )
 
 
-def _properties(name: str) -> str:
-    """An options document without its header."""
-    properties = SCHEMAS[name]["properties"]
+def _properties(schema: Mapping[str, Any], options: Mapping[str, Option]) -> str:
+    """Options with what a JSON Schema says of them."""
+    rules = schema["properties"]
     rows = [
         (
-            code(key),
-            _default(rule),
-            "yes or no, each" if "$ref" in rule else bounds(rule),
-            rule.get("description", ""),
+            code(name),
+            _default(rules[name]),
+            "yes or no, each"
+            if "$ref" in rules[name]
+            else bounds(rules[name]) + (option.unit and f"; {option.unit}"),
+            "" if option.kind == "rules" else code(json.dumps(option.example)),
+            ", ".join(option.changes or ()),
+            option.help,
         )
-        for key, rule in properties.items()
-        if key not in ("format", "version")
+        for name, option in options.items()
     ]
-    return table(("option", "default", "values", "meaning"), rows)
+    return table(("option", "default", "values", "example", "results", "meaning"), rows)
 
 
 def _default(rule: Mapping[str, Any]) -> str:

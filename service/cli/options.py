@@ -327,8 +327,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "switch": bool,
     "words": list[str] | None,
     **dict.fromkeys(("tiers", "memories", "offsets", "alignments", "ranges"), list[str] | None),
-    "real": float | None,
-    "share": float | None,
+    **dict.fromkeys(("real", "seconds", "share"), float | None),
     **dict.fromkeys(("size", "integer", "count", "power of two", "sizes"), int | None),
 }
 _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {

@@ -5,6 +5,7 @@ Routes read their bodies themselves, in workers, so their decorators describe th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -18,8 +19,10 @@ from service.http.examples import named_examples
 from service.jobs.notes import NOTES_HEADER
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
+from solver.documents.fields import MAX_INTEGER, NO_CONTROL
+from solver.documents.options import ImportFields
 from solver.documents.rows import RowSchemas
-from solver.options import IMPORT_OPTIONS
+from solver.options import DEPLOYMENT_OPTIONS, IMPORT_OPTIONS, REQUEST_OPTIONS, Option, Result
 
 __all__ = [
     "ANY_BYTES", "ANY_PROBLEM", "NOTES", "NOT_MODIFIED", "READING_PROBLEMS", "STORE_PROBLEMS", "answer",
@@ -116,13 +119,11 @@ def request_body(model: type[BaseModel], *example_names: str) -> dict[str, Any]:
 
 
 def model_body(model: type[BaseModel], *example_names: str) -> dict[str, Any]:
-    """A body in JSON, or the bytes of a model with parameters in the query."""
+    """A body in JSON, or the bytes of a model."""
     body = request_body(model, *example_names)
     body["content"] |= dict.fromkeys(MODEL_TYPES, _BINARY)
-    options = "\n".join(f"* `{option.name}`: {option.help}" for option in IMPORT_OPTIONS.values())
     body["description"] = (
-        "JSON, or the bytes of a model of another tool. These parameters of the query say how it is trained:"
-        f"\n\n{options}"
+        "JSON, or the bytes of a model of another tool. The query is for models: JSON has its options inside."
     )
     return body
 
@@ -132,11 +133,17 @@ ANY_BYTES: Final = {**content("graph", type="object"), **dict.fromkeys(MODEL_TYP
 
 
 def computed(
-    summary: str, body: dict[str, Any], made: dict[str, Any], *codes: str, cached: bool = False
+    summary: str,
+    body: dict[str, Any],
+    made: dict[str, Any],
+    *codes: str,
+    cached: bool = False,
+    of_model: Result | None = None,
 ) -> dict[str, Any]:
     """The arguments of the decorator of a route that computes; `codes` are the problems it may answer.
 
-    The answer to a `cached` one has an entity tag. With the header Prefer each of them can become a job.
+    The answer to a `cached` one has an entity tag. With the header Prefer each of them can become a job. A
+    posted model gets the result `of_model`, with parameters of the query for it.
     """
     prefer = {
         "name": "Prefer",
@@ -149,8 +156,84 @@ def computed(
     return {
         "summary": summary,
         "responses": {200: made, 202: later, **unchanged, **problems(*codes)},
-        "openapi_extra": {"requestBody": body, "parameters": [prefer]},
+        "openapi_extra": {"requestBody": body, "parameters": [prefer, *_query(of_model)]},
     }
+
+
+#: What the query of a posted model has beside options, by result: members of the requests in JSON.
+_MEMBERS: Final[Mapping[Result | None, tuple[str, ...]]] = {
+    "plan": ("like",),
+    "curve": ("points",),
+    "verdict": ("training", "scores"),
+    "validation": ("plan", "steps", "seed"),
+}
+_REQUESTS: Final = (
+    "PlanRequest",
+    "PlanRequestOptions",
+    "TradeOffRequest",
+    "ExplainRequest",
+    "ValidateRequest",
+)
+#: Options of a posted model. Its dimensions have `dim`, which takes their names and places.
+_OPTIONS: Final[Mapping[str, Option]] = {
+    **IMPORT_OPTIONS,
+    **{name: option for name, option in REQUEST_OPTIONS.items() if name != "dims"},
+    **DEPLOYMENT_OPTIONS,
+}
+
+
+def _query(result: Result | None) -> list[dict[str, str]]:
+    """References to the parameters that a model takes beside its body."""
+    options = [name for name, option in _OPTIONS.items() if result in (option.changes or ())]
+    names = (*options, *_MEMBERS.get(result, ()))
+    return [{"$ref": f"#/components/parameters/{name}"} for name in names]
+
+
+def _parameters(models: Mapping[str, Any]) -> dict[str, Any]:
+    """Every parameter of a posted model by name, as the models of JSON requests describe it."""
+    declared = ImportFields.model_json_schema()["properties"]
+    for model in _REQUESTS:
+        declared |= models[model]["properties"]
+    parameters: dict[str, Any] = {}
+    schema: dict[str, Any]
+    for name in (*_OPTIONS, *(name for names in _MEMBERS.values() for name in names)):
+        option, text, explode = _OPTIONS.get(name), declared[name]["description"], {}
+        if name in ("like", "plan"):
+            schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+            text += " The digest of a plan that this service keeps."
+        elif option is not None and option.kind == "measures":
+            schema = {"type": "array", "items": {"type": "string", "enum": [*option.words]}}
+            explode = {"explode": False}  # one parameter, with commas
+        elif option is not None and option.is_list:
+            schema = {"type": "array", "items": {"type": "string"}}
+        else:
+            schema = _text_or_number(declared[name])
+        if option is not None:
+            schema["examples"] = [option.example]
+        parameters[name] = {"name": name, "in": "query", "description": text, **explode, "schema": schema}
+    return parameters
+
+
+_BOUNDS: Final = ("type", "enum", "minimum", "maximum", "pattern")
+#: What every number and every text keeps.
+_NO_BOUNDS: Final = (MAX_INTEGER, -MAX_INTEGER - 1, NO_CONTROL)
+
+
+def _text_or_number(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without what a query does not have: null, objects, lists, and defaults, which are left out.
+
+    Objects and lists are JSON in a query.
+    """
+    choices = schema.get("anyOf", [schema])
+    simple = [
+        {key: value for key, value in choice.items() if key in _BOUNDS and value not in _NO_BOUNDS}
+        for choice in choices
+        if choice.get("type") in ("string", "integer", "number", "boolean")
+    ]
+    others = [choice for choice in choices if choice.get("type") != "null"]
+    if len(simple) < len(others) and not any(set(choice) <= {"type", "pattern"} for choice in simple):
+        return {"type": "string"}
+    return simple[0] if len(simple) == 1 else {"anyOf": simple}
 
 
 def install(app: FastAPI, settings: Settings) -> None:
@@ -171,6 +254,7 @@ def install(app: FastAPI, settings: Settings) -> None:
             components["schemas"].update(definitions["$defs"])
             schemas.narrow(components["schemas"], settings)
             components["examples"] = named_examples()
+            components["parameters"] = _parameters(components["schemas"])
         return app.openapi_schema or document
 
     app.openapi = complete  # type: ignore[method-assign]  # FastAPI's documented way to extend it

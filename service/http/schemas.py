@@ -12,7 +12,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from service.settings import Settings
-from solver import pipeline
 from solver.documents import (
     BuffersDocument,
     DeploymentDocument,
@@ -26,7 +25,6 @@ from solver.documents import (
     VerdictDocument,
 )
 from solver.documents.options import LayoutOptionFields, OptionFields
-from solver.layout import SOLVERS
 from solver.options import DEPLOYMENT_OPTIONS
 from solver.plan import MAX_ENTRIES, MAX_TIES
 
@@ -312,28 +310,7 @@ MODELS: Final = (
 
 
 def narrow(schemas: dict[str, Any], settings: Settings) -> None:
-    """Narrow options to the values that this service takes, where documents say only text or number."""
-    powers = [1 << power for power in range(21)]
-    alignment = {"anyOf": [{"type": "integer", "enum": powers}, {"type": "null"}]}
-    seconds = {"type": "number", "minimum": 0, "maximum": settings.deadline_max_seconds}
-    deadline = {"anyOf": [seconds, {"type": "null"}]}
-    solver = {"enum": sorted(SOLVERS)}
-    narrower: dict[str, dict[str, dict[str, Any]]] = {
-        "PlanRequestOptions": {
-            "target": {"enum": sorted({*pipeline.TARGETS, pipeline.PROGRAM})},
-            "solver": solver,
-            "update": {"enum": ["end", "immediate"]},
-            "alignment": alignment,
-            "deadline_seconds": deadline,
-        },
-        "LayoutRequestOptions": {
-            "solver": solver,
-            "alignment": alignment,
-            "deadline_seconds": deadline,
-            "target_gap": {"exclusiveMaximum": 1_000_000},
-        },
-        "ValidateRequest": {"steps": {"maximum": settings.validate_max_steps}},
-    }
-    for model, properties in narrower.items():
-        for name, more in properties.items():
-            schemas[model]["properties"][name].update(more)
+    """Narrow numbers to those that this service takes."""
+    for model in (schemas["PlanRequestOptions"], schemas["LayoutRequestOptions"]):
+        model["properties"]["deadline_seconds"]["anyOf"][0]["maximum"] = settings.deadline_max_seconds
+    schemas["ValidateRequest"]["properties"]["steps"]["maximum"] = settings.validate_max_steps

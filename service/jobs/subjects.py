@@ -17,7 +17,7 @@ from solver import documents
 from solver.errors import ArenaplanError, TooManyOperationsError, json_pointer
 from solver.importers.options import Imported, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
-from solver.options import DEPLOYMENT_OPTIONS, IMPORT_OPTIONS, MEASURES, former_option
+from solver.options import DEPLOYMENT_OPTIONS, IMPORT_OPTIONS, MEASURES, REQUEST_OPTIONS, former_option
 from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import PlanOptions, RequestedOptions, split_ranges
 from solver.verdict import Batches, batches_of, batches_of_model
@@ -239,7 +239,7 @@ def read_model(task: str, body: bytes) -> Subject:
     """A line of JSON, the parameters of a query with the texts of each, and then the bytes of a model.
 
     Parameters are choices for the import, members of the task, and fields of its options; of these two, texts
-    that are JSON are what they say. Raises `Problem`.
+    that are JSON are what they say. A list is JSON, or a parameter for each of its texts. Raises `Problem`.
     """
     head, _, data = body.partition(b"\n")
     required, optional = MEMBERS[task]
@@ -253,6 +253,9 @@ def read_model(task: str, body: bytes) -> Subject:
             choices[name] = values
         elif name in DEPLOYMENT_OPTIONS and name in named:
             members[name] = [_value(value) for value in values]
+        elif name in REQUEST_OPTIONS and REQUEST_OPTIONS[name].is_list:
+            whole = _value(values[0])
+            fields[name] = whole if len(values) == 1 and not isinstance(whole, str) else values
         elif len(values) > 1:
             raise Problem(
                 "invalid-request",

@@ -23,6 +23,7 @@ from solver.documents.fields import (
     MAX_INTEGER,
     MAX_LISTED,
     DocumentModel,
+    Int64,
     JsonList,
     Name,
     Natural,
@@ -40,6 +41,7 @@ from solver.layout.model.placed import Alignment, LayoutOptions, Pin
 from solver.layout.model.problem import Reserved
 from solver.options import (
     CONSTRAINTS,
+    IMPORT_OPTIONS,
     LAYOUT_OPTIONS,
     LAYOUT_RULES,
     MEASURES,
@@ -61,6 +63,7 @@ from solver.plan.options import RANGE
 from solver.program import ReservedRange, Tier
 
 __all__ = [
+    "ImportFields",
     "LayoutOptionFields",
     "LayoutOptionsDocument",
     "OptionFields",
@@ -276,10 +279,10 @@ _FEW: Final = Field(max_length=MAX_LISTED)
 #: The type of a field, by the kind of option.
 _TYPES: Final[Mapping[str, Any]] = {
     "word": Name,
+    "integer": Int64,
     "power of two": Annotated[Positive, AfterValidator(_power_of_two)],
     "size": Size,
-    "real": Annotated[float, Field(ge=0)],
-    "share": Annotated[float, Field(ge=0)],
+    **dict.fromkeys(("real", "seconds", "share"), Annotated[float, Field(ge=0)]),
     "switch": bool,
     "tiers": Annotated[JsonList[TierOfOptions], _FEW],
     "memories": Annotated[JsonList[MemoryOfOptions], _FEW],
@@ -299,7 +302,10 @@ _TYPES: Final[Mapping[str, Any]] = {
 
 
 def _model(name: str, about: str, options: Mapping[str, Option]) -> Any:
-    """A model with a field for each option. One whose default is None may be null."""
+    """A model with a field for each option. One whose default is None may be null.
+
+    Schemas name words and upper bounds that the core checks, as it says more of a value that is none.
+    """
     declared: dict[str, Any] = {}
     for option in options.values():
         type_, default = _TYPES.get(option.kind), option.default
@@ -307,6 +313,13 @@ def _model(name: str, about: str, options: Mapping[str, Option]) -> Any:
             type_, default = RulesOfLayout, RulesOfLayout()
         elif type_ is None:
             type_ = Annotated[int, Field(ge=option.least, le=option.most or MAX_INTEGER)]
+        elif option.kind == "word" and option.words and options is not PLAN_OPTIONS:
+            type_ = Annotated[type_, Field(json_schema_extra={"enum": [*option.words]})]
+        elif option.kind == "power of two" and option.most and options is not PLAN_OPTIONS:
+            powers = [1 << power for power in range(option.most.bit_length())]
+            type_ = Annotated[type_, Field(json_schema_extra={"enum": [*powers]})]
+        elif option.kind == "share" and option.most:
+            type_ = Annotated[type_, Field(json_schema_extra={"exclusiveMaximum": option.most})]
         if default is None and option.kind != "costs":
             type_ = type_ | None
         declared[option.name] = (type_, Field(default, description=option.help))
@@ -327,6 +340,8 @@ if TYPE_CHECKING:
 
     class LayoutOptionFields(DocumentModel): ...
 
+    class ImportFields(DocumentModel): ...
+
 else:
     OptionFields = _model(
         "OptionFields",
@@ -343,6 +358,7 @@ else:
         "Sizes are bytes, or text as 24MiB; what is left out or null is the solver's choice.",
         LAYOUT_OPTIONS,
     )
+    ImportFields = _model("ImportFields", "How a model of another tool is trained.", IMPORT_OPTIONS)
 
 
 class OptionsDocument(OptionFields):

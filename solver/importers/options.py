@@ -226,7 +226,7 @@ def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> Imp
     axis, outputs = words.get("class_axis"), words.get("keep_outputs")
     names_of_outputs = "all, or names of outputs separated by commas"
     return ImportOptions(
-        loss=_choice(words, "loss", (*LOSSES, NO_LOSS)),
+        loss=_choice(words, "loss"),
         output=words.get("output"),
         class_axis=None if axis is None else _whole("class_axis", axis),
         optimizer=_optimizer(words.get("optimizer", "sgd"), words.get("learning_rate")),
@@ -238,8 +238,8 @@ def import_options(words: Mapping[str, Any], *, batch: int | None = None) -> Imp
         inputs=_pairs(
             words, "input", _value, "a name and a value, as sr=16000, training=false or scale=[1, 0.5]"
         ),
-        batch_norm=_choice(words, "batch_norm", ("train", "frozen")),
-        weights=_choice(words, "weights", ("reference", "none")) != "none",
+        batch_norm=_choice(words, "batch_norm"),
+        weights=_choice(words, "weights") != "none",
         keep_outputs="all" if outputs == "all" else _names("keep_outputs", outputs, names_of_outputs),
         freeze_before=tuple(dict.fromkeys(map(str, _several(words, "freeze_before")))),
     )
@@ -334,8 +334,8 @@ def _number(name: str, text: Any) -> float | bool:
         raise _bad(name, text, "a number") from None
 
 
-def _choice(words: Mapping[str, Any], option: str, known: Collection[str]) -> Any:
-    word = words.get(option)
+def _choice(words: Mapping[str, Any], option: str) -> Any:
+    word, known = words.get(option), IMPORT_OPTIONS[option].words
     if word is not None and word not in known:
         raise _bad(option, word, " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}")
     return word

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import httpx
+import onnx
 import pytest
+
+from tests.support.browser import chromium, running_browser
+from tests.support.onnx_models import perceptron
+from tests.support.server import Server
 
 #: What may stand between quotes after src, href or url and names another host.
 REMOTE = re.compile(r"""(?:src|href|url)\s*[=:(]\s*["']?(?:https?:)?//""", re.IGNORECASE)
@@ -71,3 +77,37 @@ def test_a_graph_is_stored_under_the_digest_that_is_shown(http: httpx.Client) ->
         headers={"Content-Type": "application/json"},
     )
     assert stored.status_code in (201, 204), stored.text
+
+
+@pytest.mark.skipif(chromium() is None, reason="Chromium is not installed here")
+def test_try_it_out_plans_a_model_with_a_loss(server: Server, tmp_path: Path) -> None:
+    onnx.save(perceptron(), tmp_path / "model.onnx")
+    block = "document.getElementById('operations-plans-plan')"
+    with running_browser() as browser:
+        page = browser.page()
+        page.open(f"{server.url}/docs#/plans/plan")
+        page.wait_for(f"{block}?.querySelector('.execute')")
+        for element, kind, value in (
+            ("select.content-type", "Select", "application/octet-stream"),
+            ("tr[data-param-name=loss] select", "Select", "cross-entropy"),
+            ("tr[data-param-name=batch] input", "Input", "1..8"),
+            ("tr[data-param-name=capacity] input", "Input", "24MiB"),
+        ):
+            page.run(
+                f"(element => {{ Object.getOwnPropertyDescriptor(HTML{kind}Element.prototype, 'value')"
+                f".set.call(element, '{value}'); for (const name of ['input', 'change', 'focusout'])"
+                f" element.dispatchEvent(new Event(name, {{bubbles: true}})); }})"
+                f"({block}.querySelector('.opblock-section {element}'))"
+            )
+            page.settle()
+        file = page.ask("Runtime.evaluate", expression=f"{block}.querySelector('input[type=file]')")
+        page.ask(
+            "DOM.setFileInputFiles",
+            files=[str(tmp_path / "model.onnx")],
+            objectId=file["result"]["objectId"],
+        )
+        page.click(".execute")
+        page.wait_for(f"{block}.querySelector('.live-responses-table tbody .response-col_status')")
+        assert page.text(".live-responses-table tbody .response-col_status").startswith("200")
+        plan = json.loads(page.text(".live-responses-table .microlight"))
+    assert (plan["options"]["batch"], plan["options"]["capacity"]) == (8, 24 * 2**20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,7 @@ import pytest
 from service.http.bodies import MODEL_TYPES
 from service.http.examples import example
 from solver.documents import load_plan
+from tests.support.onnx_models import perceptron
 from tests.support.server import Server
 
 generator = pytest.importorskip("openapi_python_client")
@@ -54,3 +56,21 @@ def test_a_graph_gets_its_plan(client: ModuleType, server: Server, name: str) ->
     assert isinstance(answer.parsed, models.PlanDocument)
     assert answer.parsed.to_dict() == json.loads(answer.content)
     assert answer.parsed.digest == load_plan(answer.content).digest
+
+
+def test_a_model_gets_its_plan_with_a_loss(client: ModuleType, server: Server) -> None:
+    models, types = part(client, "models"), part(client, "types")
+    plans = part(client, "api.plans.plan_unversioned")
+    with client.Client(base_url=server.url) as service:
+        answer = plans.sync_detailed(
+            client=service,
+            body=types.File(payload=BytesIO(perceptron().SerializeToString())),
+            loss=models.PlanUnversionedLoss("cross-entropy"),
+            batch="1..4",
+            capacity="1MiB",
+            only=[models.PlanUnversionedOnlyItem("order")],
+            tiers=[],
+        )
+    assert isinstance(answer.parsed, models.PlanDocument)
+    plan = load_plan(answer.content)
+    assert (plan.options.capacity, plan.options.order, plan.options.batch) == (2**20, True, 4)

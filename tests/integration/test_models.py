@@ -327,6 +327,19 @@ def test_an_option_that_is_given_twice(server: Server) -> None:
     assert answer.json()["pointer"] == "/query/loss"
 
 
+def test_a_list_is_a_parameter_for_each_value_or_json(server: Server) -> None:
+    texts = ["sram=1MiB", "flash=1GiB,read=45MB/s,write=20MB/s"]
+    for tiers in (texts, json.dumps(texts)):
+        answer = httpx.post(
+            f"{server.url}/v1/plan",
+            params={**CHOICES, "tiers": tiers},
+            content=MODEL,
+            headers={"content-type": "application/octet-stream"},
+            timeout=60,
+        )
+        assert [tier["name"] for tier in answer.json()["options"]["tiers"]] == ["sram", "flash"]
+
+
 def test_a_service_reads_no_file_that_a_document_names(server: Server) -> None:
     """A document with weights in a file can be planned; training in it would have to read the file."""
     value = json.loads(documents.dump_graph(graph_of()))

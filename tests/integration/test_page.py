@@ -41,22 +41,15 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert [one for one in opened.complaints() if not one.startswith(f"asked for {server.url}/")] == []
 
 
-def wait_for(page: Page, condition: str) -> None:
-    """Until an expression of the page is true; a browser that is silent for too long ends the test."""
-    look = f"const look = () => ({condition}) ? ready(1) : setTimeout(look, 20); look();"
-    page.run(f"new Promise(ready => {{ {look} }})")
-    page.settle()
-
-
 def choose(page: Page, path: Path) -> None:
     found = page.ask("Runtime.evaluate", expression="document.getElementById('file')")
     page.ask("DOM.setFileInputFiles", files=[str(path)], objectId=found["result"]["objectId"])
-    wait_for(page, f"chosen.textContent.startsWith({json.dumps(path.name)})")
+    page.wait_for(f"chosen.textContent.startsWith({json.dumps(path.name)})")
 
 
 def plan(page: Page) -> None:
     page.click("#plan")
-    wait_for(page, "working.hidden && !(done.hidden && failed.hidden)")
+    page.wait_for("working.hidden && !(done.hidden && failed.hidden)")
 
 
 def test_the_example_with_the_keyboard_alone(page: Page) -> None:
@@ -64,9 +57,9 @@ def test_the_example_with_the_keyboard_alone(page: Page) -> None:
     page.run("(window.said = [], new MutationObserver(() => said.push(stage.textContent))"
              ".observe(stage, {childList: true}), example.focus())")  # fmt: skip
     page.press("Enter")
-    wait_for(page, "document.activeElement === plan")
+    page.wait_for("document.activeElement === plan")
     page.press("Enter")
-    wait_for(page, "!done.hidden")
+    page.wait_for("!done.hidden")
     assert page.text("#size") == "mnist: 21,613,184 bytes (20.6 MiB)"
     assert page.text("#proof").startswith("Proved: ")
     assert page.run("document.activeElement.id") == "done"
@@ -159,7 +152,7 @@ def test_with_a_key(browser: Browser, tmp_path: Path) -> None:
         page = browser.page()
         page.open(f"{server.url}/")
         page.click("#example")
-        wait_for(page, "chosen.textContent.startsWith('mnist.json')")
+        page.wait_for("chosen.textContent.startsWith('mnist.json')")
         plan(page)
         assert page.text("#title") == "The caller is not known"
         assert page.run("access.open") is True
@@ -197,7 +190,7 @@ def test_measures_are_the_planners_or_chosen_by_hand(page: Page) -> None:
     boxes = "[...document.querySelectorAll('#only input')]"
     assert page.run(f"{boxes}.map(one => one.value)") == list(MEASURES)
     page.click("#example")
-    wait_for(page, "chosen.textContent.startsWith('mnist.json')")
+    page.wait_for("chosen.textContent.startsWith('mnist.json')")
     for measures, capacity, size in (
         ("as_written", "", "21,613,184 bytes (20.6 MiB)"),
         ("only", "", "20,578,944 bytes (19.6 MiB)"),
@@ -275,7 +268,7 @@ def test_nothing_keeps_people_from_using_the_pages(
     check("start")
     page.run("advanced.open = access.open = true")
     page.click("#example")
-    wait_for(page, "chosen.textContent.startsWith('mnist.json')")
+    page.wait_for("chosen.textContent.startsWith('mnist.json')")
     check("chosen")
     plan(page)
     check("done")

@@ -124,6 +124,12 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def wait_for(self, condition: str) -> None:
+        """Until an expression of the page is true; a browser that is silent for too long ends the test."""
+        look = f"const look = () => ({condition}) ? ready(1) : setTimeout(look, 20); look();"
+        self.run(f"new Promise(ready => {{ {look} }})")
+        self.settle()
+
     def text(self, selector: str) -> str:
         found = self.run(f"document.querySelector({json.dumps(selector)}).innerText")
         return str(found)

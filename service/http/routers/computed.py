@@ -37,6 +37,7 @@ _FACTS: Final = ("points", "verdict", "complete", "identical")
         model_body(TradeOffRequest, "points"),
         answer(TradeOffDocument, "The curve.", "curve", headers=NOTES),
         *READING_PROBLEMS,
+        of_model="curve",
     ),
 )
 async def tradeoff(request: Request) -> Response:
@@ -57,6 +58,7 @@ async def tradeoff(request: Request) -> Response:
         model_body(ExplainRequest, "capacity"),
         answer(VerdictDocument, "The verdict.", "verdict", headers=NOTES),
         *READING_PROBLEMS,
+        of_model="verdict",
     ),
 )
 async def explain(request: Request) -> Response:
@@ -81,6 +83,7 @@ async def explain(request: Request) -> Response:
         model_body(ValidateRequest, "validation"),
         answer(ReportDocument, "The comparison, step by step.", "report", headers=NOTES),
         *READING_PROBLEMS, "invalid-plan", "plan-not-found", "validation-too-large",
+        of_model="validation",
     ),
 )  # fmt: skip
 async def validate(request: Request) -> Response:

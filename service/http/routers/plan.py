@@ -114,6 +114,7 @@ _PLAN_ROUTE: Final = computed(
     ),
     *READING_PROBLEMS, "invalid-problem", "capacity-exceeded",
     cached=True,
+    of_model="plan",
 )  # fmt: skip
 
 
@@ -128,10 +129,10 @@ async def plan(request: Request) -> Response:
     again under their digest. With `deadline_seconds`, the best plan found by then is the answer.
 
     The body may be a model of another tool as well, of ONNX, Circle or TensorFlow Lite, sent as
-    `application/octet-stream` or `application/onnx`. How it is trained stands in the query, with the
-    parameters that the request body lists; beside them stand the options of plans, as `capacity=24MiB`.
-    Weights are only hashed, and must lie in the model itself. `like` is the digest of a plan that is kept
-    here, whose persistent values stay where they are; a graph has the document of that plan in the body.
+    `application/octet-stream` or `application/onnx`. The query says how it is trained, and has the options of
+    plans, as `capacity=24MiB`. Weights are only hashed, and must lie in the model itself. `like` is the
+    digest of a plan that is kept here, whose persistent values stay where they are; a graph has the document
+    of that plan in the body.
 
     With `entries`, several programs of the network run in one arena, one at a time: a training step,
     inferences and evaluations, each with a batch of its own. Weights and optimizer variables have one place

@@ -14,11 +14,13 @@ from arenaplan import plan
 from service.cli.commands import app
 from service.http.app import create_app
 from service.settings import Settings
+from solver.documents import load_layout_options, load_options
 from solver.documents.schema import generate
 from solver.errors import DocumentError, OptionsError
-from solver.importers.options import import_options
-from solver.layout import Rules
+from solver.importers.options import LOSSES, NO_LOSS, import_options
+from solver.layout import SOLVERS, Rules
 from solver.options import (
+    DEPLOYMENT_OPTIONS,
     IMPORT_OPTIONS,
     LAYOUT_OPTIONS,
     LAYOUT_RULES,
@@ -27,7 +29,9 @@ from solver.options import (
     Option,
     flag_of,
 )
-from solver.plan import LayoutOptions, PlanOptions
+from solver.pipeline import PROGRAM
+from solver.plan import LayoutOptions, PlanOptions, split_ranges
+from solver.targets import TARGETS
 
 CLASSES = pytest.mark.parametrize(
     ("kind", "options"),
@@ -66,13 +70,60 @@ def test_documents_and_http_say_the_same(document: str, request_: str, options: 
     assert helps(api["components"]["schemas"][request_]) == declared
 
 
-def test_requests_with_a_model_list_the_options_of_imports() -> None:
+@pytest.mark.parametrize(
+    ("path", "result", "members"),
+    [
+        ("/v1/plan", "plan", {"like", *DEPLOYMENT_OPTIONS}),
+        ("/plan", "plan", {"like", *DEPLOYMENT_OPTIONS}),
+        ("/v1/tradeoff", "curve", {"points"}),
+        ("/v1/explain", "verdict", {"training", "scores"}),
+        ("/v1/validate", "validation", {"plan", "steps", "seed"}),
+    ],
+)
+def test_a_posted_model_has_its_options_as_parameters(path: str, result: str, members: set[str]) -> None:
     api = create_app(Settings(database_url="off")).openapi()
-    for path in ("/v1/plan", "/v1/tradeoff", "/v1/explain", "/v1/validate"):
-        text = api["paths"][path]["post"]["requestBody"]["description"]
-        assert [line for line in text.splitlines() if line.startswith("* ")] == [
-            f"* `{option.name}`: {option.help}" for option in IMPORT_OPTIONS.values()
-        ]
+    parameters = {
+        name: api["components"]["parameters"][name]
+        for one in api["paths"][path]["post"]["parameters"]
+        for name in [one.get("$ref", "").rpartition("/")[2]]
+        if name
+    }
+    options = {n: o for n, o in {**IMPORT_OPTIONS, **REQUEST_OPTIONS}.items() if result in (o.changes or ())}
+    options.pop("dims", None)  # of documents
+    assert set(parameters) == {*options, *members}
+    for name, option in options.items():
+        schema = parameters[name]["schema"]
+        assert parameters[name]["description"] == option.help
+        assert schema["examples"] == [option.example]
+        words = schema.get("items", schema).get("enum", [])
+        assert option.kind == "power of two" or words == [*option.words]
+        assert (schema.get("type") == "array") == (option.is_list or option.kind == "measures")
+
+
+def test_words_are_those_of_the_code() -> None:
+    assert {*REQUEST_OPTIONS["target"].words} == {*TARGETS, PROGRAM}
+    assert REQUEST_OPTIONS["solver"].words == LAYOUT_OPTIONS["solver"].words == tuple(SOLVERS)
+    assert IMPORT_OPTIONS["loss"].words == (*LOSSES, NO_LOSS)
+    for option in (*REQUEST_OPTIONS.values(), *LAYOUT_OPTIONS.values(), *IMPORT_OPTIONS.values()):
+        assert all(word in option.help for word in option.words if word != PROGRAM)
+
+
+@pytest.mark.parametrize("option", REQUEST_OPTIONS.values(), ids=lambda option: option.name)
+def test_examples_of_options_are_read(option: Option) -> None:
+    requested = load_options({option.name: option.example})
+    assert option.kind == "costs" or requested != load_options({})  # the example of costs is the default
+
+
+@pytest.mark.parametrize("option", LAYOUT_OPTIONS.values(), ids=lambda option: option.name)
+def test_examples_of_options_of_layouts_are_read(option: Option) -> None:
+    if option.kind != "rules":
+        assert load_layout_options({option.name: option.example}) != load_layout_options({})
+
+
+@pytest.mark.parametrize("option", IMPORT_OPTIONS.values(), ids=lambda option: option.name)
+def test_examples_of_options_of_models_are_read(option: Option) -> None:
+    choices, ranges = split_ranges({option.name: option.example})
+    assert ranges or import_options(choices) != import_options({})
 
 
 @pytest.mark.parametrize(

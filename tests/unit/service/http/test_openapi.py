@@ -65,10 +65,17 @@ def references(value: Any) -> Iterator[str]:
             yield from references(item)
 
 
+def parameter_of(document: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that an operation names, or has itself."""
+    name = parameter.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = document["components"]["parameters"].get(name, parameter)
+    return found
+
+
 def test_references_resolve(document: dict[str, Any]) -> None:
     known = {
         f"#/components/{kind}/{name}"
-        for kind in ("schemas", "examples")
+        for kind in ("schemas", "examples", "parameters")
         for name in document["components"][kind]
     }
     assert set(references(document)) - known == set()
@@ -118,7 +125,7 @@ def test_answers_to_models_describe_their_notes(document: dict[str, Any]) -> Non
 def test_every_parameter_stands_once_and_is_described(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for operation in methods.values():
-            parameters = operation.get("parameters", [])
+            parameters = [parameter_of(document, one) for one in operation.get("parameters", [])]
             names = [(parameter["in"], parameter["name"]) for parameter in parameters]
             assert len(names) == len(set(names)), path
             assert all(parameter.get("description") for parameter in parameters), path
@@ -207,7 +214,8 @@ def test_every_request_has_an_example(document: dict[str, Any]) -> None:
 
 def test_every_digest_and_id_has_an_example(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
-        for parameter in operation.get("parameters", []):
+        for one in operation.get("parameters", []):
+            parameter = parameter_of(document, one)
             if parameter["in"] == "path" and parameter["name"] != "format":
                 assert shown(document, parameter), name
 
