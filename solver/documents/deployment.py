@@ -32,12 +32,12 @@ from solver.plan import (
     Persistent,
     Plan,
     Tie,
-    deployment_content,
     read_entry,
     read_tie,
     with_deployment_digest,
     with_digest,
 )
+from solver.plan.content import deployment_content
 
 __all__ = [
     "DeploymentDocument",

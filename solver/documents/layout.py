@@ -36,7 +36,7 @@ from solver.layout.check import check_holes
 from solver.layout.model.placed import PlacedBuffers, PlacedHomes, PlacedMemory
 from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 from solver.names import check_characters
-from solver.plan import certificate_content
+from solver.plan.content import certificate_content
 
 __all__ = ["LayoutDocument", "dump_layout", "layout_with_digest", "load_layout"]
 

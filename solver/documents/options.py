@@ -50,15 +50,8 @@ from solver.options import (
     Option,
     former_option,
 )
-from solver.plan import (
-    PlanOptions,
-    RequestedOptions,
-    SizeRange,
-    check_ranges,
-    constraints_content,
-    memories_content,
-    options_content,
-)
+from solver.plan import PlanOptions, RequestedOptions, SizeRange, check_ranges
+from solver.plan.content import constraints_content, memories_content, options_content
 from solver.plan.options import RANGE
 from solver.program import ReservedRange, Tier
 

@@ -48,7 +48,8 @@ from solver.graph.ops.base import Node
 from solver.graph.storage import Storage
 from solver.graph.types import DType, Initializer, Operation, RowRange, TensorType
 from solver.layout import Lifespan
-from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, plan_content, with_digest
+from solver.plan import Plan, PlannedSizes, RefusedSize, SizeRange, with_digest
+from solver.plan.content import plan_content
 from solver.program import (
     Access,
     Alias,

@@ -13,10 +13,8 @@ What is told about plans stands above, in `solver.reports`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
+from solver.plan.content import with_deployment_digest, with_digest
 from solver.plan.deployment import (
     MAX_ENTRIES,
     MAX_TIES,
@@ -48,32 +46,9 @@ from solver.plan.options import (
     refuse_ranges,
     split_ranges,
 )
-from solver.plan.plan import (
-    Plan,
-    PlannedSizes,
-    RefusedSize,
-)
-from solver.plan.views import (
-    AliasedValue,
-    Arena,
-    PlannedBuffer,
-    PlannedStep,
-    PlanView,
-)
+from solver.plan.plan import Plan, PlannedSizes, RefusedSize
+from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, PlanView
 from solver.program import Costs, Lifetime
-
-if TYPE_CHECKING:
-    from solver.plan.content import (
-        certificate_content,
-        constraints_content,
-        deployment_content,
-        memories_content,
-        options_content,
-        plan_content,
-        with_deployment_digest,
-        with_digest,
-    )
-    from solver.plan.ranges import resized
 
 __all__ = [
     "MAX_ENTRIES",
@@ -103,35 +78,19 @@ __all__ = [
     "RequestedOptions",
     "SizeRange",
     "Tie",
-    "certificate_content",
     "check_name",
     "check_ranges",
-    "constraints_content",
-    "deployment_content",
     "deployment_notes",
     "entry_point_reports",
-    "memories_content",
     "one_plan",
-    "options_content",
     "persistent_rows",
-    "plan_content",
     "plan_of",
     "plans_to_compare",
     "purpose_of_plan",
     "read_entry",
     "read_tie",
     "refuse_ranges",
-    "resized",
     "split_ranges",
     "with_deployment_digest",
     "with_digest",
 ]
-
-__getattr__ = loaded_late(
-    __name__,
-    {
-        "content": "certificate_content constraints_content deployment_content memories_content"
-        " options_content plan_content with_deployment_digest with_digest",
-        "ranges": "resized",
-    },
-)

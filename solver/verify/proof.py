@@ -24,8 +24,9 @@ from typing import Final
 
 from solver.accounting import step_costs
 from solver.layout import Lifespan
-from solver.plan import Plan, resized
+from solver.plan import Plan
 from solver.plan.deployment import Deployment, EntryPoint
+from solver.plan.ranges import resized
 from solver.program import (
     RESIDUE,
     Entry,
