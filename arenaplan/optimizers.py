@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from solver.arguments import checks_arguments
 from solver.errors import AttributeRuleError, GraphError
 from solver.graph import OptimizerSpec
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
-__all__ = ["optimizer_spec"]
+__all__ = ["adam", "optimizer_spec", "sgd"]
 
 #: PyTorch's words for hyper-parameters; those of a pair are the two betas.
 _WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -35,6 +36,16 @@ _NEUTRAL = {"dampening": 0, "maximize": False, "amsgrad": False}
 _IMPLEMENTATION = frozenset(
     {"params", "foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay"}
 )
+
+
+@checks_arguments
+def adam(learning_rate: float = 0.001) -> dict[str, Any]:
+    return {"type": "Adam", "learning_rate": learning_rate}
+
+
+@checks_arguments
+def sgd(learning_rate: float = 0.01, *, momentum: float = 0.0) -> dict[str, Any]:
+    return {"type": "SGD", "learning_rate": learning_rate, "momentum": momentum}
 
 
 def optimizer_spec(optimizer: Any) -> OptimizerSpec:

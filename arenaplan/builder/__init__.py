@@ -16,7 +16,7 @@ nothing else. The tape is then planned as a whole, and the plan is executed as o
 
 from arenaplan.builder import layers, ops
 from arenaplan.builder.model import Batch, Model
-from arenaplan.builder.optimizers import adam, sgd
 from arenaplan.builder.tape import Document, Tape, Tensor
+from arenaplan.optimizers import adam, sgd
 
 __all__ = ["Batch", "Document", "Model", "Tape", "Tensor", "adam", "layers", "ops", "sgd"]

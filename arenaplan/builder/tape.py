@@ -87,12 +87,13 @@ class Tensor:
         return self.tape.apply("ReduceMean", self, constant, name=name, keepdims=int(keepdims))
 
     def _binary(self, type_: str, left: Operandlike, right: Operandlike) -> Tensor:
-        name = self.tape.name(type_.lower(), None)
-        pair = [self._tensor(x, f"{name}.number") for x in (left, right)]
-        return self.tape.apply(type_, *pair, name=name)
-
-    def _tensor(self, x: Operandlike, name: str) -> Tensor:
-        return x if isinstance(x, Tensor) else self.tape.constant(name, np.array(x, self.type.dtype.numpy))
+        tape, dtype = self.tape, self.type.dtype.numpy
+        name = tape.name(type_.lower(), None)
+        pair = (
+            x if isinstance(x, Tensor) else tape.constant(f"{name}.number", np.array(x, dtype))
+            for x in (left, right)
+        )
+        return tape.apply(type_, *pair, name=name)
 
 
 Operandlike = Tensor | float
@@ -231,21 +232,17 @@ class Tape:
         """
         name = name or self.name(type_.lower(), None)
         names = [f"{name}.{output}" if output else "" for output in outputs]
-        row: Document = {"name": name, "type": type_, "inputs": [x.name if x else "" for x in inputs]}
-        row["outputs"] = names
+        read = [x.name if x else "" for x in inputs]
+        row: Document = {"name": name, "type": type_, "inputs": read, "outputs": names}
         if attributes:
             row["attributes"] = attributes
-        types = output_types(self._operation(row), self._operands)
+        frozen = {key: tuple(v) if isinstance(v, list) else v for key, v in attributes.items()}
+        types = output_types(Operation(name, type_, tuple(read), tuple(names), frozen), self._operands)
         self._operations.append(row)
         results = [Tensor(self, *pair) for pair in zip(names, types, strict=True) if pair[0]]
         for result in results:
             self._operands[result.name] = Operand(result.name, result.type, Role.INTERMEDIATE)
         return tuple(results)
-
-    @staticmethod
-    def _operation(row: Document) -> Operation:
-        attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in row.get("attributes", {}).items()}
-        return Operation(row["name"], row["type"], tuple(row["inputs"]), tuple(row["outputs"]), attributes)
 
     # -------------------------------------------------------------------------------- finishing
 
