@@ -118,34 +118,24 @@ def plan_deployment(
     """
     _check_names(entries)
     with deadline_of(entries[0].requested.deadline_seconds):
-        return _planned(name, entries, ties, observe, follow)
-
-
-def _planned(
-    name: str,
-    entries: Sequence[EntryRequest],
-    ties: Sequence[Tie],
-    observe: Observer | None,
-    follow: Follower | None,
-) -> Deployment:
-    fixed = fixed_types([(entry.model, entry.subject, entry.requested.options) for entry in entries])
-    plans, references = list[Plans](), list[Program]()
-    for entry in entries:
-        with _named(entry):
-            plans.append(_plans(entry, fixed[entry.model], observe, follow))
-            references.append(plans[-1].reference(entry.requested.options).program)
-    _check_periods(entries, references)
-    own_names = _own_names(entries, references)
-    names = _names(entries, own_names, ties)
-    shared = _shared(entries, references, own_names, names, ties)
-    held = [[value for key, value in shared.items() if key not in known] for known in names]
-    for each, values in zip(plans, held, strict=True):
-        each.hold(values)
-    if any(entry.requested.options.constraints for entry in entries):
-        candidates = _constrained_candidates(entries, plans, held, names, list(shared))
-    else:
-        candidates = _candidates(entries, plans, names, shared)
-    return _deployment(name, entries, plans, candidates, names, shared)
+        fixed = fixed_types([(entry.model, entry.subject, entry.requested.options) for entry in entries])
+        plans, references = list[Plans](), list[Program]()
+        for entry in entries:
+            with _named(entry):
+                plans.append(_plans(entry, fixed[entry.model], observe, follow))
+                references.append(plans[-1].reference(entry.requested.options).program)
+        _check_periods(entries, references)
+        own_names = _own_names(entries, references)
+        names = _names(entries, own_names, ties)
+        shared = _shared(entries, references, own_names, names, ties)
+        held = [[value for key, value in shared.items() if key not in known] for known in names]
+        for each, values in zip(plans, held, strict=True):
+            each.hold(values)
+        if any(entry.requested.options.constraints for entry in entries):
+            candidates = _constrained_candidates(entries, plans, held, names, list(shared))
+        else:
+            candidates = _candidates(entries, plans, names, shared)
+        return _deployment(name, entries, plans, candidates, names, shared)
 
 
 def _check_names(entries: Sequence[EntryRequest]) -> None:
@@ -156,9 +146,11 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
     first: dict[str, int] = {}
     for k, entry in enumerate(entries):
         if first.setdefault(entry.name, k) != k:
+            size = entry.requested.options.batch
+            batch = "" if size is None else f"batch={size},"
             raise OptionsError(
                 f"Two entry points are called {entry.name!r}.",
-                remedy=f"Give one another name, as {entry.purpose}:{_batch(entry)}name={entry.name}2.",
+                remedy=f"Give one another name, as {entry.purpose}:{batch}name={entry.name}2.",
                 path=("entries", k, "name"),
             )
         check_name(entry.model, "a model", ("models",))
@@ -170,12 +162,6 @@ def _check_names(entries: Sequence[EntryRequest]) -> None:
                     remedy=f"Leave out {option}, or plan entry point {entry.name!r} by itself.",
                     path=(option,),
                 )
-
-
-def _batch(entry: EntryRequest) -> str:
-    """The batch as the text of an entry point has it."""
-    batch = entry.requested.options.batch
-    return "" if batch is None else f"batch={batch},"
 
 
 def _check_periods(entries: Sequence[EntryRequest], references: Sequence[Program]) -> None:
@@ -276,7 +262,14 @@ def _shared(
 ) -> dict[str, Value]:
     """All persistent values by name. Raises OptionsError for one that entry points see differently."""
     first: dict[str, tuple[int, str, Value]] = {}
-    changing = _changing(references, names)
+    carried = [{e.value for e in program.entry if e.kind is EntryKind.CARRIED} for program in references]
+    #: What some program changes.
+    changing = {
+        name
+        for numbers, known in zip(carried, names, strict=True)
+        for name, number in known.items()
+        if number in numbers
+    }
 
     def culprit(k: int, one: str, other: str) -> tuple[str | int, ...]:
         """The tie that joins the two names, or the entry point that has the same name for something else."""
@@ -319,15 +312,6 @@ def _shared(
         name: value if value.label == name else replace(value, label=name)
         for name, (_, _, value) in first.items()
     }
-
-
-def _changing(references: Sequence[Program], names: Sequence[Mapping[str, int]]) -> frozenset[str]:
-    """The persistent values that some program changes."""
-    changing = set[str]()
-    for program, known in zip(references, names, strict=True):
-        carried = {entry.value for entry in program.entry if entry.kind is EntryKind.CARRIED}
-        changing.update(name for name, number in known.items() if number in carried)
-    return frozenset(changing)
 
 
 @contextmanager
@@ -507,22 +491,17 @@ def _alignment(candidate: Candidate) -> int:
 def _apart(plans: Plans, candidate: Candidate) -> Candidate:
     """The candidate, or one without sub-ranges where a persistent value is a part of a larger buffer."""
     plan = candidate.plan
-    kept = _kept(plan.program)
+    staying = {*persistent(plan.program), *_held(plan.program)}
     for region in plan.regions:
         if len(region.members) == 1:
             continue
-        inside = [member for member in region.members if member in kept]
+        inside = [member for member in region.members if member in staying]
         if not inside:
             continue
         value = plan.program.values[inside[0]]
         if len(inside) > 1 or region.members[0] != inside[0] or region.nbytes != value.type.nbytes:
             return plans.candidate(replace(plan.options, sub_ranges=False))
     return candidate
-
-
-def _kept(program: Program) -> frozenset[int]:
-    """The values that stay from one run to the next, the program's own and those of others."""
-    return frozenset(persistent(program)) | _held(program)
 
 
 def _held(program: Program) -> frozenset[int]:
@@ -724,7 +703,10 @@ def joined_names(names: Collection[str], ties: Sequence[Tie]) -> dict[str, str]:
         pairs = []
         for name in names:
             texts = None if "@" in name else texts_of_stars(tie.left, name)
-            other = None if texts is None else _filled(tie.right, texts)
+            if texts is None:
+                continue
+            start, *parts = tie.right.split("*")
+            other = start + "".join(text + part for text, part in zip(texts, parts, strict=True))
             if other and other in joined and other != name:
                 pairs.append((name, other))
         if not pairs:
@@ -768,9 +750,3 @@ def texts_of_stars(pattern: str, name: str) -> list[str] | None:
         texts.append(name[begin:at])
         begin = at + len(part)
     return [*texts, name[begin:end]]
-
-
-def _filled(pattern: str, texts: Sequence[str]) -> str:
-    """The pattern with a text for each of its stars."""
-    first, *others = pattern.split("*")
-    return first + "".join(text + part for text, part in zip(texts, others, strict=True))
