@@ -18,7 +18,7 @@ from tests.support.buffers import layout, problem
 from tests.support.entry_points import trained_and_used
 from tests.support.graphs import chain
 from tests.support.random_graphs import random_graphs
-from tests.unit.reports.test_report import A, arena, buffer, plan
+from tests.unit.reports.test_arenas import A, arena, buffer, plan
 
 
 def test_plain() -> None:

@@ -23,7 +23,7 @@ from solver.plan import (
 from solver.reports.comparison import deployment_difference, difference
 from tests.support.entry_points import small_deployment, trained_and_used
 from tests.support.graphs import chain, convolutional
-from tests.unit.reports.test_report import SMALL, A, arena, buffer, plan
+from tests.unit.reports.test_arenas import SMALL, A, arena, buffer, plan
 
 TYPES = {"u1": "B", "u2": "H", "u4": "I", "f8": "d"}
 

@@ -17,7 +17,7 @@ from solver.reports.comparison import deployment_difference
 from tests.support.browser import Browser, Page, chromium, running_browser
 from tests.support.entry_points import small_deployment, trained_and_used
 from tests.support.graphs import chain, convolutional
-from tests.unit.reports.test_report import SMALL, A, arena, buffer, plan
+from tests.unit.reports.test_arenas import SMALL, A, arena, buffer, plan
 
 pytestmark = pytest.mark.skipif(
     chromium() is None, reason="pages are tested in Chromium, which is not installed here"

@@ -19,7 +19,7 @@ from solver.reports.comparison import deployment_difference
 from tests.support.entry_points import requested, small_deployment, trained_and_used
 from tests.support.graphs import chain, convolutional
 from tests.support.onnx_models import perceptron
-from tests.unit.reports.test_report import A, arena, buffer, plan
+from tests.unit.reports.test_arenas import A, arena, buffer, plan
 
 OLD = plan(2, arena(100, buffer("a", A, 0, 100, 0, 2)))
 NEW = plan(2, arena(150, buffer("a", A, 0, 110, 0, 2), buffer("b|`*", A, 110, 40, 1, 2)))

@@ -18,7 +18,7 @@ from solver.reports.arenas import MemoryMap, memory_map
 from tests.support.graphs import chain, convolutional
 from tests.support.plan_views import HandMadePlan
 from tests.support.programs import program
-from tests.unit.reports.test_report import SMALL, A, W, arena, buffer, plan
+from tests.unit.reports.test_arenas import SMALL, A, W, arena, buffer, plan
 
 
 def test_every_kind_has_a_letter_of_its_own() -> None:

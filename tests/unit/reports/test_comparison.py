@@ -13,7 +13,7 @@ from solver.plan import PlanOptions, PlanView
 from solver.program import COPY, Tier
 from solver.reports.comparison import Change, difference, layers
 from tests.support.graphs import chain, convolutional
-from tests.unit.reports.test_report import SMALL, A, D, W, arena, buffer, plan
+from tests.unit.reports.test_arenas import SMALL, A, D, W, arena, buffer, plan
 
 PLANS: tuple[PlanView, ...] = (
     *(
