@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,17 @@ from solver import documents
 from solver.graph import inference
 from solver.importers import load_minimalloc
 from solver.layout import LayoutProblem, Proof, Status, find_violations
-from solver.pipeline import modelled_costs, plan, plan_program, plan_requested
-from solver.plan import Costs, Plan, PlanOptions
+from solver.pipeline import modelled_costs, plan, plan_program
+from solver.plan import Plan, PlanOptions
 from solver.program import Record, Tier
 from solver.reports.arenas import recycling
 from solver.reports.records import paging
 from solver.reports.verdict import VerdictStatus
 from solver.verdict import explain, tradeoff
-from tests.integration.test_bad_input import BUFFERS, CHAIN, CHAINED, WORDS, checked, example
+from tests.integration.test_bad_input import checked, example
 from tests.support.buffers import DATA
 from tests.support.every import every
+from tests.support.graphs import chain
 from tests.support.programs import AUTO_RECYCLE, program
 from tests.support.proofs import moved, violations
 from tests.support.server import Server, running_server
@@ -34,6 +34,9 @@ from tests.support.training_shaped import training_shaped
 
 Document = dict[str, Any]
 
+CHAIN = chain((16,) * 7, batch=64)
+CHAINED = documents.parse_json(documents.dump_graph(CHAIN))
+WORDS = ["sram=20kB", "flash=1MiB,read=45MB/s,write=20MB/s,latency=100us"]
 TIERS = (Tier("sram", 20_000), Tier("flash", 2**20, 45_000_000, 20_000_000, 100_000))
 
 
@@ -153,42 +156,6 @@ def test_the_service_has_a_longest_time_of_its_own(mnist: Document) -> None:
 # ------------------------------------------------------------------------------------------- plans
 
 
-def test_plans_are_those_of_the_core_and_train(http: httpx.Client, tiny: Document, mnist: Document) -> None:
-    changing = {**CHAINED, "training": {"loss_scale": 1024.0, "loss_scale_growth": 5}}
-    costs = Costs(
-        tuple((name, 2 * cost) for name, cost in modelled_costs(CHAIN, PlanOptions()).nanoseconds),
-        "of a board",
-    )
-    table = documents.parse_json(documents.dump_costs(costs))
-    objects = [
-        {"name": t.name, "bytes": t.bytes, "read": t.read, "write": t.write, "latency": t.latency}
-        for t in TIERS
-    ]
-    written = {"as_written": True}
-    cases: tuple[tuple[Document, Mapping[str, Any], PlanOptions], ...] = (
-        (tiny, written, PlanOptions()),
-        (tiny, written | {"parallelism": 2}, PlanOptions(parallelism=2)),
-        (mnist, written | {"rewrite": True}, PlanOptions(rewrite=True)),
-        (changing, written | {"storage": "float16"}, PlanOptions(storage="float16")),
-        (CHAINED, written | {"storage": "bfloat16"}, PlanOptions(storage="bfloat16")),
-        (CHAINED, written | {"tiers": WORDS}, PlanOptions(tiers=TIERS)),
-        (CHAINED, {"tiers": objects, "only": ["recompute"]}, PlanOptions(tiers=TIERS, recompute=True)),
-        (
-            CHAINED,
-            {"capacity": 35_000, "only": ["recompute"], "costs": table},
-            PlanOptions(capacity=35_000, recompute=True, costs=costs),
-        ),
-    )
-    with every() as case:
-        for graph, given, options in cases:
-            with case(given):
-                made = planned(http, graph, **given)
-                assert made == plan(documents.load_graph(graph), options)
-                assert violations(documents.load_graph(graph), made) == ()
-                report = validated(http, graph, as_json(made), 2)
-                assert (report["identical"], len(report["steps"])) == (True, 2)
-
-
 def test_inferences_are_planned_and_run(http: httpx.Client, mnist: Document) -> None:
     """A graph without a loss: its plan is the core's, its report has no losses, and training is refused."""
     graph = documents.load_graph(mnist, batch=2)
@@ -222,19 +189,6 @@ def test_a_measure_of_its_own_is_named_where_it_was_sent(http: httpx.Client, tin
     problem = http.post("/v1/plan?in_place=true", content=b"no model", headers=headers).json()
     assert problem["pointer"] == "/query/in_place"
     assert problem["remedy"].endswith("only=in_place.")
-
-
-def test_measures_are_chosen_as_by_the_core(http: httpx.Client, tiny: Document, mnist: Document) -> None:
-    with every() as case:
-        for graph, given in (
-            (tiny, {}),
-            (mnist, {"capacity": "20MiB"}),
-            (CHAINED, {"tiers": WORDS}),
-        ):
-            with case(given):
-                made = planned(http, graph, **given)
-                assert made == plan_requested(documents.load_graph(graph), documents.load_options(given))
-                assert validated(http, graph, as_json(made), 2)["identical"] is True
 
 
 def test_a_switch_of_before_leads_to_only(http: httpx.Client, tiny: Document) -> None:
@@ -320,9 +274,10 @@ def test_layouts(http: httpx.Client, buffers: Document) -> None:
     assert [buffer.id for buffer in made.problem.buffers] == [b["id"] for b in buffers["buffers"]]
     assert placed(http, {**buffers, "buffers": []}).json()["peak"] == 0
     # The second buffer lies where the first one holds nothing.
-    first, second = BUFFERS["buffers"]
+    first = {"id": "first", "size": 8, "start": 0, "end": 4, "offset": 0}
+    second = {**first, "id": "second"}
     away = [{**first, "gaps": [{"start": 1, "end": 3}]}, {**second, "start": 1, "end": 3, "offset": 0}]
-    made = documents.load_layout(placed(http, {**BUFFERS, "buffers": away}).content)
+    made = documents.load_layout(placed(http, {**buffers, "capacity": None, "buffers": away}).content)
     assert made.layout.peak == made.certificate.lower_bound == 8
     assert find_violations(made.problem, made.layout) == ()
 

@@ -6,19 +6,14 @@ import json
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from clients import AsyncClient, CapacityExceeded, Client, ProblemError
 from solver import documents
 from solver.pipeline import entry_requests, plan_deployment
 from solver.plan import EntrySpec, RequestedOptions
-from tests.integration.test_bad_input import checked
 from tests.integration.test_jobs import finished, put, submit
-from tests.support.every import every
-from tests.support.onnx_models import model_of, node
 from tests.support.server import Server
-from tests.unit.service.jobs.test_deployments import REFUSED
 
 Graph = dict[str, Any]
 
@@ -71,25 +66,6 @@ def test_a_deployment_is_a_job(http: httpx.Client, tiny: Graph) -> None:
     assert (twice.status_code, twice.json()["pointer"]) == (422, "/graph")
 
 
-def test_a_stored_model_is_deployed(http: httpx.Client) -> None:
-    weights = {"w": np.ones((30, 20), np.float32)}
-    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("batch", 30)}, weights).SerializeToString()
-    digest = put(http, model, "application/onnx")
-    request = {"entries": ENTRIES, "options": {"loss": "mse", "batch": 8}}
-    job = submit(http, "plan", graph=digest, request=request)
-    assert finished(http, job)["state"] == "succeeded", http.get(f"{job}/result").text
-    query = {"loss": "mse", "batch": "8", "entries": ["train", "infer:batch=1,name=camera"]}
-    direct = http.post("/v1/plan", params=query, content=model, headers={"Content-Type": "application/onnx"})
-    assert direct.status_code == 200, direct.text
-    assert direct.content == http.get(f"{job}/result").content
-
-
-def test_a_deadline_is_kept(http: httpx.Client, tiny: Graph) -> None:
-    request = {"graph": tiny, "entries": ENTRIES, "options": {"deadline_seconds": 30}}
-    deployment = documents.load_deployment(http.post("/v1/plan", json=request).content)
-    assert [e.plan.options.deadline_seconds for e in deployment.entry_points] == [30.0, 30.0]
-
-
 async def test_both_clients(server: Server, tiny: Graph) -> None:
     with Client(server.url) as client:
         deployment = client.deploy(tiny, ENTRIES, batch=4)
@@ -108,12 +84,3 @@ async def test_both_clients(server: Server, tiny: Graph) -> None:
         assert refused.value.pointer == "/entries/0"
     async with AsyncClient(server.url) as asynchronous:
         assert (await asynchronous.deploy(tiny, ENTRIES, batch=4)).document == deployment.document
-
-
-def test_what_is_refused(http: httpx.Client) -> None:
-    with every() as case:
-        for name, (request, code, pointer, words) in REFUSED.items():
-            if code != "too-many-operations":  # of a service with another limit
-                with case(name):
-                    problem = checked(http.post("/v1/plan", json=request), code, pointer)
-                    assert words in problem["detail"]

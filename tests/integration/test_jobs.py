@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 
 from service.http.schemas import JobDocument
-from tests.support.onnx_models import model_of, node
 from tests.support.server import ROOT, running_server
 
 Graph = dict[str, Any]
@@ -92,29 +90,6 @@ def test_every_task(http: httpx.Client, tiny: Graph) -> None:
             direct = http.post(f"/v1/{task}", json=request)
             assert result.content == direct.content, task
             assert result.headers["content-type"] == direct.headers["content-type"]
-
-
-def test_a_model_is_imported_and_planned(http: httpx.Client) -> None:
-    model = model_of(
-        [node("MatMul", ["x", "fc.weight"], ["y"])],
-        {"x": ("batch", 30)},
-        {"fc.weight": np.ones((30, 20), dtype=np.float32)},
-    ).SerializeToString()
-    digest = put(http, model, "application/onnx")
-    choices = {"loss": "mse", "dim": ["batch=4"]}
-    job = submit(http, "import", graph=digest, options=choices)
-    assert finished(http, job)["state"] == "succeeded", http.get(f"{job}/result").text
-    graph = http.get(f"{job}/result").json()
-    assert graph["format"] == "arenaplan.graph"
-    planned = submit(http, "plan", graph=digest, options={**choices, "only": ["in_place"]})
-    assert finished(http, planned)["state"] == "succeeded"
-    direct = http.post(
-        "/v1/plan",
-        params={**choices, "only": "in_place"},
-        content=model,
-        headers={"Content-Type": "application/onnx"},
-    )
-    assert http.get(f"{planned}/result").content == direct.content
 
 
 def test_stored_graphs(http: httpx.Client, tiny: Graph) -> None:

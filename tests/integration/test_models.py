@@ -271,6 +271,7 @@ def test_a_model_as_a_job_where_it_takes_long(server: Server) -> None:
 #: Route, what differs from `CHOICES` (empty: left out), and the problem: its type, its pointer, words of it.
 WRONG: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     ("plan", {"loss": "ce"}, "invalid-options", "/query/loss", "cross-entropy"),
+    ("plan", {"entries": "fit"}, "invalid-document", "/query/entries/0", "fit"),
     ("plan", {"dim": ""}, "invalid-dimension", "/model", "Give dim=batch=SIZE."),
     ("plan", {"loss": ""}, "invalid-loss", "/model", "Name one with the parameter loss: "),
     ("plan", {"capacity": "much"}, "invalid-document", "/query/capacity", "much"),

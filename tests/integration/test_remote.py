@@ -103,25 +103,6 @@ def test_as_if_done_here(url: str) -> None:
                 assert (there[0], there[1], there[2].replace(f" --server {url}", ""), there[3]) == here
 
 
-def test_entry_points_of_models_of_other_tools(url: str) -> None:
-    """Each batch of a model is a graph of its own."""
-    weights = {"w": np.ones((6, 3), np.float32)}
-    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 6)}, weights)
-    for name in ("a", "b"):
-        Path(f"{name}.onnx").write_bytes(model.SerializeToString())
-    both = "plan a.onnx b.onnx --share --tie a.w=b.w --loss mse -o out.json --json"
-    for arguments in (
-        "plan a.onnx --loss mse --batch 8 --entry train --entry infer:batch=1 -o out.json",
-        f"{both} --entry a.train:batch=4 --entry b.infer:batch=2",
-    ):
-        here = outcome(arguments)
-        assert here[0] == Exit.OK
-        assert outcome(arguments, "--server", url) == here
-    refused = outcome("plan a.onnx --loss mse --entry train -o out.json")
-    assert refused[0] == Exit.USAGE
-    assert outcome("plan a.onnx --loss mse --entry train -o out.json", "--server", url) == refused
-
-
 def test_validate(url: str) -> None:
     assert run("plan", "graph.json", "-o", "plan.json").exit_code == Exit.OK
     for arguments in ("validate graph.json plan.json --steps 2", "validate graph.json plan.json --json"):

@@ -9,14 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli.commands import app
-from service.jobs.tasks import TASKS
-from solver.documents import dump_graph, dump_plan, load_layout, load_plan
+from solver.documents import dump_graph, load_layout, load_plan
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier
 from solver.reports.records import homes
 from tests.support.graphs import chain
-from tests.unit.service.jobs.test_tasks import Recorder, limits
 
 GRAPH = chain((16,) * 7, batch=64)
 TCM, PSRAM = "tcm=16kB,read=4GB/s,write=4GB/s", "psram=1MiB,read=80MB/s,write=60MB/s,latency=1us"
@@ -84,25 +82,3 @@ def test_buffers_in_memories(tmp_path: Path) -> None:
     assert (tmp_path / "l.csv").read_text().splitlines()[0] == "id,lower,upper,size,reads,memory,offset"
     code, printed = run("solve", table, *words, "--plot", tmp_path / "l.svg", "-o", layout)
     assert (code, "A picture is of one memory" in printed) == (2, True)
-
-
-def test_the_service_plans_and_places_in_memories() -> None:
-    """Requests to `POST /v1/plan` and `POST /v1/layout` as workers read them."""
-    recorder = Recorder()
-    options = {"memories": [TCM, {"name": "psram", "bytes": 2**20}], "place": ["*@grad=psram"]}
-    request = {"graph": json.loads(dump_graph(GRAPH)), "options": {**options, "as_written": True}}
-    TASKS["plan"](limits(), json.dumps(request).encode(), recorder)  # type: ignore[arg-type]  # a Channel
-    made = load_plan(recorder.sent[-1][2])
-    expected = PlanOptions(memories=(MEMORIES[0], Tier("psram", 2**20)), place=("*@grad=psram",))
-    assert dump_plan(made) == dump_plan(plan(GRAPH, expected))
-    buffers = {
-        "format": "arenaplan.buffers",
-        "version": 1,
-        "buffers": [{"id": "a", "size": 4, "start": 0, "end": 3, "reads": 2, "memory": "psram"}],
-    }
-    body = {"problem": buffers, "options": {"memories": options["memories"]}}
-    recorder = Recorder()
-    TASKS["layout"](limits(), json.dumps(body).encode(), recorder)  # type: ignore[arg-type]  # a Channel
-    placed = load_layout(recorder.sent[-1][2])
-    assert placed.homes is not None
-    assert placed.homes.homes == (1,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from typer.testing import CliRunner
 
 from service.cli.commands import app
 from service.cli.show import facts, render
-from solver.documents import dump_graph, dump_options, dump_plan, load_plan
+from solver.documents import dump_graph, dump_plan, load_plan
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier
@@ -32,23 +31,6 @@ def graph(tmp_path: Path) -> Path:
 def run(*words: object) -> tuple[int, str]:
     found = CliRunner().invoke(app, [str(word) for word in words])
     return found.exit_code, found.output
-
-
-def test_tiers_on_the_command_line_are_those_of_an_options_document(graph: Path, tmp_path: Path) -> None:
-    code, _ = run("plan", graph, *WORDS, "--as-written", "-o", tmp_path / "plan.json")
-    assert code == 0
-    made = load_plan((tmp_path / "plan.json").read_bytes())
-    assert made.options.tiers == TIERS
-    assert made == plan(chain((16,) * 7, batch=64), PlanOptions(tiers=TIERS))
-    document = json.loads(dump_options(made.options))
-    assert document["tiers"] == [asdict(tier) for tier in TIERS]
-
-
-def test_a_tier_that_is_not_understood_is_that_of_the_command_line(graph: Path) -> None:
-    code, printed = run("plan", graph, *WORDS[:3], "flash=1MiB,bandwith=1GB/s", "-o", "-")
-    assert code == 2
-    assert printed.startswith("arenaplan: --tier: ")
-    assert "'bandwith=1GB/s' is not understood." in printed
 
 
 def test_what_is_moved_is_printed(graph: Path, tmp_path: Path) -> None:
@@ -94,26 +76,3 @@ def test_a_paging_file_is_counted(graph: Path, tmp_path: Path) -> None:
     code, printed = run(*words, "--json")
     assert json.loads(printed)["paged_in"] == 2 * found.moved_in
     assert not (tmp_path / "paged").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["--tier", "sram=1MB"], 2, "nothing to page out to"),
-        (["--tier", "sram=1MB", "--tier", "flash=1GB"], 2, "how fast tier 'flash' is written"),
-        (["--tier", "sram=1MB", "--tier", "flash=1GB,bandwidth=0MB/s"], 2, "Give bytes a second above zero"),
-        (["--tier", "sram"], 2, "NAME=SIZE"),
-        (["--tier", "sram=1kB", *WORDS[2:]], 3, "Kernels run in tier 'sram'"),
-        ([*WORDS[:2], "--tier", "flash=1kB,bandwidth=1MB/s"], 3, "and has 1,000"),
-        ([*WORDS, "--target", "onert"], 2, "memory of one kind"),
-        ([*WORDS, "--capacity", "1MB"], 2, "Both a capacity and tiers"),
-    ],
-)
-def test_what_cannot_be_is_named(
-    graph: Path, tmp_path: Path, words: list[str], code: int, message: str
-) -> None:
-    """And no plan is left behind, not half of one either."""
-    ended, printed = run("plan", graph, *words, "-o", tmp_path / "plan.json")
-    assert ended == code
-    assert message in printed
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.json"]

@@ -11,7 +11,6 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.console import Exit
-from solver.documents import load_plan
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "programs" / "momentum.json"
 
@@ -32,34 +31,6 @@ def test_a_program_is_planned_and_shown(tmp_path: Path) -> None:
         [], ["label"], [], ["x", "y"], ["dw"], [],
     ]  # fmt: skip
     assert run("show", tmp_path / "plan.json").exit_code == Exit.OK
-
-
-def test_options_reach_the_plan() -> None:
-    result = run("plan", EXAMPLE, "--alignment", "4096")
-    assert load_plan(result.stdout.encode()).options.alignment == 4096
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("--batch", "4"), Exit.USAGE, "The option batch is for graphs"),
-        (("--target", "onert"), Exit.USAGE, "Unknown target 'onert'"),
-        (("--capacity", "1MiB"), Exit.TOO_LARGE, "the capacity is 1,048,576"),
-    ],
-)
-def test_what_is_refused(arguments: tuple[str, ...], code: Exit, words: str) -> None:
-    result = run("plan", EXAMPLE, *arguments)
-    assert result.exit_code == code
-    assert words in result.stderr
-
-
-def test_mistakes_are_named_with_their_place() -> None:
-    document = json.loads(EXAMPLE.read_text(encoding="utf-8"))
-    document["operations"][3]["reads"].append("z")
-    result = run("plan", "-", document=document)
-    assert result.exit_code == Exit.USAGE
-    assert "'gradient' reads 'z', which the program does not declare" in result.stderr
-    assert "/operations/3/reads/2" in result.stderr
 
 
 @pytest.mark.parametrize("document", [[], 7, None, {"format": "arenaplan.programme"}, {"format": []}])

@@ -13,7 +13,6 @@ from typer.testing import CliRunner, Result
 from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import dump_graph, load_costs, load_plan, load_tradeoff, load_verdict
-from solver.reports.verdict import VerdictStatus
 from tests.support import graphs
 from tests.support.onnx_models import perceptron
 from tests.support.programs import CHAIN_DOCUMENT
@@ -48,11 +47,6 @@ def test_a_curve_for_scripts(tmp_path: Path) -> None:
     made = load_tradeoff(result.stdout.encode())
     assert made == load_tradeoff((tmp_path / "c.json").read_bytes())
     assert made.present.peak == 21_613_184
-
-
-def test_options_reach_the_curve() -> None:
-    result = run("tradeoff", MNIST, "--points", "2", "--rewrite", "--batch", "16", "--json")
-    assert load_tradeoff(result.stdout.encode()).present.peak < 17_085_056
 
 
 @pytest.mark.parametrize(
@@ -255,12 +249,6 @@ def test_what_nothing_helps(tmp_path: Path) -> None:
         assert f"{attempt.arena_bytes - 1_000_000:,}" in said
 
 
-def test_a_verdict_for_scripts() -> None:
-    made = load_verdict(run("explain", MNIST, "--capacity", "12MB", "--json").stdout.encode())
-    assert made.status is VerdictStatus.IMPOSSIBLE
-    assert {name for remedy in made.remedies for name in remedy.graph_fields} >= {"training", "trainable"}
-
-
 def test_the_command_repeats_the_other_options() -> None:
     given = ("--capacity", "16.6MB", "--only", "in-place", "--batch", "32", "--keep-training")
     commands = remedies(run("explain", MNIST, *given).stdout)
@@ -287,8 +275,3 @@ def test_a_capacity_has_to_be_given() -> None:
     result = run("explain", MNIST)
     assert result.exit_code == Exit.USAGE
     assert "--capacity" in result.stderr
-
-
-def test_errors_for_scripts() -> None:
-    result = run("explain", MNIST, "--capacity", "1MB", "--target", "singa", "--json")
-    assert json.loads(result.stderr)["exit"] == Exit.USAGE

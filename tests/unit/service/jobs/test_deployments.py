@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from service.http.examples import example, named_examples
@@ -16,7 +15,6 @@ from solver.pipeline import entry_graphs
 from solver.plan import Deployment, with_deployment_digest
 from solver.reports.validation import ValidationReport
 from tests.support.every import every
-from tests.support.onnx_models import model_of, node
 from tests.unit.service.jobs.test_tasks import Recorder, run
 
 TINY: dict[str, Any] = example("tiny")["graph"]
@@ -49,28 +47,6 @@ def planned(**request: Any) -> Deployment:
     return answer(run("plan", request))
 
 
-def test_entry_points_as_objects_and_as_text() -> None:
-    objects = [
-        {"purpose": "train"},
-        {"purpose": "infer", "batch": 1, "name": "camera"},
-        {"purpose": "evaluate", "model": "perceptron"},
-    ]
-    deployment = planned(graph=TINY, entries=objects)
-    assert [(e.name, e.model, e.purpose) for e in deployment.entry_points] == [
-        ("train", "perceptron", "train"),
-        ("camera", "perceptron", "infer"),
-        ("evaluate", "perceptron", "evaluate"),
-    ]
-    assert [e.plan.options.batch for e in deployment.entry_points] == [None, 1, None]
-    texts = ["train", "infer:batch=1,name=camera", "perceptron.evaluate"]
-    assert planned(graph=TINY, entries=texts) == deployment
-
-
-def test_the_batch_of_the_options_is_that_of_all_others() -> None:
-    deployment = planned(graph=TINY, entries=["train", "infer:batch=1"], options={"batch": 4})
-    assert [e.plan.options.batch for e in deployment.entry_points] == [4, 1]
-
-
 def test_models_by_name() -> None:
     models = {"a": TINY, "b": TINY, "steps": PAIRS}
     deployment = planned(models=models, ties=["a.*=b.*"], options={"batch": 4})
@@ -93,19 +69,6 @@ def test_a_graph_for_the_batch_of_an_entry_point() -> None:
     )
     assert [e.plan for e in fixed.entry_points] == [e.plan for e in open_.entry_points]
     assert fixed.digest == open_.digest
-
-
-def test_a_model_of_another_tool() -> None:
-    weights = {"w": np.ones((4, 2), np.float32)}
-    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("batch", 4)}, weights).SerializeToString()
-    line = {"loss": ["mse"], "entries": ["train", '{"purpose": "infer", "batch": 1}'], "batch": ["3"]}
-    deployment = answer(run("model", json.dumps(line).encode() + b"\n" + model))
-    assert [e.name for e in deployment.entry_points] == ["train", "infer"]
-    inputs = [e.plan.program.values[e.plan.program.by_label["x"]].type.shape for e in deployment.entry_points]
-    assert inputs == [(3, 4), (1, 4)]
-    with pytest.raises(Problem) as refused:
-        run("model", json.dumps({**line, "entries": ["fit"]}).encode() + b"\n" + model)
-    assert refused.value.pointer == "/query/entries/0"
 
 
 def test_keys() -> None:
@@ -153,7 +116,8 @@ def test_the_examples_of_the_documentation_are_answered_as_they_say() -> None:
     assert [e.name for e in two.entry_points] == ["a.train", "camera"]
 
 
-#: Requests that are refused: the code of the problem, its pointer, and words of its detail.
+#: Refusals of a request alone; those of its models, entry points and ties are rows of `tests/contract`: the
+#: code of the problem, its pointer, and words of its detail.
 REFUSED: dict[str, tuple[Request, str, str, str]] = {
     "no network": ({"entries": ["train"]}, "invalid-request", "", '"graph" is missing'),
     "both": ({"graph": TINY, "models": {}}, "invalid-request", "/models", "both"),
@@ -165,109 +129,6 @@ REFUSED: dict[str, tuple[Request, str, str, str]] = {
         {"models": {"a\n": TINY}}, "invalid-options", "/models", "no name of a model",
     ),
     "a model that is a number": ({"models": {"a": 3}}, "invalid-document", "/models/a", "not an object"),
-    "a mistake in the second model": (
-        {"models": {"a/b": TINY, "c~d": {**TINY, "batch": "x"}}},
-        "invalid-document", "/models/c~0d/batch", "batch is 'x'",
-    ),
-    "an operator that is not there": (
-        {"models": {"a": TINY, "b": MISSPELT}},
-        "unknown-operator", "/models/b/operations/0/type", "Gem",
-    ),
-    "entries in a text": ({"graph": TINY, "entries": "train"}, "invalid-document", "/entries", "'train'"),
-    "entries null": ({"graph": TINY, "entries": None}, "invalid-document", "/entries", "null"),
-    "an entry that is a number": ({"graph": TINY, "entries": [3]}, "invalid-document", "/entries/0", "3"),
-    "an entry that is null": ({"graph": TINY, "entries": [None]}, "invalid-document", "/entries/0", "null"),
-    "an entry without purpose": (
-        {"graph": TINY, "entries": ["train", {}]}, "invalid-document", "/entries/1/purpose", "missing",
-    ),
-    "another purpose": (
-        {"graph": TINY, "entries": [{"purpose": "fit"}]}, "invalid-document", "/entries/0/purpose", "'fit'",
-    ),
-    "another purpose in text": ({"graph": TINY, "entries": ["fit"]}, "invalid-document", "/entries/0", "fit"),
-    "a misspelt field": (
-        {"graph": TINY, "entries": [{"purpose": "infer", "bach": 1}]},
-        "invalid-document", "/entries/0/bach", "unknown field",
-    ),
-    "batch 0": (
-        {"graph": TINY, "entries": [{"purpose": "infer", "batch": 0}]},
-        "invalid-document", "/entries/0/batch", "batch is 0",
-    ),
-    "batch true": (
-        {"graph": TINY, "entries": [{"purpose": "infer", "batch": True}]},
-        "invalid-document", "/entries/0/batch", "batch is true",
-    ),
-    "a batch beyond 64 bits": (
-        {"graph": TINY, "entries": [{"purpose": "infer", "batch": 2**63}]},
-        "invalid-document", "/entries/0/batch", "batch is",
-    ),
-    "a batch beyond all memory": (
-        {"graph": TINY, "entries": [{"purpose": "infer", "batch": 2**62}]},
-        "invalid-dimension", "/graph/operands/0/shape", "",
-    ),
-    "a batch that is fixed": (
-        {"graph": FIXED, "entries": ["train", {"purpose": "infer", "batch": 1}]},
-        "invalid-batch", "/entries/1/batch", "no shape of the graph is symbolic",
-    ),
-    "no batch": (
-        {"graph": {**TINY, "batch": None}, "entries": ["infer"]},
-        "invalid-batch", "/graph/operands/0/shape/0", "symbolic batch",
-    ),
-    "two of one name": (
-        {"graph": TINY, "entries": ["infer", "infer:batch=1"]}, "invalid-options", "/entries/1/name", "Two",
-    ),
-    "a name with a control character": (
-        {"graph": TINY, "entries": [{"purpose": "infer", "name": "a\x1b"}]},
-        "invalid-document", "/entries/0/name", "name is",
-    ),
-    "a model that is not there": (
-        {"graph": TINY, "entries": ["encoder.infer"]}, "invalid-options", "/entries/0", "which is not there",
-    ),
-    "of which model": (
-        {"models": {"a": TINY, "b": TINY}, "entries": ["infer"]}, "invalid-options", "/entries/0", "several",
-    ),
-    "a graph is run": ({"graph": TINY, "entries": ["run"]}, "invalid-options", "/entries/0", "is a graph"),
-    "a program is trained": (
-        {"graph": PAIRS, "entries": ["train"]}, "invalid-options", "/entries/0", "explicit operations",
-    ),
-    "a batch of a program": (
-        {"graph": PAIRS, "entries": ["run:batch=3"]}, "invalid-options", "/entries/0/batch", "has no batch",
-    ),
-    "a network without a loss is trained": (
-        {"graph": UNLABELLED, "entries": ["train"]}, "invalid-options", "/entries/0", "Nothing of",
-    ),
-    "a network without a loss is evaluated": (
-        {"graph": UNLABELLED, "entries": ["evaluate"]},
-        "invalid-options", "/entries/0", "no loss to evaluate",
-    ),
-    "a tie of one side": ({"graph": TINY, "ties": ["a"]}, "invalid-document", "/ties/0", "'a'"),
-    "a tie that joins nothing": (
-        {"models": {"a": TINY, "b": TINY}, "ties": ["a.w1=b.nothing"]},
-        "invalid-options", "/ties/0", "joins nothing",
-    ),
-    "a tie of optimizer variables": (
-        {"models": {"a": TINY, "b": TINY}, "ties": ["a.w1@*=b.w1@*"]},
-        "invalid-options", "/ties/0", "joins nothing",
-    ),
-    "a tie with stars on one side": (
-        {"models": {"a": TINY, "b": TINY}, "ties": ["a.*=b.w1"]}, "invalid-options", "/ties/0", "stars",
-    ),
-    "a tie of other shapes": (
-        {"models": {"a": TINY, "b": TINY}, "ties": ["a.w1=b.w2"]},
-        "invalid-options", "/ties/0", "float32[32, 4]",
-    ),
-    "a tie of two values of a model": (
-        {"models": {"a": TINY, "b": TINY}, "ties": ["a.w1=b.w1", "b.w1=a.w1", "a.b1=a.b2"]},
-        "invalid-options", "/ties/2", "",
-    ),
-    "a range of batches": (
-        {"graph": TINY, "entries": ["train"], "options": {"batch": "1..4"}},
-        "invalid-options", "/options/batch", "of one size",
-    ),
-    "a range of batches of one": (
-        {"graph": TINY, "entries": ["infer:batch=1..4"]}, "invalid-document", "/entries/0", "batch=1..4",
-    ),
-    "too many": ({"graph": TINY, "entries": ["train"] * 1025}, "invalid-document", "/entries", "a list"),
-    "too many ties": ({"graph": TINY, "ties": ["a=b"] * 1025}, "invalid-document", "/ties", "a list"),
     "a model with a long name": (
         {"models": {"m" * 2000: TINY}}, "invalid-options", "/models", "no name of a model",
     ),
@@ -275,31 +136,13 @@ REFUSED: dict[str, tuple[Request, str, str, str]] = {
         {"graph": TINY, "entries": ["train"], "options": {"entries": ["infer"]}},
         "invalid-document", "/options/entries", "unknown field",
     ),
+    "too many": ({"graph": TINY, "entries": ["train"] * 1025}, "invalid-document", "/entries", "a list"),
+    "too many ties": ({"graph": TINY, "ties": ["a=b"] * 1025}, "invalid-document", "/ties", "a list"),
     "another plan to keep to": (
         {"graph": TINY, "entries": ["train"], "like": 3}, "invalid-request", "/like", "like another plan",
     ),
-    "a pin of nothing": (
-        {"graph": TINY, "entries": ["train"], "options": {"pins": ["nothing=4096"]}},
-        "invalid-options", "/options/pins/nothing", "No value is called",
-    ),
-    "a model without an entry point": (
-        {"models": {"a": TINY, "b": TINY}, "entries": ["a.train"]},
-        "invalid-options", "/entries", "Model 'b' has no entry point",
-    ),
     "another member": (
         {"graph": TINY, "entries": ["train"], "shares": True}, "invalid-request", "/shares", "unknown here",
-    ),
-    "a runtime of one program": (
-        {"graph": TINY, "entries": ["train"], "options": {"target": "onert"}},
-        "invalid-options", "/options/target", "runs one program alone",
-    ),
-    "too small for the second": (
-        {"graph": TINY, "entries": ["infer", "train"], "options": {"capacity": 9000}},
-        "capacity-exceeded", "/options/capacity", "Entry point 'train' does not fit",
-    ),
-    "too small for what others keep": (
-        {"graph": TINY, "entries": ["infer:batch=1", "train"], "options": {"capacity": 3000}},
-        "capacity-exceeded", "/options/capacity", "2,704 bytes are values that other entry points keep",
     ),
     "more operations than allowed": (
         {"graph": TINY, "entries": [f"infer:name={k}" for k in range(7)]},

@@ -107,19 +107,6 @@ def test_a_program() -> None:
     assert (fallback.options.target, fallback.deterministic) == ("program", False)
 
 
-def test_curves_and_verdicts_of_a_program() -> None:
-    """In the place of the graph; what is wrong with it is named there."""
-    (_, _, body), *rest = run("tradeoff", {"graph": CHAIN_DOCUMENT, "points": 4}).sent
-    assert ([point.peak for point in documents.load_tradeoff(body).points], rest) == ([19_200, 13_440], [])
-    (_, head, body), *_ = run("explain", {"graph": CHAIN_DOCUMENT, "options": {"capacity": 14_000}}).sent
-    verdict = documents.load_verdict(body)
-    assert (head["verdict"], verdict.arena_bytes, verdict.extra) == ("plan", 13_440, 1000)
-    wrong = [{**CHAIN_DOCUMENT["operations"][0], "reads": ["nothing"]}, *CHAIN_DOCUMENT["operations"][1:]]
-    with pytest.raises(Problem) as caught:
-        run("tradeoff", {"graph": {**CHAIN_DOCUMENT, "operations": wrong}})
-    assert caught.value.pointer == "/graph/operations/0/reads/0"
-
-
 def test_what_to_train_is_chosen_by_scores() -> None:
     """The only remedy: the choice of `choose_trainable`, planned; by bytes without scores of one's own."""
     network = chain((16, 24, 8, 12), 8)
@@ -299,19 +286,6 @@ def test_the_most_of_everything() -> None:
                 with pytest.raises(Problem, match=words) as caught:
                     run(task, request, **settings)
                 assert (caught.value.kind.code, caught.value.pointer) == (code, pointer)
-
-
-def test_pointers_lead_into_the_request() -> None:
-    with pytest.raises(Problem) as caught:
-        run("plan", {"graph": {**TINY, "loss": "nothing"}})
-    assert caught.value.pointer == "/graph/loss"
-
-
-def test_a_batch_given_as_option() -> None:
-    graph = {name: value for name, value in TINY.items() if name != "batch"}
-    channel = run("plan", {"graph": graph, "options": {"batch": 16}})
-    sizes = {b.id: b.shape for _, b in documents.load_plan(channel.sent[0][2]).buffers()}
-    assert sizes["x"] == (16, 16)
 
 
 def validate(**more: Any) -> Recorder:
