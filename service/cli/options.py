@@ -256,9 +256,8 @@ class Commands(typer.Typer):
         """
 
         def add(function: Command) -> Command:
-            self.command(name, cls=_Command, epilog=examples(*lines), short_help=short_help)(
-                _flat(function, words)
-            )
+            epilog = examples(*lines) if lines else None
+            self.command(name, cls=_Command, epilog=epilog, short_help=short_help)(_flat(function, words))
             return function
 
         return add

@@ -11,52 +11,77 @@ import getpass
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from sqlalchemy import Connection
+import typer
 
-from service.auth import table
-from service.auth.keys import Key, new_key
-from service.auth.principal import ALL_SCOPES, is_tenant
-from service.auth.quotas import hour_of
-from service.auth.registry import SYNC_SECONDS
-from service.auth.table import Tenant
-from service.cli import configuration
 from service.cli.console import Exit, fail, print_json, print_line
-from service.logs import log_line
-from service.problems import Problem
-from service.settings import state_folder
-from service.store import open_database
-from solver.documents import read_size
+from service.cli.operation import database_errors, settings
+from service.cli.options import AsJson, Commands, examples
 
-__all__ = ["create_key", "list_keys", "list_tenants", "revoke_key", "set_tenant"]
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from service.auth.keys import Key
+
+__all__ = ["app"]
+
+app = Commands()
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+Keys = Commands(
+    help="API keys of a service: make, list, revoke.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=examples(
+        "arenaplan keys create --tenant acme --name build-farm",
+        "arenaplan keys create --name prometheus --scopes metrics --expires never",
+        "arenaplan keys list",
+        "arenaplan keys revoke ap_0123456789abcdef",
+    ),
+)
+Tenants = Commands(
+    help="Tenants of a service: what they have taken, and may take.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=examples(
+        "arenaplan tenants list",
+        "arenaplan tenants set acme --requests-per-minute 600 --stored-bytes 2GiB",
+        "arenaplan tenants set acme --disabled",
+    ),
+)
+app.add_typer(Keys, name="keys")
+app.add_typer(Tenants, name="tenants")
+
+OfTenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Of this tenant alone.")]
 
 
 @contextlib.contextmanager
 def _database() -> Iterator[Connection]:
     """One transaction in the database of the service."""
-    url = configuration.settings({}).database_url
+    from service.store import open_database
+
+    url = settings().database_url
     if url == "off":
         fail("There is no database: ARENAPLAN_DATABASE_URL is off.", Exit.USAGE)
-    try:
-        store = open_database(url)
-        with store.transaction() as connection:
-            yield connection
-        store.close()
-    except Problem as problem:
-        fail(f"{problem.detail} Run `arenaplan database check`: it names the remedy.", Exit.WRONG)
-    except ValueError as error:
-        fail(str(error), Exit.USAGE)
+    with (
+        database_errors(),
+        contextlib.closing(open_database(url)) as store,
+        store.transaction() as connection,
+    ):
+        yield connection
 
 
 def _log_change(action: str, tenant: str, target: str) -> None:
     """Write an audit line of a change that is done to standard error and to ``audit.log`` of this user."""
-    chosen = configuration.settings({})
+    from service.logs import log_line
+    from service.settings import state_folder
+
+    chosen = settings()
     if chosen.audit == "off":
         return
     user = str(os.getuid())
@@ -80,6 +105,8 @@ def _log_change(action: str, tenant: str, target: str) -> None:
 
 
 def _named(tenant: str) -> str:
+    from service.auth.principal import is_tenant
+
     if not is_tenant(tenant):
         fail(f"{tenant!r} is not the name of a tenant: letters, digits and ._@|:+=/- in ASCII.", Exit.USAGE)
     return tenant
@@ -93,6 +120,8 @@ def _seconds(text: str, option: str) -> float:
 
 
 def _number(text: str, quota: str) -> int:
+    from solver.documents import read_size
+
     read, form = (read_size, "bytes, as 2GiB") if quota == "stored_bytes" else (int, "a number")
     try:
         return read(text)
@@ -100,7 +129,28 @@ def _number(text: str, quota: str) -> int:
         fail(f"--{quota.replace('_', '-')} {text!r}: give {form}; or none, or usual.", Exit.USAGE)
 
 
-def create_key(tenant: str, name: str, scopes: str, expires: str, *, as_json: bool) -> None:
+@Keys.add(
+    name="create",
+    words={
+        "name NAME": "Who or what uses the key; the audit log says it.",
+        "tenant NAME": "Whose plans and jobs the key is for.",
+        "scopes SCOPES": "Of plan, jobs, metrics, admin; separated by commas.",
+        "expires TIME": "After what time it ends: 90d, 12h; or never.",
+    },
+)
+def create_key(
+    *,
+    name: str,
+    tenant: str = "default",
+    scopes: str = "plan,jobs",
+    expires: str = "365d",
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it. It is shown this once: the database keeps no more than its digest."""
+    from service.auth import table
+    from service.auth.keys import Key, new_key
+    from service.auth.principal import ALL_SCOPES
+
     chosen_scopes = frozenset(filter(None, re.split(r"[,\s]+", scopes)))
     if not chosen_scopes or chosen_scopes - ALL_SCOPES:
         fail(f"--scopes {scopes!r}: choose of {', '.join(sorted(ALL_SCOPES))}.", Exit.USAGE)
@@ -120,7 +170,11 @@ def create_key(tenant: str, name: str, scopes: str, expires: str, *, as_json: bo
     print_line(new.text)
 
 
-def list_keys(tenant: str | None, *, as_json: bool) -> None:
+@Keys.add(name="list")
+def list_keys(*, tenant: OfTenant = None, as_json: AsJson = False) -> None:
+    """List keys. With their scopes, until when they hold, and when they were used last."""
+    from service.auth import table
+
     with _database() as connection:
         keys = table.list_keys(connection, tenant)
     if as_json:
@@ -143,28 +197,38 @@ def list_keys(tenant: str | None, *, as_json: bool) -> None:
     )
 
 
-def revoke_key(key_id: str, *, as_json: bool) -> None:
-    """`key_id` may be the whole key, of which no more than the id is looked at."""
-    short = (re.findall(r"^(?:ap_)?([0-9a-f]{16})", key_id) or [key_id])[0]
+@Keys.add(name="revoke", words={"key KEY": "As ap_0123456789abcdef."})
+def revoke_key(key: str, *, as_json: AsJson = False) -> None:
+    """Take no requests with this key any more."""
+    from service.auth import table
+    from service.auth.registry import SYNC_SECONDS
+
+    # It may be the whole key, of which no more than the id is looked at.
+    short = (re.findall(r"^(?:ap_)?([0-9a-f]{16})", key) or [key])[0]
     with _database() as connection:
-        key = table.revoke_key(connection, short, time.time())
-        if key is None:
+        revoked = table.revoke_key(connection, short, time.time())
+        if revoked is None:
             fail(
                 f"There is no key ap_{short[:16]}; `arenaplan keys list` shows all.",
                 Exit.USAGE,
                 as_json=as_json,
             )
-    _log_change("keys revoke", key.tenant, f"ap_{short}")
+    _log_change("keys revoke", revoked.tenant, f"ap_{short}")
     if as_json:
-        print_json({**_facts(key), "state": "was revoked"})
+        print_json({**_facts(revoked), "state": "was revoked"})
         return
     print_line(
-        f"ap_{short} of {key.tenant} is revoked; running services hear of it within {SYNC_SECONDS:g} s."
+        f"ap_{short} of {revoked.tenant} is revoked; running services hear of it within {SYNC_SECONDS:g} s."
     )
 
 
-def list_tenants(*, as_json: bool) -> None:
-    """Prints every tenant that has settings, keys or use, with its use of the last 24 hours."""
+@Tenants.add(name="list")
+def list_tenants(*, as_json: AsJson = False) -> None:
+    """List tenants. With their quotas, what they took in the last day, and what is stored for them."""
+    from service.auth import table
+    from service.auth.quotas import hour_of
+    from service.auth.table import Tenant
+
     with _database() as connection:
         known = {one.name: one for one in table.list_tenants(connection)}
         used = {one.tenant: one for one in table.usage_since(connection, hour_of(time.time()) - 23)}
@@ -195,8 +259,38 @@ def list_tenants(*, as_json: bool) -> None:
     )
 
 
-def set_tenant(name: str, quotas: Mapping[str, str | None], disabled: bool | None, *, as_json: bool) -> None:
-    """`quotas` by name: a number, ``none``: no limit, ``usual``: that of the settings, None: as it is."""
+@Tenants.add(
+    name="set",
+    words={
+        "name TENANT": "",
+        "requests_per_minute N": "A number; none: no limit; usual: that of the settings.",
+        "cpu_seconds_per_hour N": "The same.",
+        "stored_bytes SIZE": "The same, or as 2GiB.",
+        "concurrent_requests N": "The same.",
+        "disabled --disabled/--enabled": "Whether all its requests are refused.",
+    },
+)
+def set_tenant(
+    name: str,
+    *,
+    requests_per_minute: str | None = None,
+    cpu_seconds_per_hour: str | None = None,
+    stored_bytes: str | None = None,
+    concurrent_requests: str | None = None,
+    disabled: bool | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set quotas of one tenant, or refuse it. They replace those of the settings."""
+    from service.auth import table
+    from service.auth.registry import SYNC_SECONDS
+    from service.auth.table import Tenant
+
+    quotas = {
+        "requests_per_minute": requests_per_minute,
+        "cpu_seconds_per_hour": cpu_seconds_per_hour,
+        "stored_bytes": stored_bytes,
+        "concurrent_requests": concurrent_requests,
+    }
     with _database() as connection:
         before = next(
             (one for one in table.list_tenants(connection) if one.name == name), Tenant(_named(name))
@@ -209,17 +303,14 @@ def set_tenant(name: str, quotas: Mapping[str, str | None], disabled: bool | Non
                 changed[quota] = None if text == "none" else _number(text, quota)
         now = Tenant(name, before.disabled if disabled is None else disabled, changed)
         table.set_tenant(connection, now)
-    _log_change("tenants set", name, _said(now))
+    # The differences from the settings, in one line.
+    words = [f"{quota}={'none' if value is None else value}" for quota, value in changed.items()]
+    words = ["disabled", *words] if now.disabled else words
+    _log_change("tenants set", name, " ".join(words) or "as usual")
     if as_json:
         print_json(asdict(now))
         return
     print_line(f"{name} is set; running services hear of it within {SYNC_SECONDS:g} s.")
-
-
-def _said(tenant: Tenant) -> str:
-    """The differences from the settings, in one line."""
-    quotas = (f"{name}={'none' if value is None else value}" for name, value in tenant.quotas.items())
-    return " ".join([*(["disabled"] if tenant.disabled else []), *quotas]) or "as usual"
 
 
 def _facts(key: Key) -> dict[str, Any]:

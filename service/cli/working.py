@@ -6,8 +6,7 @@ import asyncio
 import atexit
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -15,26 +14,18 @@ import uvloop
 
 from service.auth.quotas import Quotas
 from service.auth.registry import Registry
-from service.cli.console import Exit, fail, print_line
+from service.cli.console import Exit, fail
 from service.jobs.backend import open_service_store, open_worker
 from service.jobs.health import Health
 from service.jobs.pool import WorkerPool
 from service.logs import LogWriter, configure_logging
 from service.problems import Problem
 from service.settings import Settings
-from service.store import Store, current_revision, downgrade, open_store, prepare, upgrade
-from service.store.migrate import COMMAND_SECONDS
-from service.store.repair import examine, recover
+from service.store import Store, prepare
 from service.telemetry.metrics import watch_log
 from service.telemetry.tracing import configure_tracing, wanted
 
-__all__ = [
-    "check_database",
-    "downgrade_database",
-    "recover_database",
-    "run_worker",
-    "upgrade_database",
-]
+__all__ = ["run_worker"]
 
 _log = structlog.get_logger("service")
 
@@ -53,7 +44,7 @@ def run_worker(chosen: Settings) -> None:
             " serve` runs them itself.",
             Exit.USAGE,
         )
-    with _database_errors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_work(chosen, log))
 
 
@@ -121,64 +112,3 @@ async def _prepared(store: Store, stopped: asyncio.Event) -> bool:
         else:
             return True
     return False
-
-
-def upgrade_database(chosen: Settings) -> None:
-    """Bring the tables to the form of this version."""
-    with _opened(chosen) as store:
-        upgrade(store)
-        print_line(f"The database is at revision {current_revision(store)}.")
-
-
-def downgrade_database(chosen: Settings, revision: str) -> None:
-    """Bring the tables back to an older form; what newer tables held is lost."""
-    with _opened(chosen) as store:
-        downgrade(store, revision)
-        found = current_revision(store)
-        print_line(
-            f"The database is at revision {found}." if found else "The database has no tables any more."
-        )
-
-
-def check_database(chosen: Settings) -> None:
-    """Say whether the service can use the database; exit code 1 and the remedy where it cannot."""
-    with _opened(chosen, chosen.database_seconds) as store:
-        if wrong := examine(store):
-            fail(wrong, Exit.WRONG)
-        print_line(f"The database is at revision {current_revision(store)}, as this version needs it.")
-
-
-def recover_database(chosen: Settings) -> None:
-    """Save what can be read of a damaged SQLite file; exit code 2 for another database."""
-    with _opened(chosen) as store:
-        if not store.is_sqlite:
-            fail(
-                "PostgreSQL is recovered by its own tools: restore a backup (pg_restore, or its WAL), then"
-                " run `arenaplan database check`.",
-                Exit.USAGE,
-            )
-        for line in recover(store.file):
-            print_line(line)
-
-
-@contextmanager
-def _opened(chosen: Settings, seconds: float = COMMAND_SECONDS) -> Iterator[Store]:
-    with _database_errors():
-        if chosen.database_url == "off":
-            raise ValueError("There is no database: ARENAPLAN_DATABASE_URL is off.")
-        store = open_store(chosen.database_url, seconds=seconds)
-        try:
-            yield store
-        finally:
-            store.close()
-
-
-@contextmanager
-def _database_errors() -> Iterator[None]:
-    """Turn errors of the database into messages of one line."""
-    try:
-        yield
-    except Problem as problem:
-        fail(f"{problem.detail} Run `arenaplan database check`: it names the remedy.", Exit.WRONG)
-    except ValueError as error:
-        fail(str(error), Exit.USAGE)

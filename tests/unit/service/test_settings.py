@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service.cli import configuration
+from service.cli import operation
 from service.settings import Settings
 from solver.removed import REMOVED
 from tests.support.every import every
@@ -86,7 +86,7 @@ def test_checked_at_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
                 with pytest.raises(ValidationError):
                     Settings()
                 with pytest.raises(SystemExit) as caught:
-                    configuration.settings({})
+                    operation.settings()
                 assert caught.value.code == 2
                 assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
 
@@ -100,7 +100,7 @@ def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENAPLAN_PORT", "9000")
-    assert configuration.settings({"port": 0}).port == 0
+    assert operation.settings(port=0).port == 0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_misspelt_setting_is_named(
     """It would be ignored otherwise, and the service would run with a default."""
     monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     with pytest.raises(SystemExit) as caught:
-        configuration.settings({})
+        operation.settings()
     assert caught.value.code == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"ARENAPLAN_{name}" in said
@@ -125,7 +125,7 @@ def test_a_setting_that_was_removed_says_what_replaces_it(
 ) -> None:
     monkeypatch.setenv(name, "4")
     with pytest.raises(SystemExit) as caught:
-        configuration.settings({})
+        operation.settings()
     assert caught.value.code == 2
     assert REMOVED[name] in " ".join(capsys.readouterr().err.split())
 
@@ -134,7 +134,7 @@ def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FUZZ", "VENV", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8080_TCP_ADDR"):
         monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     monkeypatch.setenv("ARENAPLAN", "4")
-    assert configuration.settings({}).port == 8080
+    assert operation.settings().port == 8080
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,6 @@ def test_settings_fit_together(
     capsys: pytest.CaptureFixture[str], arguments: dict[str, object], message: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        configuration.settings(arguments)
+        operation.settings(**arguments)
     assert caught.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())

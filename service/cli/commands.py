@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.cli import gates, layouts, planning, plans, training, verdicts
-from service.cli.commands import operation
+from service.cli import gates, layouts, operation, planning, plans, training, users, verdicts
 from service.cli.console import Exit, fail
 from service.cli.options import examples
 from solver.removed import removed
@@ -44,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for topic in (planning, verdicts, training, plans, gates, layouts, operation):
+for topic in (planning, verdicts, training, plans, gates, layouts, operation, users):
     app.add_typer(topic.app)
 
 
