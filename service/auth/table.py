@@ -6,14 +6,13 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, union, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from service.auth.keys import Key
 from service.auth.quotas import Quotas
 from service.store import schema
+from service.store.database import upsert
 
 __all__ = [
     "Tenant",
@@ -127,10 +126,9 @@ def list_tenants(connection: Connection) -> list[Tenant]:
 
 def add_usage(connection: Connection, hour: int, taken: Mapping[str, tuple[int, float]]) -> None:
     """Requests and seconds of processor time of tenants in an hour, on top of what is there."""
-    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
     table = schema.usage
     for tenant, (requests, cpu) in taken.items():
-        row = dialect.insert(table).values(tenant=tenant, hour=hour, requests=requests, cpu_seconds=cpu)
+        row = upsert(connection, table).values(tenant=tenant, hour=hour, requests=requests, cpu_seconds=cpu)
         more = {
             "requests": table.c.requests + row.excluded.requests,
             "cpu_seconds": table.c.cpu_seconds + row.excluded.cpu_seconds,

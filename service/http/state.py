@@ -12,8 +12,7 @@ from service.http.cache import PlanCaches
 from service.http.intake import Intake
 from service.http.shared import SharedPlans
 from service.http.users import Users
-from service.jobs.backend import Backend
-from service.jobs.limits import search_limits, worker_limits
+from service.jobs.backend import Backend, search_limits, worker_limits
 from service.jobs.pool import DEFAULT_TENANT, WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early

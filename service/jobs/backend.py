@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from service.jobs.blobs import Graphs, Results
-from service.jobs.embedded import EmbeddedEngine
-from service.jobs.engine import JobEngine
-from service.jobs.limits import job_limits
-from service.jobs.model import State
+from service.jobs.engine import EmbeddedEngine, JobEngine
 from service.jobs.pool import WorkerPool
-from service.jobs.runner import Runner
+from service.jobs.protocol import Limits
+from service.jobs.runner import JobLimits, Runner
 from service.jobs.table import JobTable
 from service.problems import Problem
 from service.settings import Settings
 from service.store import Store, open_store, prepare
 from service.store.trouble import Reason, problem_of
 
-__all__ = ["Backend", "JobWorker", "Stored", "open_service_store", "open_worker"]
+if TYPE_CHECKING:  # needs an extra
+    from service.jobs.cluster import ClusterWorker
+
+__all__ = [
+    "Backend",
+    "Stored",
+    "open_service_store",
+    "open_worker",
+    "search_limits",
+    "worker_limits",
+]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -42,7 +50,6 @@ class Stored:
     jobs: JobEngine
     graphs: Graphs
     results: Results
-    table: JobTable
 
 
 class Backend:
@@ -107,7 +114,7 @@ class Backend:
             first = False
             await asyncio.sleep(OPEN_AGAIN_SECONDS)
         self._stored = await self._begin(store)
-        self._tasks.append(asyncio.create_task(self._keep_count(self._stored.table)))
+        self._tasks.append(asyncio.create_task(self._keep_count(self._stored.jobs.table)))
 
     async def _is_prepared(self, store: Store, *, first: bool) -> bool:
         try:
@@ -123,24 +130,21 @@ class Backend:
 
     async def _begin(self, store: Store) -> Stored:
         settings = self._settings
-        table, results = _table(store, settings), Results(store)
         engine: JobEngine
         if store.is_sqlite:
-            runner = Runner(table, results, job_limits(settings), self._pool.metrics)
-            engine = EmbeddedEngine(self._pool, runner)
+            engine = EmbeddedEngine(self._pool, _runner(store, settings, self._pool))
         else:
             from service.jobs.cluster import ClusterEngine
 
-            engine = ClusterEngine(store, table)
+            engine = ClusterEngine(store, _table(store, settings))
         await engine.start()
-        return Stored(store, engine, Graphs(store), results, table)
+        return Stored(store, engine, Graphs(store), Results(store))
 
     async def _keep_count(self, table: JobTable) -> None:
         """Count jobs for metrics, which ask no database. While it does not answer there are no counts."""
         while True:
             try:
-                counts = await table.counts()
-                self._counted = {state.value: counts.get(state, 0) for state in State}
+                self._counted = await table.counts()
             except Problem:
                 self._counted = {}
             await asyncio.sleep(COUNT_SECONDS)
@@ -153,29 +157,16 @@ class Backend:
             await self._stored.jobs.close()
 
 
-class JobWorker(Protocol):
-    """The engine that ``arenaplan worker`` runs."""
-
-    async def start(self) -> None:
-        """Begin to run jobs."""
-
-    async def drain(self, seconds: float) -> None:
-        """Begin no more jobs, and let running ones finish within `seconds`."""
-
-    async def close(self) -> None:
-        """Give back what still runs."""
-
-
-def open_worker(store: Store, settings: Settings, pool: WorkerPool, heard: Callable[[], None]) -> JobWorker:
+def open_worker(
+    store: Store, settings: Settings, pool: WorkerPool, heard: Callable[[], None]
+) -> ClusterWorker:
     """The worker that runs the jobs of a PostgreSQL database in `pool`.
 
     `heard` is called about once a second, as long as the database answers.
     """
     from service.jobs.cluster import ClusterWorker
 
-    table = _table(store, settings)
-    runner = Runner(table, Results(store), job_limits(settings), pool.metrics)
-    return ClusterWorker(store, pool, runner, heard)
+    return ClusterWorker(store, pool, _runner(store, settings, pool), heard)
 
 
 def open_service_store(settings: Settings, role: str) -> Store | None:
@@ -193,6 +184,14 @@ def open_service_store(settings: Settings, role: str) -> Store | None:
     )
 
 
+def _runner(store: Store, settings: Settings, pool: WorkerPool) -> Runner:
+    """Runs jobs with the limits of requests, but the time of jobs, which bounds processor time as well."""
+    longest, search = settings.job_max_seconds, search_limits(settings)
+    head = {**worker_limits(settings), "deadline_max_seconds": longest, "worker_cpu_seconds": None}
+    limits = JobLimits(head, replace(search, total=longest + search.after_fallback))
+    return Runner(_table(store, settings), Results(store), limits, pool.metrics)
+
+
 def _table(store: Store, settings: Settings) -> JobTable:
     return JobTable(
         store,
@@ -200,3 +199,27 @@ def _table(store: Store, settings: Settings) -> JobTable:
         ttl_seconds=settings.job_ttl_seconds,
         max_attempts=settings.job_max_attempts,
     )
+
+
+def worker_limits(settings: Settings) -> Mapping[str, Any]:
+    """The settings that a worker has to obey."""
+    return settings.model_dump(
+        include={
+            "max_operations",
+            "max_operands",
+            "max_buffers",
+            "deadline_default_seconds",
+            "deadline_max_seconds",
+            "deadline_floor_seconds",
+            "validate_max_steps",
+            "validate_max_bytes",
+            "worker_memory_bytes",
+            "worker_cpu_seconds",
+        }
+    )
+
+
+def search_limits(settings: Settings) -> Limits:
+    """When a search must have answered."""
+    grace = settings.deadline_grace_seconds
+    return Limits(settings.deadline_max_seconds + grace, grace, settings.deadline_floor_seconds)

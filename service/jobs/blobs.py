@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, Table, delete, select, tuple_, union_all, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, select, tuple_, union_all, update
 
 from service.problems import Problem
 from service.store import Store
+from service.store.database import upsert
 from service.store.schema import blobs, graphs, jobs, results
 
 __all__ = [
@@ -25,18 +25,10 @@ __all__ = [
     "put_blob",
     "remove_blobs",
     "touch_blob",
-    "upsert",
 ]
 
 #: Seconds for which bytes without references are kept: a request may be about to refer to them.
 SPARE_SECONDS: Final = 3600.0
-
-
-def upsert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """An insertion that may say what to do about a row that is there already."""
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement: postgresql.Insert | sqlite.Insert = dialect.insert(table)
-    return statement
 
 
 def put_blob(connection: Connection, tenant: str, body: bytes) -> str:
@@ -118,35 +110,27 @@ class Graphs:
     async def get(self, tenant: str, digest: str) -> StoredGraph:
         """Raises `Problem` ``graph-not-found``."""
 
-        def get(connection: Connection) -> StoredGraph | None:
-            media_type = media_type_of(connection, tenant, digest)
-            body = None if media_type is None else get_blob(connection, tenant, digest)
-            return None if media_type is None or body is None else StoredGraph(media_type, body)
-
-        graph = await self._store.read(get)
-        if graph is None:
-            raise graph_not_found(digest)
-        return graph
+        stored = and_(blobs.c.tenant == graphs.c.tenant, blobs.c.digest == graphs.c.digest)
+        query = select(graphs.c.media_type, blobs.c.body).join(blobs, stored)
+        row = await self._row(query, tenant, digest)
+        return StoredGraph(row.media_type, bytes(row.body))
 
     async def media_type(self, tenant: str, digest: str) -> str:
         """The media type of a stored graph. Raises `Problem` ``graph-not-found``."""
-        declared = await self._store.read(lambda connection: media_type_of(connection, tenant, digest))
-        if declared is None:
+        return str((await self._row(select(graphs.c.media_type), tenant, digest)).media_type)
+
+    async def _row(self, query: Select[Any], tenant: str, digest: str) -> Row[*tuple[Any, ...]]:
+        here = query.where(graphs.c.tenant == tenant, graphs.c.digest == digest)
+        row = await self._store.read(lambda connection: connection.execute(here).one_or_none())
+        if row is None:
             raise graph_not_found(digest)
-        return declared
+        return row
 
     async def remove(self, tenant: str, digest: str) -> None:
         """Forget the graph; jobs that refer to it keep it. Raises `Problem` ``graph-not-found``."""
         here = delete(graphs).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
         if not await self._store.write(lambda connection: connection.execute(here).rowcount):
             raise graph_not_found(digest)
-
-
-def media_type_of(connection: Connection, tenant: str, digest: str) -> str | None:
-    """The media type of a stored graph; None where there is none."""
-    query = select(graphs.c.media_type).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
-    media_type: str | None = connection.execute(query).scalar_one_or_none()
-    return media_type
 
 
 def graph_not_found(digest: str) -> Problem:
@@ -165,26 +149,19 @@ class Results:
 
     async def by_key(self, tenant: str, key: str) -> tuple[str, bytes] | None:
         """Name and body of the answer to a request."""
-
-        def find(connection: Connection) -> tuple[str, bytes] | None:
-            query = select(results.c.name, results.c.blob).where(
-                results.c.tenant == tenant, results.c.key == key
-            )
-            row = connection.execute(query).one_or_none()
-            body = None if row is None else get_blob(connection, tenant, row.blob)
-            return None if row is None or body is None else (row.name, body)
-
-        return await self._store.read(find)
+        return await self._find(tenant, results.c.key == key)
 
     async def by_name(self, tenant: str, name: str) -> bytes | None:
         """The body of an answer by collection and digest."""
+        answer = await self._find(tenant, results.c.name == name)
+        return None if answer is None else answer[1]
 
-        def find(connection: Connection) -> bytes | None:
-            query = select(results.c.blob).where(results.c.tenant == tenant, results.c.name == name).limit(1)
-            digest = connection.execute(query).scalar_one_or_none()
-            return None if digest is None else get_blob(connection, tenant, digest)
-
-        return await self._store.read(find)
+    async def _find(self, tenant: str, which: ColumnElement[bool]) -> tuple[str, bytes] | None:
+        stored = and_(blobs.c.tenant == results.c.tenant, blobs.c.digest == results.c.blob)
+        query = select(results.c.name, blobs.c.body).join(blobs, stored)
+        query = query.where(results.c.tenant == tenant, which).limit(1)
+        row = await self._store.read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else (row.name, bytes(row.body))
 
     async def keep(self, tenant: str, name: str, body: bytes, *keys: str) -> None:
         """Let every key find the answer."""

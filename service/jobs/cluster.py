@@ -23,10 +23,10 @@ from procrastinate.jobs import Status
 from psycopg import AsyncConnection
 from sqlalchemy import text
 
+from service.jobs.engine import JobEngine
 from service.jobs.model import Job, NewJob
 from service.jobs.pool import WorkerPool
 from service.jobs.runner import Runner
-from service.jobs.stored import StoredJobs
 from service.jobs.table import CHANNEL, JobTable
 from service.problems import Problem
 from service.store import Store
@@ -159,8 +159,8 @@ class _Bell:
                 await self._heard(notice.payload)
 
 
-class ClusterEngine(StoredJobs):
-    """The engine of a replica of the API, which runs no jobs itself. See `JobEngine` for its guarantees."""
+class ClusterEngine(JobEngine):
+    """The engine of a replica of the API, which runs no jobs itself."""
 
     def __init__(self, store: Store, table: JobTable) -> None:
         super().__init__(table)

@@ -189,28 +189,25 @@ class Runner:
             )
 
     async def _succeeded(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
-        await self._write_result(claim, frame, known)
+        facts = dict(frame.head)
+        notes = {"notes": facts["notes"]} if "notes" in facts else {}
+        collection = _COLLECTIONS.get(claim.work)
+        if known is not None:
+            name, body = known
+            await self.table.succeed(claim, body, {"name": name, "kept": True, **notes}, name=name)
+        elif collection is None:
+            await self.table.succeed(claim, frame.body, notes)
+        else:
+            name, kept = f"{collection}/{facts['digest']}", bool(facts["deterministic"])
+            summary = {"name": name, "kept": kept, **notes}
+            keys = (f"{claim.work}:{facts['key']}",) if kept else ()
+            found_as = name if kept else None
+            await self.table.succeed(claim, frame.body, summary, name=found_as, keys=keys)
         self._count(claim, State.SUCCEEDED)
         return False
 
     def _count(self, claim: Claim, state: State) -> None:
         self._metrics.job_ended(claim.job.task, state, max(0.0, time.time() - claim.job.created))
-
-    async def _write_result(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
-        facts = dict(frame.head)
-        notes = {"notes": facts["notes"]} if "notes" in facts else {}
-        if known is not None:
-            name, body = known
-            return await self.table.succeed(claim, body, {"name": name, "kept": True, **notes}, name=name)
-        collection = _COLLECTIONS.get(claim.work)
-        if collection is None:
-            return await self.table.succeed(claim, frame.body, notes)
-        name, kept = f"{collection}/{facts['digest']}", bool(facts["deterministic"])
-        summary = {"name": name, "kept": kept, **notes}
-        if not kept:
-            return await self.table.succeed(claim, frame.body, summary)
-        key = f"{claim.work}:{facts['key']}"
-        return await self.table.succeed(claim, frame.body, summary, name=name, keys=(key,))
 
     async def _failed(self, run: _Run, problem: Problem) -> bool:
         match run.end:

@@ -21,12 +21,12 @@ from service.jobs.blobs import (
     put_blob,
     remove_blobs,
     touch_blob,
-    upsert,
 )
 from service.jobs.model import Answer, Job, NewJob, State, new_id
 from service.problems import Problem
 from service.store import Store
-from service.store.schema import graphs, jobs, results
+from service.store.database import upsert
+from service.store.schema import blobs, graphs, jobs, results
 
 __all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
 
@@ -131,19 +131,15 @@ class JobTable:
     async def answer(self, tenant: str, job: str) -> Answer:
         """As `JobEngine.answer`."""
 
-        def answer(connection: Connection) -> tuple[Job | None, bytes | None, Mapping[str, Any] | None]:
-            job_now = _find(connection, tenant, job)
-            if job_now is None or job_now.result is None:
-                return job_now, None, None
-            facts = connection.execute(select(jobs.c.facts).where(jobs.c.id == job)).scalar_one()
-            return job_now, get_blob(connection, tenant, job_now.result), facts
-
-        job_now, body, facts = await self._store.read(answer)
-        if job_now is None:
+        stored = and_(blobs.c.tenant == jobs.c.tenant, blobs.c.digest == jobs.c.result)
+        query = select(*_VISIBLE, jobs.c.facts, blobs.c.body).outerjoin(blobs, stored)
+        query = query.where(jobs.c.id == job, jobs.c.tenant == tenant)
+        row = await self._store.read(lambda connection: connection.execute(query).one_or_none())
+        if row is None:
             raise _job_not_found(job)
-        if body is None:
-            raise _no_answer(job_now)
-        return Answer(body, facts or {})
+        if row.body is None:
+            raise _no_answer(_job(row))
+        return Answer(bytes(row.body), row.facts or {})
 
     async def cancel(self, tenant: str, job: str) -> Job:
         """As `JobEngine.cancel`; who runs the job is told when the lease is renewed."""

@@ -28,6 +28,7 @@ from sqlalchemy import (
     Connection,
     Double,
     Engine,
+    Table,
     cast,
     create_engine,
     event,
@@ -36,13 +37,14 @@ from sqlalchemy import (
     literal,
     make_url,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from service.problems import Problem
 from service.store.trouble import Reason, is_trouble, problem_of, reason_of
 
-__all__ = ["LIBPQ", "Store", "open_store"]
+__all__ = ["LIBPQ", "Store", "open_store", "upsert"]
 
 _log = structlog.get_logger("service.store")
 
@@ -480,3 +482,10 @@ def _begin_sqlite(connection: Connection) -> None:
     """Writers take the lock at once: to take it half way fails where another has written meanwhile."""
     reads = connection.get_execution_options().get(_READ_ONLY, False)
     connection.exec_driver_sql("begin" if reads else "begin immediate")
+
+
+def upsert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An insertion that may say what to do about a row that is there already."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement: postgresql.Insert | sqlite.Insert = dialect.insert(table)
+    return statement

@@ -25,7 +25,7 @@ import onnx
 
 from service.cli.commands import app
 from service.cli.show import deployment_facts
-from service.jobs.limits import worker_limits
+from service.jobs.backend import worker_limits
 from service.jobs.tasks import TASKS
 from service.jobs.worker import Channel
 from service.problems import Problem

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from service.jobs.blobs import Results
 from service.jobs.cluster import ClusterEngine, ClusterWorker
-from service.jobs.embedded import EmbeddedEngine
-from service.jobs.engine import JobEngine
+from service.jobs.engine import EmbeddedEngine, JobEngine
 from service.jobs.model import Job, NewJob
 from service.jobs.pool import WorkerPool
 from service.jobs.protocol import Limits
