@@ -250,7 +250,7 @@ class _Tasks(_Kind):
         """Let the service train `steps` steps in the planned arena and compare bit for bit.
 
         Of a plan of several models, `graph` has their graphs by name. Of a model of another tool, `more` says
-        how it is trained (``loss="mse"``). Jobs take any plan of it; without one the plan has to be one that
+        how it is trained (``loss="mse"``). A job takes any plan of it; a call without a job needs a plan that
         the service still keeps, as only its digest is sent.
         """
         members = {"steps": steps, "seed": seed, "plan": plan}
