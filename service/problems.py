@@ -179,15 +179,6 @@ _TYPES: Final = (
         "Retry-After header.",
     ),
     ProblemType(
-        "request-timeout", 408, "The request did not arrive in time",
-        "Headers (ARENAPLAN_HEADER_SECONDS) and body (ARENAPLAN_BODY_SECONDS) must arrive within the limits "
-        "that this service was started with. Send the request again.",
-    ),
-    ProblemType(
-        "headers-too-large", 431, "The headers are too large",
-        "The request line and the headers may take 64 KiB together.",
-    ),
-    ProblemType(
         "validation-too-large", 422, "Too much memory for a validation here",
         "A validation holds the arena and a reference run in memory. The limit is a setting of the "
         "service (ARENAPLAN_VALIDATE_MAX_BYTES); `arenaplan validate` has none.",

@@ -59,19 +59,8 @@ class Settings(BaseSettings):
     )
     connection_limit: Annotated[int, Field(ge=1)] = Field(
         default=1_000,
-        description="Most connections; fewer where the process may open fewer files. Beyond it, the one that "
-        "has been idle longest is closed, or the new one answered 503.",
-    )
-    connection_limit_per_address: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Most connections from one address (of IPv6: from one /64). Unset: nine tenths of all, "
-        "so that one caller alone cannot take them all.",
-    )
-    header_seconds: Annotated[float, Field(gt=0)] = Field(
-        default=10.0, description="Longest time from the first byte of a request to the end of its headers."
-    )
-    body_seconds: Annotated[float, Field(gt=0)] = Field(
-        default=60.0, description="Longest time in which a body may arrive; then 408."
+        description="Most connections; fewer where the process may open fewer files. Requests on others are "
+        "answered 503.",
     )
     intake_memory_bytes: Size = Field(
         default=64 * 1024 * 1024, description="Memory for the bodies of all requests together."

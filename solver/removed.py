@@ -44,6 +44,10 @@ REMOVED: Final[Mapping[str, str]] = {
     " `arenaplan explain --largest batch` says where a part ends.",
     "arenaplan audit": "Who did what is in the service's log: lines whose event is `audit`.",
     "ARENAPLAN_AUDIT_DAYS": "Set ARENAPLAN_USAGE_DAYS, for the usage of tenants; audit lines are in the log.",
+    **dict.fromkeys(
+        ("ARENAPLAN_CONNECTION_LIMIT_PER_ADDRESS", "ARENAPLAN_HEADER_SECONDS", "ARENAPLAN_BODY_SECONDS"),
+        "Set it in the reverse proxy: slow clients, and the connections of one address, are bounded there.",
+    ),
     "page/client.js": "The JavaScript client is no longer served: generate one from /openapi.json, or use"
     " page/service.js.",
 }

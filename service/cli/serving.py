@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from service.cli.console import Exit, fail
 from service.http.app import create_app
-from service.http.connections import Admission, Hosts, guarded
+from service.http.connections import BoundedProtocol
 from service.http.state import Phase
 from service.jobs.backend import open_service_store
 from service.logs import configure_logging
@@ -34,6 +34,8 @@ __all__ = ["run"]
 
 #: More open files than the service ever needs.
 _MOST_FILES: Final = 1 << 16
+#: An answered connection that is silent for so long is closed.
+_KEEP_ALIVE_SECONDS: Final = 5
 
 
 def run(chosen: Settings) -> None:
@@ -52,26 +54,17 @@ def run(chosen: Settings) -> None:
         )
     signal.signal(signal.SIGTERM, _leave)
     _check_database(chosen)
-    app = _application(chosen)
+    app = _application(chosen, chosen.allowed_hosts or ("local" if loopback else "*"))
     most = min(chosen.connection_limit, _connections(chosen.workers))
-    hosts = Hosts(chosen.allowed_hosts or ("local" if loopback else "*"))
-    metrics = app.state.arenaplan.metrics
-    each = chosen.connection_limit_per_address or most - most // 10
-    admission = Admission(
-        most, chosen.header_seconds, chosen.body_seconds, hosts, metrics.refused, each=min(each, most)
-    )
-    metrics.watch(
-        Reading("arenaplan_connections", "Open connections.", lambda: admission.open),
-        Reading("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),
-    )
-    watch_log(metrics, log)
     config = uvicorn.Config(
         app,
-        http=guarded(admission),
+        http=BoundedProtocol,
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
+        limit_concurrency=most + 1,  # uvicorn answers 503 from that number on
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         root_path=chosen.root_path,
         timeout_graceful_shutdown=chosen.shutdown_seconds,
         ssl_certfile=chosen.tls_certificate,
@@ -85,6 +78,12 @@ def run(chosen: Settings) -> None:
     server = _Server(
         config, _url(listener, secure=config.is_ssl), app.state.arenaplan.phase, chosen.drain_seconds
     )
+    metrics = app.state.arenaplan.metrics
+    metrics.watch(
+        Reading("arenaplan_connections", "Open connections.", lambda: len(server.server_state.connections)),
+        Reading("arenaplan_connections_limit", "How many there may be.", lambda: most),
+    )
+    watch_log(metrics, log)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(server.serve(sockets=[listener]))
@@ -111,10 +110,10 @@ def _check_database(chosen: Settings) -> None:
         fail(f"ARENAPLAN_DATABASE_URL: {error}", Exit.USAGE)
 
 
-def _application(chosen: Settings) -> FastAPI:
+def _application(chosen: Settings, hosts: str) -> FastAPI:
     """Ends with a message where what the settings ask for is not there."""
     try:
-        return create_app(chosen)
+        return create_app(chosen, hosts=hosts)
     except ModuleNotFoundError as error:
         fail(f"{error}: pip install 'pyjwt[crypto]>=2.10'", Exit.USAGE)
     except ValueError as error:

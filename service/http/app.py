@@ -13,6 +13,7 @@ from fastapi_offline import FastAPIOffline
 from service.http import handlers, openapi
 from service.http.access import Access
 from service.http.cache import PlanCaches
+from service.http.connections import CheckHost, Hosts
 from service.http.middleware import HeadAsGet, RequestContext
 from service.http.routers import computed, graphs, jobs, layout, meta, page, plan
 from service.http.state import State
@@ -57,10 +58,12 @@ _TAGS = [
 ]
 
 
-def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.tasks") -> FastAPI:
+def create_app(
+    settings: Settings | None = None, *, tasks: str = "service.jobs.tasks", hosts: str = "*"
+) -> FastAPI:
     """An application with a worker pool of its own; `tasks` names the module its workers serve.
 
-    Settings come from the environment unless given.
+    Settings come from the environment unless given; `hosts` are the names that it answers to, as for `Hosts`.
     """
     settings = settings or Settings()
     store = open_service_store(settings, "api")
@@ -105,6 +108,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     if users is not None:
         app.add_middleware(Access, gate=users.gate, settings=settings)
     app.add_middleware(HeadAsGet)
+    app.add_middleware(CheckHost, hosts=Hosts(hosts))
     app.add_middleware(RequestContext, metrics=pool.metrics)
     return app
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 import uuid
@@ -18,11 +19,14 @@ from service.problems import Problem
 from service.telemetry import tracing
 from service.telemetry.metrics import Metrics
 
-__all__ = ["HeadAsGet", "RequestContext"]
+__all__ = ["DRAIN_BYTES", "HeadAsGet", "RequestContext"]
 
 _log = structlog.get_logger("service.access")
 
 _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+#: Most bytes of a request that are read and dropped behind an answer that came before its end, and how long.
+DRAIN_BYTES: Final = 128 << 20
+_DRAIN_SECONDS: Final = 60.0
 _QUIET: Final = frozenset({"/healthz", "/metrics", "/readyz"})
 _TRACE_HEADERS: Final = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
 
@@ -56,10 +60,10 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send, self._metrics, self._log)
+        exchange = _Exchange(scope, receive, send, self._metrics, self._log)
         with exchange:
             try:
-                await self._app(scope, receive, exchange.send)
+                await self._app(scope, exchange.receive, exchange.send)
             except Exception:  # noqa: BLE001 - the last line of defence: log it, answer 500, stay up
                 _log.exception("request failed")
                 await exchange.fail(receive)
@@ -91,7 +95,7 @@ class HeadAsGet:
 class _Exchange:
     """One request and what was answered, from ``with`` to its end."""
 
-    def __init__(self, scope: Scope, send: Send, metrics: Metrics, log: Any) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, metrics: Metrics, log: Any) -> None:
         self.request_id = ""
         carried = {}
         for name, value in scope["headers"]:
@@ -101,7 +105,11 @@ class _Exchange:
                 carried[_TRACE_HEADERS[name]] = value.decode("latin-1")
         self.request_id = self.request_id or uuid.uuid4().hex
         self._scope = scope
+        self._receive = receive
         self._send = send
+        #: Whether more of the body comes, and whether the connection is closed behind the answer.
+        self._unread = True
+        self._closes = False
         self._metrics = metrics
         self._log = log
         self._began = time.perf_counter()
@@ -129,9 +137,15 @@ class _Exchange:
         structlog.contextvars.reset_contextvars(**self._tokens)
         self._tracing.__exit__(kind, error, trace)
 
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._unread = message.get("more_body", False)
+        return message
+
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
+            self._closes = (b"connection", b"close") in message["headers"]
             headers = [*message["headers"], (b"x-request-id", self.request_id.encode()), *_ALWAYS]
             if b"content-security-policy" not in dict(message["headers"]):
                 headers.append(_POLICY)
@@ -140,7 +154,23 @@ class _Exchange:
             if self._span.recorded:
                 headers.append((b"traceresponse", tracing.carrier()["traceparent"].encode()))
             message = {**message, "headers": headers}
+        elif self._closes and self._unread and not message.get("more_body"):
+            await self._send({**message, "more_body": True})
+            await self._drain()
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
+
+    async def _drain(self) -> None:
+        """Read and drop the rest of the body behind an answer that closes the connection.
+
+        To close a socket with unread bytes resets the connection, and the answer is lost to a client that
+        first sends all of its request.
+        """
+        dropped = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                while self._unread and dropped <= DRAIN_BYTES:
+                    dropped += len((await self.receive()).get("body", b""))
 
     async def fail(self, receive: Receive) -> None:
         if self._status is None:

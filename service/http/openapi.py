@@ -34,7 +34,7 @@ _REFERENCES: Final = "#/components/schemas/{model}"
 #: Problems of every route that takes a document.
 ANY_PROBLEM: Final = (
     "invalid-json", "bad-request", "invalid-request", "invalid-document", "body-too-large",
-    "unsupported-media-type", "request-timeout", "too-many-bytes", "headers-too-large", "overloaded",
+    "unsupported-media-type", "too-many-bytes", "overloaded",
     "stopping", "worker-lost", "time-limit", "memory-limit", "too-many-jobs", "database-unavailable",
 )  # fmt: skip
 #: Problems of every route that reads a graph.

@@ -94,7 +94,6 @@ class Metrics:
         self._request_seconds = self._histogram(
             "request_seconds", "From the headers of a request to its answer, by route.", "route"
         )
-        self._refused = self._counter("refused", "Requests refused before a route was chosen.", "problem")
         self._problems = self._counter("problems", "Answers that were a problem, by its type.", "problem")
         self._queue_wait = self._histogram(
             "queue_wait_seconds", "Wait for a worker; large: beyond 256 KiB.", "size"
@@ -165,10 +164,6 @@ class Metrics:
             self._routes[key] = known
         known[0].inc()
         known[1].observe(seconds)
-
-    def refused(self, problem: str) -> None:
-        """A connection got this type of problem instead of a route."""
-        self._refused.labels(problem).inc()
 
     def problem(self, code: str) -> None:
         """A request was answered with this type of problem."""

@@ -56,7 +56,7 @@ def test_every_import_is_declared(used: set[str], declared: set[str]) -> None:
 
 
 def test_every_dependency_is_imported(used: set[str], declared: set[str]) -> None:
-    assert declared - used == set()
+    assert declared - used == {"httptools"}  # uvicorn's protocol imports it, an extra of uvicorn
 
 
 def remedies(path: Path) -> set[frozenset[str]]:

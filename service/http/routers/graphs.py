@@ -47,8 +47,8 @@ NewDigest = Annotated[
         201: {"description": "It is stored."},
         204: {"description": "It was stored already, and its time begins again."},
         **problems(
-            "digest-mismatch", "bad-request", "body-too-large", "unsupported-media-type", "request-timeout",
-            "too-many-bytes", "headers-too-large", "overloaded", *STORE_PROBLEMS,
+            "digest-mismatch", "bad-request", "body-too-large", "unsupported-media-type",
+            "too-many-bytes", "overloaded", *STORE_PROBLEMS,
         ),
     },
     openapi_extra={"requestBody": {"required": True, "content": ANY_BYTES}},

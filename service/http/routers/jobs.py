@@ -84,7 +84,7 @@ _EVENT: Final[dict[str, Any]] = {
         202: job_answer("The job."),
         **problems(
             "invalid-json", "bad-request", "invalid-request", "body-too-large", "unsupported-media-type",
-            "request-timeout", "too-many-bytes", "headers-too-large", "overloaded", "graph-not-found",
+            "too-many-bytes", "overloaded", "graph-not-found",
             "idempotency-conflict", "too-many-jobs", *STORE_PROBLEMS,
         ),
     },

@@ -45,8 +45,6 @@ BAD = {
     "queue_seconds": "0",
     "body_limit_bytes": "many",
     "connection_limit": "0",
-    "header_seconds": "0",
-    "body_seconds": "0",
     "intake_memory_bytes": "-1",
     "intake_disk_bytes": "-1",
     "drain_seconds": "-1",
