@@ -132,14 +132,9 @@ def _checks(
     for name, most in limits.max_spaces.items():
         yield Check(f"{of}memory {name}", sizes.get(name, 0), most)
     if limits.max_recompute is not None:
-        extra = max(_extra(program) for program in programs)
+        repeated = [again for program in programs if (again := recomputation(program))]
+        extra = max((again.extra / max(again.step, 1) for again in repeated), default=0.0)
         yield Check(f"{of}recomputation", extra, limits.max_recompute, is_share=True)
     if limits.max_growth is not None and baseline is not None:
         limit = limits.max_growth.limit(baseline.arena_bytes)
         yield Check(f"{of}arena (growth of at most {limits.max_growth})", plan.arena_bytes, limit)
-
-
-def _extra(plan: PlanView) -> float:
-    """The share of time that steps which run again add."""
-    again = recomputation(plan)
-    return again.extra / max(again.step, 1) if again else 0.0

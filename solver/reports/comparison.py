@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
@@ -205,19 +205,23 @@ def difference(old: PlanView, new: PlanView) -> PlanDifference:
     where = (layers(old), layers(new))
 
     def by(key: Callable[[AliasedValue, Mapping[str, str]], str]) -> tuple[Change, ...]:
+        """The differences by key, the largest first, among equals in the order of names."""
         sums: tuple[dict[str, int], dict[str, int]] = (defaultdict(int), defaultdict(int))
         for total, side, layer in zip(sums, reports, where, strict=True):
             for arena in side.values():
                 for buffer in arena.live:
                     total[key(_holder(buffer, arena.peak_step), layer)] += buffer.size
-        return _changes(*sums)
+        changes = (Change(name, sums[0].get(name, 0), sums[1].get(name, 0)) for name in {*sums[0], *sums[1]})
+        grown = [change for change in changes if change.growth]
+        return tuple(sorted(grown, key=lambda change: (-abs(change.growth), change.name)))
 
     places = _persistent_places(old), _persistent_places(new)
     moved = tuple(
-        Move(name, *before, *places[1][name])
-        for name, before in places[0].items()
-        if name in places[1] and places[1][name] != before
+        Move(name, *place, *places[1][name])
+        for name, place in places[0].items()
+        if name in places[1] and places[1][name] != place
     )
+    before, now = options_in_words(old.options), options_in_words(new.options)
     idle = [sum(arena.size - arena.live_bytes for arena in side.values()) for side in reports]
     return PlanDifference(
         old.arena_bytes,
@@ -231,7 +235,7 @@ def difference(old: PlanView, new: PlanView) -> PlanDifference:
         by(lambda value, _: value.kind.word),
         by(lambda value, layer: layer.get(value.id, value.id)),
         Change("idle", *idle),
-        tuple(_options(old, new)),
+        tuple(OptionChange(name, was, now[name]) for name, was in before.items() if was != now[name]),
         old.graph_digest == new.graph_digest,
         len(places[0].keys() & places[1].keys()) - len(moved),
         moved,
@@ -267,21 +271,6 @@ def _arena(name: str, old: ArenaReport | None, new: ArenaReport | None) -> Arena
         old.peak_step_id if old else None,
         new.peak_step_id if new else None,
     )
-
-
-def _changes(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[Change, ...]:
-    """The differences, the largest first, among equals in the order of names."""
-    names = {*old, *new}
-    changes = [Change(name, old.get(name, 0), new.get(name, 0)) for name in names]
-    changes = [change for change in changes if change.growth]
-    return tuple(sorted(changes, key=lambda change: (-abs(change.growth), change.name)))
-
-
-def _options(old: PlanView, new: PlanView) -> Iterator[OptionChange]:
-    now = options_in_words(new.options)
-    for name, before in options_in_words(old.options).items():
-        if before != now[name]:
-            yield OptionChange(name, before, now[name])
 
 
 #: Entries of an option with several that are written out.

@@ -65,9 +65,14 @@ def _in_place(name: str, plan: PlanView) -> Row:
     return Row(name, asdict(shared), (sentence,) if shared.values else (), is_detail)
 
 
-def _order(name: str, plan: PlanView) -> Row:
-    note = order_note(plan)
-    return Row(name, note, () if note is None else (note,))
+def _noted(note_of: Callable[[PlanView], str | None], *, detail: bool) -> Callable[[str, PlanView], Row]:
+    """The row of a fact that is one sentence, if any."""
+
+    def row(name: str, plan: PlanView) -> Row:
+        note = note_of(plan)
+        return Row(name, note, () if note is None else (note,), detail)
+
+    return row
 
 
 def _planned_sizes(name: str, plan: PlanView) -> Row:
@@ -181,16 +186,6 @@ def _gradients(name: str, plan: PlanView) -> Row:
     return Row(name, list(notes), notes, detail=True)
 
 
-def _storage(name: str, plan: PlanView) -> Row:
-    note = storage_note(plan)
-    return Row(name, note, () if note is None else (note,), detail=True)
-
-
-def _frozen_storage(name: str, plan: PlanView) -> Row:
-    note = frozen_storage_note(plan)
-    return Row(name, note, () if note is None else (note,), detail=True)
-
-
 def _replacements(name: str, plan: PlanView) -> Row:
     """Operations that were rewritten, with the lower bound before and after all of them."""
     value = [asdict(replacement) for replacement in plan.replacements]
@@ -203,7 +198,7 @@ def _replacements(name: str, plan: PlanView) -> Row:
 
 _ROWS: Final[Mapping[str, Callable[[str, PlanView], Row]]] = {
     "in_place": _in_place,
-    "order": _order,
+    "order": _noted(order_note, detail=False),
     "planned_sizes": _planned_sizes,
     "levels": _levels,
     "recomputation": _recomputation,
@@ -211,8 +206,8 @@ _ROWS: Final[Mapping[str, Callable[[str, PlanView], Row]]] = {
     "homes": _homes,
     "like": _like,
     "gradients": _gradients,
-    "storage": _storage,
-    "frozen_storage": _frozen_storage,
+    "storage": _noted(storage_note, detail=True),
+    "frozen_storage": _noted(frozen_storage_note, detail=True),
     "replacements": _replacements,
 }
 
