@@ -113,7 +113,15 @@ class Backend:
         while not await self._is_prepared(store, first=first):
             first = False
             await asyncio.sleep(OPEN_AGAIN_SECONDS)
-        self._stored = await self._begin(store)
+        engine: JobEngine
+        if store.is_sqlite:
+            engine = EmbeddedEngine(self._pool, _runner(store, self._settings, self._pool))
+        else:
+            from service.jobs.cluster import ClusterEngine
+
+            engine = ClusterEngine(store, _table(store, self._settings))
+        await engine.start()
+        self._stored = Stored(store, engine, Graphs(store), Results(store))
         self._tasks.append(asyncio.create_task(self._keep_count(self._stored.jobs.table)))
 
     async def _is_prepared(self, store: Store, *, first: bool) -> bool:
@@ -127,18 +135,6 @@ class Backend:
             _log.warning("the database cannot be used", detail=str(error))
             return False
         return True
-
-    async def _begin(self, store: Store) -> Stored:
-        settings = self._settings
-        engine: JobEngine
-        if store.is_sqlite:
-            engine = EmbeddedEngine(self._pool, _runner(store, settings, self._pool))
-        else:
-            from service.jobs.cluster import ClusterEngine
-
-            engine = ClusterEngine(store, _table(store, settings))
-        await engine.start()
-        return Stored(store, engine, Graphs(store), Results(store))
 
     async def _keep_count(self, table: JobTable) -> None:
         """Count jobs for metrics, which ask no database. While it does not answer there are no counts."""

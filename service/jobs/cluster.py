@@ -93,10 +93,9 @@ class _Tickets:
         # It says of each ticket what the table says of each job.
         logging.getLogger("procrastinate").setLevel(logging.ERROR)
         self._store = store
-        address = _address(store)
         self.app: Final = App(
             connector=PsycopgConnector(
-                conninfo=address,
+                conninfo=_address(store),
                 kwargs={"options": "-c search_path=procrastinate", **_options("tickets")},
                 min_size=0,  # a database that is away keeps nobody from starting
                 max_size=TICKET_CONNECTIONS,
@@ -104,12 +103,6 @@ class _Tickets:
                 reconnect_timeout=5.0,  # pauses between attempts double until then
             )
         )
-
-    async def open(self) -> None:
-        await self.app.open_async()
-
-    async def close(self) -> None:
-        await self.app.close_async()
 
     async def write(self, job: str) -> None:
         """Let a worker look at the job. A ticket that cannot be written now is written by a worker later."""
@@ -133,30 +126,20 @@ class _Tickets:
             await self.app.job_manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
 
 
-class _Bell:
-    """Listens for jobs that other processes cancel or end. Missed notices are found by polling."""
+async def _listen(store: Store, heard: Callable[[str], Awaitable[None]]) -> None:
+    """Hear of jobs that other processes cancel or end, until the connection is lost.
 
-    def __init__(self, store: Store, heard: Callable[[str], Awaitable[None]]) -> None:
-        self._address = _address(store)
-        self._heard = heard
-        self._task: asyncio.Task[None] | None = None
+    Missed notices are found by polling.
+    """
+    connected = await AsyncConnection.connect(_address(store), autocommit=True, **_options("news"))
+    async with connected as connection:
+        await connection.execute(f"listen {CHANNEL}")
+        async for notice in connection.notifies():
+            await heard(notice.payload)
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(_forever("news of jobs come late", self._listen))
 
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _listen(self) -> None:
-        """Until the connection is lost."""
-        async with await AsyncConnection.connect(
-            self._address, autocommit=True, **_options("news")
-        ) as connection:
-            await connection.execute(f"listen {CHANNEL}")
-            async for notice in connection.notifies():
-                await self._heard(notice.payload)
+def _news(store: Store, heard: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
+    return asyncio.create_task(_forever("news of jobs come late", lambda: _listen(store, heard)))
 
 
 class ClusterEngine(JobEngine):
@@ -164,20 +147,21 @@ class ClusterEngine(JobEngine):
 
     def __init__(self, store: Store, table: JobTable) -> None:
         super().__init__(table)
+        self._store = store
         self._tickets = _Tickets(store)
-        self._bell = _Bell(store, self._heard)
-        self._writing: set[asyncio.Task[None]] = set()
+        #: The one that listens, and those that write tickets.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        await self._tickets.open()
-        self._bell.start()
+        await self._tickets.app.open_async()
+        self._tasks.add(_news(self._store, self._heard))
 
     async def close(self) -> None:
-        for writing in list(self._writing):
-            writing.cancel()
-        await self._bell.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await super().close()
-        await self._tickets.close()
+        await self._tickets.app.close_async()
 
     async def _heard(self, job: str) -> None:
         self.poke(job)
@@ -186,8 +170,8 @@ class ClusterEngine(JobEngine):
         submitted, new = await super().submit(job)
         if new:
             writing = asyncio.create_task(self._tickets.write(submitted.id))
-            self._writing.add(writing)
-            writing.add_done_callback(self._writing.discard)
+            self._tasks.add(writing)
+            writing.add_done_callback(self._tasks.discard)
             await asyncio.wait({writing}, timeout=TICKET_SECONDS)
         return submitted, new
 
@@ -207,18 +191,18 @@ class ClusterWorker:
         self._table = runner.table
         self._tickets = _Tickets(store)
         self._tickets.app.task(name=TASK, queue=QUEUE)(self._look)
-        self._bell = _Bell(store, runner.look)
+        self._store = store
         self._tasks: list[asyncio.Task[None]] = []
         self._untaken: dict[str, int] = {}
         self._tidied = self._tickets_tidied = -TIDY_SECONDS
 
     async def start(self) -> None:
-        await self._tickets.open()
+        await self._tickets.app.open_async()
         self._runner.start(lambda _job: None)
-        self._bell.start()
         self._tasks = [
             asyncio.create_task(_forever("tickets are not fetched", self._fetch)),
             asyncio.create_task(_forever("jobs are not looked after", self._look_after)),
+            _news(self._store, self._runner.look),
         ]
 
     async def close(self) -> None:
@@ -227,8 +211,7 @@ class ClusterWorker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._bell.close()
-        await self._tickets.close()
+        await self._tickets.app.close_async()
 
     async def drain(self, seconds: float) -> None:
         """Fetch no more tickets, and let running jobs finish within `seconds`."""

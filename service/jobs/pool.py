@@ -125,7 +125,9 @@ class Worker:
         assert self._process.stdout is not None
         while frame := await read_frame(self._process.stdout):
             if frame.kind == "log":
-                self._log_event(frame.head)
+                more = {name: value for name, value in frame.head.items() if name not in ("level", "event")}
+                level = logging.getLevelNamesMapping().get(frame.head["level"].upper(), logging.WARNING)
+                _say(level, frame.head["event"], pid=self.pid, **more)
             elif frame.kind == "warmed":
                 self.warmed = frame.head
                 level = logging.INFO if all(frame.head.values()) else logging.WARNING
@@ -133,12 +135,6 @@ class Worker:
             else:
                 return frame
         return None
-
-    def _log_event(self, facts: Mapping[str, Any]) -> None:
-        """An event of the worker, in the log of the service."""
-        more = {name: value for name, value in facts.items() if name not in ("level", "event")}
-        level = logging.getLevelNamesMapping().get(facts["level"].upper(), logging.WARNING)
-        _say(level, facts["event"], pid=self.pid, **more)
 
     async def send(self, kind: str, head: Mapping[str, Any], body: bytes | Spool = b"") -> None:
         """Raises `Problem`, mostly ``worker-lost``, when the process has died."""
@@ -164,19 +160,15 @@ class Worker:
             self._work.fallback = True
         if frame.kind in _FINAL:
             self.busy = False
-            frame = self._observed(frame)
-            if frame.head.get("last"):
+            head = dict(frame.head)
+            stages = head.pop("stages", ())  # for metrics and traces only
+            if self._work is not None:
+                outcome = head["code"] if frame.kind == "problem" else "result" if head else "known"
+                self._work.ended(outcome, head if outcome == "result" else None, stages)
+            frame = Frame(frame.kind, head, frame.body)
+            if head.get("last"):
                 self.kill()
         return frame
-
-    def _observed(self, frame: Frame) -> Frame:
-        """The last frame of a task, without what is for metrics and traces only."""
-        head = dict(frame.head)
-        stages = head.pop("stages", ())
-        if self._work is not None:
-            outcome = head["code"] if frame.kind == "problem" else "result" if head else "known"
-            self._work.ended(outcome, head if outcome == "result" else None, stages)
-        return Frame(frame.kind, head, frame.body)
 
     async def _loss(self) -> Problem:
         problem = await self._reason()

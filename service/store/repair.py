@@ -126,9 +126,8 @@ def recover(file: Path) -> Iterator[str]:
     yield f"{file} is damaged: {finding}."
     if _is_open(file):
         raise ValueError(f"{file} is in use: stop the service, and run this again.")
-    fresh, kept = (
-        file.with_name(f"{file.name}.{name}") for name in ("recovered", _now("damaged-%Y%m%dT%H%M%SZ"))
-    )
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    fresh, kept = (file.with_name(f"{file.name}.{name}") for name in ("recovered", f"damaged-{now}"))
     for old in _parts(fresh):
         old.unlink(missing_ok=True)
     yield from _copy(file, fresh)
@@ -139,10 +138,6 @@ def recover(file: Path) -> Iterator[str]:
     kept.hardlink_to(file)
     fresh.replace(file)
     yield f"The damaged file is kept as {kept}."
-
-
-def _now(form: str) -> str:
-    return time.strftime(form, time.gmtime())
 
 
 def _parts(file: Path) -> tuple[Path, Path, Path]:
