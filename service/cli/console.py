@@ -11,6 +11,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -19,9 +20,17 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
-from service.cli.kinds import command_for
 from service.problems import problem_from
-from solver.errors import ArenaplanError, CapacityError, DocumentError, InternalError, OptionsError
+from solver.errors import (
+    ArenaplanError,
+    CapacityError,
+    DocumentError,
+    InternalError,
+    NotJsonError,
+    OptionsError,
+    OtherFormatError,
+    ProblemError,
+)
 from solver.options import DEPLOYMENT_OPTIONS, MEASURES, flag_of
 
 if TYPE_CHECKING:
@@ -212,7 +221,7 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
             error.message, error.remedy = _hyphenated(error.message), _hyphenated(error.remedy)
         document = error.document or document
         problem = problem_from(error)
-        if command := command_for(error, document):
+        if command := _command_for(error, document):
             problem.remedy = command
             message = f"{document}: {command}"
         else:
@@ -294,6 +303,53 @@ def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
         fail(message, Exit.BUG, as_json=True, traceback=trace)
     print_line(trace.rstrip(), to_errors=True)
     fail(f"{message} Please report it with the lines above.", Exit.BUG)
+
+
+_PLAN_IT: Final = "arenaplan plan {file} -o plan.json"
+_NETWORK: Final = ("a graph", _PLAN_IT)
+_MODEL: Final = ("a model", "arenaplan plan {file} --loss cross-entropy -o plan.json")
+
+#: By the format of a document: what it is, and the command that takes it.
+_DOCUMENTS: Final[Mapping[str, tuple[str, str]]] = {
+    "arenaplan.graph": _NETWORK,
+    "arenaplan.program": ("a program", _PLAN_IT),
+    "arenaplan.plan": ("a plan", "arenaplan show {file}"),
+    "arenaplan.buffers": ("a problem of buffers", "arenaplan solve {file} -o layout.json"),
+    "arenaplan.layout": ("a layout of buffers", "arenaplan solve buffers.json -o {file} makes it"),
+    "arenaplan.costs": ("a list of costs", "arenaplan plan graph.json --costs {file} -o plan.json"),
+    "arenaplan.tradeoff": ("a trade-off curve", "arenaplan tradeoff graph.json -o {file} makes it"),
+    "arenaplan.verdict": ("a verdict", "arenaplan explain graph.json --capacity SIZE --json makes it"),
+    "arenaplan.report": ("a validation report", "arenaplan validate graph.json plan.json --json makes it"),
+    "arenaplan.budgets": ("a list of budgets", "arenaplan budget check {file}"),
+}
+
+#: By the suffix of a file that is not JSON: the same.
+_FILES: Final[Mapping[str, tuple[str, str]]] = {
+    ".onnx": _MODEL,
+    ".circle": _MODEL,
+    ".tflite": _MODEL,
+    ".ini": ("a model of nntrainer", "arenaplan plan {file} --target nntrainer -o plan.json"),
+    ".csv": ("a problem of buffers", "arenaplan solve {file} -o layout.csv"),
+    ".toml": ("a list of budgets", "arenaplan budget check {file}"),
+}
+
+
+def _command_for(error: ArenaplanError, file: str) -> str | None:
+    """``this is a plan: arenaplan show plan.json``, where `error` says that `file` is of another kind.
+
+    None for all other errors, and for kinds that are not known here.
+    """
+    suffix = Path(file).suffix.lower()
+    if isinstance(error, OtherFormatError):
+        kind = _DOCUMENTS.get(error.format)
+    elif isinstance(error, NotJsonError) or (isinstance(error, ProblemError) and suffix != ".csv"):
+        kind = _FILES.get(suffix)
+    else:
+        return None
+    if kind is None:
+        return None
+    noun, command = kind
+    return f"this is {noun}: {command.format(file=shlex.quote(file))}"
 
 
 def _hyphenated(text: str) -> str:

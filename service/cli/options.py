@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -113,62 +113,28 @@ EntryPointName = Annotated[
 
 
 _FIT: Final = (
-    *(
-        "capacity",
-        "tiers",
-        "memories",
-        "place",
-        "as_written",
-        "only",
-        "in_place",
-        "sub_ranges",
-        "order",
-        "recompute",
-    ),
-    *("rewrite", "chunked_head", "scratch_budget", "fit_scratch", "storage", "frozen_storage", "tile_bytes"),
-    *("parallelism", "alignment"),
-    *CONSTRAINTS,
+    "capacity tiers memories place as_written only in_place sub_ranges order recompute rewrite chunked_head"
+    " scratch_budget fit_scratch storage frozen_storage tile_bytes parallelism alignment"
 )
 _SEARCH: Final = (
-    *("solver", "deadline_seconds", "costs", "work", "seed", "threads", "race", "target_gap", "without"),
-    "choose_trainable",
-    "keep_training",
-    "largest",
+    "solver deadline_seconds costs work seed threads race target_gap without choose_trainable keep_training"
+    " largest"
 )
 
+_OTHERS: Final = "Options"
 #: Sections of help, by the flags that belong there; all others stand under Options.
 _SECTIONS: Final[Mapping[str, frozenset[str]]] = {
     "Model": frozenset(
-        (
-            "--entry",
-            "--share",
-            "--tie",
-            *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)),
-        )
+        ("--entry", "--share", "--tie", *map(flag_of, ("batch", "target", "update", *IMPORT_OPTIONS)))
     ),
-    "Fit": frozenset((*map(flag_of, _FIT), "--like")),
-    "Search": frozenset(map(flag_of, _SEARCH)),
+    "Fit": frozenset((*map(flag_of, (*_FIT.split(), *CONSTRAINTS)), "--like")),
+    "Search": frozenset(map(flag_of, _SEARCH.split())),
     "Output": frozenset(("--output", "--json", "--server", "--plot")),
 }
 
 
 #: Flags that commands had for measures, which `--only` chooses now: the measure of each.
 _FORMER: Final[Mapping[str, str]] = {f"--{name.replace('_', '-')}": name for name in MEASURES}
-
-
-def _refuse_removed(flags: Iterable[str]) -> None:
-    """Raises OptionsError for a flag that earlier versions had."""
-    for flag in flags:
-        if sentence := removed(flag):
-            raise OptionsError(sentence)
-
-
-def _refuse_former(flags: Iterable[str]) -> None:
-    """Raises OptionsError for a flag of `_FORMER`."""
-    for flag in flags:
-        if name := _FORMER.get(flag):
-            texts = former_option(name, flag, f"--only {flag[2:]}", "--scratch-budget 64KiB")
-            raise OptionsError(texts[0], remedy=texts[1])
 
 
 #: Flags of `plan` that curves and verdicts do not take, and what to do without each.
@@ -184,16 +150,6 @@ _OF_PLAN_ALONE: Final[Mapping[str, str]] = {
 }
 
 
-def _refuse_of_plan_alone(flags: Iterable[str]) -> None:
-    """Raises OptionsError for a flag of `_OF_PLAN_ALONE`."""
-    for flag in flags:
-        if flag in _OF_PLAN_ALONE:
-            raise OptionsError(
-                f"{flag} is for `plan`: curves and verdicts are about one program in one memory.",
-                remedy=_OF_PLAN_ALONE[flag],
-            )
-
-
 class _Command(TyperCommand):
     """A command whose help has its options in sections, if it has those of two sections or more."""
 
@@ -201,12 +157,21 @@ class _Command(TyperCommand):
         if not ctx.resilient_parsing:
             words = args[: args.index("--")] if "--" in args else args
             flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+            takes_only = any("--only" in parameter.opts for parameter in self.get_params(ctx))
             with reporting(as_json="--json" in args):
-                _refuse_removed(flags)
-                if self.name in ("explain", "tradeoff"):
-                    _refuse_of_plan_alone(flags)
-                if any("--only" in parameter.opts for parameter in self.get_params(ctx)):
-                    _refuse_former(flags)
+                for flag in flags:
+                    if sentence := removed(flag):
+                        raise OptionsError(sentence)
+                    if self.name in ("explain", "tradeoff") and flag in _OF_PLAN_ALONE:
+                        raise OptionsError(
+                            f"{flag} is for `plan`: curves and verdicts are about one program in one memory.",
+                            remedy=_OF_PLAN_ALONE[flag],
+                        )
+                    if takes_only and flag in _FORMER:
+                        former = former_option(
+                            _FORMER[flag], flag, f"--only {flag[2:]}", "--scratch-budget 64KiB"
+                        )
+                        raise OptionsError(former[0], remedy=former[1])
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -218,7 +183,8 @@ class _Command(TyperCommand):
             if parameter.param_type_name == "argument":
                 arguments.append(record)
                 continue
-            sections.setdefault(_section_of(parameter.opts), []).append(record)
+            section = next((s for s, flags in _SECTIONS.items() if flags & set(parameter.opts)), _OTHERS)
+            sections.setdefault(section, []).append(record)
         if arguments:
             with formatter.section("Arguments"):
                 formatter.write_dl(arguments)
@@ -228,13 +194,6 @@ class _Command(TyperCommand):
             if name in sections:
                 with formatter.section(name):
                     formatter.write_dl(sections[name])
-
-
-_OTHERS: Final = "Options"
-
-
-def _section_of(flags: Sequence[str]) -> str:
-    return next((name for name, known in _SECTIONS.items() if known & set(flags)), _OTHERS)
 
 
 class Commands(typer.Typer):

@@ -7,7 +7,6 @@ change within seconds.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import re
 import time
@@ -78,6 +77,8 @@ def _database() -> Iterator[Connection]:
 
 def _log_change(action: str, tenant: str, target: str) -> None:
     """Write an audit line of a change that is done to standard error and to ``audit.log`` of this user."""
+    import getpass
+
     from service.logs import log_line
     from service.settings import state_folder
 
