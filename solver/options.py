@@ -63,7 +63,7 @@ class Option:
     metavar: str | None = None
     words: tuple[str, ...] = ()
     example: Any = True
-    changes: tuple[Result, ...] | None = None
+    changes: tuple[Result, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -76,10 +76,18 @@ class Option:
         return self.kind in ("words", "tiers", "memories", "offsets", "alignments", "ranges")
 
 
+#: Names of the options that constrain places.
+CONSTRAINTS: Final = ("pins", "alignments", "reserved")
+
+#: Options that curves and verdicts do not take: these are about one program in one memory.
+_OF_PLAN_ALONE: Final = ("tiers", "memories", "place", *CONSTRAINTS)
+
+
 def _by_name(changes: tuple[Result, ...], options: Iterable[Option]) -> Mapping[str, Option]:
-    """The options by name, with the results that all change which do not say it themselves."""
+    """The options by name, with the results that they change."""
+    alone = tuple(result for result in changes if result in ("plan", "layout"))
     return MappingProxyType(
-        {o.name: o if o.changes is not None else replace(o, changes=changes) for o in options}
+        {o.name: replace(o, changes=alone if o.name in _OF_PLAN_ALONE else changes) for o in options}
     )
 
 
@@ -104,7 +112,6 @@ _PINS: Final = Option(
     flag="pin",
     metavar="NAME=OFFSET",
     example=["conv1.weight=8KiB"],
-    changes=("plan", "layout"),
 )
 _ALIGNMENTS: Final = Option(
     "alignments",
@@ -114,7 +121,6 @@ _ALIGNMENTS: Final = Option(
     flag="align",
     metavar="NAME=BYTES",
     example=["conv*=4096"],
-    changes=("plan", "layout"),
 )
 _RESERVED: Final = Option(
     "reserved",
@@ -124,11 +130,7 @@ _RESERVED: Final = Option(
     flag="reserve",
     metavar="LOW..HIGH",
     example=["0..8KiB"],
-    changes=("plan", "layout"),
 )
-
-#: Names of the options that constrain places.
-CONSTRAINTS: Final = ("pins", "alignments", "reserved")
 
 _MEMORIES: Final = Option(
     "memories",
@@ -140,7 +142,6 @@ _MEMORIES: Final = Option(
     flag="memory",
     metavar="MEMORY",
     example=["tcm=512KiB,read=4GB/s,write=4GB/s", "psram=8MiB,read=80MB/s,write=60MB/s"],
-    changes=("plan", "layout"),
 )
 
 _PLACE: Final = Option(
@@ -151,7 +152,6 @@ _PLACE: Final = Option(
     (),
     metavar="NAME=MEMORY",
     example=["conv1.weight=tcm", "*@grad=psram"],
-    changes=("plan", "layout"),
 )
 
 #: In the order of `PlanOptions`.
@@ -241,7 +241,6 @@ PLAN_OPTIONS: Final = _by_name(
             flag="tier",
             metavar="TIER",
             example=["sram=512KiB", "flash=1GiB,read=45MB/s,write=20MB/s,latency=100us"],
-            changes=("plan",),
         ),
         _MEMORIES,
         _PLACE,
@@ -401,7 +400,6 @@ LAYOUT_OPTIONS: Final = _by_name(
             2,
             most=64,
             example=4,
-            changes=(),
         ),
         Option(
             "race", "switch", "Take the first answer of any thread, which may differ from run to run.", False

@@ -64,7 +64,7 @@ def _properties(schema: Mapping[str, Any], options: Mapping[str, Option]) -> str
             if "$ref" in rules[name]
             else bounds(rules[name]) + (option.unit and f"; {option.unit}"),
             "" if option.kind == "rules" else code(json.dumps(option.example)),
-            ", ".join(option.changes or ()),
+            ", ".join(option.changes),
             option.help,
         )
         for name, option in options.items()

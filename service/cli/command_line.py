@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.cli.console import print_line
-from solver.options import CONSTRAINTS, REQUEST_OPTIONS, flag_of
+from solver.options import REQUEST_OPTIONS, flag_of
 
 __all__ = ["command_line", "explain_command", "print_commands", "reading_commands"]
 
 #: Options of `plan` that `explain` does not take, and the capacity, for which it has another one.
-_SCHEDULED: Final = frozenset({"solver", "tiers", "memories", "place", "capacity", *CONSTRAINTS})
+_SCHEDULED: Final = {
+    "solver",
+    "capacity",
+    *(n for n, o in REQUEST_OPTIONS.items() if "verdict" not in o.changes),
+}
 
 _UNITS: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 

@@ -13,13 +13,22 @@ from fastapi import Request
 from service.auth.principal import principal_of
 from service.http.intake import IntakeBody
 from service.http.state import state_of
+from service.jobs.requests import MEMBERS
 from service.jobs.spool import Spool
 from service.problems import Problem
+from solver.options import IMPORT_OPTIONS, REQUEST_OPTIONS
 
 __all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body", "read_stored_body"]
 
 #: Media types of models of other tools; what they are is told from their bytes.
 MODEL_TYPES: Final = ("application/octet-stream", "application/onnx", "application/vnd.onnx")
+
+#: Parameters of the query of a posted model.
+_OF_MODELS: Final = {
+    *IMPORT_OPTIONS,
+    *REQUEST_OPTIONS,
+    *(name for required, optional in MEMBERS.values() for name in (*required, *optional)),
+}
 
 
 def is_model(request: Request) -> bool:
@@ -62,10 +71,18 @@ async def read_json_body(request: Request, limit: int) -> bytes | Spool:
     """The raw bytes of the body, at most `limit`; stops reading where the limit is passed.
 
     A body that finds no room in memory beside those of other requests comes as a file. Either counts until
-    the request is answered. Raises `Problem` ``unsupported-media-type``, ``body-too-large``,
+    the request is answered. Raises `Problem` ``unsupported-media-type``, ``invalid-request`` for options in
+    the query, ``body-too-large``,
     ``too-many-bytes`` or ``overloaded``; the latter three before the body is read, where its length is known.
     """
     _check_headers(request)
+    if name := next((name for name in request.query_params if name in _OF_MODELS), None):
+        raise Problem(
+            "invalid-request",
+            f"{name!r} stands in the query, which is read beside a model and not beside JSON.",
+            remedy=f'Put {name!r} into the JSON body: options of a plan stand in its "options".',
+            pointer=f"/query/{name}",
+        )
     return await _read(request, limit)
 
 

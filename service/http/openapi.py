@@ -123,7 +123,7 @@ def model_body(model: type[BaseModel], *example_names: str) -> dict[str, Any]:
     body = request_body(model, *example_names)
     body["content"] |= dict.fromkeys(MODEL_TYPES, _BINARY)
     body["description"] = (
-        "JSON, or the bytes of a model of another tool. The query is for models: JSON has its options inside."
+        "JSON, or the bytes of a model of another tool. Only a model takes a query: JSON has options inside."
     )
     return body
 
@@ -184,7 +184,7 @@ _OPTIONS: Final[Mapping[str, Option]] = {
 
 def _query(result: Result | None) -> list[dict[str, str]]:
     """References to the parameters that a model takes beside its body."""
-    options = [name for name, option in _OPTIONS.items() if result in (option.changes or ())]
+    options = [name for name, option in _OPTIONS.items() if result in (option.changes)]
     names = (*options, *_MEMBERS.get(result, ()))
     return [{"$ref": f"#/components/parameters/{name}"} for name in names]
 

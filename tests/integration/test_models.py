@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import onnx
+import pytest
 
 from clients import Client
 from service.jobs.query import in_query
@@ -326,6 +327,13 @@ def test_an_option_that_is_given_twice(server: Server) -> None:
     url = f"{server.url}/v1/plan?loss=mse&loss=l1"
     answer = httpx.post(url, content=MODEL, headers={"content-type": "application/onnx"}, timeout=60)
     assert answer.json()["pointer"] == "/query/loss"
+
+
+@pytest.mark.parametrize("name", ["loss", "capacity", "like", "ties"])
+def test_options_of_a_graph_do_not_stand_in_the_query(server: Server, name: str) -> None:
+    answer = httpx.post(f"{server.url}/v1/plan", params={name: "1"}, json={"graph": {}}, timeout=60)
+    assert (answer.status_code, answer.json()["pointer"]) == (422, f"/query/{name}")
+    assert "options" in answer.json()["remedy"]
 
 
 def test_a_list_is_a_parameter_for_each_value_or_json(server: Server) -> None:

@@ -472,6 +472,7 @@ async def test_a_caller_that_leaves_frees_the_worker(app: FastAPI, http: httpx.A
 
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "app": app, "headers": headers, "state": {"facts": {}}, "method": "POST"}
+    scope["query_string"] = b""
     response = await plan(Request(scope, receive))
     assert response.status_code == 499
     async with asyncio.timeout(60):
