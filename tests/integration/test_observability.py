@@ -58,7 +58,6 @@ def declared() -> dict[str, set[str]]:
     metrics = Metrics()
     metrics.answered("/v1/plan", "POST", 200, 0.1)
     metrics.problem("overloaded")
-    metrics.refused("bad-request")
     metrics.worked("plan", "result", 0.1)
     facts = {"solver": "greedy", "status": "optimal", "lower_bound": 1, "arena_bytes": 1}
     metrics.made("plan", facts, 0.1)
