@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Protocol, Unpack, cast, runtime_checkable
 
 from arenaplan.builder import Model as BuiltModel
@@ -21,7 +22,7 @@ from solver.pipeline import entry_graphs as graphs_of_entries
 from solver.pipeline import plan_at as at_size
 from solver.plan import Deployment, Plan, PlanOptions, read_entry, read_tie
 from solver.reports.verdict import TradeOff, Verdict
-from solver.requests import ReadModel, Request, Source, handle, source_of_file
+from solver.requests import ReadModel, Request, Source, handle
 from solver.verdict import ChosenTrainable
 
 __all__ = [
@@ -93,7 +94,7 @@ def load_graph(
     Cost: linear in the file.
     """
     with _as_kind(path, "graph"):
-        model = source_of_file(Path(path), Path(path).read_bytes(), choices).read(batch)
+        model = _file(path, choices).read(batch)
         _tell("read", ReadModel("", "", model.notes))
         if isinstance(model.network, TrainableGraph):
             return model.network
@@ -325,11 +326,15 @@ def _source(model: Plannable) -> Source:
         case BlockProgram() | TrainableGraph() | bytes() | Mapping():
             return Source(model)
         case str() | os.PathLike():
-            return source_of_file(Path(model), Path(model).read_bytes())
+            return _file(model)
         case HasGraph():
             return Source(model.graph)
         case HasProgram():
             return Source(model.program)
+
+
+def _file(path: str | os.PathLike[str], choices: Mapping[str, Any] = MappingProxyType({})) -> Source:
+    return Source(Path(path).read_bytes(), path=Path(path), choices=choices)
 
 
 def _answer(request: Request) -> Any:

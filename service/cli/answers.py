@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,8 +20,8 @@ from service.cli.console import (
 )
 from solver.errors import ArenaplanError, OptionsError
 from solver.layout import Progress
-from solver.plan import RequestedOptions, SizeRange
-from solver.requests import Follower, ReadModel, Request, Source, Trying, handle, source_of_file
+from solver.plan import RequestedOptions
+from solver.requests import Follower, ReadModel, Request, Source, Trying, handle
 from solver.schedules import SearchProgress
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "progress_line",
     "read_source",
     "read_sources",
-    "with_costs",
 ]
 
 #: What is shown while a request is answered, by what is wanted; {} is the network.
@@ -45,7 +44,7 @@ _TITLES: Final[Mapping[str, str]] = {
 
 def read_source(path: Path, choices: Mapping[str, Any] = MappingProxyType({})) -> Source:
     """The model of a file, or of standard input, with choices for its import."""
-    return source_of_file(path, read_document(path), choices)
+    return Source(read_document(path), path=path, choices=choices)
 
 
 def read_sources(
@@ -67,21 +66,16 @@ def read_sources(
 
 
 def asked(
-    path: Path, fields: Mapping[str, Any], choices: Mapping[str, Any], *, has_sizes: bool = False
+    path: Path, fields: Mapping[str, Any], choices: Mapping[str, Any]
 ) -> tuple[Source, RequestedOptions]:
-    """The model of a file, and the options by the fields of their document.
-
-    With `has_sizes` choices may name ranges of dimensions, and those of a document.
-    """
-    source, ranges = read_source(path, choices), tuple[SizeRange, ...]()
-    if has_sizes:
-        source, fields = source.sized(fields)
-        source, ranges = source.ranged()
-    options = read_options(with_costs(fields, source)) if fields else RequestedOptions()
-    return source, replace(options, ranges=(*options.ranges, *ranges))
+    """The model of a file with choices for its import, and the options by the fields of their document."""
+    source = Source(read_document(path), path=path, choices=choices)
+    if "costs" in fields:
+        fields = _with_costs(fields, source)
+    return source, read_options(fields) if fields else RequestedOptions()
 
 
-def with_costs(fields: Mapping[str, Any], source: Source) -> dict[str, Any]:
+def _with_costs(fields: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """The fields of an options document, in which the costs take the place of the text `costs`: those that
     are measured here, or in a file."""
     options = dict(fields)
@@ -111,13 +105,14 @@ def answer(
             from service.cli.remote import Service
 
             return Service(server, as_json=as_json).answer(request)
-        with _showing(request, follow) as (observe, shown):
+        with _showing(request.wanted, follow) as (observe, shown):
             return handle(request, observe=observe, follow=shown).value
     except ArenaplanError as error:
-        if error.path[:1] != ("models",) or len(error.path) < 2:
-            raise
-        error.document = str(request.models[str(error.path[1])].path)
-        error.path = error.path[2:]
+        if error.path[:1] == ("models",) and len(error.path) > 1:
+            error.document = str(request.models[str(error.path[1])].path)
+            error.path = error.path[2:]
+        elif error.path[:1] == ("plan",):
+            error.path = error.path[1:]
         raise
 
 
@@ -130,9 +125,9 @@ def progress_line(stage: str, progress: Any) -> str:
 
 @contextlib.contextmanager
 def _showing(
-    request: Request, follow: Follower | None
+    wanted: str, follow: Follower | None
 ) -> Iterator[tuple[Callable[[str, float], None] | None, Follower]]:
-    """Who is told of the stages and the progress of a request: standard error, if that is a terminal."""
+    """Who is told of stages and progress of what is wanted: standard error, if that is a terminal."""
 
     def heeding(stage: str, news: Any) -> None:
         heed()
@@ -141,7 +136,7 @@ def _showing(
         if follow is not None:
             follow(stage, news)
 
-    title = _TITLES.get(request.wanted)
+    title = _TITLES.get(wanted)
     if title is None or not errors_may_be_seen():
         yield None, heeding
         return

@@ -123,7 +123,7 @@ def _plan(
     from solver.requests import Request
 
     old = None if like is None else _old_plan(like, server, as_json=as_json)
-    source, options = asked(model, fields, choices, has_sizes=True)
+    source, options = asked(model, fields, choices)
     try:
         request = Request("plan", {source.name: source}, options, like=old)
         plan: Plan = answer(request, as_json=as_json, server=server)

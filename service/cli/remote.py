@@ -107,6 +107,7 @@ class Service:
 
     def answer(self, request: Request) -> Any:
         """What is wanted. A model of another tool is sent as the graph that it is, but to train in a plan."""
+        request = Work(request).request
         return _WAYS[request.wanted](self, request, json.loads(documents.dump_options(request.options)))
 
     def _plan(self, request: Request, fields: dict[str, Any]) -> Plan:
@@ -182,7 +183,7 @@ class Service:
                     f" arenaplan import {source.label:.80} -o {name:.80}.json",
                     path=("server",),
                 )
-            if source.weights is not None:
+            if source.without_weights is not source:
                 raise OptionsError(
                     "A file of weights stays here.",
                     remedy="Leave out --server; or --weights, to train from the weights in the model.",

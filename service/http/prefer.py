@@ -14,7 +14,7 @@ from service.http.scopes import note
 from service.http.shared import PLAN_SECONDS
 from service.http.state import state_of
 from service.jobs.model import Answer, NewJob, State
-from service.jobs.requests import MODEL_WORK
+from service.jobs.requests import MODEL_WORK, stored_of
 from service.jobs.spool import Spool, pieces
 from service.problems import Problem
 from service.telemetry import tracing
@@ -51,7 +51,8 @@ async def respond_later(request: Request, work: str, body: bytes | Spool, second
     engine, principal = state_of(request).backend.stored.jobs, principal_of(request)
     task = MODEL_WORK.get(work, work)
     trace = tracing.carrier().get("traceparent")
-    new = NewJob(principal.tenant, principal.subject, task, work, b"".join(pieces(body)), trace=trace)
+    request_bytes = stored_of(work, b"".join(pieces(body))).dump()
+    new = NewJob(principal.tenant, principal.subject, task, work, request_bytes, trace=trace)
     try:
         async with asyncio.timeout(PLAN_SECONDS):
             job, _ = await engine.submit(new)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from service.jobs.requests import MEMBERS, check_members, model_work, option_names, read_request
 from service.problems import Problem
 from solver.canonical import to_bytes
+from solver.requests import Stored
 
 __all__ = ["TASKS", "Order", "read_order"]
 
@@ -47,7 +48,8 @@ class Order:
             if self.graph is not None:
                 (_, *beside), optional = MEMBERS[self.task]
                 check_members(self.members, tuple(beside), optional, "/request")
-            return self.task, to_bytes(self.members)
+                return self.task, Stored(self.task, self.members).dump()
+            return self.task, Stored(self.task, content=to_bytes(self.members), inline=True).dump()
         work = model_work(self.task)
         if work is None:
             raise Problem(
@@ -61,7 +63,7 @@ class Order:
         needed = tuple(name for name in required if name == "plan")
         check_members(self.members, needed, tuple(sorted(named)), "/request")
         rest = {name: value for name, value in self.members.items() if name != "options"}
-        return work, _line(self.members.get("options", {}), rest) + b"\n"
+        return work, Stored(self.task, choices=_texts(self.members.get("options", {}), rest)).dump()
 
 
 def read_order(data: bytes) -> Order:
@@ -99,15 +101,15 @@ def _inside() -> Mapping[str, Iterable[str]]:
     return {"options": options, "request": members}
 
 
-def _line(options: Any, members: Mapping[str, Any]) -> bytes:
-    """The line of parameters before a model: texts in lists, as the synchronous route's query has them."""
+def _texts(options: Any, members: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The parameters beside a model: texts in lists, as the synchronous route's query has them."""
     if not isinstance(options, dict):
         raise _wrong("options", "The options are not a JSON object.", "Give an object.")
     texts = {}
     for name, value in {**options, **members}.items():
         values = value if name in _REPEATED and isinstance(value, list) else [value]
         texts[name] = [one if isinstance(one, str) else json.dumps(one) for one in values]
-    return json.dumps(texts).encode()
+    return texts
 
 
 def _wrong(member: str, detail: str, remedy: str) -> Problem:

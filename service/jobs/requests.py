@@ -19,6 +19,7 @@ from solver import documents
 from solver.errors import ArenaplanError, DocumentError, json_pointer
 from solver.plan import LayoutOptions, RequestedOptions
 from solver.removed import removed
+from solver.requests import Stored
 
 __all__ = [
     "MEMBERS",
@@ -30,6 +31,7 @@ __all__ = [
     "named_deadline",
     "option_names",
     "read_request",
+    "stored_of",
     "with_deadline",
     "with_graph",
 ]
@@ -71,19 +73,32 @@ def model_work(task: str) -> str | None:
 
 
 def with_graph(work: str, request: bytes, graph: bytes | None) -> bytes:
-    """The body that a worker gets: a request, a JSON object, with the stored graph in its place.
+    """The body that a worker gets: a stored request, and the stored graph behind it.
 
-    Of a model, the request is the line in front of its bytes. Nobody has read the graph before: the worker
-    says what is wrong with it.
+    Earlier versions stored a request as a JSON object, into which the graph goes, or as the line in front of
+    a model. Nobody has read the graph before: the worker says what is wrong with it.
     """
     if graph is None:
         return request
-    if work in MODEL_WORK:
+    if Stored.is_one(request) or work in MODEL_WORK:
         return request + graph
     name = MEMBERS[work][0][0]
     rest = request.strip()[1:]
     comma = b"" if rest.lstrip().startswith(b"}") else b","
     return b'{"%b":%b%b%b' % (name.encode(), graph, comma, rest)
+
+
+def stored_of(task: str, body: bytes) -> Stored:
+    """The parts of a body: of a stored request, or of one as the HTTP API takes it. Raises `Problem`."""
+    if Stored.is_one(body):
+        try:
+            return Stored.load(body)
+        except DocumentError as error:
+            raise problem_from(error) from error
+    if task in MODEL_WORK:
+        head, _, data = body.partition(b"\n")
+        return Stored(MODEL_WORK[task], choices=documents.parse_json(head), content=data)
+    return Stored(task, content=body, inline=True)
 
 
 def named_deadline(body: bytes | Spool) -> float | None:

@@ -1,223 +1,265 @@
-"""The networks that requests are about: graphs in JSON documents, or models of other tools with choices."""
+"""Bodies of requests about networks, read into what the core answers, with the places of their parts.
+
+A body is JSON with documents in it, as the HTTP API takes it; a line of JSON that is a query, then the bytes
+of another tool's model; or the serialized form in which jobs store either. Jobs of earlier versions have one
+of the first two, and are read as they are.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Final, Protocol, cast
+from typing import Any, Final
 
 from service.jobs.query import in_query
-from service.jobs.requests import MEMBERS, check_members, read_request
-from service.problems import Problem
+from service.jobs.requests import MEMBERS, check_members, limited_options, read_request, stored_of
+from service.problems import Problem, problem_from
 from solver import documents
-from solver.errors import ArenaplanError, TooManyOperationsError, json_pointer
-from solver.importers.options import Imported, import_options
-from solver.importers.registry import find_importer, load_model, unknown_format
+from solver.errors import ArenaplanError, DocumentError, json_pointer
+from solver.importers.registry import unknown_format
 from solver.options import DEPLOYMENT_OPTIONS, IMPORT_OPTIONS, MEASURES, REQUEST_OPTIONS, former_option
-from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import PlanOptions, RequestedOptions, split_ranges
-from solver.verdict import Batches, batches_of, batches_of_model
+from solver.plan import Deployment, Plan
+from solver.requests import Request, Source, Stored, Wanted
+from solver.verdict import MOST_POINTS
 
-__all__ = [
-    "Network",
-    "Path",
-    "Read",
-    "Subject",
-    "check_lists",
-    "read_document",
-    "read_model",
-    "said_of_a_query",
-]
-
+__all__ = ["Asked", "Path", "check_lists", "read_asked", "said_of_a_query"]
 
 #: Keys and indexes that lead to a part of a request.
 Path = tuple[str | int, ...]
 
+#: Members of a request that is for a deployment.
+_DEPLOYED: Final = frozenset({"models", "entries", "ties"})
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """A network of a deployment, its number of operations, and the notes on its import."""
+#: What is wanted of the core, by the task; a plan may be a deployment.
+_WANTED: Final[Mapping[str, Wanted]] = {
+    "plan": "plan",
+    "program": "plan",
+    "tradeoff": "tradeoff",
+    "explain": "verdict",
+    "validate": "validation",
+    "import": "import",
+}
 
-    subject: TrainableGraph | BlockProgram
-    notes: tuple[str, ...] = ()
-
-    @property
-    def operations(self) -> int:
-        return len(self.subject.operations)
-
-
-class Subject(Protocol):
-    """A request that is about a network. `options` and `graph` raise the errors of the core, whose paths
-    begin inside of `options_path` and `graph_path`."""
-
-    @property
-    def members(self) -> Mapping[str, Any]:
-        """The members of the request beside the network and the options."""
-
-    @property
-    def members_pointer(self) -> str:
-        """A JSON pointer to the object that has these members."""
-
-    @property
-    def options_path(self) -> tuple[str, ...]: ...
-
-    @property
-    def models_path(self) -> tuple[str, ...]:
-        """Where the paths of `models` begin."""
-
-    @property
-    def graph_path(self) -> tuple[str, ...]: ...
-
-    def options(self) -> RequestedOptions: ...
-
-    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
-        """The graph, with a `batch` in the place of its own; and notes, where it was imported."""
-
-    def models(self) -> Mapping[str, Path]:
-        """The networks of a deployment by name, each with its path behind that of the graphs."""
-
-    def network(self, path: Path, batch: int | None, limits: Mapping[str, Any]) -> Network:
-        """One of them, as `graph`. Errors have their whole path behind that of the graphs."""
-
-    def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
-        """Other batches of the network that is `graph` under these options, where it leaves them open."""
-
-    def with_values(self, graph: TrainableGraph) -> contextlib.AbstractContextManager[TrainableGraph]:
-        """The graph with its first values where they can be read, for as long as the context lasts."""
-
-
-#: Reads the body of a task.
-Read = Callable[[str, bytes], Subject]
+_GRAPH_FORMAT: Final = "arenaplan.graph"
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
-    members: Mapping[str, Any]
-    members_pointer: str = ""
-    options_path: tuple[str, ...] = ("options",)
-    graph_path: tuple[str, ...] = ("graph",)
-    models_path: tuple[str, ...] = ()
+class Asked:
+    """A request, and where its parts stand in the body: each model, and members beside the models.
 
-    def options(self) -> RequestedOptions:
-        return documents.load_options(self.members.get("options", {}))
+    The members of a request with a model of another tool stand in a query.
+    """
 
-    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
-        document = self.members["graph"]
-        check_lists(document, ("graph", "operations"), ("inputs", "outputs"), limits["max_operands"])
-        return Imported(documents.load_graph(document, batch=batch, max_operations=limits["max_operations"]))
+    request: Request
+    places: Mapping[str, Path]
+    prefix: tuple[str, ...] = ()
 
-    def models(self) -> Mapping[str, Path]:
-        if "models" not in self.members:
-            name = self.members["graph"].get("name") if isinstance(self.members["graph"], dict) else None
-            return {name if isinstance(name, str) and name else "model": ("graph",)}
-        models = self.members["models"]
-        if not isinstance(models, dict) or not models:
+    def problem(self, error: ArenaplanError) -> Problem:
+        """The problem that an error of the core is to the caller."""
+        if self.prefix:
+            error.message, error.remedy = in_query(error.message), in_query(error.remedy)
+        if error.path[:1] == ("models",) and len(error.path) > 1:
+            error.path = (*self.places[str(error.path[1])], *error.path[2:])
+            return problem_from(error)
+        return problem_from(error, () if error.path[:1] == ("plan",) else self.prefix)
+
+
+def read_asked(task: str, body: bytes, limits: Mapping[str, Any]) -> Asked:
+    """The request of a task. Raises `Problem` for what is not JSON, missing, unknown or beyond the limits."""
+    stored = stored_of(task, body)
+    if stored.choices is not None:
+        return _asked_of_model(stored, limits)
+    required, optional = MEMBERS[stored.wanted]
+    if stored.inline:
+        members = {**stored.members, **read_request(stored.content, required, optional)}
+    else:
+        members = {**stored.members, required[0]: _parsed(stored.content)}
+        check_members(members, required, optional)
+    with _inside("options"):
+        options = limited_options(documents.load_options(members.get("options", {})), limits)
+    beside = _beside(stored.wanted, members, "", limits)
+    is_deployment = stored.wanted == "plan" and not _DEPLOYED.isdisjoint(members)
+    format_ = None
+    if stored.wanted == "program":
+        format_ = documents.PROGRAM_FORMAT
+    elif not is_deployment and (stored.wanted == "plan" or isinstance(beside.get("plan"), Plan)):
+        format_ = _GRAPH_FORMAT
+    sources, places = dict[str, Source](), dict[str, Path]()
+    for name, place, document in _documents(members, required[0]):
+        _check_document(document, place, format_, limits)
+        sources[name], places[name] = Source(document, name, format=format_), place
+    if "models" in members and isinstance(beside.get("plan"), Plan):
+        raise Problem(
+            "invalid-request",
+            '"models" are for a plan with entry points, and this plan is of one network.',
+            remedy='Send that network as "graph".',
+            pointer="/models",
+        )
+    wanted: Wanted = "deployment" if is_deployment else _WANTED[stored.wanted]
+    request = Request(wanted, sources, options, **beside)
+    return Asked(_with_entries(request, members, (), limits), places)
+
+
+def _asked_of_model(stored: Stored, limits: Mapping[str, Any]) -> Asked:
+    """Parameters are choices for the import, members of the task, and fields of its options; of these two,
+    texts that are JSON are what they say."""
+    choices, members, fields = _of_query(stored.wanted, stored.choices or {})
+    source = Source(stored.content, choices=choices)
+    with _inside("query"), said_of_a_query():
+        options = documents.load_options(fields)
+    options = limited_options(options, limits)
+    beside = _beside(stored.wanted, members, "/query", limits)
+    if source.importer is None:
+        error = unknown_format("The body")
+        raise Problem("invalid-document", error.message, remedy=error.remedy)
+    is_deployment = stored.wanted == "plan" and not _DEPLOYED.isdisjoint(members)
+    wanted: Wanted = "deployment" if is_deployment else _WANTED[stored.wanted]
+    request = _with_entries(
+        Request(wanted, {"model": source}, options, **beside), members, ("model",), limits
+    )
+    return Asked(request, {"model": ("model",)}, ("query",))
+
+
+def _with_entries(
+    request: Request, members: Mapping[str, Any], prefix: tuple[str, ...], limits: Mapping[str, Any]
+) -> Request:
+    """The request with the entry points among its members, if it is for a deployment."""
+    if request.wanted != "deployment":
+        return request
+    if members.get("like") is not None:
+        raise Problem(
+            "invalid-request",
+            "Entry points cannot be planned like another plan.",
+            remedy='Leave out "like", or plan the networks one by one.',
+            pointer=json_pointer((*(("query",) if prefix else ()), "like")),
+        )
+    rows = {name: members[name] for name in ("entries", "ties") if name in members}
+    with _inside(*prefix):
+        specs, ties = documents.load_entries(rows)
+    own = dict[int, Source]()
+    for k, row in enumerate(rows.get("entries", ())):
+        if isinstance(row, dict) and row.get("graph") is not None:
+            _check_document(row["graph"], ("entries", k, "graph"), None, limits)
+            own[k] = Source(row["graph"])
+    return replace(request, entries=specs, ties=ties, entry_models=own)
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return documents.parse_json(content)
+    except DocumentError as error:
+        raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
+
+
+def _documents(members: Mapping[str, Any], single: str) -> Iterator[tuple[str, Path, Any]]:
+    """The name, the place and the value of each document of a network."""
+    if "models" not in members:
+        name = members[single].get("name") if isinstance(members[single], dict) else None
+        yield (name if isinstance(name, str) and name else "model"), (single,), members[single]
+        return
+    models = members["models"]
+    if not isinstance(models, dict) or not models:
+        raise Problem(
+            "invalid-request",
+            '"models" is not an object with a graph or a program for each name.',
+            remedy='Send {"models": {"encoder": {...}, "decoder": {...}}}, or one network as "graph".',
+            pointer="/models",
+        )
+    for name, document in models.items():
+        yield name, ("models", name), document
+
+
+def _check_document(document: Any, place: Path, format_: str | None, limits: Mapping[str, Any]) -> None:
+    of = format_ or (document.get("format") if isinstance(document, dict) else None)
+    names = ("reads", "writes") if of == documents.PROGRAM_FORMAT else ("inputs", "outputs")
+    check_lists(document, (*place, "operations"), names, limits["max_operands"])
+
+
+def _beside(task: str, members: Mapping[str, Any], pointer: str, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request by the members beside its models. `pointer` leads to the object of these."""
+
+    def whole(name: str, default: int, least: int, most: int) -> int:
+        value = members.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise Problem(
                 "invalid-request",
-                '"models" is not an object with a graph or a program for each name.',
-                remedy='Send {"models": {"encoder": {...}, "decoder": {...}}}, or one network as "graph".',
-                pointer="/models",
+                f'"{name}" is {json.dumps(value):.40}.',
+                remedy=f"Give a whole number from {least} to {most}.",
+                pointer=f"{pointer}/{name}",
             )
-        return {name: ("models", name) for name in models}
+        return value
 
-    def network(self, path: Path, batch: int | None, limits: Mapping[str, Any]) -> Network:
-        document: Any = self.members
-        for part in path:
-            document = document[part]
-        most = {"max_operations": limits["max_operations"]}
-        is_program = isinstance(document, dict) and document.get("format") == documents.PROGRAM_FORMAT
-        names = ("reads", "writes") if is_program else ("inputs", "outputs")
-        check_lists(document, (*path, "operations"), names, limits["max_operands"])
-        try:
-            if is_program:
-                return Network(documents.load_program(document, **most))
-            return Network(documents.load_graph(document, batch=batch, **most))
-        except ArenaplanError as error:
-            error.path = (*path, *error.path)
-            raise
-
-    def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
-        return batches_of(self.members["graph"], options)
-
-    def with_values(self, graph: TrainableGraph) -> contextlib.AbstractContextManager[TrainableGraph]:
-        return contextlib.nullcontext(graph)  # a service opens no file that a document names
+    match task:
+        case "plan" | "program":
+            return {"like": None if _DEPLOYED & members.keys() else _old_plan(members, pointer)}
+        case "tradeoff":
+            return {"points": whole("points", 10, 2, MOST_POINTS)}
+        case "explain":
+            return {"training": _training(members, pointer), **_scores(members, pointer)}
+        case "validate":
+            most = limits["validate_max_steps"]
+            steps, seed = whole("steps", min(5, most), 1, most), whole("seed", 0, 0, 2**63 - 1)
+            with _inside("plan"):
+                return {"steps": steps, "seed": seed, "plan": documents.load_planned(members["plan"])}
+    return {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    members: Mapping[str, Any]
-    choices: Mapping[str, Any]
-    fields: Mapping[str, Any]
-    data: bytes
-    members_pointer: str = "/query"
-    options_path: tuple[str, ...] = ("query",)
-    graph_path: tuple[str, ...] = ("model",)
-    models_path: tuple[str, ...] = ("model",)
-
-    def options(self) -> RequestedOptions:
-        options = documents.load_options(self.fields)
-        with said_of_a_query():  # what is wrong there stands in the query as well
-            choices, ranges = split_ranges(self.choices)
-            import_options(choices, batch=options.options.batch)
-        return replace(options, ranges=(*options.ranges, *ranges))
-
-    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> Imported:
-        importer = find_importer(self.data)
-        if importer is None:
-            error = unknown_format("The body")
-            raise Problem("invalid-document", error.message, remedy=error.remedy)
-        with said_of_a_query():
-            chosen = import_options(split_ranges(self.choices)[0], batch=batch)
-            imported = load_model(importer, self.data, options=chosen, path=None, name="model")
-        if (count := len(imported.graph.operations)) > limits["max_operations"]:
-            raise TooManyOperationsError(
-                f"The model has {count:,} operations; {limits['max_operations']:,} are allowed.",
-                remedy="Plan it with `arenaplan plan`.",
-            )
-        return imported
-
-    def models(self) -> Mapping[str, Path]:
-        return {"model": ()}
-
-    def network(self, path: Path, batch: int | None, limits: Mapping[str, Any]) -> Network:
-        imported = self.graph(batch, limits)
-        return Network(imported.graph, tuple(imported.notes))
-
-    def batches(self, graph: TrainableGraph, options: PlanOptions) -> Batches | None:
-        importer = find_importer(self.data)
-        if importer is None:
-            return None
-
-        def read(batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
-            chosen = import_options(choices, batch=batch)
-            return load_model(importer, self.data, options=chosen, path=None, name="model").graph
-
-        return batches_of_model(graph, self.choices, read)
-
-    @contextlib.contextmanager
-    def with_values(self, graph: TrainableGraph) -> Iterator[TrainableGraph]:
-        with _nameless_file() as file:  # gone with this process
-            file.write(self.data)
-            file.flush()
-            place = f"/dev/fd/{file.fileno()}"
-            operands = dict(graph.operands)
-            for operand in graph.operands.values():
-                initializer = operand.initializer
-                if initializer is not None and initializer.file is not None:
-                    here = replace(initializer, file=replace(initializer.file, path=place))
-                    operands[operand.id] = replace(operand, initializer=here)
-            yield graph.with_graph(operands=operands)
+def _training(members: Mapping[str, Any], pointer: str) -> bool:
+    training = members.get("training", True)
+    if not isinstance(training, bool):
+        raise Problem(
+            "invalid-request",
+            f'"training" is {json.dumps(training):.40}.',
+            remedy="Give true or false.",
+            pointer=f"{pointer}/training",
+        )
+    return training
 
 
-def _nameless_file() -> BinaryIO:
-    """A file in memory, as workers cannot write elsewhere; a temporary one where the system has none."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("model"), "wb")
-    return cast(BinaryIO, tempfile.TemporaryFile())
+def _scores(members: Mapping[str, Any], pointer: str) -> dict[str, Any]:
+    """The scores of layers, by which what to train is chosen."""
+    scores = members.get("scores")
+    if scores is None:
+        return {}
+    if scores == "bytes":
+        return {"chooses": True}
+    if not isinstance(scores, dict) or not all(type(each) in (int, float) for each in scores.values()):
+        raise Problem(
+            "invalid-request",
+            f'"scores" is {json.dumps(scores):.40}.',
+            remedy='Give numbers by the name of an operation or parameter, as {"conv1": 0.2, "fc": 3}, or'
+            ' "bytes".',
+            pointer=f"{pointer}/scores",
+        )
+    return {"chooses": True, "scores": scores}
+
+
+def _old_plan(members: Mapping[str, Any], pointer: str) -> Plan | Deployment | None:
+    """The plan whose persistent values are to stay where they are, if there is one."""
+    like = members.get("like")
+    if like is None:
+        return None
+    if isinstance(like, str):
+        raise Problem(
+            "invalid-request",
+            '"like" is a text, and not the document of a plan.',
+            remedy="Give the document, which GET /v1/plans/DIGEST has; a digest will do only with a model of"
+            " another tool.",
+            pointer=f"{pointer}/like",
+        )
+    with _inside(*pointer.strip("/").split("/") if pointer else (), "like"):
+        return documents.load_planned(like)
+
+
+@contextlib.contextmanager
+def _inside(*prefix: str) -> Iterator[None]:
+    """Errors of the core, turned into problems that point into the request."""
+    try:
+        yield
+    except ArenaplanError as error:
+        raise problem_from(error, prefix) from error
 
 
 @contextlib.contextmanager
@@ -230,24 +272,16 @@ def said_of_a_query() -> Iterator[None]:
         raise
 
 
-def read_document(task: str, body: bytes) -> Subject:
-    """A request in JSON. Raises `Problem` for what is not JSON, missing or unknown."""
-    return _Document(read_request(body, *MEMBERS[task]))
-
-
-def read_model(task: str, body: bytes) -> Subject:
-    """A line of JSON, the parameters of a query with the texts of each, and then the bytes of a model.
-
-    Parameters are choices for the import, members of the task, and fields of its options; of these two, texts
-    that are JSON are what they say. A list is JSON, or a parameter for each of its texts. Raises `Problem`.
-    """
-    head, _, data = body.partition(b"\n")
-    required, optional = MEMBERS[task]
+def _of_query(
+    task: str, texts: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Choices for the import, members of the task, and fields of its options, from the texts of a query."""
+    required, optional = MEMBERS.get(task, MEMBERS["plan"])
     named = {*required, *optional} - {"graph", "models", "options"}
     choices: dict[str, Any] = {}
     members: dict[str, Any] = {}
     fields: dict[str, Any] = {}
-    for name, values in documents.parse_json(head).items():
+    for name, values in texts.items():
         choice = IMPORT_OPTIONS.get(name)
         if choice is not None and choice.kind == "words":
             choices[name] = values
@@ -261,21 +295,18 @@ def read_model(task: str, body: bytes) -> Subject:
                 "invalid-request",
                 f"{name!r:.60} is given twice.",
                 remedy="Give it once.",
-                pointer=f"{_IN_QUERY}/{name}",
+                pointer=f"/query/{name}",
             )
         elif name in MEASURES:
-            texts = former_option(name, name, f"only={name}", "scratch_budget=64KiB")
-            raise Problem("invalid-document", texts[0], remedy=texts[1], pointer=f"{_IN_QUERY}/{name}")
+            words = former_option(name, name, f"only={name}", "scratch_budget=64KiB")
+            raise Problem("invalid-document", words[0], remedy=words[1], pointer=f"/query/{name}")
         elif choice is not None:
             choices[name] = values[0]
         else:
             (members if name in named else fields)[name] = _value(values[0])
     if task == "validate":  # the options are those of the plan
-        check_members({**members, **fields}, ("plan",), tuple(sorted(named)), _IN_QUERY, {})
-    return _Model(members, choices, fields, data)
-
-
-_IN_QUERY: Final = "/query"
+        check_members({**members, **fields}, ("plan",), tuple(sorted(named)), "/query", {})
+    return choices, members, fields
 
 
 def _value(text: str) -> Any:

@@ -13,39 +13,26 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 from service.jobs.notes import notes_text
 from service.jobs.requests import (
     MEMBERS,
+    MODEL_WORK,
     limited_options,
     named_deadline,
     read_request,
+    stored_of,
     with_deadline,
 )
 from service.jobs.resources import limited
-from service.jobs.subjects import (
-    Network,
-    Path,
-    Read,
-    Subject,
-    check_lists,
-    read_document,
-    read_model,
-    said_of_a_query,
-)
+from service.jobs.subjects import Asked, read_asked, said_of_a_query
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
-from solver.errors import (
-    ArenaplanError,
-    CapacityError,
-    OptionsError,
-    TooManyOperationsError,
-    json_pointer,
-)
+from solver.errors import ArenaplanError, CapacityError
 from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
@@ -58,13 +45,15 @@ from solver.plan import (
     Plan,
     PlanView,
     RequestedOptions,
-    Tie,
     one_plan,
     plan_of,
     plans_to_compare,
     with_deployment_digest,
 )
 from solver.reports.comparison import deployment_difference, difference
+from solver.reports.validation import ValidationReport
+from solver.reports.verdict import TradeOff, Verdict
+from solver.requests import Follower, Limits, ReadModel, Work
 from solver.schedules import SearchProgress
 
 __all__ = ["TASKS", "warm"]
@@ -125,6 +114,18 @@ def _reading(body: bytes, limits: Mapping[str, Any], channel: Channel) -> Iterat
 
 
 @contextlib.contextmanager
+def _inside(*prefix: str) -> Iterator[None]:
+    """Errors of the core, turned into problems that point into the request."""
+    try:
+        yield
+    except ArenaplanError as error:
+        problem = problem_from(error, prefix)
+        if isinstance(error, CapacityError):
+            _tell_of_capacity(problem, error)
+        raise problem from error
+
+
+@contextlib.contextmanager
 def _stage(channel: Channel, name: str) -> Iterator[None]:
     """Tell the service how long this took, for metrics and traces."""
     began = time.perf_counter()
@@ -135,51 +136,71 @@ def _stage(channel: Channel, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _inside(*prefix: str) -> Iterator[None]:
+def _problems(asked: Asked, work: Work) -> Iterator[None]:
     """Errors of the core, turned into problems that point into the request."""
     try:
         yield
     except ArenaplanError as error:
-        raise _problem(error, *prefix) from error
+        problem = asked.problem(error)
+        if isinstance(error, CapacityError):
+            _tell_of_capacity(problem, error, work)
+        raise problem from error
 
 
-def _problem(error: ArenaplanError, *prefix: str) -> Problem:
-    """A layout that was not found says more where the compiled search has looked for it."""
-    problem = problem_from(error, prefix)
-    if isinstance(error, CapacityError) and not error.proved and not _compiled():
+def _tell_of_capacity(problem: Problem, error: CapacityError, work: Work | None = None) -> None:
+    """Say that the compiled search finds more, if it does not load; and what bounds alone say of a graph,
+    which takes milliseconds."""
+    if not error.proved and not _compiled():
         problem.detail += (
             " The compiled search does not load in this service yet, and slower code finds less."
         )
-    return problem
+    if work is None or work.request.wanted != "plan":
+        return
+    network, requested = work.model().network, work.request.options
+    options = requested.options
+    able = pipeline.TARGETS.get(options.target)
+    if (
+        not isinstance(network, pipeline.TrainableGraph)
+        or able is None
+        or not able.capabilities.recompute
+        or options.rewrite
+        or options.tiers
+        or options.memories
+    ):
+        return
+    free = dataclasses.replace(pipeline.free_measures(network, requested), order=False)
+    brief = verdict.brief(network, free, automatic=requested.automatic)
+    known = brief.peak if error.proved else min(brief.peak, error.required)
+    problem.extensions["verdict"] = {
+        "floor": brief.floor,
+        "floor_step": brief.floor_step,
+        "smallest": known,
+        "recompute": "impossible" if error.available < brief.floor else "open",
+    }
 
 
 def _compiled() -> bool:
     return load_compiled(compiles=False)
 
 
-def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | None], None]:
-    """Passes on how far a plan, a schedule or a layout is."""
+def _follower(channel: Channel) -> Follower:
+    """Passes on how far a plan, a schedule or a layout is, and the notes on models."""
+    notes = list[str]()
 
-    def follow(stage: str, progress: Progress | SearchProgress | None) -> None:
-        if progress is None:
-            channel.progress(stage)
-        elif isinstance(progress, Progress):
-            channel.progress(stage, peak_bytes=progress.incumbent, bound_bytes=progress.bound)
-        else:
-            known = {
-                name: figure for name, figure in dataclasses.asdict(progress).items() if figure is not None
-            }
-            channel.progress(stage, **known)
+    def follow(stage: str, news: Any) -> None:
+        match news:
+            case ReadModel():
+                notes.extend(news.notes)
+                channel.notes = notes_text([*dict.fromkeys(notes)])
+            case None:
+                channel.progress(stage)
+            case Progress():
+                channel.progress(stage, peak_bytes=news.incumbent, bound_bytes=news.bound)
+            case SearchProgress():
+                facts = dataclasses.asdict(news)
+                channel.progress(stage, **{n: value for n, value in facts.items() if value is not None})
 
     return follow
-
-
-def _key(digest: str, name: str, options: RequestedOptions, old: Plan | Deployment | None = None) -> str:
-    """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
-    parts = [digest.encode(), documents.dump_options(options), name.encode()]
-    if old is not None:
-        parts.append(old.digest.encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _send_plan(kind: str, planned: Planned, channel: Channel, key: str) -> None:
@@ -219,315 +240,62 @@ def _status(plans: Iterable[Plan]) -> str:
     return "optimal" if claims <= {"optimal"} else "feasible"
 
 
-def _plan(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """Plan a graph, or the entry points of one or more networks."""
+def _ask(task: str, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Answer a request about networks: its models are read within the deadline, which counts from here."""
     with _reading(body, limits, channel) as clock:
-        asked = read("plan", body)
-        options = _options(asked, limits)
-        if _DEPLOYED.isdisjoint(asked.members):
-            graph = _graph(asked, options.options.batch, limits, channel)
-            old = _old_plan(asked.members, asked.members_pointer)
-            key = _key(documents.graph_digest(graph), graph.name, options, old)
-        else:
-            if asked.members.get("like") is not None:
-                raise Problem(
-                    "invalid-request",
-                    "Entry points cannot be planned like another plan.",
-                    remedy='Leave out "like", or plan the networks one by one.',
-                    pointer=f"{asked.members_pointer}/like",
-                )
-            deployment = _deployment(asked, options, limits, channel)
-            key = deployment.key(options)
-    watch: dict[str, Any] = {"observe": channel.stage, "follow": _follower(channel)}
-    if _DEPLOYED.isdisjoint(asked.members):
-        with _inside(*asked.graph_path), _with_verdict(graph, options, asked.graph_path):
-            _answer(partial(_planner(graph, old), **watch), options, channel, key, clock)
-    else:
-        with _inside(*asked.models_path):
-            _answer(partial(deployment.plan, **watch), options, channel, key, clock)
-
-
-def _old_plan(members: Mapping[str, Any], pointer: str) -> Plan | Deployment | None:
-    """The plan whose persistent values are to stay where they are, if there is one."""
-    if members.get("like") is None:
-        return None
-    if isinstance(members["like"], str):
-        raise Problem(
-            "invalid-request",
-            '"like" is a text, and not the document of a plan.',
-            remedy="Give the document, which GET /v1/plans/DIGEST has; a digest will do only with a model of"
-            " another tool.",
-            pointer=f"{pointer}/like",
-        )
-    with _inside(*pointer.strip("/").split("/") if pointer else (), "like"):
-        return documents.load_planned(members["like"])
-
-
-def _planner(
-    subject: pipeline.TrainableGraph | pipeline.BlockProgram, old: Plan | Deployment | None
-) -> Callable[..., Plan]:
-    if old is None:
-        return partial(pipeline.plan_requested, subject)
-    return partial(pipeline.plan_like, subject, old=old)
-
-
-def _options(asked: Subject, limits: Mapping[str, Any]) -> RequestedOptions:
-    with _inside(*asked.options_path):
-        return limited_options(asked.options(), limits)
-
-
-def _graph(
-    asked: Subject, batch: int | None, limits: Mapping[str, Any], channel: Channel
-) -> pipeline.TrainableGraph:
-    """The graph; notes on its import go with the answer."""
-    with _inside(*asked.graph_path):
-        imported = asked.graph(batch, limits)
-    channel.notes = notes_text(imported.notes)
-    return imported.graph
-
-
-#: Members of a request that is for a deployment.
-_DEPLOYED: Final = frozenset({"models", "entries", "ties"})
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Deployment:
-    """The entry points that a request asks for, all under the same options but for their batches."""
-
-    name: str
-    entries: tuple[pipeline.EntryRequest, ...]
-    ties: tuple[Tie, ...]
-
-    def plan(self, options: RequestedOptions, **watch: Any) -> Deployment:
-        entries = [
-            dataclasses.replace(entry, requested=options.having(batch=entry.requested.options.batch))
-            for entry in self.entries
-        ]
-        return pipeline.plan_deployment(self.name, entries, self.ties, **watch)
-
-    def key(self, options: RequestedOptions) -> str:
-        """As `_key`."""
-        parts = [
-            (
-                e.name,
-                e.model,
-                e.purpose,
-                e.requested.options.batch,
-                e.subject.name,
-                _digest_of(e.subject),
-            )
-            for e in self.entries
-        ]
-        ties = [tie.text for tie in self.ties]
-        text = json.dumps([self.name, parts, ties, documents.dump_options(options).decode()])
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _digest_of(network: pipeline.TrainableGraph | pipeline.BlockProgram) -> str:
-    if isinstance(network, pipeline.TrainableGraph):
-        return documents.graph_digest(network)
-    return documents.program_digest(network)
-
-
-def _deployment(
-    asked: Subject, options: RequestedOptions, limits: Mapping[str, Any], channel: Channel
-) -> _Deployment:
-    """The entry points of a request, with the networks that they run; together they keep the limits."""
-    members = {name: asked.members[name] for name in ("entries", "ties") if name in asked.members}
-    with _inside(*asked.models_path):
-        specs, ties = documents.load_entries(members)
-        models = asked.models()
-        only = next(iter(models)) if len(models) == 1 else ""
-        own = {
-            (spec.model or only, spec.batch or options.options.batch): ("entries", k, "graph")
-            for k, spec in enumerate(specs)
-            if isinstance(members["entries"][k], dict) and members["entries"][k].get("graph") is not None
-        }
-        networks, known = _networks(asked, models, limits, own)
-        entries = pipeline.entry_requests(networks, specs, options)
-    channel.notes = _notes_of(known)
-    return _Deployment("+".join(models), tuple(entries), tuple(ties))
-
-
-def _networks(
-    asked: Subject,
-    models: Mapping[str, Path],
-    limits: Mapping[str, Any],
-    own: Mapping[tuple[str, int | None], Path] = MappingProxyType({}),
-) -> tuple[pipeline.Networks, Mapping[tuple[str, int | None], Network]]:
-    """The networks of entry points by name, and those that were read, by name and batch.
-
-    `models` and `own` are their paths in the request; `own` those of a network at one batch.
-    """
-    known: dict[tuple[str, int | None], Network] = {}
-    left = limits["max_operations"]
-
-    def read(model: str, batch: int | None) -> pipeline.TrainableGraph | pipeline.BlockProgram:
-        nonlocal left
-        if (model, batch) not in known:
-            path = own.get((model, batch), models[model])
-            known[model, batch] = asked.network(path, batch, limits)
-        network = known[model, batch]
-        left -= network.operations
-        if left < 0:
-            raise TooManyOperationsError(
-                f"The entry points have more than {limits['max_operations']:,} operations together.",
-                remedy="Ask for fewer, or plan them with `arenaplan plan`.",
-                path=("entries",),
-            )
-        return network.subject
-
-    return {name: partial(read, name) for name in models}, known
-
-
-def _notes_of(known: Mapping[tuple[str, int | None], Network]) -> str:
-    notes = dict.fromkeys(note for network in known.values() for note in network.notes)
-    return notes_text([*notes])
-
-
-def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """The graph document of a model."""
-    asked = read_model("plan", body)
-    graph = _graph(asked, _options(asked, limits).options.batch, limits, channel)
-    channel.send("result", {}, documents.dump_graph(graph))
-
-
-@contextlib.contextmanager
-def _with_verdict(
-    graph: pipeline.TrainableGraph, requested: RequestedOptions, path: tuple[str, ...]
-) -> Iterator[None]:
-    """Say of a capacity that was not kept what bounds alone say, where that takes milliseconds."""
-    try:
-        yield
-    except CapacityError as error:
-        problem = _problem(error, *path)
-        options = requested.options
-        able = pipeline.TARGETS[options.target].capabilities.recompute
-        if able and not (options.rewrite or options.tiers or options.memories):
-            free = dataclasses.replace(pipeline.free_measures(graph, requested), order=False)
-            brief = verdict.brief(graph, free, automatic=requested.automatic)
-            known = brief.peak if error.proved else min(brief.peak, error.required)
-            problem.extensions["verdict"] = {
-                "floor": brief.floor,
-                "floor_step": brief.floor_step,
-                "smallest": known,
-                "recompute": "impossible" if error.available < brief.floor else "open",
-            }
-        raise problem from error
-
-
-def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """A curve. Where no deadline is named, that of the service cuts in, so that there is an answer."""
-    with _reading(body, limits, channel) as clock:
-        asked = read("tradeoff", body)
-        points = _whole_number(asked, "points", 10, 2, verdict.MOST_POINTS)
-        requested, network = _to_explain(asked, limits, channel)
-        with _inside(*asked.graph_path):
-            options = pipeline.free_measures(network, requested)
-    options = dataclasses.replace(options, deadline_seconds=clock.left(options.deadline_seconds))
-    with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
-        channel.progress("tradeoff")
-        curve = verdict.tradeoff(network, options, points=points, follow=_follower(channel))
-    facts = {"points": len(curve.points), "complete": curve.complete}
-    channel.send("result", facts, documents.dump_tradeoff(curve))
-
-
-def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """A verdict; deadlines as for curves."""
-    with _reading(body, limits, channel) as clock:
-        asked = read("explain", body)
-        training = asked.members.get("training", True)
-        if not isinstance(training, bool):
-            raise Problem(
-                "invalid-request",
-                f'"training" is {json.dumps(training):.40}.',
-                remedy="Give true or false.",
-                pointer=f"{asked.members_pointer}/training",
-            )
-        requested, network = _to_explain(asked, limits, channel)
-        batches = None
-        if isinstance(network, pipeline.TrainableGraph):
-            batches = asked.batches(network, requested.options)
-        measures = verdict.MEASURES
-        if asked.members.get("scores") is not None:
-            measures = (verdict.chosen_layers(_scores(asked, network), follow=_follower(channel)),)
-    requested = with_deadline(requested, clock.left(requested.deadline_seconds))
-    with _inside(*asked.graph_path), _stage(channel, "explain"):
-        channel.progress("explain")
-        result = verdict.explain(
-            network,
-            requested,
-            training=training,
-            batches=batches,
-            measures=measures,
+        asked = read_asked(task, body, limits)
+        wanted, options = asked.request.wanted, asked.request.options
+        if wanted in _SEARCHES and options.deadline_seconds is None:
+            # The service's own deadline cuts in, so that there is an answer.
+            options = with_deadline(options, limits["deadline_max_seconds"])
+        if wanted == "validation":
+            _check_memory(asked.request.plan, limits["validate_max_bytes"])
+        work = Work(
+            dataclasses.replace(asked.request, options=options),
+            observe=channel.stage,
             follow=_follower(channel),
+            limits=Limits(limits["max_operations"]),
         )
-    facts = {"verdict": result.status.value, "complete": result.complete}
-    channel.send("result", facts, documents.dump_verdict(result))
+        options = work.request.options
+        with _problems(asked, work):
+            key = work.key if wanted in ("plan", "deployment") else ""
+            if wanted == "validation":
+                work.graphs()
+            elif not key:
+                work.model()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_problems(asked, work))
+        if key:
+            _answer(lambda options: work.result(options).value, options, channel, key, clock)
+            return
+        if stage := _SEARCHES.get(wanted):
+            stack.enter_context(_stage(channel, stage))
+            channel.progress(stage)
+            options = clock.shortened(options)
+        if wanted == "validation":
+            memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
+            stack.enter_context(limited({"worker_memory_bytes": memory}))
+        _send(work.result(options).value, channel)
 
 
-def _scores(
-    asked: Subject, network: pipeline.TrainableGraph | pipeline.BlockProgram
-) -> Mapping[str, float] | None:
-    """The scores of layers, by which what to train is chosen; None counts the bytes of each."""
-    scores, pointer = asked.members["scores"], f"{asked.members_pointer}/scores"
-    if not isinstance(network, pipeline.TrainableGraph):
-        raise Problem(
-            "invalid-request",
-            f"{network.name!r:.80} is a program of explicit operations, which has no layers to choose from.",
-            remedy='Leave out "scores".',
-            pointer=pointer,
-        )
-    if scores == "bytes":
-        return None
-    if not isinstance(scores, dict) or not all(type(each) in (int, float) for each in scores.values()):
-        raise Problem(
-            "invalid-request",
-            f'"scores" is {json.dumps(scores):.40}.',
-            remedy='Give numbers by the name of an operation or parameter, as {"conv1": 0.2, "fc": 3}, or'
-            ' "bytes".',
-            pointer=pointer,
-        )
-    try:
-        verdict.layers_of(network, scores)
-    except OptionsError as error:
-        where = json_pointer(error.path[1:])
-        raise Problem(
-            "invalid-request", error.message, remedy=error.remedy, pointer=f"{pointer}{where}"
-        ) from error
-    return scores
+#: Requests that search until a deadline, and the name of that stage; a validation has one as well.
+_SEARCHES: Final[Mapping[str, str]] = {"tradeoff": "tradeoff", "verdict": "explain", "validation": "train"}
 
 
-def _to_explain(
-    asked: Subject, limits: Mapping[str, Any], channel: Channel
-) -> tuple[RequestedOptions, pipeline.TrainableGraph | pipeline.BlockProgram]:
-    """The options, and the graph or the program in its place; notes on its import go with the answer."""
-    requested = _options(asked, limits)
-    if requested.deadline_seconds is None:
-        requested = with_deadline(requested, limits["deadline_max_seconds"])
-    (path,) = asked.models().values()
-    with _inside(*asked.models_path):
-        network = asked.network(path, requested.options.batch, limits)
-    channel.notes = notes_text(network.notes)
-    return requested, network.subject
-
-
-def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """Plan an explicit program."""
-    with _reading(body, limits, channel) as clock:
-        request = read_request(body, *MEMBERS["program"])
-        with _inside("options"):
-            options = limited_options(documents.load_options(request.get("options", {})), limits)
-        path = ("program", "operations")
-        check_lists(request["program"], path, ("reads", "writes"), limits["max_operands"])
-        with _inside("program"):
-            program = documents.load_program(request["program"], max_operations=limits["max_operations"])
-        old = _old_plan(request, "")
-        key = _key(documents.program_digest(program), program.name, options, old)
-    with _inside("program"):
-        plan = _planner(program, old)
-        make = partial(plan, observe=channel.stage, follow=_follower(channel))
-        _answer(make, options, channel, key, clock)
+def _send(value: Any, channel: Channel) -> None:
+    """The result of what is computed each time."""
+    facts: dict[str, Any]
+    match value:
+        case TradeOff():
+            facts = {"points": len(value.points), "complete": value.complete}
+            channel.send("result", facts, documents.dump_tradeoff(value))
+        case Verdict():
+            facts = {"verdict": value.status.value, "complete": value.complete}
+            channel.send("result", facts, documents.dump_verdict(value))
+        case ValidationReport():
+            channel.send("result", {"identical": value.identical}, documents.dump_report(value))
+        case _:
+            channel.send("result", {}, documents.dump_graph(value))
 
 
 def _answer(make: Planner, options: RequestedOptions, channel: Channel, key: str, clock: _Clock) -> None:
@@ -576,7 +344,7 @@ def _send_fallback(make: Planner, requested: RequestedOptions, channel: Channel,
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
     with _reading(body, limits, channel) as clock:
-        request = read_request(body, *MEMBERS["layout"])
+        request = read_request(stored_of("layout", body).content, *MEMBERS["layout"])
         with _inside("options"):
             options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
         _check_buffers(request["problem"], limits["max_buffers"])
@@ -617,7 +385,8 @@ def _own_capacity(options: LayoutOptions) -> Iterator[None]:
     try:
         yield
     except CapacityError as error:
-        problem = _problem(error)
+        problem = problem_from(error)
+        _tell_of_capacity(problem, error)
         if options.capacity is None:
             problem.pointer = "/problem/capacity"
         raise problem from error
@@ -647,63 +416,10 @@ def _send_layout_fallback(problem: Buffers, options: LayoutOptions, channel: Cha
         _send_layout("fallback", late, channel, key)
 
 
-def _whole_number(asked: Subject, name: str, default: int, least: int, most: int) -> int:
-    value = asked.members.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise Problem(
-            "invalid-request",
-            f'"{name}" is {json.dumps(value):.40}.',
-            remedy=f"Give a whole number from {least} to {most}.",
-            pointer=f"{asked.members_pointer}/{name}",
-        )
-    return value
-
-
-def _validate(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    asked = read("validate", body)
-    most = limits["validate_max_steps"]
-    steps = _whole_number(asked, "steps", min(5, most), 1, most)
-    seed = _whole_number(asked, "seed", 0, 0, 2**63 - 1)
-    with _inside("plan"):
-        plan = documents.load_planned(asked.members["plan"])
-    _check_memory(plan, limits["validate_max_bytes"])
-    graphs = _graphs_of(asked, plan, limits, channel)
-    memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
-    with contextlib.ExitStack() as stack:
-        values = {name: stack.enter_context(asked.with_values(graph)) for name, graph in graphs.items()}
-        stack.enter_context(limited({"worker_memory_bytes": memory}))
-        stack.enter_context(_inside("plan"))
-        stack.enter_context(_stage(channel, "train"))
-        channel.progress("train")
-        of = values if isinstance(plan, Deployment) else values[""]
-        report = executor.validate(of, plan, steps=steps, seed=seed)
-    channel.send("result", {"identical": report.identical}, documents.dump_report(report))
-
-
-def _graphs_of(
-    asked: Subject, plan: Plan | Deployment, limits: Mapping[str, Any], channel: Channel
-) -> Mapping[str, pipeline.TrainableGraph]:
-    """The graph of each entry point by name; that of a plan of one program by none."""
-    if isinstance(plan, Plan):
-        if "models" in asked.members:
-            raise Problem(
-                "invalid-request",
-                '"models" are for a plan with entry points, and this plan is of one network.',
-                remedy='Send that network as "graph".',
-                pointer=f"{asked.members_pointer}/models",
-            )
-        return {"": _graph(asked, plan.options.batch, limits, channel)}
-    with _inside(*asked.models_path):
-        networks, known = _networks(asked, asked.models(), limits)
-        graphs = pipeline.entry_graphs(networks, plan)
-    channel.notes = _notes_of(known)
-    return graphs
-
-
-def _check_memory(plan: Plan | Deployment, most: int) -> None:
+def _check_memory(plan: Plan | Deployment | None, most: int) -> None:
     """Raises `Problem` for what takes more: the arena, and each value of each program by itself."""
-    plans = [e.plan for e in plan.entry_points] if isinstance(plan, Deployment) else [plan]
-    values = sum(value.type.nbytes for one in plans for value in one.program.values)
+    assert plan is not None
+    values = sum(value.type.nbytes for one in _plans_of(plan) for value in one.program.values)
     needed = plan.arena_bytes + values
     if needed > most:
         raise Problem(
@@ -781,16 +497,7 @@ def _load_cp_sat() -> bool:
 
 #: A model is planned under a name of its own, which the table of jobs has kept since there were models.
 TASKS: Final[Mapping[str, Task]] = {
-    "plan": partial(_plan, read_document),
-    "model": partial(_plan, read_model),
-    "tradeoff": partial(_tradeoff, read_document),
-    "tradeoff-model": partial(_tradeoff, read_model),
-    "explain": partial(_explain, read_document),
-    "explain-model": partial(_explain, read_model),
-    "validate": partial(_validate, read_document),
-    "validate-model": partial(_validate, read_model),
-    "program": _program,
-    "import": _import,
+    **{task: partial(_ask, task) for task in (*MEMBERS, *MODEL_WORK) if task != "layout"},
     "layout": _layout,
     "export": _export,
 }

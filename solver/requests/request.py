@@ -12,7 +12,7 @@ from solver.requests.sources import Source
 
 __all__ = ["Request", "RequestError", "Wanted"]
 
-#: What a request may ask for; `solver.requests.handle` has the function of each.
+#: What a request may ask for; `solver.requests.handling` has the function of each.
 Wanted = Literal[
     "plan", "deployment", "tradeoff", "verdict", "largest", "trainable", "costs", "graphs", "validation",
     "import", "c-training",

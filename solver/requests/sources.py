@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from solver import documents
 from solver.canonical import to_bytes
-from solver.errors import OptionsError, TooManyOperationsError
+from solver.errors import DocumentError, OptionsError, TooManyOperationsError
 from solver.graph import TrainableGraph
 from solver.plan import PlanOptions, SizeRange, split_ranges
 
@@ -21,31 +21,37 @@ if TYPE_CHECKING:
     from solver.pipeline import BlockProgram
     from solver.verdict import Batches
 
-__all__ = ["Model", "Source", "source_of_file"]
+__all__ = ["Model", "Source"]
 
 _STANDARD_INPUT: Final = "-"
+
+#: What choices may say of weights beside the name of a file.
+_WORDS_OF_WEIGHTS: Final = (None, "reference", "none")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a model comes from.
 
-    `content` is the bytes of a file, a parsed document, or a network. `importer` reads the bytes of another
-    tool's model; a document has none. `name` is that of a network that has none of its own. Files that a
-    document or a model names are looked for beside `path`; without it none is opened. `choices` are those of
-    `solver.importers.options.import_options`, of which documents take a few; `weights` is a file of first
-    values. `format` is the format that a document must have, if it must have one. `network` is the graph of a
-    parsed document at its own batch, if it was read before.
+    `content` is the bytes of a file, a parsed document, or a network. `name` is that of a network that has
+    none of its own: that of the file, without a name. Files that a document or a model names are looked for
+    beside `path`; without it none is opened. `choices` are those of
+    `solver.importers.options.import_options`, of which documents take a few; their ``weights`` may be a file
+    of first values. `format` is the format that a document must have, if it must have one. `network` is the
+    graph of a parsed document at its own batch, if it was read before.
     """
 
     content: bytes | Mapping[str, Any] | TrainableGraph | BlockProgram
-    name: str = "model"
-    importer: Importer | None = None
+    name: str = ""
     path: Path | None = None
     choices: Mapping[str, Any] = field(default_factory=dict)
-    weights: Any = None
     format: str | None = None
     network: TrainableGraph | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            has_name = self.path is not None and str(self.path) != _STANDARD_INPUT
+            object.__setattr__(self, "name", self.path.stem if self.path and has_name else "model")
 
     @property
     def label(self) -> str:
@@ -53,16 +59,41 @@ class Source:
         return self.name if self.path is None else self.path.name
 
     @property
+    def importer(self) -> Importer | None:
+        """What reads the bytes of another tool's model; None for a document. The suffix, or else the first
+        bytes, tell.
+        """
+        suffix = "" if self.path is None else self.path.suffix.lower()
+        if suffix == ".json" or not isinstance(self.content, bytes):
+            return None  # the usual case, for which no importer has to be loaded
+        from solver.importers.registry import find_importer
+
+        return find_importer(self.content[:64], Path(f"model{suffix}"))
+
+    @property
+    def without_weights(self) -> Source:
+        """The source without a file of weights; words for weights stay among the choices."""
+        if self.choices.get("weights") in _WORDS_OF_WEIGHTS:
+            return self
+        return replace(self, choices={k: word for k, word in self.choices.items() if k != "weights"})
+
+    @property
     def is_network(self) -> bool:
         """Whether the content is a network, which has one size."""
-        return not isinstance(self.content, bytes | Mapping)
+        if isinstance(self.content, bytes | Mapping):
+            return False
+        from solver.training import BlockProgram  # which plans of graphs do without
+
+        return isinstance(self.content, TrainableGraph | BlockProgram)
 
     def read(self, batch: int | None, *, max_operations: int | None = None) -> Model:
         """The network at a batch. Raises ArenaplanError. Cost: linear in the content."""
-        if self.importer is not None:
-            return self._imported(batch, self.choices, max_operations)
-        content = self.content
-        if not isinstance(content, bytes | Mapping):
+        if self.path is not None and self.choices.get("weights") not in _WORDS_OF_WEIGHTS:
+            return self._with_weights(batch, max_operations)
+        content, importer = self.content, self.importer
+        if importer is not None:
+            return self._imported(importer, batch, max_operations)
+        if not isinstance(content, bytes | Mapping) and self.is_network:
             if batch is not None and isinstance(content, TrainableGraph):
                 raise OptionsError(
                     f"A batch of {batch} is asked for, but the shapes of a graph are concrete.",
@@ -78,11 +109,10 @@ class Source:
         if format_ == documents.PROGRAM_FORMAT:
             self._check_no_choices(self.choices)
             return Model(self, documents.load_program(value, **limit))
-        value = self._trained(value)
+        if self.choices:
+            value = self._trained(value)
         folder = None if self.path is None else self.path.parent
-        return self._with_weights(
-            Model(self, documents.load_graph(value, batch=batch, folder=folder, **limit), value)
-        )
+        return Model(self, documents.load_graph(value, batch=batch, folder=folder, **limit), value)
 
     def parsed(self) -> Any:
         """The JSON value of a document. Raises DocumentError; for binary data, one that names the formats."""
@@ -106,8 +136,10 @@ class Source:
         network."""
         if self.importer is not None or self.is_network:
             return None
-        if self.choices or not isinstance(self.content, bytes):
-            return to_bytes(self._trained(self.parsed()))
+        source = self.without_weights
+        if source.choices or not isinstance(self.content, bytes):
+            value = self.parsed()
+            return to_bytes(source._trained(value) if source.choices else value)
         return self.content
 
     @contextlib.contextmanager
@@ -131,17 +163,21 @@ class Source:
                     operands[operand.id] = replace(operand, initializer=here)
             yield graph.with_graph(operands=operands)
 
-    def sized(self, fields: Mapping[str, Any]) -> tuple[Source, dict[str, Any]]:
-        """The source and the fields of an options document, with the ``dim`` of a document among the fields.
+    def sized(self, *, dims: bool) -> tuple[Source, tuple[SizeRange, ...]]:
+        """The source without the ranges of sizes that its choices name, and these: another tool's model is
+        read at the largest.
 
-        Raises OptionsError for a text that is no name and size.
+        The ``dim`` of a document are ranges as well, if `dims`. Raises OptionsError for a text that is none.
         """
-        if self.importer is not None or "dim" not in self.choices:
-            return self, dict(fields)
-        dims = dict[str, Any]()
+        if self.importer is not None:
+            choices, ranges = split_ranges(self.choices)
+            return replace(self, choices=choices), ranges
+        if not dims or "dim" not in self.choices:
+            return self, ()
+        sizes = dict[str, Any]()
         for text in self.choices["dim"]:
             name, _, size = str(text).rpartition("=")
-            if not name or name in dims:
+            if not name or name in sizes:
                 raise OptionsError(
                     f"The dimension is {text!r:.80}."
                     if not name
@@ -149,13 +185,12 @@ class Source:
                     remedy="Give a name and a size, as seq=128, or a range, as seq=16..512.",
                     path=("dim",),
                 )
-            dims[name] = int(size) if size.isdecimal() and len(size) < 19 else size
+            sizes[name] = int(size) if size.isdecimal() and len(size) < 19 else size
+        try:
+            ranges = documents.load_options({"dims": sizes}).ranges
+        except DocumentError as error:
+            raise OptionsError(error.message, remedy=error.remedy, path=error.path) from error
         choices = {name: word for name, word in self.choices.items() if name != "dim"}
-        return replace(self, choices=choices), {**fields, "dims": dims} if dims else dict(fields)
-
-    def ranged(self) -> tuple[Source, tuple[SizeRange, ...]]:
-        """The source, another tool's model at its largest sizes, and the ranges that its choices name."""
-        choices, ranges = split_ranges(self.choices)
         return replace(self, choices=choices), ranges
 
     def at_first(self, name: str, batch: int | None) -> tuple[Source, int | None]:
@@ -172,45 +207,44 @@ class Source:
 
     def _trained(self, value: Any) -> Any:
         """The value of a graph document, trained as choices say."""
-        if not self.choices:
-            return value
         from solver.importers.options import DOCUMENT_CHOICES, training_fields
 
         self._check_no_choices({k: word for k, word in self.choices.items() if k not in DOCUMENT_CHOICES})
         return {**value, **training_fields(value, self.choices)} if isinstance(value, Mapping) else value
 
-    def _imported(self, batch: int | None, choices: Mapping[str, Any], max_operations: int | None) -> Model:
+    def _imported(self, importer: Importer, batch: int | None, max_operations: int | None) -> Model:
         from solver.importers.options import import_options
         from solver.importers.registry import load_model
 
-        assert self.importer is not None
-        if not self.importer.chooses:
+        choices = self.choices
+        if not importer.chooses:
             self._check_no_choices({k: word for k, word in choices.items() if (k, word) != ("loss", "none")})
         chosen = import_options(choices, batch=batch)
         path = None if str(self.path) == _STANDARD_INPUT else self.path
         data = cast("bytes", self.content)
-        imported = load_model(self.importer, data, options=chosen, path=path, name=self.name)
+        imported = load_model(importer, data, options=chosen, path=path, name=self.name)
         if max_operations is not None and len(imported.graph.operations) > max_operations:
             count = len(imported.graph.operations)
             raise TooManyOperationsError(
                 f"The model has {count:,} operations; {max_operations:,} are allowed.",
                 remedy="Plan it with `arenaplan plan`.",
             )
-        return self._with_weights(Model(self, imported.graph, None, imported.notes))
+        return Model(self, imported.graph, None, imported.notes)
 
-    def _with_weights(self, model: Model) -> Model:
-        if self.weights is None:
-            return model
-        if not isinstance(self.weights, str | os.PathLike) or not Path(self.weights).is_file():
+    def _with_weights(self, batch: int | None, max_operations: int | None) -> Model:
+        """The model with first values from the file that its choices name."""
+        from solver.importers.weights import with_weights
+
+        model = self.without_weights.read(batch, max_operations=max_operations)
+        weights = self.choices["weights"]
+        if not isinstance(weights, str | os.PathLike) or not Path(weights).is_file():
             raise OptionsError(
-                f"There is no file {self.weights!r:.200}.",
+                f"There is no file {weights!r:.200}.",
                 remedy="Give a .safetensors, .gguf or .npz file, reference (as the model says) or none"
                 " (drawn).",
                 path=("weights",),
             )
-        from solver.importers.weights import with_weights
-
-        loaded = with_weights(model.graph, Path(self.weights))
+        loaded = with_weights(model.graph, Path(weights))
         return replace(model, network=loaded.graph, notes=(*model.notes, *loaded.notes))
 
     def _check_no_choices(self, choices: Mapping[str, Any]) -> None:
@@ -255,7 +289,7 @@ class Model:
             return batches_of_model(
                 self.network,
                 source.choices,
-                lambda batch, words: source._imported(batch, words, None).graph,
+                lambda batch, words: replace(source, choices=words).read(batch).graph,
             )
         return None if self.document is None else batches_of(self.document, options)
 
@@ -265,22 +299,3 @@ def _nameless_file() -> BinaryIO:
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("model"), "wb")
     return cast("BinaryIO", tempfile.TemporaryFile())
-
-
-def source_of_file(path: Path, data: bytes, choices: Mapping[str, Any] | None = None) -> Source:
-    """The source of a file's bytes. The suffix, or else the first bytes, tell a model from a document.
-
-    ``weights`` among the choices may be a file of weights.
-    """
-    name = "model" if str(path) == _STANDARD_INPUT else path.stem
-    importer = None
-    if path.suffix.lower() != ".json":  # the usual case, for which no importer has to be loaded
-        from solver.importers.registry import find_importer
-
-        importer = find_importer(data, path)
-    words = dict(choices or {})
-    weights = words.get("weights")
-    if weights in (None, "reference", "none"):
-        return Source(data, name, importer, path, words)
-    del words["weights"]
-    return Source(data, name, importer, path, words, weights)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from service.jobs.orders import read_order
-from service.jobs.requests import MEMBERS, check_members
+from service.jobs.requests import MEMBERS, check_members, stored_of, with_graph
 from service.problems import Problem
 from solver.canonical import to_bytes
+from solver.errors import ArenaplanError
 from solver.removed import REMOVED
+from solver.requests import Stored
 
 GRAPH = {"format": "arenaplan.graph", "version": 1, "operands": [], "operations": []}
 PROBLEM = {"buffers": [], "capacity": 64}
@@ -70,3 +73,40 @@ def test_fields_of_a_document_are_not_misplaced() -> None:
     """`capacity` is a field of a layout problem as well as an option, `batch` one of a graph as well."""
     check_members({"problem": PROBLEM, "options": {"capacity": 64}}, *MEMBERS["layout"])
     check_members({"graph": {**GRAPH, "batch": 2}, "options": {"batch": 2}}, *MEMBERS["plan"])
+
+
+#: Requests that jobs have: worker's name of the task, request, stored graph; then its parts.
+STORED: tuple[tuple[str, bytes, bytes | None, Stored], ...] = (
+    # As earlier versions stored them.
+    ("plan", b'{"graph":{}}', None, Stored("plan", content=b'{"graph":{}}', inline=True)),
+    ("plan", b'{"like":{}}', b"{}", Stored("plan", content=b'{"graph":{},"like":{}}', inline=True)),
+    (
+        "explain-model", b'{"loss":["mse"]}\n', b"\x08\x07\n",
+        Stored("explain", choices={"loss": ["mse"]}, content=b"\x08\x07\n"),
+    ),
+    # As they are stored now.
+    *(
+        (work, replace(stored, content=b"").dump(), stored.content, stored)
+        for work, stored in (
+            ("plan", Stored("plan", {"options": {"batch": 3}}, content=b'{"name":"net"}')),
+            ("model", Stored("plan", choices={"dim": ["n=4"]}, content=b"\x08\x07\n")),
+        )
+    ),
+    ("plan", Stored("plan", content=b'{"graph":{}}', inline=True).dump(), None,
+     Stored("plan", content=b'{"graph":{}}', inline=True)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("work", "request_", "graph", "parts"), STORED)
+def test_jobs_of_every_version_are_read(
+    work: str, request_: bytes, graph: bytes | None, parts: Stored
+) -> None:
+    assert stored_of(work, with_graph(work, request_, graph)) == parts
+
+
+def test_a_request_of_a_later_version_is_refused() -> None:
+    later = Stored("plan").dump().replace(b'"version":1', b'"version":2')
+    with pytest.raises(Problem, match=r"Version 2 of 'arenaplan\.request' is not known"):
+        stored_of("plan", later)
+    with pytest.raises(ArenaplanError):
+        Stored.load(later)

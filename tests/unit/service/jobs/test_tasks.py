@@ -145,7 +145,7 @@ def test_scores_that_are_none(scores: object, pointer: str, words: str) -> None:
 
 
 def test_a_program_has_no_layers() -> None:
-    with pytest.raises(Problem, match="no layers to choose from") as caught:
+    with pytest.raises(Problem, match="neither dimensions nor layers") as caught:
         run("explain", {"graph": CHAIN_DOCUMENT, "options": {"capacity": 1000}, "scores": "bytes"})
     assert caught.value.pointer == "/scores"
 

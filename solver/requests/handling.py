@@ -11,14 +11,14 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from solver import documents, pipeline
 from solver.errors import ArenaplanError, CapacityError, OptionsError, TooManyOperationsError
 from solver.layout import Progress
-from solver.plan import Costs, Deployment, Plan, PlanOptions, RequestedOptions
+from solver.plan import Costs, Deployment, Plan, PlanOptions, RequestedOptions, check_ranges
 from solver.requests.request import Request, RequestError
 from solver.requests.sources import Model, Source
 from solver.schedules import SearchProgress
@@ -85,34 +85,41 @@ def handle(
     """The answer to a request. `observe` is told of each stage and its seconds, `follow` of progress.
 
     Raises ArenaplanError. Paths of OptionsErrors and CapacityErrors begin with an option, all others with a
-    field of the request: ``("models", NAME, ...)`` leads into a document, ``("entries", K)`` to an entry
-    point. Cost: that of what is wanted.
+    field of the request: ``("models", NAME, ...)`` leads into a document, ``("plan", ...)`` into the plan,
+    ``("entries", K)`` to an entry point. Cost: that of what is wanted.
     """
-    return Work(request, observe=observe, follow=follow, limits=limits).result()
+    work = Work(request, observe, follow, limits or Limits())
+    return Result(_ANSWERS[request.wanted](work, work.request.options), work)
 
 
+def _sized(request: Request) -> Request:
+    """The request with ranges of sizes, which choices for its models name, among its options."""
+    sources, ranges = dict[str, Source](), list(request.options.ranges)
+    for name, source in request.models.items():
+        sources[name], more = source.sized(dims=request.wanted in ("plan", "costs"))
+        ranges += more
+    check_ranges(ranges)
+    return replace(request, models=sources, options=replace(request.options, ranges=tuple(ranges)))
+
+
+@dataclass(slots=True)
 class Work:
     """A request while it is handled: its models are read once, whatever is asked of them."""
 
-    def __init__(
-        self,
-        request: Request,
-        *,
-        observe: Callable[[str, float], None] | None = None,
-        follow: Follower | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        self.request: Final = request
-        self.observe: Final = observe
-        self.follow: Final = follow
-        self._limits: Final = limits or Limits()
-        self._models: dict[tuple[str, int | None], Model] = {}
-        self._entries: list[EntryRequest] = []
+    request: Request
+    observe: Callable[[str, float], None] | None = None
+    follow: Follower | None = None
+    limits: Limits = field(default_factory=Limits)
+    _models: dict[tuple[str, int | None], Model] = field(default_factory=dict)
+    _entries: list[EntryRequest] = field(default_factory=list)
 
-    def result(self, options: RequestedOptions | None = None) -> Result:
-        """The answer; with other `options` than those of the request, if they read the same models."""
-        answer = _ANSWERS[self.request.wanted]
-        return Result(answer(self, self.request.options if options is None else options), self)
+    def __post_init__(self) -> None:
+        if any("dim" in source.choices for source in self.request.models.values()):
+            self.request = _sized(self.request)
+
+    def result(self, options: RequestedOptions) -> Result:
+        """The answer under other options than those of the request, which read the same models."""
+        return Result(_ANSWERS[self.request.wanted](self, options), self)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -152,7 +159,7 @@ class Work:
         if name is None:
             ((name, source),) = request.models.items()
             options = request.options
-            is_ranged = source.is_network and any(each.name == "batch" for each in options.ranges)
+            is_ranged = any(each.name == "batch" for each in options.ranges) and source.is_network
             batch = None if is_ranged else options.options.batch
             if request.plan is not None:
                 batch = request.plan.options.batch if isinstance(request.plan, Plan) else None
@@ -166,20 +173,32 @@ class Work:
             if request.dimension:
                 source, batch = source.at_first(request.dimension, batch)
             with leading(*place):
-                model = source.read(batch, max_operations=self._limits.operations)
+                model = source.read(batch, max_operations=self.limits.operations)
             is_first = all(known != name for known, _ in self._models)
             self._models[key] = model
             if self.follow is not None:
                 notes = model.notes if is_first else ()
                 self.follow("read", ReadModel(name, model.network.name, notes))
-            self._check_operations()
         return self._models[key]
 
     def networks(self) -> pipeline.Networks:
-        """The networks of entry points by the names of their models, each read for a batch."""
+        """The networks of entry points by the names of their models, each read for a batch.
+
+        Each use of a network counts among the operations that are limited.
+        """
+        most, operations = self.limits.operations, 0
 
         def read(name: str, batch: int | None) -> TrainableGraph | BlockProgram:
-            return self.model(name, batch).network
+            nonlocal operations
+            network = self.model(name, batch).network
+            operations += len(network.operations)
+            if most is not None and operations > most:
+                raise TooManyOperationsError(
+                    f"The entry points have more than {most:,} operations together.",
+                    remedy="Ask for fewer, or plan them with `arenaplan plan`.",
+                    path=("entries",),
+                )
+            return network
 
         return {name: partial(read, name) for name in self.request.models}
 
@@ -214,16 +233,6 @@ class Work:
         graph = model.network
         sizes = {} if plan.planned_sizes is None else plan.planned_sizes.largest
         return {"": graph.at(**sizes) if sizes.keys() <= graph.sizes.keys() else graph}
-
-    def _check_operations(self) -> None:
-        most = self._limits.operations
-        if most is None or sum(len(m.network.operations) for m in self._models.values()) <= most:
-            return
-        raise TooManyOperationsError(
-            f"The entry points have more than {most:,} operations together.",
-            remedy="Ask for fewer, or plan them with `arenaplan plan`.",
-            path=("entries",),
-        )
 
     def tells(self, text: str) -> None:
         """Says what a search tries."""
@@ -372,6 +381,7 @@ def _validated(work: Work, _options: RequestedOptions) -> Any:
     graphs = work.graphs()
     assert plan is not None
     with contextlib.ExitStack() as stack:
+        stack.enter_context(leading("plan"))
         runnable: Any
         if isinstance(plan, Deployment):
             sources = {entry.name: work.source(entry.model) for entry in plan.entry_points}
