@@ -22,7 +22,6 @@ from solver.program import Record, Tier
 from solver.reports.arenas import recycling
 from solver.reports.records import paging
 from solver.reports.verdict import VerdictStatus
-from solver.verdict import explain, tradeoff
 from tests.integration.test_bad_input import checked, example
 from tests.support.buffers import DATA
 from tests.support.every import every
@@ -246,17 +245,6 @@ def test_programs(http: httpx.Client, pairs: Document, tiny: Document) -> None:
     assert recycling(made).before == ("in", "b1", "b2")
     checked(post(http, "validate", graph=tiny, plan=response.json()), "invalid-plan", "/plan")
 
-    levels = documents.load_plan(post(http, "program", program=pairs, options={"parallelism": 2}).content)
-    assert [(step.id, step.level) for step in levels.steps] == [
-        ("clean 0", 0), ("clean 1", 0), ("use 0", 1), ("use 1", 1),
-    ]  # fmt: skip
-    assert documents.load_plan(post(http, "program", program=pairs).content).arena_bytes < levels.arena_bytes
-
-    tight = post(http, "program", program=pairs, options={"capacity": 1000})
-    problem = checked(tight, "capacity-exceeded", "/options/capacity")
-    assert problem["required"] == problem["available"] + problem["excess"]
-    assert {live["operand"] for live in problem["live_at_peak"]} >= {"left"}
-
     pairs["blocks"][0]["bytes"] = 3 * 2**31
     large = documents.load_plan(post(http, "program", program=pairs).content)
     assert large.arena_bytes > 3 * 2**31
@@ -330,21 +318,6 @@ def test_a_public_instance(http: httpx.Client) -> None:
 
 
 # ------------------------------------------------------------------------------ curves and verdicts
-
-
-def test_curves_and_verdicts(http: httpx.Client, mnist: Document) -> None:
-    response = post(http, "tradeoff", graph=mnist, points=4)
-    assert documents.load_tradeoff(response.content) == tradeoff(documents.load_graph(mnist), points=4)
-    assert post(http, "tradeoff", graph=mnist, points=4).content == response.content
-    response = post(http, "explain", graph=mnist, options={"capacity": "16.6MB"}, training=False)
-    verdict = documents.load_verdict(response.content)
-    assert verdict == explain(
-        documents.load_graph(mnist), documents.load_options({"capacity": 16_600_000}), training=False
-    )
-    assert verdict.status is VerdictStatus.IMPOSSIBLE
-    response = post(http, "explain", graph=mnist, options={"capacity": "12MB"})
-    remedies = documents.load_verdict(response.content).remedies
-    assert any("training" in remedy.graph_fields for remedy in remedies)
 
 
 @pytest.mark.parametrize("route", ["tradeoff", "explain"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +13,7 @@ import pytest
 from clients import Client
 from service.jobs.query import in_query
 from service.problems import CATALOGUE
-from solver import documents, executor
+from solver import documents
 from solver.graph import TrainableGraph
 from solver.importers.onnx import load_onnx
 from solver.importers.options import Imported, import_options
@@ -239,20 +238,6 @@ def test_a_document_of_a_graph_has_that_of_the_old_plan_beside_it(
     refused = httpx.post(f"{server.url}/v1/plan", json=request, timeout=60)
     assert (refused.status_code, refused.json()["pointer"]) == (422, "/like")
     assert "GET /v1/plans/DIGEST has" in refused.json()["remedy"]
-
-
-def test_a_model_is_validated_in_a_plan_that_is_kept(server: Server, tmp_path: Path) -> None:
-    """With its own weights, which go nowhere else; the losses are those of a run without the service."""
-    made = post(server, MODEL, **CHOICES)
-    asked = {**CHOICES, "plan": made.json()["digest"], "steps": "2", "seed": "7"}
-    answer = post(server, MODEL, to="validate", **asked)
-    assert answer.status_code == 200, answer.text
-    path = tmp_path / "model.onnx"
-    path.write_bytes(MODEL)
-    graph = load_onnx(MODEL, options=import_options({**CHOICES, "dim": ["batch=4"]}), path=path).graph
-    here = executor.validate(graph, documents.load_plan(made.content), steps=2, seed=7)
-    assert here.identical
-    assert answer.content == documents.dump_report(here)
 
 
 def test_a_model_as_a_job_where_it_takes_long(server: Server) -> None:
