@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from click.testing import CliRunner
-from typer.main import get_command
 
 import arenaplan
-from service.cli.commands import app
 from solver import documents
 from solver.errors import ArenaplanError, CapacityError, json_pointer
 from solver.options import IMPORT_OPTIONS, LAYOUT_OPTIONS, REQUEST_OPTIONS, requested_as
+from tests.support import commands
 from tests.support.server import ROOT, die_with_parent
 
 __all__ = ["ANY_PROBLEM", "CODES", "DOORS", "USAGE", "Document", "Outcome", "Request", "place"]
@@ -38,9 +36,6 @@ USAGE: Final = "usage"
 #: Exit code and HTTP status of problems; `ANY_PROBLEM` has those of all other types.
 CODES: Final = {"invalid-json": (2, 400), "capacity-exceeded": (3, 409)}
 ANY_PROBLEM: Final = (2, 422)
-
-#: The command line, which typer builds again for each call of its own runner.
-_APP: Final = get_command(app)
 
 #: Exit codes of verdicts.
 _VERDICT_CODES: Final = {"plan": 0, "impossible": 3, "open": 3}
@@ -280,7 +275,7 @@ _Run = Callable[[list[str], Path], tuple[int, str, str]]
 
 
 def _in_process(words: list[str], folder: Path) -> tuple[int, str, str]:
-    done = CliRunner().invoke(_APP, words)  # type: ignore[arg-type]  # typer has a copy of click
+    done = commands.run(*words)
     return done.exit_code, done.stdout, done.stderr
 
 

@@ -7,20 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from service.http.examples import example
 from solver.documents import dump_deployment, load_deployment, load_planned
+from tests.support.commands import run
 from tests.support.every import every
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 MNIST = EXAMPLES / "mnist.json"
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def test_entry_points_of_one_model(tmp_path: Path) -> None:

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from service.cli.show import entry_point_line
 from solver.documents import dump_plan, load_deployment, load_graph
@@ -22,13 +20,10 @@ from solver.exporters.c_header import dump_c_header
 from solver.exporters.html import dump_report
 from solver.graph import inference
 from solver.plan import Deployment, JoinedPlan, persistent_rows
+from tests.support.commands import run
 from tests.support.entry_points import small_deployment
 
 MNIST = Path(__file__).resolve().parents[4] / "examples" / "mnist.json"
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

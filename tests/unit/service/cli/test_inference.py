@@ -10,19 +10,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from solver import documents
 from solver.graph import TrainableGraph, build_graph, inference
 from solver.plan import purpose_of_plan
+from tests.support.commands import run
 from tests.support.graphs import Sketch, convolutional
 from tests.support.onnx_models import perceptron
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "160"})
 
 
 @pytest.fixture

@@ -8,17 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import parse_json
+from tests.support.commands import run
 
 ROOT = Path(__file__).resolve().parents[4]
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 @pytest.fixture(scope="module")

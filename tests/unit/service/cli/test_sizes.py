@@ -8,19 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import dump_graph, load_plan
 from solver.plan import SizeRange
+from tests.support.commands import run
 from tests.support.graphs import chain
 from tests.support.onnx_models import perceptron
 from tests.support.sizes import SEQUENCES
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "160"})
 
 
 @pytest.fixture

@@ -8,21 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import dump_deployment, load_deployment, load_report
 from solver.plan import with_deployment_digest, with_digest
+from tests.support.commands import run
 from tests.support.deployments import with_plan
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 MNIST = EXAMPLES / "mnist.json"
 ENTRIES = ("--entry", "train:batch=4", "--entry", "infer:batch=1", "--entry", "evaluate:batch=2")
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "120"})
 
 
 @pytest.fixture(scope="module")

@@ -8,21 +8,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import dump_graph, load_costs, load_plan, load_tradeoff, load_verdict
 from tests.support import graphs
+from tests.support.commands import run
 from tests.support.onnx_models import perceptron
 from tests.support.programs import CHAIN_DOCUMENT
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 MNIST = EXAMPLES / "mnist.json"
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "160"})
 
 
 # -------------------------------------------------------------------------------------------- curves
