@@ -112,7 +112,7 @@ _PLAN_ROUTE: Final = computed(
         "deployment",
         headers=NOTES,
     ),
-    *READING_PROBLEMS, "invalid-problem", "capacity-exceeded",
+    *READING_PROBLEMS, "invalid-problem", "capacity-exceeded", "plan-not-found",
     cached=True,
     of_model="plan",
 )  # fmt: skip
