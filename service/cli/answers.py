@@ -150,12 +150,16 @@ def _showing(
     with console.status("reading the document") as status:
         # Several plans may be tried, each with all stages.
         spent: dict[str, float] = {}
-        words = {"name": "", "trying": ""}
+        words = {"name": "", "trying": "the network as it is" if wanted == "verdict" else ""}
 
         def show(now: str = "") -> None:
             done = "".join(f", {stage} {seconds:.2f} s" for stage, seconds in spent.items())
-            about = f"{title.format(words['name'])} (read{done})"
-            status.update(escape(": ".join(filter(None, (about, words["trying"], now)))))
+            about, trying = title.format(words["name"]), words["trying"]
+            if wanted == "plan":
+                about += f" (read{done})"
+            if trying and now:
+                now = f"({now})"
+            status.update(escape(": ".join(filter(None, (about, f"{trying} {now}".strip())))))
 
         def observe(stage: str, seconds: float) -> None:
             spent[stage] = spent.get(stage, 0.0) + seconds
