@@ -27,7 +27,6 @@ from solver.schedules import SearchProgress
 __all__ = [
     "answer",
     "asked",
-    "progress_line",
     "read_source",
     "read_sources",
 ]
@@ -116,7 +115,7 @@ def answer(
         raise
 
 
-def progress_line(stage: str, progress: Any) -> str:
+def _progress_line(stage: str, progress: Any) -> str:
     """How far a stage is, on one line."""
     if isinstance(progress, Progress):
         return progress_text(stage, {"peak_bytes": progress.incumbent, "bound_bytes": progress.bound})
@@ -171,6 +170,6 @@ def _showing(
                 words["name"] = news.name
             elif isinstance(news, Trying):
                 words["trying"] = news.text
-            show("" if isinstance(news, ReadModel | Trying) else progress_line(stage, news))
+            show("" if isinstance(news, ReadModel | Trying) else _progress_line(stage, news))
 
         yield observe, shown

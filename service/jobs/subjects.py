@@ -24,7 +24,7 @@ from solver.plan import Deployment, Plan
 from solver.requests import Request, Source, Stored, Wanted
 from solver.verdict import MOST_POINTS
 
-__all__ = ["Asked", "Path", "check_lists", "read_asked", "said_of_a_query"]
+__all__ = ["Asked", "Path", "read_asked", "said_of_a_query"]
 
 #: Keys and indexes that lead to a part of a request.
 Path = tuple[str | int, ...]
@@ -172,9 +172,20 @@ def _documents(members: Mapping[str, Any], single: str) -> Iterator[tuple[str, P
 
 
 def _check_document(document: Any, place: Path, format_: str | None, limits: Mapping[str, Any]) -> None:
-    of = format_ or (document.get("format") if isinstance(document, dict) else None)
-    names = ("reads", "writes") if of == documents.PROGRAM_FORMAT else ("inputs", "outputs")
-    check_lists(document, (*place, "operations"), names, limits["max_operands"])
+    """No operation names more operands than allowed: the work on one may grow with their square."""
+    fields, most = document if isinstance(document, dict) else {}, limits["max_operands"]
+    is_program = (format_ or fields.get("format")) == documents.PROGRAM_FORMAT
+    operations = fields.get("operations")
+    for k, operation in enumerate(operations if isinstance(operations, list) else ()):
+        for name in ("reads", "writes") if is_program else ("inputs", "outputs"):
+            operands = operation.get(name) if isinstance(operation, dict) else None
+            if isinstance(operands, list) and len(operands) > most:
+                raise Problem(
+                    "too-many-operations",
+                    f"An operation has {len(operands):,} {name}, at most {most:,} are allowed here.",
+                    remedy="Split it into several, or raise ARENAPLAN_MAX_OPERANDS.",
+                    pointer=json_pointer((*place, "operations", k, name)),
+                )
 
 
 def _beside(task: str, members: Mapping[str, Any], pointer: str, limits: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,18 +325,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def check_lists(document: Any, path: Path, names: tuple[str, ...], most: int) -> None:
-    """No operation names more operands than `most`: the work on one may grow with their square."""
-    operations = document.get(path[-1]) if isinstance(document, dict) else None
-    for k, operation in enumerate(operations if isinstance(operations, list) else ()):
-        for name in names if isinstance(operation, dict) else ():
-            operands = operation.get(name)
-            if isinstance(operands, list) and len(operands) > most:
-                raise Problem(
-                    "too-many-operations",
-                    f"An operation has {len(operands):,} {name}, at most {most:,} are allowed here.",
-                    remedy="Split it into several, or raise ARENAPLAN_MAX_OPERANDS.",
-                    pointer=json_pointer((*path, k, name)),
-                )
