@@ -22,6 +22,7 @@
     │   └── TooManyOperationsError
     ├── OptionsError             an option out of its range
     │   └── ConstraintError      pins, alignments and reserved bytes that no layout keeps
+    ├── RequestError             a member of a request that is missing, unknown, or out of its range
     ├── ProblemError             buffers that no layout solver can take
     ├── CapacityError            the arena does not fit the capacity asked for
     ├── PlanError                a plan that does not belong to its graph, or is wrong
@@ -57,6 +58,7 @@ __all__ = [
     "OtherFormatError",
     "PlanError",
     "ProblemError",
+    "RequestError",
     "ShapeMismatchError",
     "StateError",
     "StorageError",
@@ -184,6 +186,12 @@ class OptionsError(ArenaplanError):
 
 class ConstraintError(OptionsError):
     """The constraints on places collide for these steps; other steps may have a layout that keeps them."""
+
+
+class RequestError(ArenaplanError):
+    """A member of a request that is missing, unknown, or out of its range."""
+
+    code = "invalid-request"
 
 
 class ProblemError(ArenaplanError):

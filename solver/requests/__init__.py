@@ -17,7 +17,7 @@ from solver.late import loaded_late
 
 if TYPE_CHECKING:
     from solver.requests.handling import Follower, Limits, ReadModel, Result, Trying, Work, handle
-    from solver.requests.request import Request, RequestError, Wanted
+    from solver.requests.request import Request, Wanted
     from solver.requests.sources import Model, Source
     from solver.requests.stored import Stored
 
@@ -27,7 +27,6 @@ __all__ = [
     "Model",
     "ReadModel",
     "Request",
-    "RequestError",
     "Result",
     "Source",
     "Stored",
@@ -41,7 +40,7 @@ __getattr__ = loaded_late(
     __name__,
     {
         "handling": "Follower Limits ReadModel Result Trying Work handle",
-        "request": "Request RequestError Wanted",
+        "request": "Request Wanted",
         "sources": "Model Source",
         "stored": "Stored",
     },

@@ -16,10 +16,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from solver import documents, pipeline
-from solver.errors import ArenaplanError, CapacityError, OptionsError, TooManyOperationsError
+from solver.errors import (
+    ArenaplanError,
+    CapacityError,
+    OptionsError,
+    RequestError,
+    TooManyOperationsError,
+)
 from solver.layout import Progress
 from solver.plan import Costs, Deployment, Plan, PlanOptions, RequestedOptions, check_ranges
-from solver.requests.request import Request, RequestError
+from solver.requests.request import Request
 from solver.requests.sources import Model, Source
 from solver.schedules import SearchProgress
 

@@ -6,23 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from solver.errors import ArenaplanError
 from solver.plan import Deployment, EntrySpec, Plan, RequestedOptions, Tie
 from solver.requests.sources import Source
 
-__all__ = ["Request", "RequestError", "Wanted"]
+__all__ = ["Request", "Wanted"]
 
 #: What a request may ask for; `solver.requests.handling` has the function of each.
 Wanted = Literal[
     "plan", "deployment", "tradeoff", "verdict", "largest", "trainable", "costs", "graphs", "validation",
     "import", "c-training",
 ]  # fmt: skip
-
-
-class RequestError(ArenaplanError):
-    """A member of a request that is missing, unknown, or out of its range."""
-
-    code = "invalid-request"
 
 
 @dataclass(frozen=True, slots=True)

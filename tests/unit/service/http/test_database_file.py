@@ -57,14 +57,14 @@ AT_THE_START: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "byte of a statement": (not_utf8(b"CREATE INDEX", 11), "damaged", "database recover"),
     "byte of a name": (not_utf8(b"tablejobs", 8), "damaged", "database recover"),
     "byte of a type": (not_utf8(b"CREATE TABLE jobs", 30), "damaged", "database recover"),
-    "byte of the revision": (not_utf8(b"0003", 1), "damaged", "database recover"),
+    "byte of the revision": (not_utf8(b"0006", 1), "damaged", "database recover"),
     "truncated": (lambda file: os.truncate(file, 8192), "damaged", "database recover"),
     "zeroed header": (lambda file: overwrite(file, 0, bytes(100)), "damaged", "database recover"),
     "directory": (in_its_place(Path.mkdir), "unreachable", "not a regular file"),
     "pipe": (in_its_place(os.mkfifo), "unreachable", "not a regular file"),
     "directory for the log": (lambda file: Path(f"{file}-wal").mkdir(), "unreachable", "Let this user write"),
     "link to nowhere": (in_its_place(lambda file: file.symlink_to("/nowhere/at/all")), "replaced", "no file"),
-    "two revisions": (sql("insert into alembic_version values ('0001')"), "tables", "0001 and 0003"),
+    "two revisions": (sql("insert into alembic_version values ('0001')"), "tables", "0001 and 0006"),
 }  # fmt: skip
 
 
