@@ -192,10 +192,11 @@ class Service:
         source = next(iter(sources.values()))
         if source.importer is not None and isinstance(source.content, bytes):
             network, choices = source.content, source.choices
-        elif isinstance(plan, Plan):
+        elif isinstance(plan, Plan) and plan.planned_sizes is None:
             network = documents.dump_graph(Work(request).graphs()[""])
         else:
-            network = {name: source.document() or b"" for name, source in sources.items()}
+            texts = {name: source.document() or b"" for name, source in sources.items()}
+            network = next(iter(texts.values())) if isinstance(plan, Plan) else texts
         assert plan is not None
         planned = documents.dump_plan(plan) if isinstance(plan, Plan) else documents.dump_deployment(plan)
         asked = {"steps": request.steps, "seed": request.seed, **choices}

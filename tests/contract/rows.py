@@ -265,10 +265,7 @@ ANSWERED: Final[tuple[Answered, ...]] = (
         "validation of tiers", ask("validate", CHAIN, plan=plan(CHAIN, {"tiers": TIERS}), steps=2), True
     ),
     Answered(
-        "validation of a range",
-        ask("validate", TINY, plan=plan(TINY, {"batch": "1..8"}), steps=2),
-        True,
-        without=("server",),
+        "validation of a range", ask("validate", TINY, plan=plan(TINY, {"batch": "1..8"}), steps=2), True
     ),
     # Buffers.
     Answered("layout", ask("layout", BUFFERS), 12, process=True),
