@@ -38,8 +38,9 @@ NEWS_SECONDS: Final = 0.25
 LOOK_SECONDS: Final = 1.0
 #: How often what has expired is removed.
 TIDY_SECONDS: Final = 600.0
-#: Who asks for a worker before it is known whose job is next; no tenant may have this name. All jobs together
-#: get as much of the workers' time as one tenant; which of them is next, the table says.
+#: The tenant name under which an engine asks the pool for a worker before it knows whose job is next; no
+#: tenant may have this name. All jobs together get as much of the workers' time as one tenant; the table says
+#: which of them is next.
 JOBS: Final = ""
 
 

@@ -1,6 +1,6 @@
 """From several programs to one deployment: an arena in which each of them runs.
 
-    references ──► persistent values, joined by name ──► each plan holds what only others keep
+    references ──► persistent values, joined by name ──► each plan also reserves the values of the others
                ──► plans, one by one ──► persistent values to the bottom, in one order ──► proofs
 
 Persistent values are live all the time. So a layout of one program stays right when they move to the bottom

@@ -3,8 +3,11 @@
     module ─► attributes that were read, submodules, hooks, methods ─► closures, globals, configurations ...
 
 A watch lists containers of such values. One pass over all values by identity says whether one has changed;
-equal numbers and texts count as the same. What Python code changes while it is recorded no later call
-repeats: a tensor in place of another one is copied into it by the record, and any other change is refused.
+equal numbers and texts count as the same.
+
+A later call replays the recorded step and does not run its Python code again, so changes that this code makes
+would be lost. If it replaces a tensor by one that is alike, the record copies the new contents into the old
+tensor. An attribute that it only writes is put back, with a warning. Any other change is refused.
 """
 
 from __future__ import annotations

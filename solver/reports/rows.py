@@ -22,7 +22,7 @@ from solver.reports.records import homes, paging, recomputation
 
 __all__ = ["Row", "row_named", "rows", "summary"]
 
-#: What the facts of the record `like` begin with that say why a value does not stay.
+#: Prefix of facts of the record `like`: each names a value that has left its old place, and says why.
 _MOVED: Final = "moved."
 
 

@@ -99,7 +99,7 @@ def handle(
 
 
 def _sized(request: Request) -> Request:
-    """The request with ranges of sizes, which choices for its models name, among its options."""
+    """The request, with the ranges of sizes that the choices of its models name moved into its options."""
     sources, ranges = dict[str, Source](), list(request.options.ranges)
     for name, source in request.models.items():
         sources[name], more = source.sized(dims=request.wanted in ("plan", "costs"))

@@ -28,7 +28,8 @@ Cut = tuple[int, frozenset[int]]
 #: Deterministic time of CP-SAT.
 WORK = 1.0
 
-#: Before that as much work goes to memories whose penalty is at most this part of the bound.
+#: With more than `_EXACT_ITEMS` items CP-SAT runs twice, each time for `WORK`: the first run lets an item
+#: choose only memories whose penalty is at most this fraction of the lower bound.
 _NEAR = 0.003
 
 #: Terms of all rows together, beyond which CP-SAT takes longer to begin than it is given. Items that are held
@@ -82,7 +83,7 @@ def chosen_homes(
     if terms > _TERMS or deadline.expired:
         return Homes(None if best is None else tuple(best), bound, complete=not deadline.expired)
     if len(problem.items) > _EXACT_ITEMS:
-        # Without hints: those of a start that is far from the best lead astray.
+        # CP-SAT gets no hints here, because hints from a poor start slow it down.
         near = search.exactly(None, work, deadline, within=int(bound * _NEAR)).homes
         if near is not None and (best is None or problem.nanoseconds(near) < problem.nanoseconds(best)):
             best = list(near)
