@@ -128,7 +128,7 @@ def test_threads_capture_one_after_the_other() -> None:
         module = modules[k]
         sgd = torch.optim.SGD(module.parameters(), lr=0.1)
         if k % 2:
-            losses[k] = float(arenaplan.torch.train_step(module, loss, sgd, (x, y))(x, y))
+            losses[k] = arenaplan.torch.train_step(module, loss, sgd, (x, y))(x, y).item()
         else:
             losses[k] = next(arenaplan.torch.graph(module, x, loss="mse", optimizer=sgd).train([(x, y)]))
 
