@@ -299,8 +299,9 @@ def train_step(
     `example` are the inputs and then, where `loss` is a function of the output and a target, the target; a
     module that returns its loss takes None for `loss`. Calls take the same tensors and return the loss, which
     is that of eager PyTorch, as the weights are; `validate` says how far they agree, as a rule bit for bit.
-    The tensors of the module and of the optimizer
-    move into the step's memory; settings of the optimizer, such as the learning rate, are read at each call.
+    The backward pass has run by then: ``loss.item()`` reads the loss, ``loss.backward()`` raises PlanError.
+    The tensors of the module and of the optimizer move into the step's memory; settings of the optimizer,
+    such as the learning rate, are read at each call.
     With `clip_grad_norm` all gradients together are clipped to this norm. With `accumulate=k` the
     gradients of k calls are added, of each loss divided by k, and every k-th call updates.
     Within a capacity calls may run again, in another order. Raises ImportError without PyTorch, DocumentError
