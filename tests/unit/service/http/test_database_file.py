@@ -162,6 +162,7 @@ async def test_a_file_that_is_cut_off_under_the_service(tmp_path: Path) -> None:
     """Pages that connections have in memory do not hide it."""
     file = tmp_path / "jobs.db"
     open_database(f"sqlite:///{file}").close()  # with all pages in the file, none in its log
+    sql("vacuum")(file)  # migrations have left free pages: to cut these off damages nothing
     async with serving(file) as http:
         assert (await http.post("/v1/jobs", json=JOB)).status_code == 202
         os.truncate(file, file.stat().st_size // 2)
