@@ -338,7 +338,7 @@ def _file(path: str | os.PathLike[str], choices: Mapping[str, Any] = MappingProx
 
 
 def _answer(request: Request) -> Any:
-    """What is wanted; paths of errors lead into the document that was passed."""
+    """The answer to a request. Paths of its errors lead into the document that was passed."""
     try:
         return handle(request, follow=_tell).value
     except OtherFormatError as error:

@@ -131,7 +131,7 @@ class _Kind:
 
 
 class _Tasks(_Kind):
-    """What a service does: at once, unless `_do` is another."""
+    """The tasks of a service, each a request that `_do` sends and awaits."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -610,7 +610,7 @@ class _Jobs(_Tasks):
 
     @once
     async def get(self, job: str, *, timeout: Timeout = None) -> Any:
-        """A job by its id. Raises `ProblemError` with status 404 where there is none."""
+        """A job by its id. Raises `ProblemError` with status 404 if there is no such job."""
         return self._made(await self._connection.ask(Request("GET", path_of("jobs", job), timeout=timeout)))
 
     async def _list(self, state: str | None, timeout: Timeout) -> AsyncGenerator[JobStatus, None]:

@@ -146,10 +146,10 @@ class Deadline:
 
     def left(self, pause: float = 0.0) -> float:
         """Seconds that are left. Raises `late` unless there are more than those of a pause."""
-        left = self._until - self._clock()
-        if left <= pause:
+        seconds = self._until - self._clock()
+        if seconds <= pause:
             raise self._late
-        return left
+        return seconds
 
 
 class BlockingNetwork:
@@ -294,8 +294,8 @@ class Connection:
         if deadline is not None:
             # The timeout of a stream's reads cannot be changed once it is open. It is opened again when half
             # of the time is over, but not in the last half second.
-            left = deadline.left()
-            longest = left / 2 if request.stream and left > 0.5 else left
+            seconds = deadline.left()
+            longest = seconds / 2 if request.stream and seconds > 0.5 else seconds
             waits: dict[str, float | None] = built.extensions["timeout"]
             built.extensions["timeout"] = {
                 name: longest if wait is None else min(wait, longest) for name, wait in waits.items()

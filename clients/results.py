@@ -16,7 +16,7 @@ from clients.errors import ProblemError, problem_of
 
 
 class Result:
-    """What a service's answer says. Dataclasses below have slots, which are the names of their fields."""
+    """The contents of an answer. Subclasses are dataclasses whose slots are the names of their fields."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
 

@@ -250,7 +250,7 @@ def check(response: httpx.Response) -> httpx.Response:
 
 
 def read(response: httpx.Response, of: Callable[..., T]) -> T:
-    """What `of` makes of the document of a success, its notes, and whether the service had it already.
+    """The result that `of` makes of a successful answer: its document, its notes, and whether it was cached.
 
     Raises ProblemError for what the service declines, and UnexpectedAnswer for anything else: a document
     that lacks a member, of another version say.
