@@ -7,7 +7,7 @@
 It needs httpx and nothing else of this project.
 """
 
-from clients.client import AsyncClient, AsyncJob, AsyncJobs, Client, Job, Jobs
+from clients.client import AsyncClient, AsyncJob, AsyncJobs, Client, Entry, GraphLike, Job, Jobs
 from clients.connections import Retry
 from clients.errors import (
     CapacityExceeded,
@@ -35,7 +35,6 @@ from clients.results import (
     VerdictResult,
     ViolationResult,
 )
-from clients.tasks import Entry, GraphLike
 
 __all__ = [
     "ArenaResult",

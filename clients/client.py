@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import inspect
 import json
 import time
+import uuid
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -22,29 +24,28 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
+from urllib.parse import quote, urlencode
 
 import httpx
 
-from clients import tasks
-from clients.connections import (
-    DEFAULT_TIMEOUT,
-    AsyncNetwork,
-    BlockingNetwork,
-    Connection,
-    Deadline,
-    EventReader,
-    Request,
-    Retry,
-    Timeout,
-    address,
-    finished,
-    http_arguments,
-    iterated,
-)
+from clients import connections
+from clients.connections import Connection, Deadline, Request, Retry, Timeout
 from clients.errors import (
     CapacityExceeded,
     ConnectionFailed,
@@ -52,6 +53,7 @@ from clients.errors import (
     JobNotFinished,
     ProblemError,
     UnexpectedAnswer,
+    WrongArgument,
     problem_of,
 )
 from clients.results import (
@@ -63,13 +65,214 @@ from clients.results import (
     TradeOffResult,
     ValidationResult,
     VerdictResult,
+    check,
+    is_cached,
+    notes_of,
+    read,
 )
-from clients.tasks import Entry, GraphLike, Option, Options, Scores, Task, listed, merged, path_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 Awaited = Coroutine[Any, Any, T]
+
+#: A document (a graph, program, plan, buffers) as JSON values, as the bytes of its file, or that file's path.
+#: In the place of a graph, the bytes or the path of a model of another tool will do: ONNX, Circle and others.
+GraphLike = Mapping[str, Any] | bytes | PathLike[str]
+
+#: The types of documents. No value of a graph document has one of them but those of its rules.
+_DOCUMENTS: Final = (Mapping, bytes, PathLike)
+
+#: The value of an option: a number, a text as "24MiB", a list of texts; None leaves it to the service.
+Option = int | float | str | Sequence[str] | Mapping[str, Any] | None
+
+#: Options by name. Those that a call has as keywords win over those of the mapping.
+Options = Mapping[str, Any] | None
+
+#: Scores of layers by the name of an operation or parameter, or "bytes".
+Scores = Mapping[str, float] | Literal["bytes"] | None
+
+#: An entry point: text as ``infer:batch=1,name=camera``, or its fields, ``purpose``, ``model``, ``batch`` and
+#: ``name``.
+Entry = str | Mapping[str, Any]
+
+#: Graphs of more bytes are stored under their digest before a job names them: a job that is sent again does
+#: not send them again.
+INLINE_BYTES: Final = 1 << 20
+
+_JSON_TYPE: Final = "application/json"
+_MODEL_TYPE: Final = "application/octet-stream"
+_MODEL_SUFFIXES: Final = (".onnx", ".circle", ".tflite", ".ini")
+
+#: Parameters of a query that may be given several times.
+_REPEATED: Final = ("dim", "input", "freeze_before", "entries", "ties")
+
+
+# -------------------------------------------------------------------------------- what is sent
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[T]):
+    """Work for the service: a route does it at once (`request`), or a job does it later (`job_requests`).
+
+    `of` makes the result, as `read` says. The subject is a graph or a model of another tool, unless `member`,
+    which holds it in a request, is that of another document, or of several ``models`` by name.
+
+    The methods read files and write JSON. They raise OSError for a file that cannot be read, WrongArgument
+    and ValueError for what cannot be sent.
+    """
+
+    name: str
+    of: Callable[..., T]
+    subject: Any
+    options: dict[str, Any]
+    members: Mapping[str, Any] = field(default_factory=dict)
+    member: str = "graph"
+
+    def request(self, timeout: Timeout) -> Request:
+        """The request that is answered with the result."""
+        path, members = f"/v1/{self.name}", self._read_members()
+        data, is_model = self._read_subject()
+        if not is_model:
+            # Validation takes only options of models, so its documents have no member for options.
+            options = self.options if self.name == "validate" else {"options": self.options}
+            return _json_request(path, {self.member: data, **options, **members}, timeout)
+        if "plan" in members:
+            members["plan"] = _digest_of(members["plan"])
+        query = {**self.options, **members}
+        pairs = [pair for name, value in query.items() for pair in _query_pairs(name, value)]
+        target = f"{path}?{urlencode(pairs)}" if pairs else path
+        return Request("POST", target, data, {"Content-Type": _MODEL_TYPE}, timeout)
+
+    def job_requests(self, timeout: Timeout) -> tuple[Request | None, Request]:
+        """The request that stores a large graph or a model, None for others, and that which submits the job.
+
+        An option called `idempotency_key` is that of the job; without it, each call makes a new one.
+        """
+        options, members = dict(self.options), self._read_members()
+        headers = {"Idempotency-Key": options.pop("idempotency_key", None) or uuid.uuid4().hex}
+        data, is_model = self._read_subject()
+        if options or self.name != "validate":
+            members["options"] = options
+        # Several models are sent in the job itself.
+        if self.member == "models" or not (is_model or len(data) > INLINE_BYTES or self.name == "import"):
+            document = {"task": self.name, "request": _json_body({self.member: data, **members})}
+            return None, _json_request("/v1/jobs", document, timeout, headers)
+        digest, kind = hashlib.sha256(data).hexdigest(), _MODEL_TYPE if is_model else _JSON_TYPE
+        store = Request("PUT", f"/v1/graphs/{digest}", data, {"Content-Type": kind}, timeout)
+        document = {"task": self.name, "graph": digest, "request": _json_body(members)}
+        return store, _json_request("/v1/jobs", document, timeout, headers)
+
+    def _read_members(self) -> dict[str, Any]:
+        return {name: _document(value) if name == "plan" else value for name, value in self.members.items()}
+
+    def _read_subject(self) -> tuple[bytes, bool]:
+        """The bytes to send, and whether they are a model of another tool."""
+        if self.member == "models":
+            return _json_body({name: _document(model) for name, model in self.subject.items()}), False
+        if self.member != "graph":
+            return _document(self.subject), False
+        data, is_model = _read(self.subject)
+        if is_model and self.members.get("entries") == []:
+            raise WrongArgument(
+                "A model of another tool has no entry point by itself. Give entries=['train']."
+            )
+        return data, is_model
+
+
+# ----------------------------------------------------------------------------------------- arguments
+
+
+def _read(graph: GraphLike) -> tuple[bytes, bool]:
+    """The bytes of a graph or model, and whether it is a model of another tool.
+
+    They are not read as JSON here, since the service judges them.
+    """
+    if isinstance(graph, bytes):
+        return graph, _looks_like_a_model(graph)
+    if isinstance(graph, PathLike):
+        path = Path(graph)
+        data, suffix = path.read_bytes(), path.suffix.lower()
+        return data, suffix in _MODEL_SUFFIXES or (suffix != ".json" and _looks_like_a_model(data))
+    if not isinstance(graph, Mapping):
+        raise WrongArgument(
+            f"A document of type {type(graph).__name__} cannot be sent. Give its JSON values as a mapping,"
+            " its bytes, or a pathlib.Path of its file."
+        )
+    return _json_bytes(graph), False
+
+
+def _document(document: GraphLike) -> bytes:
+    data, is_model = _read(document)
+    if is_model:
+        raise ValueError("A model of another tool will not do here: it stands in the place of a graph only.")
+    return data
+
+
+def listed(values: Sequence[Any], name: str) -> list[Any]:
+    """Raises WrongArgument for a text, whose letters would be sent."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise WrongArgument(f"{name} is {values!r:.80}. Give a list, as {name}=[{values!r:.80}].")
+    return list(values)
+
+
+def merged(options: Options, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together; `more` wins. Options that are None are left to the service."""
+    return {name: value for name, value in {**(options or {}), **more}.items() if value is not None}
+
+
+def path_of(*parts: str, **query: str | None) -> str:
+    """A path below ``/v1``, with those of the parameters that have a value."""
+    path = "/".join(["/v1", *(quote(part, safe="") for part in parts)])
+    pairs = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(pairs, quote_via=quote, safe='')}" if pairs else path
+
+
+def _looks_like_a_model(data: bytes) -> bool:
+    """A FlatBuffers file with an identifier of Circle or TensorFlow Lite, or a protobuf such as ONNX's."""
+    return data.startswith(b"\x08") or data[4:8] in {b"CIR0", b"TFL3"}
+
+
+def _digest_of(plan: bytes) -> str:
+    document = json.loads(plan)
+    if not isinstance(document, dict) or not isinstance(document.get("digest"), str):
+        raise ValueError("This is not the document of a plan: it has no digest.")
+    return str(document["digest"])
+
+
+def _json_bytes(value: Any) -> bytes:
+    """Raises ValueError for NaN and infinities, which JSON does not have, WrongArgument for other types."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    except TypeError as error:
+        raise WrongArgument(f"{error}. Give numbers, text, lists or mappings of these.") from None
+
+
+def _json_body(members: Mapping[str, Any]) -> bytes:
+    """One JSON object; members that are bytes are JSON already."""
+    texts = (
+        b"%b:%b" % (_json_bytes(name), value if isinstance(value, bytes) else _json_bytes(value))
+        for name, value in members.items()
+    )
+    return b"{%b}" % b",".join(texts)
+
+
+def _json_request(
+    path: str, members: Mapping[str, Any], timeout: Timeout, headers: Mapping[str, str] | None = None
+) -> Request:
+    """A POST of one JSON object."""
+    headers = {"Content-Type": _JSON_TYPE, **(headers or {})}
+    return Request("POST", path, _json_body(members), headers, timeout)
+
+
+def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
+    if name in _REPEATED:
+        values = [value] if isinstance(value, str) else value
+        return [(name, json.dumps(one) if isinstance(one, Mapping) else str(one)) for one in values]
+    return [(name, value if isinstance(value, str) else json.dumps(value, allow_nan=False))]
+
+
+# --------------------------------------------------------------------------- what is written once
 
 
 class once(Generic[P, T]):
@@ -96,7 +299,7 @@ class once(Generic[P, T]):
         flow = self._flow
 
         def blocking(*arguments: Any, **more: Any) -> T:
-            return finished(flow(*arguments, **more))
+            return connections.finished(flow(*arguments, **more))
 
         async def awaited(*arguments: Any, **more: Any) -> T:
             return await flow(*arguments, **more)
@@ -138,7 +341,7 @@ class _Tasks(_Kind):
 
     async def _do(self, task: Task[T], timeout: Timeout) -> T:
         request = await self._connection.network.call(task.request, timeout)
-        return tasks.read(await self._connection.ask(request), task.of)
+        return read(await self._connection.ask(request), task.of)
 
     @once
     async def plan(
@@ -255,7 +458,7 @@ class _Tasks(_Kind):
         """
         members = {"steps": steps, "seed": seed, "plan": plan}
         # No value of a graph document is a document, but that of a rule.
-        several = isinstance(graph, Mapping) and all(isinstance(v, tasks.DOCUMENTS) for v in graph.values())
+        several = isinstance(graph, Mapping) and all(isinstance(v, _DOCUMENTS) for v in graph.values())
         member = "models" if several else "graph"
         task = Task("validate", ValidationResult.of, graph, merged(None, more), members, member)
         return await self._do(task, timeout)
@@ -284,9 +487,9 @@ class _Client(_Tasks):
         """
         call, file = self._connection.network.call, Path(path)
         request = await call(Task("plan", PlanResult.of, graph, merged(options, more)).request, timeout)
-        response = tasks.check(await self._connection.ask(replace(request, save=file)))
+        response = check(await self._connection.ask(replace(request, save=file)))
         digest, size = response.headers.get("ETag", "").strip('"'), (await call(file.stat)).st_size
-        return SavedPlan(digest, file, size, tasks.is_cached(response), tasks.notes_of(response))
+        return SavedPlan(digest, file, size, is_cached(response), notes_of(response))
 
     @once
     async def fits(
@@ -310,13 +513,13 @@ class _Client(_Tasks):
         """
         path = path_of("plans", digest, entry_point=entry_point)
         response = await self._connection.ask(Request("GET", path, timeout=timeout))
-        return replace(tasks.read(response, PlanResult.of), cached=True)
+        return replace(read(response, PlanResult.of), cached=True)
 
     @once
     async def stored_layout(self, digest: str, *, timeout: Timeout = None) -> LayoutResult:
         """A layout that the service still keeps; `ProblemError` with status 404 if it does not."""
         response = await self._connection.ask(Request("GET", path_of("layouts", digest), timeout=timeout))
-        return replace(tasks.read(response, LayoutResult.of), cached=True)
+        return replace(read(response, LayoutResult.of), cached=True)
 
     @once
     async def export(
@@ -337,7 +540,7 @@ class _Client(_Tasks):
         the format is unknown.
         """
         path = path_of("plans", digest, format_, against=against, entry_point=entry_point, weights=weights)
-        return tasks.check(await self._connection.ask(Request("GET", path, timeout=timeout))).content
+        return check(await self._connection.ask(Request("GET", path, timeout=timeout))).content
 
     @once
     async def ready(self, *, timeout: Timeout = None) -> bool:
@@ -368,7 +571,7 @@ class Client(_Client, blocks=True):
         *,
         api_key: str | None = None,
         auth: httpx.Auth | None = None,
-        timeout: httpx.Timeout | float | None = DEFAULT_TIMEOUT,
+        timeout: httpx.Timeout | float | None = connections.DEFAULT_TIMEOUT,
         limits: httpx.Limits | None = None,
         retry: Retry | None = None,
         headers: Mapping[str, str] | None = None,
@@ -376,9 +579,9 @@ class Client(_Client, blocks=True):
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        arguments = http_arguments(base_url, timeout, limits, headers, api_key, auth)
+        arguments = connections.http_arguments(base_url, timeout, limits, headers, api_key, auth)
         self._http = httpx.Client(transport=transport, **arguments)
-        super().__init__(Connection(BlockingNetwork(self._http, sleep, clock), retry or Retry()))
+        super().__init__(Connection(connections.BlockingNetwork(self._http, sleep, clock), retry or Retry()))
         self.jobs = Jobs(self._connection)
 
     def __enter__(self) -> Self:
@@ -404,16 +607,17 @@ class AsyncClient(_Client, blocks=False):
         *,
         api_key: str | None = None,
         auth: httpx.Auth | None = None,
-        timeout: httpx.Timeout | float | None = DEFAULT_TIMEOUT,
+        timeout: httpx.Timeout | float | None = connections.DEFAULT_TIMEOUT,
         limits: httpx.Limits | None = None,
         retry: Retry | None = None,
         headers: Mapping[str, str] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        arguments = http_arguments(base_url, timeout, limits, headers, api_key, auth)
+        arguments = connections.http_arguments(base_url, timeout, limits, headers, api_key, auth)
         self._http = httpx.AsyncClient(transport=transport, **arguments)
-        super().__init__(Connection(AsyncNetwork(self._http, sleep), retry or Retry()))
+        super().__init__(Connection(connections.AsyncNetwork(self._http, sleep, clock), retry or Retry()))
         self.jobs = AsyncJobs(self._connection)
 
     async def __aenter__(self) -> Self:
@@ -448,7 +652,7 @@ class _Job(_Kind, Generic[T]):
     async def status(self, *, timeout: Timeout = None) -> JobStatus:
         """The job as it is now."""
         request = Request("GET", self._path, timeout=timeout)
-        return tasks.read(await self._connection.ask(request), JobStatus.of)
+        return read(await self._connection.ask(request), JobStatus.of)
 
     @once
     async def wait(
@@ -459,8 +663,11 @@ class _Job(_Kind, Generic[T]):
         Connections that break are made again. After `timeout` seconds in all `JobNotFinished` is raised, and
         the job goes on; without it, this waits for as long as the job takes. Raises what `result` raises.
         """
-        limit = self._connection.network.limited(timeout, functools.partial(JobNotFinished, self.id))
-        async with limit as deadline, contextlib.aclosing(self._events(None, deadline)) as events:
+        deadline = None
+        if timeout is not None:
+            clock = self._connection.network.clock
+            deadline = Deadline(timeout, JobNotFinished(self.id, timeout), clock)
+        async with contextlib.aclosing(self._events(None, deadline)) as events:
             async for event in events:
                 if progress is not None:
                     progress(event.status)
@@ -481,14 +688,14 @@ class _Job(_Kind, Generic[T]):
 
         If that fails, a file that was there stays as it was.
         """
-        await self._result(tasks.check, timeout=timeout, save=Path(path))
+        await self._result(check, timeout=timeout, save=Path(path))
         return (await self._connection.network.call(Path(path).stat)).st_size
 
     @once
     async def cancel(self, *, timeout: Timeout = None) -> JobStatus:
         """End the job; one that has ended stays as it is."""
         request = Request("DELETE", self._path, timeout=timeout)
-        return tasks.read(await self._connection.ask(request), JobStatus.of)
+        return read(await self._connection.ask(request), JobStatus.of)
 
     async def _result(
         self,
@@ -499,7 +706,7 @@ class _Job(_Kind, Generic[T]):
     ) -> R:
         request = Request("GET", f"{self._path}/result", timeout=timeout, save=save)
         response = await self._connection.ask(request, deadline)
-        self.notes = tasks.notes_of(response)
+        self.notes = notes_of(response)
         try:
             return read(response)
         except ProblemError as problem:
@@ -513,7 +720,7 @@ class _Job(_Kind, Generic[T]):
     async def _events(self, timeout: Timeout, deadline: Deadline | None) -> AsyncGenerator[JobEvent, None]:
         """Events over as many connections as it takes; each goes on after the last event."""
         connection = self._connection
-        place = address(connection.network.http.base_url, self._path)
+        place = connections.address(connection.network.http.base_url, self._path)
         headers = {"Accept": "text/event-stream"}
         silent_connections = 0
         while True:
@@ -522,22 +729,28 @@ class _Job(_Kind, Generic[T]):
             response = await connection.ask(request, deadline)
             longest = response.request.extensions["timeout"]["read"]
             async with connection.network.body(response) as pieces:
-                if not tasks.check(response).headers.get("Content-Type", "").startswith("text/event-stream"):
+                if not check(response).headers.get("Content-Type", "").startswith("text/event-stream"):
                     raise UnexpectedAnswer(f"{place}/events answered without events.")
-                reader = EventReader()
                 silent_connections += 1
+                begun = b""
                 try:
                     async for piece in pieces:
                         silent_connections = 0
-                        for event in reader.feed(piece):
-                            headers["Last-Event-ID"] = event.id
+                        *blocks, begun = (begun + piece).split(b"\n\n")
+                        for block in blocks:
+                            if block.startswith(b":"):  # a comment
+                                continue
                             try:
-                                status = JobStatus.of(json.loads(event.data))
+                                # The service writes a line for each field of an event.
+                                lines = block.decode().split("\n")
+                                fields = dict(line.split(": ", 1) for line in lines)
+                                kind, headers["Last-Event-ID"] = fields["event"], fields["id"]
+                                status = JobStatus.of(json.loads(fields["data"]))
                             except (KeyError, TypeError, ValueError) as error:
                                 words = f"{place} sent an event of another form: {error!r}."
                                 raise UnexpectedAnswer(words) from error
-                            yield JobEvent(event.kind, status)
-                            if event.kind == "end":
+                            yield JobEvent(kind, status)
+                            if kind == "end":
                                 return
                         if deadline is not None and deadline.left() < longest:
                             break
@@ -554,7 +767,7 @@ class Job(_Job[T], blocks=True):
 
     def events(self, *, timeout: Timeout = None) -> Iterator[JobEvent]:
         """News of the job as they come, until it has ended. Connections that break are made again."""
-        return iterated(self._events(timeout, None))
+        return connections.iterated(self._events(timeout, None))
 
 
 class AsyncJob(_Job[T], blocks=False):
@@ -593,13 +806,13 @@ class _Jobs(_Tasks):
         if store is not None:
             known = await connection.ask(Request("HEAD", store.path, timeout=timeout))
             if not known.is_success:
-                tasks.check(await connection.ask(store))
+                check(await connection.ask(store))
         return cast(T, self._made(await connection.ask(submit), task.of))  # `once` says that it is a job of T
 
     def _made(self, response: httpx.Response, of: Callable[..., Any] | None = None) -> Any:
-        status = tasks.read(response, JobStatus.of)
+        status = read(response, JobStatus.of)
         make = of or _RESULTS.get(status.task, _itself)
-        return self._job(self._connection, status.id, lambda response: tasks.read(response, make))
+        return self._job(self._connection, status.id, lambda response: read(response, make))
 
     @once
     async def import_model(
@@ -619,7 +832,7 @@ class _Jobs(_Tasks):
         while more:
             path = path_of("jobs", limit="100", state=state, after=last)
             response = await self._connection.ask(Request("GET", path, timeout=timeout))
-            page, more = tasks.read(response, _page)
+            page, more = read(response, _page)
             for status in page:
                 last = status.id
                 yield status
@@ -636,7 +849,7 @@ class Jobs(_Jobs, blocks=True):
 
     def list(self, *, state: str | None = None, timeout: Timeout = None) -> Iterator[JobStatus]:
         """All jobs, or those in a state, the newest first; they are fetched page by page."""
-        return iterated(self._list(state, timeout))
+        return connections.iterated(self._list(state, timeout))
 
 
 class AsyncJobs(_Jobs, blocks=False):

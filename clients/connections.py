@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 import httpx
 
@@ -137,7 +137,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 class Deadline:
-    """The time that a blocking call may take in all."""
+    """The time that a call may take in all."""
 
     def __init__(self, seconds: float, late: Exception, clock: Callable[[], float]) -> None:
         self._until = clock() + seconds
@@ -159,8 +159,8 @@ class BlockingNetwork:
         self, http: httpx.Client, sleep: Callable[[float], None], clock: Callable[[], float]
     ) -> None:
         self.http = http
+        self.clock = clock
         self._sleep = sleep
-        self._clock = clock
 
     async def send(self, request: httpx.Request, *, stream: bool) -> httpx.Response:
         """The answer; with `stream`, the body of a success is not read yet."""
@@ -188,19 +188,18 @@ class BlockingNetwork:
         """The result of a function that may take long: files, hashes, large documents."""
         return function(*arguments)
 
-    @contextlib.asynccontextmanager
-    async def limited(
-        self, seconds: float | None, late: Callable[[float], Exception]
-    ) -> AsyncIterator[Deadline | None]:
-        """Raises `late(seconds)` where the block takes longer and what it does regards the deadline."""
-        yield None if seconds is None else Deadline(seconds, late(seconds), self._clock)
-
 
 class AsyncNetwork:
     """A `httpx.AsyncClient`, as `BlockingNetwork`."""
 
-    def __init__(self, http: httpx.AsyncClient, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        sleep: Callable[[float], Awaitable[None]],
+        clock: Callable[[], float],
+    ) -> None:
         self.http = http
+        self.clock = clock
         self.sleep = sleep
 
     async def send(self, request: httpx.Request, *, stream: bool) -> httpx.Response:
@@ -216,17 +215,6 @@ class AsyncNetwork:
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.to_thread(function, *arguments)
-
-    @contextlib.asynccontextmanager
-    async def limited(self, seconds: float | None, late: Callable[[float], Exception]) -> AsyncIterator[None]:
-        waiting = asyncio.timeout(seconds)
-        try:
-            async with waiting:
-                yield None
-        except TimeoutError:
-            if seconds is not None and waiting.expired():
-                raise late(seconds) from None
-            raise
 
 
 def finished(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -376,48 +364,3 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-class ServerEvent(NamedTuple):
-    """One server-sent event: its kind, its data, and the id to come back with."""
-
-    kind: str
-    data: str
-    id: str
-
-
-class EventReader:
-    """Reads a stream, in pieces of any size, as the HTML standard says (section 9.2): lines, an empty one
-    behind each event.
-    """
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._kind = ""
-        self._data: list[str] = []
-        self._id = ""
-
-    def feed(self, piece: bytes) -> list[ServerEvent]:
-        """The events that end in `piece`. Comments, and fields of other names, say nothing."""
-        # A carriage return at the end may be the first half of a line end, so it waits for what follows.
-        text = self._rest + piece
-        held = b"\r" if text.endswith(b"\r") else b""
-        text = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, rest = text.split(b"\n")
-        self._rest = rest + held
-        events = []
-        for line in lines:
-            if not line:
-                if self._data:
-                    events.append(ServerEvent(self._kind or "message", "\n".join(self._data), self._id))
-                self._kind, self._data = "", []
-                continue
-            name, _, value = line.decode("utf-8", "replace").partition(":")
-            value = value.removeprefix(" ")
-            if name == "event":
-                self._kind = value
-            elif name == "data":
-                self._data.append(value)
-            elif name == "id" and "\0" not in value:
-                self._id = value
-        return events

@@ -1,4 +1,4 @@
-"""Answers as frozen dataclasses. `document` is the whole answer, as JSON values.
+"""Answers as frozen dataclasses, and how they are read. `document` is the whole answer, as JSON values.
 
 `notes` are sentences on the import of a model that was sent: which tensors are not trained, and what else its
 plan does not show. A graph has none.
@@ -6,13 +6,19 @@ plan does not show. A graph has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
-from clients.errors import ProblemError, problem_of
+import httpx
+
+from clients.connections import address, document_of
+from clients.errors import ProblemError, UnexpectedAnswer, problem_of
+
+T = TypeVar("T")
 
 
 class Result:
@@ -354,3 +360,51 @@ class JobEvent:
 
     kind: str
     status: JobStatus
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def notes_of(response: httpx.Response) -> tuple[str, ...]:
+    """Notes on the import of the model that was sent. Empty for graphs, and where the header is damaged."""
+    try:
+        notes = json.loads(response.headers.get("Arenaplan-Notes", "[]"))
+    except ValueError:
+        return ()
+    return tuple(map(str, notes)) if isinstance(notes, list) else ()
+
+
+def is_cached(response: httpx.Response) -> bool:
+    """Whether the service had the answer already."""
+    return bool(response.headers.get("X-Cache") == "hit")
+
+
+def check(response: httpx.Response) -> httpx.Response:
+    """The response, if it is a success. Raises as `read` for any other."""
+    if not response.is_success:
+        read(response, dict)
+    return response
+
+
+def read(response: httpx.Response, of: Callable[..., T]) -> T:
+    """The result that `of` makes of a successful answer: its document, its notes, and whether it was cached.
+
+    Raises ProblemError for what the service declines, and UnexpectedAnswer for anything else: a document
+    that lacks a member, of another version say.
+    """
+    document = document_of(response)
+    if document is None:
+        raise UnexpectedAnswer(f"{_answered(response)} with something other than a JSON object.")
+    if not response.is_success and "type" not in document:
+        raise UnexpectedAnswer(f"{_answered(response)} without saying why.")
+    if not response.is_success:
+        raise problem_of(document)
+    try:
+        return of(document, notes_of(response), is_cached(response))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        words = f"{_answered(response)} with a document of another form: {error!r}."
+        raise UnexpectedAnswer(words) from error
+
+
+def _answered(response: httpx.Response) -> str:
+    return f"{address(response.request.url, '')} answered {response.status_code}"

@@ -237,16 +237,16 @@ async def test_jobs_send_the_same(opened: Open) -> None:
                     assert service.body == {"task": path, "request": body}
 
 
-#: Method, arguments, what is answered, and the request of a model: its path below /v1 and its query. Text
-#: that could be JSON keeps its quotes; of a plan only the digest is sent.
+#: Method, arguments, what is answered, and the request of a model: its path below /v1 and its query. Of
+#: a plan only the digest is sent.
 TRAINED = {"loss": "mse", "dim": ["n=2", "m=3"]}
 QUERY = [("loss", "mse"), ("dim", "n=2"), ("dim", "m=3")]
 SENT_MODELS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any, str, list[tuple[str, str]]], ...] = (
     (
-        "plan", ({"recompute": True, "solver": "7"},),
+        "plan", ({"recompute": True, "solver": "greedy"},),
         {"batch": 4, "capacity": "24MiB", "learning_rate": 0.5}, PLAN, "plan",
         [
-            ("recompute", "true"), ("solver", '"7"'), ("batch", "4"), ("capacity", "24MiB"),
+            ("recompute", "true"), ("solver", "greedy"), ("batch", "4"), ("capacity", "24MiB"),
             ("learning_rate", "0.5"), *QUERY,
         ],
     ),

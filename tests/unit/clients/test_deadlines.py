@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import httpx
 import pytest
 
-from clients import AsyncClient, Client, Job, JobNotFinished, Retry
+from clients import AsyncClient, Client, JobNotFinished, Retry
 from tests.support.scripted_service import event
 from tests.unit.clients.test_jobs import DONE, RUNNING
 
 NO_NEWS = b": still here\n\n"
 
 
-class Network(httpx.BaseTransport):
+class Network(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """A service whose job never ends; every read takes as long as `takes` says, by this clock."""
 
     def __init__(self, takes: Callable[[str], float]) -> None:
@@ -28,6 +28,9 @@ class Network(httpx.BaseTransport):
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+    async def pause(self, seconds: float) -> None:
+        self.sleep(seconds)
 
     def wait(self, read: str, longest: float) -> None:
         """Let the time of a read pass. Raises httpx.ReadTimeout for one that takes too long."""
@@ -45,14 +48,22 @@ class Network(httpx.BaseTransport):
         headers = {"Content-Type": "text/event-stream"}
         return httpx.Response(200, headers=headers, stream=Endless(self, longest))
 
-    def job(self) -> Job[object]:
-        """A job of a client over this network."""
-        retry = Retry(base=0.25, chance=lambda: 0.0)
-        client = Client("http://test", transport=self, sleep=self.sleep, clock=self.clock, retry=retry)
-        return client.jobs.get("1f")
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return self.handle_request(request)
+
+    async def wait_for_job(self, kind: type[Client | AsyncClient], seconds: float) -> None:
+        """Wait for a job of a client of either kind over this network."""
+        retry, clock = Retry(base=0.25, chance=lambda: 0.0), self.clock
+        if kind is Client:
+            with Client("http://test", transport=self, sleep=self.sleep, clock=clock, retry=retry) as client:
+                client.jobs.get("1f").wait(timeout=seconds)
+        else:
+            opened = AsyncClient("http://test", transport=self, sleep=self.pause, clock=clock, retry=retry)
+            async with opened as awaited:
+                await (await awaited.jobs.get("1f")).wait(timeout=seconds)
 
 
-class Endless(httpx.SyncByteStream):
+class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
     """Comments, one after the other."""
 
     def __init__(self, network: Network, longest: float) -> None:
@@ -67,25 +78,32 @@ class Endless(httpx.SyncByteStream):
     def close(self) -> None:
         self._network.closed += 1
 
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
 
+    async def aclose(self) -> None:
+        self.close()
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize("each", [0.01, 0.3, 1.0, 7.0, 1e9])
 @pytest.mark.parametrize("seconds", [0.0, 0.4, 1.0, 10.0, 60.0])
-def test_a_stream_ends_in_time(seconds: float, each: float) -> None:
+async def test_a_stream_ends_in_time(seconds: float, each: float, kind: type[Client | AsyncClient]) -> None:
     network = Network(lambda read: each if read == "piece" else 0.01)
-    job = network.job()
-    with pytest.raises(JobNotFinished) as caught:
-        job.wait(timeout=seconds)
+    with pytest.raises(JobNotFinished, match=r"jobs\.get\('1f'\)") as caught:
+        await network.wait_for_job(kind, seconds)
     assert (caught.value.id, caught.value.seconds) == ("1f", seconds)
     assert network.now <= 100.0 + seconds + 0.02
     assert network.opened == network.closed
 
 
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize("seconds", [0.4, 10.0])
-def test_an_answer_that_does_not_come(seconds: float) -> None:
+async def test_an_answer_that_does_not_come(seconds: float, kind: type[Client | AsyncClient]) -> None:
     network = Network(lambda _read: 1e9)
-    job = network.job()
     with pytest.raises(JobNotFinished):
-        job.wait(timeout=seconds)
+        await network.wait_for_job(kind, seconds)
     assert network.now == pytest.approx(100.0 + seconds)
 
 
@@ -132,37 +150,6 @@ def test_events_that_nobody_reads_on_are_closed() -> None:
         with pytest.raises(KeyError):
             job.wait(take)
         assert (len(taken), network.closed) == (1, 2)
-
-
-class Silent(httpx.AsyncByteStream):
-    """Never sends anything."""
-
-    def __init__(self) -> None:
-        self.closed = False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        await asyncio.Event().wait()
-        yield b""
-
-    async def aclose(self) -> None:
-        self.closed = True
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.01])
-async def test_an_asynchronous_wait_ends_in_time(seconds: float) -> None:
-    streams: list[Silent] = []
-
-    def handle(request: httpx.Request) -> httpx.Response:
-        if not request.url.path.endswith("/events"):
-            return httpx.Response(200, json=RUNNING)
-        streams.append(Silent())
-        return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=streams[-1])
-
-    async with AsyncClient("http://test", transport=httpx.MockTransport(handle)) as client:
-        job = await client.jobs.get("1f")
-        with pytest.raises(JobNotFinished, match=r"jobs\.get\('1f'\)"):
-            await job.wait(timeout=seconds)
-    assert all(stream.closed for stream in streams)
 
 
 async def test_a_timeout_of_the_caller_is_not_that_of_the_job() -> None:

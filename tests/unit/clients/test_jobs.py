@@ -12,13 +12,13 @@ import pytest
 
 from clients import (
     CapacityExceeded,
+    Client,
     ConnectionFailed,
     JobCancelled,
     JobStatus,
     ProblemError,
     UnexpectedAnswer,
 )
-from clients.connections import EventReader, ServerEvent
 from tests.support.scripted_service import Broken, Open, Service, event, ok, problem, stream
 
 GRAPH = {"name": "g"}
@@ -193,19 +193,20 @@ async def test_no_such_job(opened: Open) -> None:
 
 # -------------------------------------------------------------------------------------- server-sent events
 
-TEXT = (
-    "id: 1\r\nevent: state\r\ndata: a\r\ndata:b\r\n\r\n: quiet\n\ndata: ü\r\r"
-    "id: 2\nnone\n\ndata: c\n\ndata: half"
-)
-EVENTS = [
-    ServerEvent("state", "a\nb", "1"),
-    ServerEvent("message", "ü", "1"),
-    ServerEvent("message", "c", "2"),
-]
+NEWS = [("state", 1, job()), ("progress", 2, {**RUNNING, "task": "\u00fc\u2028"}), ("end", 3, DONE)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_events_in_pieces_of_any_size(size: int) -> None:
-    reader, data = EventReader(), TEXT.encode()
-    found = [one for k in range(0, len(data), size) for one in reader.feed(data[k : k + size])]
-    assert found == EVENTS
+    texts = (f"event: {k}\nid: {n}\ndata: {json.dumps(d, ensure_ascii=False)}\n\n" for k, n, d in NEWS)
+    data = ": still here\n\n".join(texts).encode()
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/events"):
+            return ok(job())
+        pieces = (data[k : k + size] for k in range(0, len(data), size))
+        return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=pieces)
+
+    with Client("http://test", transport=httpx.MockTransport(handle)) as client:
+        heard = [(event.kind, event.status.document) for event in client.jobs.get("1f").events()]
+    assert heard == [(kind, document) for kind, _, document in NEWS]
