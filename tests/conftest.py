@@ -1,7 +1,7 @@
 """Hypothesis profiles: repeatable by default, random and long where ARENAPLAN_FUZZ says how many examples.
 
-One BLAS thread, unless the environment says otherwise. What compares with PyTorch runs under ``-m parity``
-only, and may not skip there.
+BLAS and PyTorch have one thread, unless the environment says otherwise. What compares with PyTorch runs
+under ``-m parity`` only, and may not skip there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.postgres import Postgres, missing_programs, running_postgres
 
-# BLAS reads it when NumPy is loaded, which is later than this. On a shared machine its threads wait for each
-# other: training small models takes ten times as long with two of them as with one.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# BLAS and PyTorch read these when they are loaded, which is later than this. On a shared machine threads wait
+# for each other: training small models takes ten times as long with two of them as with one.
+for _library in ("OPENBLAS", "OMP"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 # A shell starts what runs in the background with Ctrl-C ignored, and commands that tests interrupt would
 # inherit that.
@@ -53,12 +54,39 @@ settings.register_profile(
 settings.load_profile("fuzz" if os.environ.get("ARENAPLAN_FUZZ") else "default")
 
 
+#: Files that take the longest, longest first. Files are dealt out to processes in this order, so that none of
+#: these begins when all others have ended.
+LONGEST = (
+    "docs/test_examples.py",
+    "architecture/test_image.py",
+    "unit/verdict/test_explain.py",
+    "properties/test_edited_plans.py",
+    "unit/pytorch_steps/test_budget.py",
+    "unit/pytorch_steps/test_step.py",
+    "properties/test_remedies.py",
+    "unit/c_kernels/test_operators.py",
+    "contract/test_contract.py",
+    "unit/service/cli/test_verdicts.py",
+    "integration/test_cli.py",
+    "unit/executor/kernels/test_operator_facts.py",
+    "unit/executor/test_sizes.py",
+    "unit/c_training/test_c_training.py",
+    "unit/c_training/test_ranges.py",
+    "properties/test_recompute_in_place.py",
+)
+
+
 def _parity(config: pytest.Config) -> bool:
     return re.search(r"\bparity\b", str(config.option.markexpr)) is not None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what needs PyTorch, unless it is asked for: other tests' environment does not have it."""
+    """Leaves out what needs PyTorch, unless it is asked for: other tests' environment does not have it.
+
+    The longest files come first.
+    """
+    order = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
     if not _parity(config):
         apart = [item for item in items if item.get_closest_marker("parity")]
         config.hook.pytest_deselected(items=apart)

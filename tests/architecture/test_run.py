@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
+
 COMMANDS = (
     "setup",
     "demo",
@@ -248,16 +250,25 @@ def test_scripts_are_executable(root: Path) -> None:
     assert all(os.access(root / name, os.X_OK) for name in ("run", ".ci/run"))
 
 
-def test_ci_is_documents_beside_lint_then_tests(root: Path) -> None:
-    lines = (root / ".ci/run").read_text(encoding="utf-8").splitlines()
-    commands = [line for line in lines if line.startswith(("./", "wait"))]
-    assert commands == [
-        "./run docs &",
-        "./run lowest --if-installable &",
-        "./run lint",
-        'wait "$docs"',
-        'wait "$lowest"',
-        "wait",
-        "./run test",
-        "./run parity --if-installable",
-    ]
+@pytest.mark.parametrize("failing", ["lint", "parity", ""])
+def test_ci_runs_every_command_and_names_those_that_fail(root: Path, tmp_path: Path, failing: str) -> None:
+    """Tests come behind lint; the others run beside both, and what they print is shown."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(root / ".ci/run", tmp_path / ".ci/run")
+    script(tmp_path / "run", f'echo "$*" >>calls; echo "of $1"; [ "$1" != "{failing}" ]')
+    script(tmp_path / "chromium", "")
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    answer = subprocess.run(
+        [tmp_path / ".ci/run"], env=environment, capture_output=True, text=True, check=False, encoding="utf-8"
+    )
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert calls.index("lint") < calls.index("test")
+    beside = {"docs", "lowest --if-installable", "parity --if-installable -q"}
+    assert {*calls} == {"lint", "test", *beside}
+    assert answer.returncode == (1 if failing else 0)
+    assert answer.stderr == (f"failed: {failing}\n" if failing else "")
+    assert {f"of {call.split()[0]}" for call in calls} <= {*answer.stdout.splitlines()}
+
+
+def test_the_files_that_are_dealt_out_first_are_there(root: Path) -> None:
+    assert [name for name in LONGEST if not (root / "tests" / name).is_file()] == []
