@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.layout import Buffer, LayoutProblem, Lifespan, Outcome, Status, find_violations, max_load, solve
-from tests.support.buffers import best_peak
+from tests.support.buffers import best_peak, solved
 
 SPANS = st.tuples(st.integers(0, 8), st.integers(1, 5)).map(lambda x: Lifespan(x[0], x[0] + x[1]))
 
@@ -38,9 +38,7 @@ def changed(problem: LayoutProblem, **lifespans: Lifespan) -> LayoutProblem:
 
 @given(problems(alignments=(1, 4, 16)), st.sampled_from(["portfolio", "greedy", "wic", "first-fit", "bump"]))
 def test_every_layout_is_valid_between_bound_and_sum(problem: LayoutProblem, solver: str) -> None:
-    outcome = solve(problem, solver=solver)
-    assert outcome.layout is not None
-    assert find_violations(problem, outcome.layout) == ()
+    outcome = solved(problem, solver=solver)
     most = sum(b.size + b.alignment for b in problem.buffers) + max(b.offset or 0 for b in problem.buffers)
     assert max_load(problem).bytes <= outcome.lower_bound <= outcome.layout.peak <= most
     assert (outcome.status is Status.OPTIMAL) == (outcome.layout.peak == outcome.lower_bound)
@@ -49,8 +47,7 @@ def test_every_layout_is_valid_between_bound_and_sum(problem: LayoutProblem, sol
 
 @given(problems(most=5, alignments=(1, 2, 8)))
 def test_the_portfolio_never_claims_more_than_trying_everything_finds(problem: LayoutProblem) -> None:
-    outcome = solve(problem)
-    assert outcome.layout is not None
+    outcome = solved(problem)
     assert outcome.lower_bound <= best_peak(problem) <= outcome.layout.peak
     if outcome.status is Status.OPTIMAL:
         assert outcome.layout.peak == best_peak(problem)
@@ -107,8 +104,7 @@ def test_another_buffer_never_lowers_the_optimum(problem: LayoutProblem, size: i
 
 @given(problems(alignments=(1, 4)), st.data())
 def test_an_offset_moved_into_a_conflict_is_named(problem: LayoutProblem, data: st.DataObject) -> None:
-    outcome = solve(problem, solver="greedy")
-    assert outcome.layout is not None
+    outcome = solved(problem, solver="greedy")
     pairs = [
         (i, j)
         for i, a in enumerate(problem.buffers)

@@ -1,4 +1,4 @@
-"""Short ways to write layout problems in tests, and an oracle that tries everything."""
+"""Short ways to write layout problems in tests and to solve them, and an oracle that tries everything."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ import random
 from collections.abc import Iterable
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any, cast
 
-from solver.layout import Buffer, Deadline, Layout, LayoutProblem, Lifespan
+from solver.layout import (
+    Buffer,
+    Deadline,
+    Layout,
+    LayoutProblem,
+    Lifespan,
+    Outcome,
+    Status,
+    find_violations,
+    solve,
+)
 
 __all__ = [
     "DATA",
@@ -18,6 +29,7 @@ __all__ = [
     "problem",
     "random_problem",
     "read_csv",
+    "solved",
     "tight_problem",
     "varied",
 ]
@@ -35,6 +47,26 @@ def problem(*rows: tuple[int, int, int], alignment: int = 1, capacity: int | Non
 def layout(problem: LayoutProblem, *offsets: int) -> Layout:
     tops = (offset + b.size for b, offset in zip(problem.buffers, offsets, strict=True))
     return Layout(offsets, max(tops, default=0))
+
+
+class Placed(Outcome):
+    """An outcome with a layout."""
+
+    layout: Layout
+
+
+def solved(problem: LayoutProblem, **how: Any) -> Placed:
+    """The outcome of `solve`, which has to have a layout that keeps all rules and is not below the bound.
+
+    A layout above the capacity is right only if the outcome says that none fits or that none is known.
+    """
+    outcome = solve(problem, **how)
+    assert outcome.layout is not None
+    may_exceed = outcome.status in (Status.INFEASIBLE, Status.UNKNOWN)
+    broken = {violation.rule for violation in find_violations(problem, outcome.layout)}
+    assert broken <= ({"capacity"} if may_exceed else set())
+    assert outcome.lower_bound <= outcome.layout.peak
+    return cast("Placed", outcome)
 
 
 def countdown(asked: int) -> Deadline:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+import threading
+import time
+from dataclasses import fields, replace
+from itertools import count
 from typing import Any
 
 import pytest
 
-import solver.layout
 from solver.errors import InternalError, OptionsError, ProblemError
 from solver.layout import (
     SOLVERS,
@@ -16,17 +18,41 @@ from solver.layout import (
     Deadline,
     Layout,
     LayoutProblem,
+    LayoutSolver,
     Lifespan,
     Outcome,
+    Progress,
     Proof,
     Reserved,
+    Rules,
+    SolveOptions,
     Status,
     api,
     find_violations,
     max_load,
     solve,
 )
-from tests.support.buffers import DATA, layout, problem, random_problem, read_csv, tight_problem
+from solver.layout.exact.capacity_search import BranchAndBound
+from solver.layout.exact.cp_sat import refine
+from solver.layout.greedy.local_search import LocalSearch
+from solver.layout.greedy.placement import greedy_portfolio
+from solver.layout.greedy.skyline import lowest_plateau
+from solver.layout.model.instance import Instance
+from solver.layout.model.options import USUAL_WORK
+from solver.layout.model.problem import MAX_BYTES
+from solver.layout.model.reduce import peel
+from tests.support.buffers import (
+    DATA,
+    best_peak,
+    countdown,
+    layout,
+    problem,
+    random_problem,
+    read_csv,
+    solved,
+    tight_problem,
+)
+from tests.support.oracle import sample
 from tests.support.training_shaped import training_shaped
 
 #: Loads of at most 12, yet no layout under 13 bytes.
@@ -35,45 +61,6 @@ TIGHT = next(
     for p in (tight_problem(random.Random(seed)) for seed in range(2000))
     if len(p.buffers) <= 20 and solve(p, solver="branch-and-bound").proof is Proof.SOLVER
 )
-
-
-def test_public_names() -> None:
-    assert sorted(solver.layout.__all__) == [
-        "Alignment",
-        "Buffer",
-        "Certificate",
-        "Deadline",
-        "Hole",
-        "Layout",
-        "LayoutOptions",
-        "LayoutProblem",
-        "LayoutSolver",
-        "Lifespan",
-        "LowerBound",
-        "MAX_BYTES",
-        "Outcome",
-        "Piece",
-        "Pin",
-        "PlacedBuffers",
-        "PlacedHomes",
-        "PlacedMemory",
-        "Progress",
-        "Proof",
-        "Reserved",
-        "Rules",
-        "SOLVERS",
-        "SolveOptions",
-        "Status",
-        "Violation",
-        "above_reserved",
-        "check_problem",
-        "find_violations",
-        "in_pieces",
-        "live_at",
-        "max_load",
-        "pieces",
-        "solve",
-    ]
 
 
 #: Cumulative sums: these two give every buffer bytes of its own.
@@ -123,8 +110,7 @@ def test_no_buffers_need_no_bytes(name: str) -> None:
     ids=["one", "equal and overlapping", "huge", "as large as can be"],
 )
 def test_trivial_problems_are_optimal_with_every_solver(name: str, p: LayoutProblem, peak: int) -> None:
-    outcome = solve(p, solver=name)
-    assert outcome.layout is not None
+    outcome = solved(p, solver=name)
     assert (outcome.layout.peak, outcome.status, outcome.proof) == (peak, Status.OPTIMAL, Proof.MAX_LOAD)
 
 
@@ -155,8 +141,7 @@ def test_buffers_of_no_bytes_take_no_place(name: str) -> None:
     span = Lifespan(0, 2)
     some = (Buffer("a", 8, span), Buffer("empty", 0, span, 4), Buffer("b", 8, span, 8))
     p = LayoutProblem((*some, Buffer("pinned", 0, span, 1, 100)), 16)
-    outcome = solve(p, solver=name)
-    assert outcome.layout is not None
+    outcome = solved(p, solver=name)
     assert outcome.layout.peak == outcome.lower_bound == 16
     assert (outcome.layout.offsets[1], outcome.layout.offsets[3]) == (0, 100)
     assert find_violations(p, outcome.layout) == ()
@@ -247,8 +232,7 @@ def test_an_expired_deadline_gives_the_greedy_layout_with_bound_and_gap() -> Non
         for candidate in (training_shaped(seed, buffers=150) for seed in range(20, 40))
         if solve(candidate, solver="wic").status is Status.FEASIBLE
     )
-    outcome = solve(p, deadline=Deadline.after(0))
-    assert outcome.layout is not None
+    outcome = solved(p, deadline=Deadline.after(0))
     assert outcome.status is Status.FEASIBLE
     assert not outcome.deterministic
     assert outcome.layout.peak > outcome.lower_bound == max_load(p).bytes
@@ -262,8 +246,7 @@ def test_the_same_problem_gives_the_same_layout() -> None:
 
 
 def test_proof_by_search_says_so() -> None:
-    outcome = solve(TIGHT)
-    assert outcome.layout is not None
+    outcome = solved(TIGHT)
     assert (outcome.status, outcome.proof) == (Status.OPTIMAL, Proof.SOLVER)
     assert outcome.lower_bound == outcome.layout.peak > max_load(TIGHT).bytes
 
@@ -273,8 +256,7 @@ def test_pins_survive_with_every_solver_that_takes_them() -> None:
         (Buffer("a", 4, Lifespan(0, 3), 4, 8), Buffer("b", 6, Lifespan(1, 3)), Buffer("c", 3, Lifespan(0, 2)))
     )
     for name in SOLVERS:
-        outcome = solve(p, solver=name)
-        assert outcome.layout is not None
+        outcome = solved(p, solver=name)
         assert outcome.layout.offsets[0] == 8
 
 
@@ -294,9 +276,7 @@ def test_pins_survive_with_every_solver_that_takes_them() -> None:
 )
 def test_public_instances(name: str, alignment: int, ratio: float) -> None:
     p = read_csv(DATA / f"{name}.csv", alignment)
-    outcome = solve(p)
-    assert outcome.layout is not None
-    assert find_violations(p, outcome.layout) == ()
+    outcome = solved(p)
     assert max_load(p).bytes <= outcome.layout.peak <= ratio * max_load(p).bytes
 
 
@@ -305,9 +285,7 @@ def test_public_instances(name: str, alignment: int, ratio: float) -> None:
 @pytest.mark.parametrize("method", ["greedy", "wic", "first-fit", "bump"])
 def test_tight_public_instances_are_valid_above_the_bound(name: str, method: str) -> None:
     p = read_csv(DATA / f"minimalloc/{name}.1048576.csv")
-    outcome = solve(p, solver=method)
-    assert outcome.layout is not None
-    assert find_violations(p, outcome.layout) == ()
+    outcome = solved(p, solver=method)
     assert outcome.layout.peak >= outcome.lower_bound == max_load(p).bytes
 
 
@@ -333,3 +311,246 @@ def test_hundreds_of_reserved_ranges_are_few_problems(
     assert outcome.lower_bound <= outcome.layout.peak
     if gap == 64:  # the largest lies above all ranges
         assert outcome.lower_bound >= ranges[-1].high
+
+
+# -------------------------- Options of the solvers behind the portfolio: each is honoured, or refused by name
+
+
+RULES = [field.name for field in fields(Rules)]
+ABOVE = next(p for p in map(sample, range(100)) if 9 < len(p.buffers) < 14 and solve(p).proof is Proof.SOLVER)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_branch_and_bound_finds_the_optimum_without_any_one_rule(rule: str) -> None:
+    options = SolveOptions(rules=replace(Rules(), **{rule: False}))
+    for seed in range(15):
+        p = random_problem(random.Random(seed), 6, 6, 9, (1, 4)[seed % 2 :][:1])
+        outcome = solved(p, solver="branch-and-bound", options=options)
+        assert (outcome.status, outcome.layout.peak) == (Status.OPTIMAL, best_peak(p)), seed
+    refuted = solve(ABOVE, solver="branch-and-bound", options=options)
+    assert refuted.lower_bound == solve(ABOVE).lower_bound > max_load(ABOVE).bytes
+
+
+def test_branch_and_bound_spends_the_work_it_is_given() -> None:
+    poor = solve(ABOVE, solver="branch-and-bound", options=SolveOptions(work=3))
+    assert poor.status is Status.FEASIBLE
+    assert poor.deterministic
+
+
+@pytest.mark.parametrize("work", [600_000_000, USUAL_WORK, 40_000_000])
+def test_work_that_is_asked_for_is_never_taken_for_the_usual(work: int) -> None:
+    assert SolveOptions(work=work).limit(7) == work
+    assert SolveOptions().limit(7) == 7
+
+
+def test_branch_and_bound_tells_of_progress() -> None:
+    heard: list[Progress] = []
+    outcome = solve(ABOVE, solver="branch-and-bound", options=SolveOptions(progress=heard.append))
+    assert heard[-1].bound == outcome.lower_bound
+    assert heard[-1].incumbent == outcome.lower_bound
+    assert {news.stage for news in heard} == {"branch-and-bound"}
+
+
+@pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
+def test_a_capacity_that_is_met_is_enough(name: str) -> None:
+    best = solve(ABOVE).lower_bound
+    wide = replace(ABOVE, capacity=best + 2)
+    fitted = solved(wide, solver=name, options=SolveOptions(fit=True))
+    assert fitted.layout.peak <= best + 2
+    assert fitted.lower_bound <= best
+
+
+@pytest.mark.parametrize("name", ["portfolio", "branch-and-bound"])
+def test_a_capacity_below_the_optimum_is_refuted(name: str) -> None:
+    best = solve(ABOVE).lower_bound
+    tight = replace(ABOVE, capacity=best - 1)
+    outcome = solve(tight, solver=name, options=SolveOptions(fit=True))
+    assert (outcome.status, outcome.proof) == (Status.INFEASIBLE, Proof.SOLVER)
+    assert outcome.lower_bound == best
+
+
+@pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
+def test_a_target_gap_ends_the_search_and_claims_nothing(name: str) -> None:
+    p = LayoutProblem((*ABOVE.buffers, Buffer("apart", 1, Lifespan(90, 91))))
+    outcome = solved(p, solver=name, options=SolveOptions(target_gap=1.0))
+    assert outcome.layout.peak <= 2 * outcome.lower_bound
+    assert outcome.lower_bound <= solve(ABOVE).lower_bound
+
+
+@pytest.mark.parametrize(
+    ("capacity", "options"),
+    [
+        *((None, SolveOptions(target_gap=gap)) for gap in (1e308, 1e19, 2.0**63)),
+        *((capacity, SolveOptions(fit=True)) for capacity in (MAX_BYTES, MAX_BYTES + 1, 2**70)),
+    ],
+)
+@pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
+def test_a_huge_gap_or_capacity_takes_the_first_layout(
+    name: str, capacity: int | None, options: SolveOptions
+) -> None:
+    """The product of bound and gap is infinite, or more than an offset can be, as the capacity is."""
+    solved(replace(ABOVE, capacity=capacity), solver=name, options=options)
+
+
+@pytest.mark.parametrize("solver", [BranchAndBound(SolveOptions(work=0)), LocalSearch(work=1)])
+def test_a_deadline_among_the_orders_is_told_where_no_work_is_left(solver: LayoutSolver) -> None:
+    assert not solver.solve(ABOVE, countdown(0)).deterministic
+    assert solver.solve(ABOVE, Deadline()).deterministic
+
+
+@pytest.mark.parametrize(
+    ("bound", "gap", "peak"),
+    [(100, 0.0, 100), (100, 0.259, 125), (0, 1e308, 0), (MAX_BYTES, 1e308, MAX_BYTES), (1, 1e19, MAX_BYTES)],
+)
+def test_the_largest_peak_within_the_target_gap(bound: int, gap: float, peak: int) -> None:
+    options = SolveOptions(target_gap=gap)
+    assert options.within_gap(bound) == options.enough(bound, None) == peak
+
+
+@pytest.mark.parametrize("name", ["search", "branch-and-bound", "cp-sat"])
+def test_a_seed_repeats_itself(name: str) -> None:
+    p = training_shaped(20, buffers=60)
+    for seed in (0, 7):
+        options = SolveOptions(seed=seed)
+        assert solve(p, solver=name, options=options).layout == solve(p, solver=name, options=options).layout
+
+
+# ------------------------------ Every solver ends soon after it is told to, from any thread, with what it has
+
+
+SEARCHES = ("portfolio", "search", "branch-and-bound", "cp-sat")
+
+
+class After(threading.Event):
+    """An event that is set once it has been asked this often: no test depends on time."""
+
+    def __init__(self, asked: int) -> None:
+        super().__init__()
+        self._left = asked
+
+    def is_set(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+def hard(buffers: int = 120) -> LayoutProblem:
+    """Too tight to be settled within the time of any test, or too large."""
+    rng = random.Random(5)
+    rows = ((rng.randint(10**6, 10**7), s, s + rng.randint(2, 30)) for s in rng.choices(range(40), k=buffers))
+    return LayoutProblem(tuple(Buffer(str(i), size, Lifespan(s, e)) for i, (size, s, e) in enumerate(rows)))
+
+
+def pinned() -> LayoutProblem:
+    """What only local search and CP-SAT take on."""
+    p = random_problem(random.Random(3), 60, 30, 10**6, (1, 4, 16))
+    return LayoutProblem((*p.buffers, Buffer("pinned", 8, Lifespan(2, 8), 4, 400)))
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2, 10, 100])
+@pytest.mark.parametrize("name", list(SOLVERS))
+def test_what_was_found_is_returned_whenever_it_comes(name: str, asked: int) -> None:
+    p = hard()
+    outcome = solve(p, solver=name, options=SolveOptions(work=None, cancel=After(asked)))
+    if outcome.layout is not None:
+        assert find_violations(p, outcome.layout) == ()
+    else:
+        assert outcome.status is Status.UNKNOWN
+    if name in SEARCHES:
+        assert outcome.layout is not None
+        assert outcome.status is Status.OPTIMAL or not outcome.deterministic
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_another_thread_ends_what_would_not_end(name: str) -> None:
+    cancel = threading.Event()
+    p = pinned() if name == "search" else hard(400)
+    outcomes = []
+
+    def run() -> None:
+        options = SolveOptions(work=None, cancel=cancel)
+        outcomes.append(solve(p, solver=name, options=options))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    cancel.set()
+    thread.join()
+    assert outcomes[0].layout is not None
+    assert find_violations(p, outcomes[0].layout) == ()
+
+
+def test_pins_and_alignments_can_be_cancelled_too() -> None:
+    outcome = solved(pinned(), options=SolveOptions(work=None, cancel=After(40)))
+    assert not outcome.deterministic
+
+
+def test_a_deadline_with_an_event_has_nothing_left_once_it_is_set() -> None:
+    cancel = threading.Event()
+    deadline = Deadline.after(1000).or_when(cancel)
+    before = (deadline.remaining > 0, deadline.expired)
+    cancel.set()
+    assert (before, (deadline.remaining > 0, deadline.expired)) == ((True, False), (False, True))
+    assert Deadline().or_when(None) == Deadline()
+    assert Deadline().remaining == float("inf")
+
+
+def test_cp_sat_is_left_alone_when_it_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    from solver.layout.exact import cp_sat
+
+    release = threading.Event()
+    monkeypatch.setattr(cp_sat.Model, "solve", lambda *_: release.wait())
+    p = hard(20)
+    start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
+    refined = refine(Instance.of(p), start, 0, Deadline().or_when(After(60)), 1.0)
+    release.set()
+    assert (refined.layout, refined.proved, refined.cut) == (start, 0, True)
+
+
+def test_cp_sat_stops_at_once_and_keeps_what_it_found() -> None:
+    p = hard(150)
+    start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
+    cancel, began = threading.Event(), time.monotonic()
+    threading.Timer(0.5, cancel.set).start()
+    refined = refine(Instance.of(p), start, 0, Deadline().or_when(cancel), 1e6)
+    assert time.monotonic() > began
+    assert refined.cut or refined.proved
+    assert refined.layout.peak <= start.peak
+    assert find_violations(p, refined.layout) == ()
+
+
+def test_an_error_of_cp_sat_is_raised_in_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    from solver.layout.exact import cp_sat
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("in the other thread")
+
+    monkeypatch.setattr(cp_sat.Model, "solve", broken)
+    p = hard(20)
+    start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
+    with pytest.raises(ZeroDivisionError, match="other thread"):
+        refine(Instance.of(p), start, 0, Deadline(), 1.0)
+
+
+def test_a_building_model_hears_of_it() -> None:
+    from solver.layout.exact.cp_sat import Model
+
+    p = hard(20)
+    start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
+    for asked in (0, 5, 25):
+        with pytest.raises(TimeoutError):
+            Model(Instance.of(p), start, 0, 0, Deadline().or_when(After(asked)))
+
+
+def test_the_skyline_gives_up_between_placements() -> None:
+    instance = Instance.of(training_shaped(1, buffers=300))
+    assert lowest_plateau(instance, "size", 2**62, Deadline().or_when(After(100))) is None
+    assert lowest_plateau(instance, "size", 2**62) is not None
+
+
+def test_what_was_not_yet_peeled_stays_in_the_core() -> None:
+    p = training_shaped(1, buffers=600)
+    instance, capacity = Instance.of(p), 2 * Instance.of(p).load().max()
+    whole = peel(instance, int(capacity))[1]
+    answers = count()
+    core, peeled = peel(instance, int(capacity), lambda: next(answers) >= 1)
+    assert 0 < len(peeled) < len(whole)
+    assert sorted([*core, *peeled]) == list(range(len(instance)))

@@ -31,6 +31,7 @@ from solver.layout import (
 )
 from solver.layout.check.reference import violations
 from solver.placement import place
+from tests.support.buffers import solved
 from tests.support.smallest import smallest
 
 
@@ -90,14 +91,12 @@ A, B = Buffer("a", 4, Lifespan(0, 2)), Buffer("b", 4, Lifespan(1, 3))
 
 
 def test_bytes_above_the_topmost_buffer_cost_nothing() -> None:
-    outcome = solve(LayoutProblem((A, B), None, (Reserved(8, 100),)))
-    assert outcome.layout is not None
+    outcome = solved(LayoutProblem((A, B), None, (Reserved(8, 100),)))
     assert (outcome.layout.peak, outcome.proof) == (8, Proof.MAX_LOAD)
 
 
 def test_bytes_below_count_towards_the_peak_and_the_bound() -> None:
-    outcome = solve(LayoutProblem((A, B), None, (Reserved(0, 3), Reserved(9, 10))))
-    assert outcome.layout is not None
+    outcome = solved(LayoutProblem((A, B), None, (Reserved(0, 3), Reserved(9, 10))))
     # [3, 7) and [10, 14): there is no room for both between 3 and 9.
     assert (outcome.layout.peak, outcome.lower_bound, outcome.proof) == (14, 14, Proof.SOLVER)
 

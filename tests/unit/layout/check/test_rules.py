@@ -77,6 +77,7 @@ def hole(start: Any, end: Any, low: Any = 0, high: Any = 0) -> Hole:
         ((hole(6, 7), hole(3, 4)), "the one before ends at 7"),
         ((hole(3, 4, 0.0, 1),), "Bytes are whole numbers"),
         ((hole(3, 4, 0, 1.0),), "Bytes are whole numbers"),
+        ((hole(3, 4, 0, True),), "Bytes are whole numbers"),
         ((hole(3, 4, -1, 1),), "inside the buffer"),
         ((hole(3, 4, 2, 1),), "inside the buffer"),
         ((hole(3, 4, 0, 5),), "has the hole [3, 4), which holds bytes [0, 5) of 4"),

@@ -145,13 +145,6 @@ def test_a_deadline_that_cuts_in_is_told_though_clocks_differ() -> None:
     assert (refined.proved, refined.cut) == (0, True)
 
 
-def test_the_same_problem_gives_the_same_layout() -> None:
-    p = random_problem(random.Random(5), 14, 9, 12)
-    start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
-    runs = [refine(Instance.of(p), start, 0, Deadline(), 0.1) for _ in range(2)]
-    assert runs[0] == runs[1]
-
-
 def test_a_pin_that_alone_sets_the_peak_is_proved_by_the_solver_not_by_the_load() -> None:
     p = LayoutProblem((Buffer("a", 4, Lifespan(0, 1), 1, 100), Buffer("b", 4, Lifespan(0, 1))))
     outcome = solve(p, solver="cp-sat")

@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, find_violations, max_load, solve
+from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, find_violations, max_load
 from solver.layout.greedy.local_search import LocalSearch, improve
 from solver.layout.greedy.placement import greedy_portfolio, place
 from solver.layout.model.instance import Instance, layout_of
-from tests.support.buffers import countdown, random_problem, tight_problem
+from tests.support.buffers import countdown, random_problem, solved, tight_problem
 from tests.support.training_shaped import training_shaped
 
 
@@ -34,8 +34,7 @@ def test_it_reaches_the_bound_from_a_poor_start() -> None:
 
 def test_at_the_bound_no_work_is_done() -> None:
     p = training_shaped(1, buffers=60)
-    outcome = solve(p)
-    assert outcome.layout is not None
+    outcome = solved(p)
     result = improve(Instance.of(p), outcome.layout, outcome.lower_bound, 10**9, Deadline())
     assert result.layout is outcome.layout
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from solver.compile import load
-from solver.layout import LayoutProblem, Rules, solve
+from solver.layout import LayoutProblem, Rules
 from solver.layout.kernels.priorities import ORDERS
 from solver.layout.kernels.skyline_kernel import race
 from solver.layout.kernels.skyline_state import (
@@ -35,7 +36,7 @@ from solver.layout.kernels.skyline_state import (
     allocate,
 )
 from solver.layout.model.instance import Instance
-from tests.support.buffers import random_problem
+from tests.support.buffers import random_problem, solved
 from tests.support.oracle import tiling
 
 pytestmark = pytest.mark.skipif(not load(), reason="nothing compiles here")
@@ -115,47 +116,46 @@ def near_and_far(s: SearchState) -> int:
     return stop_and_look(s, 1, 80) + stop_and_look(s, 37, 1500)
 
 
-@pytest.mark.parametrize("group", range(3))
-def test_what_is_kept(group: int) -> None:
+def with_alignments(rng: random.Random) -> LayoutProblem:
+    """Alignments that leave padding."""
+    buffers = tiling(rng, 90, 40, 80).buffers
+    return LayoutProblem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
+
+
+def with_pins(rng: random.Random) -> LayoutProblem:
+    """A tenth is pinned where a layout has it, which fits below the largest load plus a fifth."""
+    problem = tiling(rng, 90, 40, 80)
+    offsets = solved(problem, solver="greedy").layout.offsets
+    pinned = (
+        replace(b, offset=offset) if rng.random() < 0.1 else b
+        for b, offset in zip(problem.buffers, offsets, strict=True)
+    )
+    return LayoutProblem(tuple(pinned))
+
+
+@pytest.mark.parametrize(
+    ("make", "capacity", "rules", "seeds", "least"),
+    [
+        (lambda rng: random_problem(rng, 90, 30, 9), None, 255, range(0, 27, 3), 300),
+        (lambda rng: tiling(rng, 90, 40, 80), None, 255, range(1, 27, 2), 300),
+        (with_alignments, 110, 255 & ~SPAN, range(10), 1000),
+        (with_pins, 110, 255 & ~SPAN, range(10), 500),
+    ],
+    ids=["any", "tilings", "alignments", "pins"],
+)
+def test_what_is_kept(
+    make: Callable[[random.Random], LayoutProblem],
+    capacity: int | None,
+    rules: int,
+    seeds: range,
+    least: int,
+) -> None:
     fresh = 0
-    for seed in range(group, 27, 3):
-        rng = random.Random(seed)
-        problem = tiling(rng, 90, 40, 80) if group else random_problem(rng, 90, 30, 9)
-        instance = Instance.of(problem)
-        s = fresh_state(instance, int(instance.load().max()), 255, seed)
+    for seed in seeds:
+        instance = Instance.of(make(random.Random(seed)))
+        s = fresh_state(instance, capacity or int(instance.load().max()), rules, seed)
         fresh += near_and_far(s)
-    assert fresh > 300
-
-
-def test_what_is_kept_where_alignments_leave_padding() -> None:
-    fresh = 0
-    for seed in range(10):
-        rng = random.Random(seed)
-        buffers = tiling(rng, 90, 40, 80).buffers
-        mixed = LayoutProblem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
-        instance = Instance.of(mixed)
-        assert instance.misaligning
-        s = fresh_state(instance, 110, 255 & ~SPAN, seed)
-        fresh += near_and_far(s)
-    assert fresh > 1000
-
-
-def test_what_is_kept_around_pins() -> None:
-    fresh = 0
-    for seed in range(10):
-        rng = random.Random(seed)
-        problem = tiling(rng, 90, 40, 80)
-        placed = solve(problem, solver="greedy").layout
-        assert placed is not None
-        pinned = [
-            replace(b, offset=offset) if rng.random() < 0.1 else b
-            for b, offset in zip(problem.buffers, placed.offsets, strict=True)
-        ]
-        instance = Instance.of(LayoutProblem(tuple(pinned)))
-        assert instance.pinned
-        s = fresh_state(instance, placed.peak, 255 & ~SPAN, seed)
-        fresh += near_and_far(s)
-    assert fresh > 500
+    assert fresh > least
 
 
 @pytest.mark.parametrize("bit", range(len(fields(Rules)) - 3))

@@ -11,7 +11,6 @@ from solver.layout.bounds.max_load import exact_max_load
 from solver.layout.model.instance import FREE, Instance, arrays_kept
 from tests.support.buffers import problem, random_problem
 from tests.support.shapes import SHAPES
-from tests.support.training_shaped import training_shaped
 
 
 def one(**changes: object) -> LayoutProblem:
@@ -56,15 +55,13 @@ def test_what_does_not_fit_makes_no_arrays(p: LayoutProblem) -> None:
         Instance.of(p)
 
 
-@pytest.mark.parametrize("alignments", [(1,), (8,), (1, 16)])
-@pytest.mark.parametrize("seed", range(6))
-def test_the_bound_of_large_problems_is_the_exact_one(seed: int, alignments: tuple[int, ...]) -> None:
-    p = random_problem(random.Random(seed), 1200, 300, 90, alignments)
-    assert max_load(p) == exact_max_load(p)
-
-
-def test_the_bound_of_training_steps_and_its_witness() -> None:
-    p = training_shaped(2, buffers=3000)
+@pytest.mark.parametrize("alignments", [(1,), (8,), (1, 16), (4, 64)])
+@pytest.mark.parametrize(("steps", "largest"), [(300, 90), (5, 9), (40, 5000), (400, 9)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bound_of_large_problems_is_the_exact_one(
+    seed: int, steps: int, largest: int, alignments: tuple[int, ...]
+) -> None:
+    p = random_problem(random.Random(seed), 1200, steps, largest, alignments)
     assert max_load(p) == exact_max_load(p)
 
 
@@ -82,24 +79,6 @@ def test_steps_beyond_63_bits_are_refused_by_name() -> None:
     with pytest.raises(ProblemError, match=r"^Buffer 'c' has lifespan \[0, 9223372036854775808\)") as caught:
         check_problem(LayoutProblem((*near, Buffer("c", 1, Lifespan(0, far + 1)))))
     assert caught.value.path == ("buffers", 2, "lifespan")
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"size": -1}, "size"),
-        ({"alignment": 3}, "alignment"),
-        ({"id": "b0"}, "id"),
-        ({"offset": 1}, "offset"),
-    ],
-)
-def test_a_bad_buffer_among_many_is_named(change: dict[str, object], field: str) -> None:
-    buffers = list(training_shaped(0, buffers=1600).buffers)
-    check_problem(LayoutProblem(tuple(buffers)))
-    buffers[777] = replace(buffers[777], **change)  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(ProblemError) as caught:
-        check_problem(LayoutProblem(tuple(buffers)))
-    assert caught.value.path == ("buffers", 777, field)
 
 
 def test_arrays_are_made_once_while_they_are_kept() -> None:
@@ -122,21 +101,6 @@ def test_arrays_hold_what_buffers_say(seed: int) -> None:
         assert set(instance.offset.tolist()) == {FREE}
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_padded_load_is_the_same_in_arrays(seed: int) -> None:
-    rng = random.Random(seed)
-    p = random_problem(rng, 1200, (5, 40, 400)[seed % 3], (9, 5000)[seed % 2], (4, 64))
-    assert max_load(p) == exact_max_load(p)
-
-
-def test_pins_of_a_large_problem_are_checked() -> None:
-    buffers = list(training_shaped(0, buffers=1600).buffers)
-    first = replace(buffers[7], offset=0)
-    buffers[7], buffers[900] = first, replace(first, id="again")
-    with pytest.raises(ProblemError, match="is pinned where buffer"):
-        check_problem(LayoutProblem(tuple(buffers)))
-
-
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("shape", ["gaps", "gaps, aligned", "any"])
 def test_pieces_are_the_same_from_arrays(shape: str, seed: int) -> None:
@@ -155,28 +119,6 @@ def _lent_at_the_end(buffer: Buffer) -> Buffer:
     last = Hole(Lifespan(buffer.lifespan.end - 1, buffer.lifespan.end))
     lent = replace(buffer, holes=(*buffer.holes, last))
     return lent if list(pieces(LayoutProblem((lent,)))) else buffer
-
-
-@pytest.mark.parametrize(
-    "hole",
-    [
-        Hole(Lifespan(1, 5)),
-        Hole(Lifespan(5, 13)),
-        Hole(Lifespan(5, 5)),
-        Hole(Lifespan(7, 9)),
-        Hole(Lifespan(5, 6), 4, 3),
-        Hole(Lifespan(5, 6), 0, 9),
-        Hole(Lifespan(5, 6), -1, 3),
-    ],
-)
-def test_a_bad_hole_among_many_is_named(hole: Hole) -> None:
-    buffers = list(training_shaped(0, buffers=1600).buffers)
-    good = Buffer("lent", 8, Lifespan(2, 12), holes=(Hole(Lifespan(6, 8)),))
-    check_problem(LayoutProblem((*buffers, good)))
-    bad = replace(good, holes=(*good.holes, hole))
-    with pytest.raises(ProblemError, match="'lent' has the hole") as caught:
-        check_problem(LayoutProblem((*buffers, bad)))
-    assert caught.value.path == ("buffers", len(buffers), "gaps")
 
 
 def test_one_alignment_and_no_pins_take_the_memory_of_one_value() -> None:

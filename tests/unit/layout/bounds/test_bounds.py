@@ -7,7 +7,7 @@ import pytest
 from solver.layout import Buffer, LayoutProblem, Lifespan, live_at, max_load
 from solver.layout.bounds.max_load import ARRAYS_FROM, pinned_top
 from solver.layout.model.instance import Instance
-from tests.support.buffers import best_peak, problem, random_problem
+from tests.support.buffers import best_peak, problem, random_problem, solved
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,10 @@ from tests.support.buffers import best_peak, problem, random_problem
 def test_running_minimum_of_a_pool_as_requests_arrive(
     requests: list[tuple[int, int, int]], running: list[int]
 ) -> None:
-    """Figures of nntrainer's memory pool tests."""
+    """The facts that nntrainer tests its pools by; the last minimum is met."""
     bounds = [max_load(problem(*requests[: i + 1])).bytes for i in range(len(requests))]
     assert bounds == running
+    assert solved(problem(*requests)).layout.peak == running[-1]
 
 
 def test_all_overlapping_need_their_sum_and_disjoint_ones_the_largest() -> None:
