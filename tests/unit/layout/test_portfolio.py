@@ -1,4 +1,4 @@
-"""x"""
+"""The portfolio of stages, and the structures that a theorem places."""
 
 from __future__ import annotations
 
