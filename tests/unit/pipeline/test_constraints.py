@@ -12,11 +12,19 @@ from solver.documents import dump_plan, load_options, load_plan
 from solver.errors import CapacityError, ConstraintError, OptionsError
 from solver.executor import validate
 from solver.layout import Alignment, Buffer, LayoutProblem, Pin, Proof, Reserved
-from solver.pipeline import plan, plan_program, plan_requested, reference_of
+from solver.pipeline import (
+    EntryRequest,
+    entry_subject,
+    plan,
+    plan_deployment,
+    plan_program,
+    plan_requested,
+    reference_of,
+)
 from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.program import ReservedRange, regions
 from solver.training import BlockProgram
-from solver.verify import prove
+from solver.verify import prove, prove_deployment
 from tests.support.graphs import chain, residual
 from tests.support.programs import program
 from tests.support.proofs import violations
@@ -240,3 +248,42 @@ def test_a_capacity_that_is_reserved_is_not_called_zero(automatic: bool) -> None
     with pytest.raises(CapacityError, match="the capacity without reserved bytes is 0") as caught:
         plan_requested(GRAPH, RequestedOptions(options, automatic=automatic))
     assert caught.value.proved
+
+
+# ------ Entry points with pins, alignments and reserved bytes: one place for what stays, all constraints kept
+
+
+TRAINED = chain((16, 16, 8), batch=8)
+
+
+def requests(options: PlanOptions) -> list[EntryRequest]:
+    asked = RequestedOptions(options)
+    return [
+        EntryRequest("train", "chain", "train", TRAINED, asked),
+        EntryRequest("infer", "chain", "infer", entry_subject(TRAINED, "infer"), asked),
+    ]
+
+
+def test_constraints_hold_in_every_entry_point() -> None:
+    options = PlanOptions(
+        pins=(Pin("w1", 4096), Pin("w1@grad", 64)),
+        alignments=(Alignment("b*", 128),),
+        reserved=(ReservedRange(8192, 10000),),
+    )
+    deployment = plan_deployment("chain", requests(options))
+    assert prove_deployment(deployment) == ()
+    for entry_point in deployment.entry_points:
+        plan = entry_point.plan
+        at = dict(zip((v.label for v in plan.program.values), plan.offsets, strict=True))
+        assert at["w1"] == 4096
+        assert at["b1"] % 128 == at["b2"] % 128 == 0
+        for value, offset in zip(plan.program.values, plan.offsets, strict=True):
+            assert offset + value.type.nbytes <= 8192 or offset >= 10000
+    alone = plan_deployment("chain", requests(PlanOptions()))
+    assert deployment.lower_bound >= alone.lower_bound
+    assert deployment["infer"].plan.lower_bound <= deployment.arena_bytes
+
+
+def test_a_name_that_no_entry_point_has() -> None:
+    with pytest.raises(OptionsError, match="No value is called 'w9'"):
+        plan_deployment("chain", requests(PlanOptions(pins=(Pin("w9", 0),))))

@@ -17,6 +17,8 @@ from solver.program import (
     Tier,
     check_costs,
     check_tiers,
+    dependencies,
+    followers,
     given_costs,
     transfer_nanoseconds,
 )
@@ -136,3 +138,45 @@ def test_tiers_that_nothing_can_be_paged_between_are_named(
         check_tiers(tiers)
     assert caught.value.path == path
     assert caught.value.remedy
+
+
+# --------------------------------------------------------------------------- Which steps a step has to follow
+
+
+Touches = list[tuple[str, str]]
+
+
+def direct(touches: Touches) -> list[set[int]]:
+    return [set(found) for found in dependencies((r.split(), w.split()) for r, w in touches)]
+
+
+@pytest.mark.parametrize(
+    ("touches", "expected"),
+    [
+        ([("", "a"), ("a", "b")], [set(), {0}]),  # RAW
+        ([("a", ""), ("", "a")], [set(), {0}]),  # WAR
+        ([("", "a"), ("", "a")], [set(), {0}]),  # WAW
+        ([("a", ""), ("a", "")], [set(), set()]),  # two reads leave each other alone
+        ([("a", "a"), ("a", "a")], [set(), {0}]),  # in place, twice
+        ([("", "a"), ("a", ""), ("a", ""), ("", "a"), ("a", "")], [set(), {0}, {0}, {0, 1, 2}, {3}]),
+        ([("a", "b"), ("c", "d")], [set(), set()]),
+        ([], []),
+    ],
+)
+def test_by_hand(touches: Touches, expected: list[set[int]]) -> None:
+    assert direct(touches) == expected
+
+
+def test_a_read_follows_the_last_write_alone() -> None:
+    """The order of earlier steps follows from the write's own dependencies."""
+    assert direct([("", "a"), ("", "a"), ("a", "")])[2] == {1}
+
+
+def test_no_step_follows_itself() -> None:
+    assert direct([("a a", "a a")]) == [set()]
+
+
+def test_followers_are_the_other_way_round() -> None:
+    before = dependencies([((), "a"), ("a", "b"), ("a", "c"), ("bc", "d")])
+    assert followers(before) == [[1, 2], [3], [3], []]
+    assert followers(()) == []

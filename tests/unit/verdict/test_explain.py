@@ -30,11 +30,14 @@ from solver.verdict import (
     batches_of,
     batches_of_model,
     brief,
+    choose_trainable,
     explain,
+    largest,
 )
 from tests.support.graphs import Sketch, batch_normalised
 from tests.support.operator_graphs import convolved
 from tests.support.sequence_graphs import classifier
+from tests.support.sizes import with_symbolic_batch
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "examples" / "mnist.json").read_bytes()
 
@@ -531,3 +534,43 @@ def test_frozen_weights_in_fewer_bits_are_proposed() -> None:
     names = [frozenset(remedy.names) for remedy in found.remedies]
     assert any("frozen weights in int8" in each for each in names)
     assert len(names) == len(set(names))
+
+
+# ------------------------ No verdict says of a capacity that nothing fits where a plan with less scratch does
+
+
+def convolution(side: int, channels: int) -> TrainableGraph:
+    """One convolution, whose derivative has more scratch than anything else has bytes."""
+    s = Sketch("convolution")
+    x, w = s.input("x", 1, side, side, channels), s.parameter("w", channels, 3, 3, channels)
+    y = s.op("Conv", [x, w], "y", "conv", auto_pad="SAME_UPPER", data_layout="NHWC")
+    s.op("MeanSquaredError", [y, s.label("t", 1, side, side, channels)], "loss")
+    return with_symbolic_batch(s.graph(), 1)
+
+
+@pytest.mark.parametrize(("side", "channels"), [(4, 4), (6, 2), (3, 7)])
+def test_what_fits_with_little_scratch_is_not_said_not_to_fit(side: int, channels: int) -> None:
+    graph = convolution(side, channels)
+    small = RequestedOptions(PlanOptions(scratch_budget=256))
+    capacity = plan_requested(graph, small).arena_bytes
+    requested = RequestedOptions(PlanOptions(capacity=capacity))
+    with pytest.raises(CapacityError):
+        plan_requested(graph, requested)
+
+    choice = choose_trainable(graph, requested)
+    assert choice.trainable == ("w",)
+    most = largest(graph, requested, "batch", training=False)
+    assert most.size >= 1
+    for found in (choice.plan, most.plan):
+        assert found is not None
+        at, budget = graph.at(batch=most.size if found is most.plan else 1), found.options.scratch_budget
+        again = plan_requested(at, requested.having(scratch_budget=budget))
+        assert again.arena_bytes == found.arena_bytes <= capacity
+        with pytest.raises(CapacityError):
+            plan_requested(at, requested.having(scratch_budget=2 * budget))
+
+    verdict = explain(graph, requested, training=False)
+    assert verdict.status is VerdictStatus.IMPOSSIBLE
+    assert verdict.floor > capacity
+    assert any("scratch_budget" in remedy.options for remedy in verdict.remedies)
+    assert all(remedy.arena_bytes <= capacity for remedy in verdict.remedies)
