@@ -370,7 +370,7 @@ def deployed(graph: TrainableGraph, **options: object) -> Deployment:
 
 
 def check(deployment: Deployment) -> None:
-    """One home and place for each persistent value, right figures, and two_memories that are kept."""
+    """One home and place for each persistent value, right figures, and memories that are kept."""
     assert prove_deployment(deployment) == ()
     for row in deployment.persistent:
         places = {
@@ -389,7 +389,7 @@ def check(deployment: Deployment) -> None:
 @pytest.mark.parametrize("name", ["lenet5", "autoencoder", "transfer"])
 def test_what_stays_has_one_home(name: str, share: float) -> None:
     graph = GALLERY[name].model().graph
-    deployment = deployed(graph, two_memories=two_memories(graph, share))
+    deployment = deployed(graph, memories=two_memories(graph, share))
     check(deployment)
     if share == 1.0:  # everything fits the fast memory
         assert all(e.plan.sizes[1] == 0 for e in deployment.entry_points)
@@ -397,14 +397,14 @@ def test_what_stays_has_one_home(name: str, share: float) -> None:
 
 @given(random_graphs())
 def test_random_graphs(graph: TrainableGraph) -> None:
-    check(deployed(graph, two_memories=two_memories(graph, 0.3)))
+    check(deployed(graph, memories=two_memories(graph, 0.3)))
 
 
 def test_homes_are_chosen_for_all_entry_points_together() -> None:
     """Sums of accesses are at most those of separate plans whose homes of weights are those of training."""
     graph = load_graph(MNIST, batch=4)
     ours = two_memories(graph, 0.1)
-    deployment = deployed(graph, two_memories=ours)
+    deployment = deployed(graph, memories=ours)
     check(deployment)
     placed = sum(sum(level_accesses(e.plan.program, ours)) for e in deployment.entry_points)
     bounds = sum(e.plan.home_bound.nanoseconds for e in deployment.entry_points if e.plan.home_bound)
@@ -415,6 +415,6 @@ def test_homes_are_chosen_for_all_entry_points_together() -> None:
         for row in deployment.persistent
         if not row.name.startswith("label")
     )
-    alone = plan_requested(graph, RequestedOptions(PlanOptions(two_memories=ours, place=place)))
+    alone = plan_requested(graph, RequestedOptions(PlanOptions(memories=ours, place=place)))
     trained = sum(level_accesses(alone.program, ours))
     assert trained <= sum(level_accesses(deployment.entry_points[0].plan.program, ours))

@@ -89,8 +89,8 @@ def hole(start: Any, end: Any, low: Any = 0, high: Any = 0) -> Hole:
         ((hole(3, 4, 0.0, 1),), "Bytes are whole numbers"),
         ((hole(3, 4, 0, 1.0),), "Bytes are whole numbers"),
         ((hole(3, 4, 0, True),), "Bytes are whole numbers"),
-        ((hole(3, 4, -1, 1),), "inside the valid_buffer"),
-        ((hole(3, 4, 2, 1),), "inside the valid_buffer"),
+        ((hole(3, 4, -1, 1),), "inside the buffer"),
+        ((hole(3, 4, 2, 1),), "inside the buffer"),
         ((hole(3, 4, 0, 5),), "has the hole [3, 4), which holds bytes [0, 5) of 4"),
         ((hole(2, 9),), "no bytes at any step of its lifespan [2, 9)"),
         ((hole(2, 5), hole(5, 9, 4, 4)), "no bytes at any step of its lifespan [2, 9)"),
@@ -116,7 +116,7 @@ def test_holes_that_leave_a_byte_are_right(size: int, holes: tuple[Hole, ...]) -
 
 
 def test_ids_are_unique() -> None:
-    with pytest.raises(ProblemError, match="'a' has the id of another valid_buffer") as caught:
+    with pytest.raises(ProblemError, match="'a' has the id of another buffer") as caught:
         check_problem(LayoutProblem((valid_buffer("a"), valid_buffer("b"), valid_buffer("a"))))
     assert caught.value.pointer == "/buffers/2/id"
 
@@ -127,7 +127,7 @@ def test_pins_must_not_claim_the_same_bytes_at_the_same_time() -> None:
         valid_buffer("b", 8, 2, 4, offset=8),
         valid_buffer("c", 4, 2, 3, offset=6),
     )
-    with pytest.raises(ProblemError, match=r"'c' is pinned where valid_buffer '[ab]' is pinned"):
+    with pytest.raises(ProblemError, match=r"'c' is pinned where buffer '[ab]' is pinned"):
         check_problem(LayoutProblem(pins))
     check_problem(LayoutProblem(pins[:2]))
 
@@ -136,7 +136,7 @@ def test_pins_conflict_beside_buffers_without_a_pin() -> None:
     """What is not pinned can go elsewhere. Of two pins the later one is named, by its place."""
     free, pinned = valid_buffer("free", 64, 0, 9), valid_buffer("a", 8, 0, 3, offset=0)
     check_problem(LayoutProblem((free, pinned)))
-    with pytest.raises(ProblemError, match="'b' is pinned where valid_buffer 'a' is pinned") as caught:
+    with pytest.raises(ProblemError, match="'b' is pinned where buffer 'a' is pinned") as caught:
         check_problem(
             LayoutProblem(
                 (free, pinned, valid_buffer("other", 64, 0, 9), valid_buffer("b", 8, 2, 4, offset=7))
@@ -182,7 +182,7 @@ def test_pins_that_share_bytes_are_named_among_very_many() -> None:
     ]
     check_problem(LayoutProblem(tuple(apart)))
     wrong = replace(apart[200], offset=1)
-    with pytest.raises(ProblemError, match="is pinned where valid_buffer"):
+    with pytest.raises(ProblemError, match="is pinned where buffer"):
         check_problem(LayoutProblem((*apart[:200], wrong, *apart[201:])))
 
 
@@ -262,7 +262,7 @@ def test_bytes_are_held_before_between_and_after_holes_and_as_holes_say_in_them(
 
 
 def test_an_overlap_that_neighbours_do_not_show_is_found() -> None:
-    """The short first valid_buffer hides from a comparison of neighbours that the two large ones meet."""
+    """The short first buffer hides from a comparison of neighbours that the two large ones meet."""
     p = problem((100, 10, 31), (50, 0, 3), (90, 5, 31))
     assert [v.buffers for v in find_violations(p, layout(p, 50, 0, 50))] == [("b2", "b0")]
     tall = problem((100, 0, 9), (10, 0, 9), (10, 0, 9))
