@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from solver.layout.kernels import skyline_kernel
 from solver.layout.kernels.priorities import ORDERS, priorities, ranked
-from solver.layout.kernels.skyline_state import (
+from solver.layout.kernels.skyline_kernel import (
     ANY_PLATEAU,
     BEST,
     CAPACITY,

@@ -43,12 +43,13 @@ from solver.layout.exact.feasibility import (
 )
 from solver.layout.greedy.placement import greedy_portfolio, orders, place
 from solver.layout.kernels.priorities import priorities
-from solver.layout.kernels.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
-from solver.layout.kernels.skyline_choice import PLAIN as PLAIN_WAY
-from solver.layout.kernels.skyline_state import (
+from solver.layout.kernels.skyline_kernel import (
+    FLUSH,
+    LEAN,
     LEANING,
     LEARNT,
     PATH,
+    ROUND,
     RULES,
     SEARCHABLE,
     SEED,
@@ -57,8 +58,11 @@ from solver.layout.kernels.skyline_state import (
     allocate,
     kinds,
     made,
+    preference,
+    prepare,
     unchanged,
 )
+from solver.layout.kernels.skyline_kernel import PLAIN as PLAIN_WAY
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, USUAL_WORK, Usual
 from solver.layout.model.problem import MAX_BYTES

@@ -17,10 +17,7 @@ from solver.compile import load
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, Rules, SolveOptions
 from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch, bind
 from solver.layout.kernels.priorities import ORDERS, priorities
-from solver.layout.kernels.skyline_choice import ROUND, prepare
-from solver.layout.kernels.skyline_conflicts import stretch
-from solver.layout.kernels.skyline_kernel import race
-from solver.layout.kernels.skyline_state import (
+from solver.layout.kernels.skyline_kernel import (
     CAPACITY,
     COUNT,
     FIRST,
@@ -35,6 +32,7 @@ from solver.layout.kernels.skyline_state import (
     PAUSED,
     PICK,
     PROMOTION,
+    ROUND,
     RULES,
     RUNS,
     SEED,
@@ -50,6 +48,9 @@ from solver.layout.kernels.skyline_state import (
     Short,
     allocate,
     kinds,
+    prepare,
+    race,
+    stretch,
 )
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, random_problem, solved
@@ -159,7 +160,7 @@ def parts(s: SearchState) -> list[int]:
 
 def assert_kept_is_true(s: SearchState) -> int:
     """How many plateaus were fresh; each of them is looked at again."""
-    from solver.layout.kernels.skyline_survey import look
+    from solver.layout.kernels.skyline_kernel import look
 
     fresh = 0
     for part in parts(s):
@@ -177,7 +178,7 @@ def assert_kept_is_true(s: SearchState) -> int:
 
 
 def assert_hashes_are_true(s: SearchState) -> None:
-    from solver.layout.kernels.skyline_table import state
+    from solver.layout.kernels.skyline_kernel import state
 
     for part in parts(s):
         row, sums = s.reaches[part], s.sums[part]

@@ -25,7 +25,7 @@ from solver.layout import (
 )
 from solver.layout.bounds.max_load import exact_max_load
 from solver.layout.greedy.placement import place
-from solver.layout.kernels.skyline_state import strides
+from solver.layout.kernels.skyline_kernel import strides
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, arrays_kept, layout_of, round_up
 from solver.layout.model.reduce import peel, stretches
