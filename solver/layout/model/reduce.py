@@ -1,8 +1,8 @@
 """Reductions before any search: buffers that always fit last, parts that never meet.
 
 The other reductions stand where they are made: dead time in `model.instance`, common divisors and identical
-buffers in `exact.feasibility` and `kernels.skyline_kernel`, waste and spans that may be forced in
-the same module. Each says why it changes no answer, and how to get back.
+buffers in `exact.feasibility` and `kernels.skyline_kernel`, waste and spans that may be forced in the latter.
+Each says why it changes no answer, and how to get back.
 """
 
 from __future__ import annotations
