@@ -32,7 +32,7 @@ class ChunkedHead(Preparation):
             return prepared
         # Rewriting is loaded only for plans that need it.
         from solver.preparations.rewriting import CHUNK_HEAD, Surroundings, apply, edits_of
-        from solver.preparations.rewriting.rules.head import why_not
+        from solver.preparations.rewriting.head import why_not
 
         around = Surroundings(prepared.graph, planner.arithmetic)
         edits = edits_of(CHUNK_HEAD, around)

@@ -21,8 +21,7 @@ from solver.preparations.rewriting import (
     replay,
     rewrite,
 )
-from solver.preparations.rewriting.apply import apply
-from solver.preparations.rewriting.engine import edits_of
+from solver.preparations.rewriting.engine import apply, edits_of
 from solver.program import Replacement
 from tests.support.every import grid
 from tests.support.graphs import Sketch, chain, residual
