@@ -10,11 +10,22 @@ from importlib import import_module
 from itertools import combinations_with_replacement, islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solver.errors import ProblemError
-from solver.layout import Buffer, LayoutProblem, Lifespan, SolveOptions, find_violations, max_load, solve
+from solver.layout import (
+    Buffer,
+    LayoutProblem,
+    Lifespan,
+    Outcome,
+    SolveOptions,
+    Status,
+    find_violations,
+    max_load,
+    solve,
+)
 from solver.layout.exact.capacity_search import CapacitySearch
-from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem, solved
 from tests.support.every import grid
 from tests.support.oracle import GADGETS, sample, tightened, tiling
@@ -159,12 +170,6 @@ def test_edges(p: LayoutProblem, best: int) -> None:
             solve(p)
 
 
-def test_nothing_to_place() -> None:
-    outcome = solved(LayoutProblem(()))
-    assert outcome.layout.offsets == ()
-    assert len(Instance.of(LayoutProblem(()))) == 0
-
-
 def test_a_hundred_thousand_at_one_step() -> None:
     """Every layout without holes is the best; the default solver finds one and proves it."""
     p = LayoutProblem(tuple(Buffer(str(i), 1 + i % 977, Lifespan(3, 4)) for i in range(100_000)))
@@ -176,3 +181,61 @@ def test_a_hundred_thousand_at_one_step() -> None:
 def test_the_capacity_search_was_asked() -> None:
     """These tests would prove nothing if the default solver used another class than they do."""
     assert vars(import_module("solver.layout.portfolio"))["CapacitySearch"] is CapacitySearch
+
+
+# ------------------------ Transformations of a problem that must not change, or must scale, what solvers find
+
+
+SPANS = st.tuples(st.integers(0, 8), st.integers(1, 5)).map(lambda x: Lifespan(x[0], x[0] + x[1]))
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 12, alignments: tuple[int, ...] = (1,)) -> LayoutProblem:
+    """Small problems; pins never conflict, because at most one buffer is pinned."""
+    count = draw(st.integers(1, most))
+    rows = [
+        Buffer(f"b{i}", draw(st.integers(1, 20)), draw(SPANS), draw(st.sampled_from(alignments)))
+        for i in range(count)
+    ]
+    if len(alignments) > 1 and draw(st.booleans()):
+        rows[0] = replace(rows[0], offset=rows[0].alignment * draw(st.integers(0, 9)))
+    return LayoutProblem(tuple(rows))
+
+
+def exact(problem: LayoutProblem) -> Outcome:
+    outcome = solve(problem, solver="branch-and-bound")
+    assert outcome.status is Status.OPTIMAL
+    return outcome
+
+
+@given(problems(alignments=(1, 4, 16)), st.sampled_from(["portfolio", "greedy", "wic", "first-fit", "bump"]))
+def test_every_layout_is_valid_between_bound_and_sum(problem: LayoutProblem, solver: str) -> None:
+    outcome = solved(problem, solver=solver)
+    most = sum(b.size + b.alignment for b in problem.buffers) + max(b.offset or 0 for b in problem.buffers)
+    assert max_load(problem).bytes <= outcome.lower_bound <= outcome.layout.peak <= most
+    assert (outcome.status is Status.OPTIMAL) == (outcome.layout.peak == outcome.lower_bound)
+    assert (outcome.proof is None) == (outcome.status is not Status.OPTIMAL)
+
+
+@given(problems(most=5, alignments=(1, 2, 8)))
+def test_the_portfolio_never_claims_more_than_trying_everything_finds(problem: LayoutProblem) -> None:
+    outcome = solved(problem)
+    assert outcome.lower_bound <= best_peak(problem) <= outcome.layout.peak
+    if outcome.status is Status.OPTIMAL:
+        assert outcome.layout.peak == best_peak(problem)
+
+
+@given(problems(), st.integers(1, 10**12), st.integers(1, 10**6))
+def test_time_can_be_shifted_and_stretched(problem: LayoutProblem, shift: int, factor: int) -> None:
+    later = moved(problem, lambda x: Lifespan(x.start * factor + shift, x.end * factor + shift))
+    shifted, outcome = solve(later), solve(problem)
+    assert shifted.layout == outcome.layout
+    assert outcome.witness_step is not None
+    assert shifted.witness_step == outcome.witness_step * factor + shift
+
+
+@given(problems(), st.integers(1, 20))
+def test_another_buffer_never_lowers_the_optimum(problem: LayoutProblem, size: int) -> None:
+    more = LayoutProblem((*problem.buffers, Buffer("more", size, Lifespan(2, 6))))
+    before, after = exact(problem).lower_bound, exact(more).lower_bound
+    assert before <= after <= before + size

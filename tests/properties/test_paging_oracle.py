@@ -14,13 +14,10 @@ from hypothesis import strategies as st
 from solver.accounting import elapsed, level_costs, paging_problem, traffic
 from solver.accounting.gaps import contents_apart
 from solver.errors import CapacityError
-from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Order, Paging
 from solver.passes.aliases import define_in_place
-from solver.pipeline import plan
-from solver.plan import PlanOptions
 from solver.program import RESIDUE, Program, Tier, loads
 from solver.schedules.paging import in_tiers, with_transfers
 from solver.schedules.paging.cover import greedy, least_moved, level_bound
@@ -133,15 +130,3 @@ def test_what_is_paged_keeps_capacity_and_proof(seed: int, ahead: int, slower: i
     moved = traffic(paged)
     assert (moved.moved_in, moved.moved_out) == problem.cost(taken)
     assert elapsed(paged, tiers) >= sum(level_costs(program))
-
-
-@settings(max_examples=FUZZ or 12)
-@given(random_graphs(), st.floats(0.0, 1.0), st.booleans())
-def test_graphs_train_to_the_same_bits(graph: TrainableGraph, share: float, in_place: bool) -> None:
-    program = Order().run(derive(graph))
-    low = paging_problem(program, 0).smallest
-    size = low + round(share * (max(loads(program)[0]) - low))
-    tiers = (Tier("sram", size + size // 4), Tier("flash", 2**30, 10**8, 10**8, 1000))
-    made = plan(graph, PlanOptions(tiers=tiers, in_place=in_place))
-    assert made.sizes[0] <= size + size // 4
-    assert validate(graph, made, steps=2).identical

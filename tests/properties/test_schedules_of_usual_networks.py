@@ -1,4 +1,4 @@
-"""Kinds of networks that the gallery does not have, with schedules of all kinds beside other options.
+"""Networks of many kinds, with schedules of all kinds beside other options.
 
 Each gives a plan that trains to the same bits, or a refusal whose remedy, applied a few times, leads to one.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from examples.gallery import GALLERY
 from solver.accounting import floor, paging_problem, roofline, schedule_problem
 from solver.errors import CapacityError
 from solver.executor import validate
@@ -25,10 +26,20 @@ from tests.support.every import grid
 from tests.support.graphs import tower
 from tests.support.usual_networks import branches, gpt, recurrent, residual_with_statistics, unet
 
+FUZZ = os.environ.get("ARENAPLAN_FUZZ")
+
+#: By default one of the gallery; `./run fuzz` takes it whole, and a tower with each rule of training.
 NETWORKS: dict[str, Callable[[], TrainableGraph]] = {
+    **{
+        name: lambda example=example: example.model().graph
+        for name, example in GALLERY.items()
+        if FUZZ or name == "lenet5"
+    },
+    "dropout": partial(tower, dropout=True),
+    "tied": partial(tower, tied=True, optimizer="Adam"),
+    "clipped": partial(tower, training=TrainingRules(clip_global_norm=0.5)),
     "unet": unet,
     "branches": branches,
-    "branches, clipped": partial(branches, training=TrainingRules(clip_global_norm=0.5)),
     "branches, micro-batches": partial(branches, training=TrainingRules(accumulate=3), momentum=0.9),
     "statistics": partial(residual_with_statistics, optimizer="Adam"),
     "statistics, micro-batches": partial(residual_with_statistics, training=TrainingRules(accumulate=2)),
@@ -55,7 +66,7 @@ MORE: tuple[dict[str, Any], ...] = (
 BUDGETS = ((0.0, -1), (0.0, 0), (0.0, 1), (0.4, 0), (1.0, -1))
 
 #: Of so many cases one is tried.
-EACH = 3 if os.environ.get("ARENAPLAN_FUZZ") else 7
+EACH = 3 if FUZZ else 7
 
 #: Remedies applied at most.
 _ROUNDS = 6
