@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -19,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.graph import TrainableGraph, TrainingRules
-from solver.layout import Certificate, Proof, Status
 from solver.passes import Aliases
 from solver.plan import Plan
 from solver.program import Access, Alias, Binding, EntryKind, Phase, Program, Space, Step
@@ -186,10 +184,6 @@ def position(program: Program, label: str) -> int:
     return program.step_labels.index(label)
 
 
-def normalised() -> Program:
-    return CASES["batch normalised, step 1 again, in place: False"].reference
-
-
 def with_step(program: Program, t: int, step: Step) -> Program:
     return replace(program, steps=(*program.steps[:t], step, *program.steps[t + 1 :]))
 
@@ -206,135 +200,8 @@ def moved(program: Program, t: int, to: int) -> Program:
     return program.reordered(order)
 
 
-def test_a_repetition_before_its_input_is_made_again() -> None:
-    reference = line()
-    back = position(reference, "act:calc_derivative")
-    program = repeated(repeated(reference, 1, back), 0, back)
-    # Now fc1 runs again, then act, which should read the new a; in the wrong order a@again is not there yet.
-    first, second = back, back + 1
-    again = next(b.value for b in program.steps[first].bindings if b.slot == "y0")
-    right = rebound(program, second, "x0", again)
-    assert prove(reference, placed(right)) == ()
-    assert TermOracle(reference).judge(placed(right)) is None
-    assert rejected(reference, placed(moved(right, second, first))) == ("5", "undefined")
-
-
-def test_a_repetition_behind_the_update_of_its_weight() -> None:
-    reference = line(optimizer="SGD")
-    late = prepared(reference)
-    update = position(late, "w2:apply_gradient")
-    forward = position(late, "fc2:forward")
-    program = repeated(late, forward, update + 1)
-    # Nothing reads the result of fc2 any more but the loss, which the caller asks for again.
-    mse = position(late, "mse:forward")
-    program = repeated(program, mse, update + 2)
-    c_again = next(b.value for b in program.steps[update + 1].bindings if b.slot == "y0")
-    program = rebound(program, update + 2, "x0", c_again)
-    assert rejected(reference, placed(program)) == ("6", "value")
-
-
-def test_running_statistics_move_once() -> None:
-    reference = normalised()
-    norm, backward = position(reference, "norm:forward"), position(reference, "norm:calc_gradient")
-    program = repeated(reference, norm, backward)
-    assert prove(reference, placed(program)) == ()
-    for slot in ("x3", "x4"):
-        given = next(b.value for b in reference.steps[norm].bindings if b.slot == slot)
-        twice = rebound(program, backward, slot, given, Access.UPDATE)
-        assert rejected(reference, placed(twice))[0] == "6"
-
-
-def test_a_repetition_writes_over_a_result_of_the_first_run_that_is_still_read() -> None:
-    reference = normalised()
-    norm, backward = position(reference, "norm:forward"), position(reference, "norm:calc_gradient")
-    plan = placed(repeated(reference, norm, backward))
-    program = plan.program
-    again = {b.slot: b.value for b in program.steps[backward].bindings}
-    read_later = next(
-        b.value for step in program.steps[backward + 1 :] for b in step.bindings if b.access is Access.READ
-    )
-    plan = certified(replace(plan, offsets=put(plan.offsets, again["y0"], plan.offsets[read_later])))
-    assert rejected(reference, plan)[0] in ("3", "5", "6")
-
-
 def put(offsets: tuple[int, ...], value: int, offset: int) -> tuple[int, ...]:
     return (*offsets[:value], offset, *offsets[value + 1 :])
-
-
-def test_a_reader_of_an_instance_that_has_ended() -> None:
-    reference = line()
-    back = position(reference, "act:calc_derivative")
-    plan = placed(repeated(reference, 0, back))
-    # The bytes of the first instance go to the derivative that is read beside the second one.
-    first = next(b.value for b in plan.program.steps[0].bindings if b.slot == "y0")
-    derivative = next(b.value for b in plan.program.steps[back + 1].bindings if b.slot == "dy0")
-    offsets = put(put(plan.offsets, first, plan.sizes[0]), derivative, plan.sizes[0])
-    plan = certified(replace(plan, offsets=offsets))
-    assert prove(reference, plan) == ()
-    assert TermOracle(reference).judge(plan) is None
-    late = replace(plan, program=rebound(plan.program, back + 1, "x0", first))
-    assert rejected(reference, certified(late)) == ("6", "value")
-
-
-def test_a_budget_that_the_spaces_exceed() -> None:
-    reference = line()
-    plan = placed(reference)
-    for capacity, right in ((plan.arena_bytes, True), (plan.arena_bytes - 1, False)):
-        changed = replace(plan, options=replace(plan.options, capacity=capacity))
-        assert (TermOracle(reference).judge(changed) is None) is right
-        assert (prove(reference, changed) == ()) is right
-
-
-@grid(
-    "change",
-    [
-        lambda plan: replace(plan, sizes=(plan.sizes[0] + 64,)),
-        lambda plan: claims(plan, lower_bound=plan.sizes[0] + 64),
-        lambda plan: claims(plan, lower_bound=64),
-        lambda plan: claims(plan, status=Status.FEASIBLE),
-        lambda plan: claims(plan, proof=None),
-        lambda plan: claims(plan, witness_step=0),
-        lambda plan: claims(plan, witness_step=10**6),
-        lambda plan: claims(plan, status=Status.UNKNOWN, proof=None),
-    ],
-)
-def test_figures_that_the_buffers_do_not_add_up_to(change: Callable[[Plan], Plan]) -> None:
-    reference = line()
-    plan = placed(reference)
-    assert plan.certificates[0].proof is Proof.MAX_LOAD
-    assert rejected(reference, change(plan))[0] in ("bound", "proof")
-
-
-def claims(plan: Plan, **changes: Any) -> Plan:
-    certificate: Certificate = replace(plan.certificates[0], **changes)
-    return replace(plan, certificates=(certificate,))
-
-
-def test_dropout_of_another_operation_is_another_mask() -> None:
-    case = CASES["dropout, plain"]
-    program = case.plan.program
-    t = position(program, "drop:forward")
-    node = program.operations[program.steps[t].operation]
-    other = replace(node, operation=replace(node.operation, id="drop2"))
-    changed = replace(program, operations=(*program.operations, other))
-    step = replace(program.steps[t], operation=len(program.operations))
-    assert rejected(case.reference, replace(case.plan, program=with_step(changed, t, step)))[0] == "2"
-
-
-def test_a_repetition_at_another_address_modulo_64() -> None:
-    reference = line()
-    back = position(reference, "act:calc_derivative")
-    program = repeated(reference, 0, back)
-    program = replace(program, spaces=(replace(program.spaces[0], alignment=8),))
-    plan = placed(program)
-    again = next(b.value for b in program.steps[back].bindings if b.slot == "y0")
-    top = -(-plan.sizes[0] // 64) * 64
-    first = next(b.value for b in program.steps[0].bindings if b.slot == "y0")
-    for shift, right in ((0, True), (8, False)):
-        offset = top + plan.offsets[first] % 64 + shift
-        changed = certified(replace(plan, offsets=put(plan.offsets, again, offset)))
-        assert (TermOracle(reference).judge(changed) is None) is right
-        assert (prove(reference, changed) == ()) is right
 
 
 @pytest.mark.parametrize(("alignment", "right"), [(64, True), (8, False)])
@@ -405,13 +272,6 @@ def test_a_copy_is_not_read_before_it_has_come() -> None:
     assert rejected(case.reference, certified(replace(case.plan, program=late))) == ("4", "level")
 
 
-def test_a_kernel_in_a_space_for_copies() -> None:
-    case = CASES["weight in flash"]
-    spaces = tuple(replace(space, addressable=False) for space in case.plan.program.spaces)
-    program = replace(case.plan.program, spaces=spaces)
-    assert rejected(case.reference, replace(case.plan, program=program)) == ("1", "place")
-
-
 def test_a_carried_value_that_does_not_go_back() -> None:
     case = CASES["weight in flash"]
     program = case.plan.program
@@ -460,32 +320,6 @@ def test_of_two_places_of_a_carried_value_one_is_not_kept() -> None:
         exits = tuple(exit_ for exit_ in program.exit if exit_ != place)
         plan = certified(replace(case.plan, program=replace(program, exit=exits)))
         assert rejected(case.reference, plan) == ("6", "exit")
-
-
-def test_one_value_enters_twice_in_one_place() -> None:
-    reference = line()
-    plan = placed(reference)
-    program, weight = plan.program, reference.by_label["w1"]
-    twin = replace(program.values[weight], label="w1@twin")
-    number = len(program.values)
-    entry = next(entry for entry in program.entry if entry.value == weight)
-    exit_ = next(exit_ for exit_ in program.exit if exit_.value == weight)
-    program = replace(
-        program,
-        values=(*program.values, twin),
-        entry=(*program.entry, replace(entry, value=number)),
-        exit=(*program.exit, replace(exit_, value=number)),
-        initial={**program.initial, number: program.initial[weight]},
-    )
-    changed = replace(plan, program=program, offsets=(*plan.offsets, plan.offsets[weight]))
-    assert rejected(reference, certified(changed)) == ("6", "overlap")
-
-
-def test_a_step_that_only_reads_finds_what_the_reference_finds() -> None:
-    case = CASES["blocks, 1 at a time"]
-    program = case.plan.program
-    early = moved(program, position(program, "print"), position(program, "fourth"))
-    assert rejected(case.reference, placed(early)) == ("5", "value")
 
 
 @grid("channels", [(None, None), (1, None), (1, 1), (0, 1), (1, 2)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -54,6 +55,39 @@ class Sketch:
         self.operations.append(Operation(name or f"{output}.op", type_, tuple(inputs), (output,), attributes))
         return output
 
+    def read(self, text: str) -> Self:
+        """Adds the operations of lines such as ``h = Gemm(x.input[3, 4], w[4, 5], transB=1)``.
+
+        An operand is declared where it is read first, by its shape: a parameter, or what stands behind a dot
+        (`frozen`, `input`, `label`, `state`; `integers` are a constant of these values), with an element type
+        behind another dot. A call may stand in the place of an operand; `name` names the operation.
+        """
+        for line in ast.parse(text).body:
+            assert isinstance(line, ast.Assign), ast.unparse(line)
+            self._apply(line.value, ast.unparse(line.targets[0]))
+        return self
+
+    def _apply(self, call: ast.expr, output: str = "") -> str:
+        assert isinstance(call, ast.Call), ast.unparse(call)
+        inputs = [self._operand(argument) for argument in call.args]
+        attributes = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        return self.op(ast.unparse(call.func), inputs, output or f"v{len(self.operations)}", **attributes)
+
+    def _operand(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Call):
+            return self._apply(node)
+        if not isinstance(node, ast.Subscript):
+            return ast.unparse(node)
+        name, role, *types = [*ast.unparse(node.value).split("."), "parameter"][:3]
+        numbers = ast.literal_eval(node.slice)
+        shape = numbers if isinstance(numbers, tuple) else (numbers,)
+        if role == "integers":
+            return self.integers(name, *shape)
+        more: dict[str, Any] = {"trainable": False} if role == "frozen" else {}
+        if types and types[0] != "parameter":
+            more["dtype"] = DType(types[0])
+        return self.add(name, Role.PARAMETER if role == "frozen" else Role(role), shape, **more)
+
     def graph(
         self,
         loss: str = "loss",
@@ -76,6 +110,13 @@ class Sketch:
             outputs=outputs,
             training=training,
         )
+
+
+def network(
+    text: str, dtype: DType = DType.FLOAT32, *, name: str = "network", **options: Any
+) -> TrainableGraph:
+    """The graph of such lines (`Sketch.read`); `options` are those of `Sketch.graph`."""
+    return Sketch(name, dtype).read(text).graph(**options)
 
 
 def chain(

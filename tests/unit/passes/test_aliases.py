@@ -16,7 +16,7 @@ from solver.passes.aliases import define_in_place
 from solver.program import Program, alias_sets, check_program, lent, loads
 from solver.training import derive, explicit_program
 from tests.support.derived import reads, step
-from tests.support.graphs import Sketch, batch_normalised, convolutional, residual
+from tests.support.graphs import Sketch, batch_normalised, convolutional, network, residual
 from tests.support.programs import AUTO_RECYCLE
 from tests.support.programs import program as explicit
 from tests.support.small_plans import lending, longest_rest, paged
@@ -93,65 +93,74 @@ def test_it_does_where_no_derivative_is_computed(type_: str) -> None:
     assert aliases(hidden([type_], trained_in_front=False))["y0"] == ("z", False)
 
 
-@pytest.mark.parametrize("type_", ["LeakyRelu", "Elu"])
-def test_a_slope_that_is_no_function_of_the_output_keeps_the_input(type_: str) -> None:
-    s = Sketch("slope")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    s.op(type_, [z], "y", alpha=-0.5)
-    s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
-    assert "y" not in aliases(s.graph())
-
-
 def test_an_operand_that_a_later_step_reads_is_kept() -> None:
     assert "y0" not in aliases(hidden(["Relu"], readers=2))
 
 
-def test_an_operand_that_earlier_steps_read_may_be_overwritten() -> None:
-    s = Sketch("earlier")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    other = s.op("Gemm", [s.op("Neg", [z], "n"), s.parameter("v", 4, 4)], "other")
-    s.op("Add", [other, s.op("Relu", [z], "y")], "sum")
-    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
-    found = aliases(s.graph())
-    assert "n" not in found
-    assert found["y"] == ("z", False)
+#: By name: operations behind z, of which y is compared with a label unless a loss is there; the values that
+#: are defined in the bytes of others, and whether they are views; values that have bytes of their own; and
+#: what the caller asks for.
+ROWS: dict[str, tuple[str, Pairs, set[str], tuple[str, ...]]] = {
+    "the derivative of a LeakyRelu reads its input": ("y = LeakyRelu(z, alpha=-0.5)", {}, {"y"}, ()),
+    "so does that of an Elu": ("y = Elu(z, alpha=-0.5)", {}, {"y"}, ()),
+    "an operand that earlier steps read may be overwritten": (
+        "n = Neg(z); other = Gemm(n, v[4, 4]); r = Relu(z); y = Add(other, r)",
+        {"r": ("z", False)}, {"n"}, (),
+    ),
+    # The sum of a block and its shortcut: z is read again, and its derivative grows only after b's was read.
+    "a sum takes the memory of its operand that is not read again": (
+        "b = Gemm(z, v[4, 4]); y = Add(b, z)",
+        {"y": ("b", False), "b@grad": ("y@grad", True), "z@grad": ("y@grad", True)}, set(), (),
+    ),
+    "be it the second one": (
+        "b = Gemm(z, v[4, 4]); y = Add(z, b)",
+        {"y": ("b", False), "b@grad": ("y@grad", True), "z@grad": ("y@grad", True)}, set(), (),
+    ),
+    "a sum of operands that are not read again takes the memory of the first": (
+        "b = Gemm(x, v[4, 4]); y = Add(z, b)", {"y": ("z", False)}, set(), (),
+    ),
+    "a sum that is broadcast does not take the smaller memory": (
+        "a = Gemm(x, u[4, 1]); b = Gemm(z, v[4, 4]); y = Add(a, b)", {"y": ("b", False)}, {"a@grad"}, (),
+    ),
+    "the same operand twice is not overwritten": ("y = Add(z, z)", {}, {"y"}, ()),
+    # dA is written before dY is read for dB, so that only dB may take dY's memory.
+    "a product keeps the derivative that its second operand needs": (
+        "b = Gemm(x, v[4, 4]); y = Mul(z, b)", {"b@grad": ("y@grad", False)}, {"z@grad"}, (),
+    ),
+    "what nobody asks for is overwritten": ("y = Relu(z)", {"y": ("z", False)}, set(), ()),
+    "a result may take another one's place": ("y = Relu(z)", {"y": ("z", False)}, set(), ("y",)),
+    "a result is kept": ("y = Relu(z)", {}, {"y"}, ("z",)),
+    "a result that is a view keeps what it views": (
+        "flat = Reshape(z, shape.integers[2, 6]); y = Tanh(z)", {"flat": ("z", True)}, {"y"}, ("flat",),
+    ),
+    "the loss is not overwritten": (
+        "first = MeanSquaredError(z, t.label[3, 4]); loss = Neg(first); after = Neg(loss)",
+        {"loss": ("first", False)}, {"after"}, ("after",),
+    ),
+    # The derivative of s grows twice; what Relu makes of it in place is then only reshaped.
+    "behind an accumulation and an overwriting there are views again": (
+        """r = Reshape(z, shape.integers[4, 3]); s = Relu(r); h = Gemm(s, u[3, 3]); g = Gemm(s, v[3, 3])
+loss = MeanSquaredError(Mul(h, g), t.label[4, 3])""",
+        {"r@grad": ("s@grad", False), "z@grad": ("r@grad", True)}, set(), (),
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("position", [0, 1])
-def test_a_sum_takes_the_memory_of_the_operand_that_is_not_read_again(position: int) -> None:
-    """The other operand is read again; the sum of a block and its shortcut is that case."""
-    s = Sketch("sum")
-    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
-    b = s.op("Gemm", [a, s.parameter("v", 4, 4)], "b")
-    s.op("Add", [b, a] if position == 0 else [a, b], "sum")
-    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
-    found = aliases(s.graph())
-    assert found["sum"] == ("b", False)
-    assert found["b@grad"] == ("sum@grad", True)
-    assert found["a@grad"] == ("sum@grad", True), "a's derivative grows only after b's was read"
+@pytest.mark.parametrize(("text", "shared", "apart", "outputs"), ROWS.values(), ids=ROWS)
+def test_values_share_bytes(text: str, shared: Pairs, apart: set[str], outputs: tuple[str, ...]) -> None:
+    loss = "" if "loss" in text else "; loss = MeanSquaredError(y, t.label[3, 4])"
+    found = aliases(network(f"z = Gemm(x.input[3, 4], w[4, 4]); {text}{loss}", outputs=outputs))
+    assert {value: found.get(value) for value in shared} == shared
+    assert not apart & found.keys()
 
 
-def test_a_sum_of_operands_that_are_not_read_again_takes_the_memory_of_one() -> None:
-    s = Sketch("either")
-    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
-    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
-    s.op("Add", [a, b], "sum")
-    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
-    made = program(s.graph())
-    label = [value.label for value in made.values]
-    sources = [label[alias.source] for alias in made.aliases if label[alias.value] == "sum"]
-    assert sources == ["a"]
-
-
-def test_a_sum_that_is_broadcast_does_not_take_the_smaller_memory() -> None:
-    s = Sketch("broadcast")
-    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 1)], "a")
-    b = s.op("Gemm", ["x", s.parameter("v", 4, 5)], "b")
-    s.op("Add", [a, b], "sum")
-    s.op("MeanSquaredError", ["sum", s.label("t", 3, 5)], "loss")
-    found = aliases(s.graph())
-    assert found["sum"] == ("b", False)
-    assert "a@grad" not in found
+def test_inputs_labels_and_weights_are_never_overwritten() -> None:
+    """A view of them overwrites nothing."""
+    text = "y = Gemm(Relu(x.input[3, 4]), Relu(w[4, 4])); loss = MeanSquaredError(y, Relu(t.label[3, 4]))"
+    assert aliases(network(text)).keys() == {"w@grad"}
+    text = "flat = Flatten(x.input[3, 2, 2]); matrix = Reshape(w[16], square.integers[4, 4])"
+    found = aliases(network(f"{text}; loss = MeanSquaredError(Gemm(flat, matrix), t.label[3, 4])"))
+    assert found == {"flat": ("x", True), "matrix": ("w", True), "w@grad": ("matrix@grad", True)}
 
 
 def test_derivatives_that_both_grow_do_not_share() -> None:
@@ -165,75 +174,6 @@ def test_derivatives_that_both_grow_do_not_share() -> None:
     s.op("MeanSquaredError", ["total", s.label("t", 3, 4)], "loss")
     found = aliases(s.graph())
     assert len({"a@grad", "b@grad"} & found.keys()) <= 1
-
-
-def test_the_same_operand_twice_is_not_overwritten() -> None:
-    s = Sketch("twice")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    s.op("Add", [z, z], "sum")
-    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
-    assert "sum" not in aliases(s.graph())
-
-
-def test_a_product_keeps_the_derivative_that_its_second_operand_needs() -> None:
-    """dA is written before dY is read for dB, so that only dB may take dY's memory."""
-    s = Sketch("product")
-    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
-    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
-    s.op("Mul", [a, b], "product")
-    s.op("MeanSquaredError", ["product", s.label("t", 3, 4)], "loss")
-    found = aliases(s.graph())
-    assert "a@grad" not in found
-    assert found["b@grad"] == ("product@grad", False)
-
-
-def test_inputs_labels_and_weights_are_never_overwritten() -> None:
-    s = Sketch("callers")
-    x = s.op("Relu", [s.input("x", 3, 4)], "r")
-    w = s.op("Relu", [s.parameter("w", 4, 4)], "rw")
-    s.op("MeanSquaredError", [s.op("Gemm", [x, w], "y"), s.op("Relu", [s.label("t", 3, 4)], "rt")], "loss")
-    assert aliases(s.graph()).keys() == {"w@grad"}
-
-
-def test_a_view_of_the_input_or_of_a_weight_overwrites_nothing() -> None:
-    s = Sketch("views")
-    x = s.op("Flatten", [s.input("x", 3, 2, 2)], "flat")
-    w = s.op("Reshape", [s.parameter("w", 16), s.integers("square", 4, 4)], "matrix")
-    s.op("MeanSquaredError", [s.op("Gemm", [x, w], "y"), s.label("t", 3, 4)], "loss")
-    found = aliases(s.graph())
-    assert found == {"flat": ("x", True), "matrix": ("w", True), "w@grad": ("matrix@grad", True)}
-
-
-def test_results_are_kept() -> None:
-    s = Sketch("results")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    s.op("Relu", [z], "y")
-    s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
-    assert "y" in aliases(s.graph())
-    assert aliases(s.graph(outputs=("y",)))["y"] == ("z", False), "a result may take another one's place"
-    assert "y" not in aliases(s.graph(outputs=("z",)))
-
-
-def test_a_result_that_is_a_view_keeps_what_it_views() -> None:
-    s = Sketch("results")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    flat = s.op("Reshape", [z, s.integers("shape", 2, 6)], "flat")
-    s.op("Tanh", [z], "y")
-    s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
-    found = aliases(s.graph(outputs=(flat,)))
-    assert found["flat"] == ("z", True)
-    assert "y" not in found
-
-
-def test_the_loss_is_not_overwritten() -> None:
-    s = Sketch("loss")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    s.op("MeanSquaredError", [z, s.label("t", 3, 4)], "first")
-    s.op("Neg", ["first"], "loss")
-    s.op("Neg", ["loss"], "after")
-    found = aliases(s.graph(outputs=("after",)))
-    assert found["loss"] == ("first", False)
-    assert "after" not in found
 
 
 def test_what_steps_of_one_level_read_is_not_overwritten_by_one_of_them() -> None:
@@ -320,18 +260,6 @@ def test_the_facts_count_views_and_what_is_overwritten() -> None:
         "peak_before": max(loads(plain)[0]),
         "peak_after": max(loads(found)[0]),
     }
-
-
-def test_behind_an_accumulation_and_an_overwriting_there_are_views_again() -> None:
-    """y's derivative grows twice; what Relu makes of it in place is then only reshaped."""
-    s = Sketch("behind")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    y = s.op("Relu", [s.op("Reshape", [z, s.integers("shape", 4, 3)], "r")], "y")
-    h, g = (s.op("Gemm", [y, s.parameter(f"v{name}", 3, 3)], name) for name in "hg")
-    s.op("MeanSquaredError", [s.op("Mul", [h, g], "p"), s.label("t", 4, 3)], "loss")
-    found = aliases(s.graph())
-    assert found["r@grad"] == ("y@grad", False)
-    assert found["z@grad"] == ("r@grad", True)
 
 
 def test_what_a_step_has_overwritten_it_cannot_view_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

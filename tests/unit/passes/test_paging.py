@@ -399,23 +399,6 @@ def paged() -> tuple[Program, Plan]:
     return reference_of(graph, given), plan(graph, given)
 
 
-def changed(made: Plan, edit: Callable[[list[Step]], None]) -> Plan:
-    """The plan with other steps, sizes and certificates made anew."""
-    steps = list(made.program.steps)
-    edit(steps)
-    return certified(replace(made, program=dataclasses.replace(made.program, steps=tuple(steps))))
-
-
-def coming(made: Plan) -> int:
-    """The position of a copy that brings an activation back."""
-    program = made.program
-    return next(
-        t
-        for t, s in enumerate(program.steps)
-        if is_copy(made, s) and not program.values[s.bindings[1].value].space
-    )
-
-
 def space(made: Plan, copy: Step) -> int:
     """Where a copy goes to."""
     return made.program.values[copy.bindings[1].value].space
@@ -423,57 +406,6 @@ def space(made: Plan, copy: Step) -> int:
 
 def rules(reference: Program, made: Plan) -> set[str]:
     return {violation.rule for violation in prove(reference, made)}
-
-
-def test_a_copy_that_comes_too_late_is_named(paged: tuple[Program, Plan]) -> None:
-    reference, made = paged
-    assert rules(reference, made) == set()
-    t = coming(made)
-    value = made.program.steps[t].bindings[1].value
-    reader = next(s.level for s in made.program.steps[t + 1 :] if any(b.value == value for b in s.bindings))
-
-    def later(steps: list[Step]) -> None:
-        steps[t] = replace(steps[t], until=reader)
-
-    assert rules(reference, changed(made, later)) == {"level"}
-
-
-def test_what_is_read_while_it_is_away_is_named(paged: tuple[Program, Plan]) -> None:
-    reference, made = paged
-    t = coming(made)
-    back = made.program.steps[t].bindings[1].value
-
-    def without(steps: list[Step]) -> None:
-        """The copy writes back to where the value is in slower memory, and brings nothing."""
-        source, target = steps[t].bindings
-        other = next(s.bindings[1].value for s in steps if is_copy(made, s) and s.bindings[1].value != back)
-        steps[t] = replace(steps[t], bindings=(source, replace(target, value=other)))
-
-    assert rules(reference, changed(made, without)) & {"undefined", "value", "step", "overlap", "level"}
-
-
-def test_two_copies_on_one_channel_at_a_time_are_named(paged: tuple[Program, Plan]) -> None:
-    reference, made = paged
-    copies = [t for t, step in enumerate(made.program.steps) if is_copy(made, step)]
-    first, second = copies[:2]
-
-    def together(steps: list[Step]) -> None:
-        steps[first] = replace(steps[first], until=steps[second].level)
-
-    assert "level" in rules(reference, changed(made, together))
-
-
-def test_a_slow_place_that_is_written_before_it_is_read_is_named(paged: tuple[Program, Plan]) -> None:
-    reference, made = paged
-    slow = [i for i, value in enumerate(made.program.values) if value.space == 1]
-    offsets = list(made.offsets)
-    for value in slow:
-        offsets[value] = 0
-    assert rules(reference, certified(replace(made, offsets=tuple(offsets)))) & {
-        "undefined",
-        "value",
-        "overlap",
-    }
 
 
 def test_a_tier_that_is_too_small_for_its_arena_is_named(paged: tuple[Program, Plan]) -> None:

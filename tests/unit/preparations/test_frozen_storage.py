@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from examples.gallery import GALLERY
 from solver import pipeline
-from solver.documents import load_graph
 from solver.errors import OptionsError
 from solver.executor import Trainer, validate
 from solver.executor.initial import initial_value
@@ -20,45 +18,20 @@ from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.preparations import with_frozen_storage
 from solver.reports.arenas import frozen_storage_note
+from tests.support.graphs import network
 
-_DOCUMENT: dict[str, Any] = {
-    "format": "arenaplan.graph",
-    "version": 1,
-    "name": "adapter",
-    "operands": [
-        {"name": "ids", "role": "input", "shape": [6], "dtype": "int32"},
-        {"name": "target", "role": "label", "shape": [6, 96], "dtype": "float32"},
-        {"name": "table", "role": "parameter", "shape": [96, 64], "dtype": "float32", "trainable": False},
-        {"name": "base", "role": "parameter", "shape": [64, 64], "dtype": "float32", "trainable": False},
-        {"name": "narrow", "role": "parameter", "shape": [40, 64], "dtype": "float32", "trainable": False},
-        {"name": "wide", "role": "parameter", "shape": [64, 40], "dtype": "float32", "trainable": False},
-        {"name": "scale", "role": "parameter", "shape": [6, 64], "dtype": "float32", "trainable": False},
-        {"name": "bias", "role": "parameter", "shape": [64], "dtype": "float32"},
-    ],
-    "operations": [
-        {"name": "embed", "type": "Gather", "inputs": ["table", "ids"], "outputs": ["x"]},
-        {"name": "shift", "type": "Add", "inputs": ["x", "bias"], "outputs": ["shifted"]},
-        {"name": "product", "type": "MatMul", "inputs": ["shifted", "base"], "outputs": ["h"]},
-        {"name": "down", "type": "MatMul", "inputs": ["h", "wide"], "outputs": ["low"]},
-        {"name": "up", "type": "MatMul", "inputs": ["low", "narrow"], "outputs": ["high"]},
-        {"name": "scaled", "type": "Mul", "inputs": ["high", "scale"], "outputs": ["y"]},
-        {
-            "name": "head",
-            "type": "Gemm",
-            "inputs": ["y", "table"],
-            "outputs": ["z"],
-            "attributes": {"transB": 1},
-        },
-        {"name": "loss", "type": "MeanSquaredError", "inputs": ["z", "target"], "outputs": ["l"]},
-    ],
-    "loss": "l",
-    "optimizer": {"type": "SGD", "learning_rate": 0.01},
-}
+#: An embedding, a trained shift, products with frozen weights, and the embedding again as the head.
+_ADAPTER = """
+shifted = Add(Gather(table.frozen[96, 64], ids.input.int32[6]), bias[64])
+low = MatMul(MatMul(shifted, base.frozen[64, 64]), wide.frozen[64, 40])
+y = Mul(MatMul(low, narrow.frozen[40, 64]), scale.frozen[6, 64])
+loss = MeanSquaredError(Gemm(y, table, transB=1), target.label[6, 96])
+"""
 
 
 @pytest.fixture(name="graph")
 def _graph() -> TrainableGraph:
-    return load_graph(_DOCUMENT)
+    return network(_ADAPTER)
 
 
 def test_weights_that_products_and_embeddings_read_are_stored(graph: TrainableGraph) -> None:
@@ -137,12 +110,7 @@ def test_unknown_word(graph: TrainableGraph, word: str) -> None:
 
 
 def test_nothing_to_store(graph: TrainableGraph) -> None:
-    trained = load_graph(
-        {
-            **_DOCUMENT,
-            "operands": [{k: v for k, v in o.items() if k != "trainable"} for o in _DOCUMENT["operands"]],
-        }
-    )
+    trained = network(_ADAPTER.replace(".frozen", ""))
     plan = pipeline.plan(trained, PlanOptions(frozen_storage="int4"))
     note = frozen_storage_note(plan)
     assert note is not None

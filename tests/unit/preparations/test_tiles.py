@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from solver import pipeline
-from solver.documents import dump_plan, load_graph, load_plan
+from solver.documents import dump_graph, dump_plan, load_graph, load_plan
 from solver.errors import OptionsError, PlanError
 from solver.executor import Trainer, validate
 from solver.executor.initial import initial_value
@@ -23,57 +24,23 @@ from solver.preparations import with_frozen_storage, with_tiles
 from solver.program import Kind, Tier
 from solver.reports.arenas import frozen_storage_note
 from solver.verdict import tradeoff
+from tests.support.graphs import network
 
 _WORDS = 100
 
 
-def _document(*, ignored: int | None = None, **initializer: Any) -> dict[str, Any]:
+def _model(
+    *, ignored: int | None = None, words: int = _WORDS, table: str = "table.frozen", activation: str = "None"
+) -> TrainableGraph:
     """A language model of one frozen layer: embedding, trained shift, two products, tied head."""
-    frozen = {"dtype": "float32", "trainable": False}
-    loss = {"sparse": 1, "from_logits": 1} | ({} if ignored is None else {"ignore_index": ignored})
-    return {
-        "format": "arenaplan.graph",
-        "version": 1,
-        "name": "model",
-        "operands": [
-            {"name": "ids", "role": "input", "shape": [3, 4], "dtype": "int32"},
-            {"name": "next", "role": "label", "shape": [12], "dtype": "int32"},
-            {"name": "table", "role": "parameter", "shape": [_WORDS, 64], **frozen, **initializer},
-            {"name": "up", "role": "parameter", "shape": [64, 96], **frozen},
-            {"name": "down", "role": "parameter", "shape": [64, 96], **frozen},
-            {"name": "bias", "role": "parameter", "shape": [64], "dtype": "float32"},
-            {"name": "shift", "role": "parameter", "shape": [64], "dtype": "float32"},
-        ],
-        "operations": [
-            {"name": "embed", "type": "Gather", "inputs": ["table", "ids"], "outputs": ["e"]},
-            {"name": "add", "type": "Add", "inputs": ["e", "shift"], "outputs": ["x"]},
-            {"name": "widen", "type": "MatMul", "inputs": ["x", "up"], "outputs": ["h"]},
-            {"name": "flat", "type": "Flatten", "inputs": ["h"], "outputs": ["f"], "attributes": {"axis": 2}},
-            {
-                "name": "narrow",
-                "type": "Gemm",
-                "inputs": ["f", "down", "bias"],
-                "outputs": ["y"],
-                "attributes": {"transB": 1},
-            },
-            {
-                "name": "head",
-                "type": "Gemm",
-                "inputs": ["y", "table"],
-                "outputs": ["z"],
-                "attributes": {"transB": 1},
-            },
-            {
-                "name": "loss",
-                "type": "CategoricalCrossEntropy",
-                "inputs": ["z", "next"],
-                "outputs": ["l"],
-                "attributes": loss,
-            },
-        ],
-        "loss": "l",
-        "optimizer": {"type": "SGD", "learning_rate": 0.1},
-    }
+    ignore = "" if ignored is None else f", ignore_index={ignored}"
+    text = f"""
+x = Add(Gather({table}[{words}, 64], ids.input.int32[3, 4]), shift[64])
+f = Flatten(MatMul(x, up.frozen[64, 96], activation={activation!r}), axis=2)
+z = Gemm(Gemm(f, down.frozen[64, 96], bias[64], transB=1), table, transB=1)
+loss = CategoricalCrossEntropy(z, next.label.int32[12], sparse=1, from_logits=1{ignore})
+"""
+    return network(text, learning_rate=0.1)
 
 
 def _batch(*, ignored: int | None = None) -> dict[str, Array]:
@@ -102,7 +69,7 @@ def _plan(graph: TrainableGraph, **options: Any) -> Plan:
 @pytest.mark.parametrize("storage", [None, "int4", "float16"])
 @pytest.mark.parametrize("ignored", [None, -100])
 def test_training_is_that_of_whole_weights(storage: str | None, ignored: int | None) -> None:
-    graph, batch = load_graph(_document(ignored=ignored)), _batch(ignored=ignored)
+    graph, batch = _model(ignored=ignored), _batch(ignored=ignored)
     for head in (False, True):
         options: dict[str, Any] = {"frozen_storage": storage, "chunked_head": head}
         whole = _losses(graph, _plan(graph, **options), batch)
@@ -117,7 +84,7 @@ def test_training_is_that_of_whole_weights(storage: str | None, ignored: int | N
 
 def test_forward_pass_of_tiles_is_bit_for_bit_that_of_the_whole() -> None:
     """Rows of an embedding are copied, and columns of a product are products of their own."""
-    graph, batch = load_graph(_document()), _batch()
+    graph, batch = _model(), _batch()
     whole, cut = _plan(graph), _plan(graph, tile_bytes=2000)
     assert _losses(graph, cut, batch)[0] == _losses(graph, whole, batch)[0]
 
@@ -135,7 +102,9 @@ def test_tiles_begin_with_the_rows_of_the_whole(tmp_path: Path) -> None:
         {"initializer": {"kind": "file", "file": path.name, "offset": 4, "sha256": digest}},
     ]
     for scheme in schemes:
-        graph = load_graph(_document(**scheme), folder=tmp_path)
+        document = json.loads(dump_graph(_model()))
+        next(operand for operand in document["operands"] if operand["name"] == "table").update(scheme)
+        graph = load_graph(document, folder=tmp_path)
         for storage in (None, "int8"):
             stored = with_frozen_storage(graph, storage)
             cut = with_tiles(stored, 3000)
@@ -154,7 +123,7 @@ def test_tiles_begin_with_the_rows_of_the_whole(tmp_path: Path) -> None:
 
 
 def test_tiles_are_paged_in_and_never_written_back() -> None:
-    graph = load_graph(_document())
+    graph = _model()
     options: dict[str, Any] = {
         "frozen_storage": "int4",
         "chunked_head": True,
@@ -179,17 +148,12 @@ def test_tiles_are_paged_in_and_never_written_back() -> None:
 
 
 def test_a_table_of_one_axis_begins_as_the_whole_does() -> None:
-    document = _document()
-    document["operands"][2]["shape"] = [_WORDS]
-    document["operands"][1:2] = [{"name": "next", "role": "label", "shape": [3, 4], "dtype": "float32"}]
-    document["operands"][4:] = [{"name": "scale", "role": "parameter", "shape": [4], "dtype": "float32"}]
-    document["operands"] = [o for o in document["operands"] if o["name"] != "up"]
-    document["operations"] = [
-        document["operations"][0],
-        {"name": "mul", "type": "Add", "inputs": ["e", "scale"], "outputs": ["y"]},
-        {"name": "loss", "type": "MeanSquaredError", "inputs": ["y", "next"], "outputs": ["l"]},
-    ]
-    graph = load_graph(document)
+    graph = network(
+        f"""
+y = Add(Gather(table.frozen[{_WORDS}], ids.input.int32[3, 4]), scale[4])
+loss = MeanSquaredError(y, next.label[3, 4])
+"""
+    )
     batch = {"ids": _batch()["ids"], "next": np.ones((3, 4), np.float32)}
     plan = _plan(graph, tile_bytes=100)
     assert "table.tile1" in plan.program.by_label
@@ -197,7 +161,7 @@ def test_a_table_of_one_axis_begins_as_the_whole_does() -> None:
 
 
 def test_a_tile_is_pinned_where_the_head_is_in_chunks() -> None:
-    graph = load_graph(_document())
+    graph = _model()
     pins = (Pin("down.tile0", 1024),)
     plan = _plan(graph, tile_bytes=3000, chunked_head=True, in_place=True, pins=pins)
     assert plan.offsets[plan.program.by_label["down.tile0"]] == 1024
@@ -205,13 +169,13 @@ def test_a_tile_is_pinned_where_the_head_is_in_chunks() -> None:
 
 def test_a_curve_has_tiles_as_a_plan_has_them() -> None:
     options = PlanOptions(frozen_storage="int4", tile_bytes=600)
-    curve = tradeoff(load_graph(_document()), options, points=3)
-    assert curve.points[0].peak == pipeline.plan(load_graph(_document()), options).arena_bytes
+    curve = tradeoff(_model(), options, points=3)
+    assert curve.points[0].peak == pipeline.plan(_model(), options).arena_bytes
 
 
 @pytest.mark.parametrize("storage", [None, "int4"])
 def test_a_weight_that_was_cut_is_read_whole(storage: str | None) -> None:
-    graph = load_graph(_document())
+    graph = _model()
     plans = [_plan(graph, frozen_storage=storage, tile_bytes=size) for size in (None, 3000)]
     whole, cut = ([_read(graph, plan, name) for name in ("table", "up", "down")] for plan in plans)
     for one, other in zip(whole, cut, strict=True):
@@ -226,7 +190,7 @@ def _read(graph: TrainableGraph, plan: Plan, name: str) -> Array:
 @pytest.mark.parametrize("options", [{}, {"tile_bytes": 600}])
 def test_entry_points_have_each_weight_in_one_form(options: dict[str, Any]) -> None:
     """What training changes is frozen in an inference, and stays as training needs it."""
-    graph = load_graph(_document())
+    graph = _model()
     requested = RequestedOptions(PlanOptions(frozen_storage="int4", **options))
     graphs = {"train": graph, "infer": inference(graph)}
     deployment = pipeline.plan_deployment(
@@ -253,7 +217,7 @@ def test_entry_points_have_each_weight_in_one_form(options: dict[str, Any]) -> N
 
 
 def test_weights_and_copies_are_counted_once() -> None:
-    graph = load_graph(_document())
+    graph = _model()
     plan = _plan(graph, frozen_storage="int4", tile_bytes=600)
     fast = plan.arena_bytes * 4 // 5
     tiers = (Tier("ram", fast), Tier("flash", 1 << 20, read=10**8, write=10**7))
@@ -266,14 +230,11 @@ def test_weights_and_copies_are_counted_once() -> None:
 
 
 def test_weights_that_are_not_cut() -> None:
-    graph = load_graph(_document())
+    graph = _model()
     assert with_tiles(graph, None) is graph
     assert with_tiles(graph, 10**6) is graph
-    document = _document()
-    del document["operands"][2]["trainable"]
-    assert "table" in with_tiles(load_graph(document), 2000).operands
-    document["operations"][2]["attributes"] = {"activation": "Relu"}
-    assert "up" in with_tiles(load_graph(document), 2000).operands
+    assert "table" in with_tiles(_model(table="table"), 2000).operands
+    assert "up" in with_tiles(_model(activation="Relu"), 2000).operands
 
 
 @pytest.mark.parametrize(
@@ -286,20 +247,18 @@ def test_weights_that_are_not_cut() -> None:
 )
 def test_sizes_that_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError, match=message) as caught:
-        pipeline.plan(load_graph(_document()), PlanOptions(**options))
+        pipeline.plan(_model(), PlanOptions(**options))
     assert caught.value.path == ("tile_bytes",)
 
 
 def test_too_many_tiles() -> None:
-    document = _document()
-    document["operands"][2]["shape"] = [20_000, 64]
     with pytest.raises(OptionsError, match="20,160") as caught:
-        pipeline.plan(load_graph(document), PlanOptions(tile_bytes=1))
+        pipeline.plan(_model(words=20_000), PlanOptions(tile_bytes=1))
     assert "Give at least 5 bytes" in caught.value.remedy
 
 
 def test_plan_that_lies_about_rows_is_refused() -> None:
-    graph = load_graph(_document())
+    graph = _model()
     plan = pipeline.plan(graph, PlanOptions(tile_bytes=3000))
     program = plan.program
     number, first = next((n, i) for n, i in program.initial.items() if i.rows is not None)
