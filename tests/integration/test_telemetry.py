@@ -81,8 +81,8 @@ def running_collector() -> Iterator[Collector]:
                 body = gzip.decompress(body)
             assert self.path == "/v1/traces"
             for received in _spans(ExportTraceServiceRequest.FromString(body)):
-                collector.spans.append(received)
-                collector.arrived.put(received)
+                running.spans.append(received)
+                running.arrived.put(received)
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", "0")
@@ -92,11 +92,11 @@ def running_collector() -> Iterator[Collector]:
             """Tests are quiet."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        collector = Collector(f"http://127.0.0.1:{server.server_port}")
+        running = Collector(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield collector
+            yield running
         finally:
             server.shutdown()
             thread.join()
