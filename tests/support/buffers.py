@@ -16,8 +16,10 @@ from solver.layout import (
     LayoutProblem,
     Lifespan,
     Outcome,
+    Piece,
     Status,
     find_violations,
+    pieces,
     solve,
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "problem",
     "random_problem",
     "read_csv",
+    "smallest",
     "solved",
     "tight_problem",
     "varied",
@@ -113,6 +116,49 @@ def _lowest(buffer: Buffer, placed: Iterable[tuple[Buffer, int]]) -> int:
             break
         offset = max(offset, -(-top // buffer.alignment) * buffer.alignment)
     return offset
+
+
+def smallest(problem: LayoutProblem, unit: int = 1) -> int | None:
+    """The least peak over all layouts whose offsets are multiples of `unit`; None if there is none.
+
+    By trying every place, with holes, pins and reserved ranges; the capacity is left aside. Exponential in
+    the buffers: for five or six of a few units each.
+    """
+    held: list[list[Piece]] = [[] for _ in problem.buffers]
+    for piece in pieces(problem):
+        held[piece.owner].append(piece)
+    top = sum(buffer.size + buffer.alignment for buffer in problem.buffers)
+    top += max([0, *(r.high for r in problem.reserved), *(b.offset or 0 for b in problem.buffers)])
+    best: int | None = None
+
+    def meet(i: int, at: int, j: int, beside: int) -> bool:
+        return any(
+            p.lifespan.overlaps(q.lifespan) and at + p.low < beside + q.high and beside + q.low < at + p.high
+            for p in held[i]
+            for q in held[j]
+        )
+
+    def place(offsets: list[int], peak: int) -> None:
+        nonlocal best
+        if best is not None and peak >= best:
+            return
+        i = len(offsets)
+        if i == len(problem.buffers):
+            best = peak
+            return
+        buffer = problem.buffers[i]
+        places = range(0, top + 1 if buffer.size else 1, unit)
+        for offset in places if buffer.offset is None else (buffer.offset,):
+            end = offset + buffer.size if buffer.size else 0
+            if best is not None and end >= best:
+                return
+            if offset % buffer.alignment or any(offset < r.high and r.low < end for r in problem.reserved):
+                continue
+            if not any(meet(i, offset, j, beside) for j, beside in enumerate(offsets)):
+                place([*offsets, offset], max(peak, end))
+
+    place([], 0)
+    return best
 
 
 def random_problem(

@@ -6,18 +6,14 @@ statistics that move once, updates that wait.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from arenaplan.builder import Tape, Tensor, adam, layers, ops
-from solver.graph import DType, TrainableGraph
+from arenaplan.builder import adam
+from solver.graph import TrainableGraph
+from tests.support import other_networks
 from tests.support.graphs import Sketch
 
 __all__ = ["branches", "gpt", "recurrent", "residual_with_statistics", "unet"]
-
-_NEVER = -1e9
 
 
 def unet(side: int = 8, **hyper: Any) -> TrainableGraph:
@@ -99,26 +95,6 @@ def recurrent(type_: str = "LSTM", depth: int = 2, **hyper: Any) -> TrainableGra
 
 def gpt(blocks: int = 1) -> TrainableGraph:
     """Blocks of attention and two layers behind layer normalisations; one table embeds and projects."""
-    width, heads, tokens, length = 16, 2, 12, 8
-    tape = Tape("gpt", batch=2)
-    token = tape.input("token", length, dtype=DType.INT64)
-    following = tape.label("following", length, dtype=DType.INT64)
-    table = tape.parameter("table", [tokens, width], "normal", scale=0.1)
-    future = tape.constant("future", np.triu(np.full((length, length), _NEVER, np.float32), 1))
-
-    def split(x: Tensor) -> Tensor:
-        return x.reshape(0, 0, heads, width // heads).transpose(0, 2, 1, 3)
-
-    x = layers.embedding(token, table)
-    for k in range(blocks):
-        with tape.scope(f"block{k}"):
-            y = layers.layer_norm(x)
-            query, key, value = (split(layers.project(y, width, name=name)) for name in "qkv")
-            scores = (query * (1 / math.sqrt(width // heads))) @ key.transpose(0, 1, 3, 2)
-            mixed = (ops.softmax(scores + future) @ value).transpose(0, 2, 1, 3).reshape(0, 0, width)
-            x = x + layers.project(mixed, width, name="out")
-            hidden = ops.gelu(layers.project(layers.layer_norm(x), 4 * width))
-            x = x + layers.project(hidden, width)
-    x = layers.layer_norm(x).reshape(-1, width)
-    logits = tape.apply("Gemm", x, table, name="logits", transB=1).reshape(-1, length, tokens)
-    return tape.minimise(ops.cross_entropy(logits, following, sparse=True), adam(0.003)).graph
+    return other_networks.gpt(
+        batch=2, length=8, width=16, heads=2, blocks=blocks, words=12, optimizer=adam(0.003)
+    )

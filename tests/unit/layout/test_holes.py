@@ -19,7 +19,6 @@ from solver.layout import (
     Layout,
     LayoutProblem,
     Lifespan,
-    Piece,
     Progress,
     Proof,
     SolveOptions,
@@ -34,7 +33,7 @@ from solver.layout.check import check_problem
 from solver.layout.greedy.placement import place
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.pieces import without_holes
-from tests.support.buffers import solved
+from tests.support.buffers import smallest, solved
 from tests.support.shapes import SHAPES
 
 
@@ -71,33 +70,8 @@ def random_holed(rng: random.Random) -> LayoutProblem:
 
 
 def optimum(problem: LayoutProblem) -> int:
-    """By trying every offset of every buffer. Everything on top of each other is an upper bound."""
-    buffers = problem.buffers
-    held: list[list[Piece]] = [[] for _ in buffers]
-    for piece in pieces(problem):
-        held[piece.owner].append(piece)
-    best = sum(b.size + b.alignment - 1 for b in buffers) + 1
-
-    def clash(i: int, at: int, j: int, beside: int) -> bool:
-        return any(
-            p.lifespan.overlaps(q.lifespan) and at + p.low < beside + q.high and beside + q.low < at + p.high
-            for p in held[i]
-            for q in held[j]
-        )
-
-    def descend(placed: list[int], peak: int) -> None:
-        nonlocal best
-        if peak >= best:
-            return
-        i = len(placed)
-        if i == len(buffers):
-            best = peak
-            return
-        for offset in range(0, best - buffers[i].size, buffers[i].alignment):
-            if not any(clash(i, offset, j, beside) for j, beside in enumerate(placed)):
-                descend([*placed, offset], max(peak, offset + buffers[i].size))
-
-    descend([], 0)
+    best = smallest(problem)
+    assert best is not None
     return best
 
 

@@ -31,8 +31,7 @@ from solver.layout import (
 )
 from solver.layout.check.reference import violations
 from solver.placement import place
-from tests.support.buffers import solved
-from tests.support.smallest import smallest
+from tests.support.buffers import smallest, solved
 
 
 def random_problem(seed: int) -> LayoutProblem:

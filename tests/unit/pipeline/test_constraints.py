@@ -25,10 +25,10 @@ from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.program import ReservedRange, regions
 from solver.training import BlockProgram
 from solver.verify import prove, prove_deployment
+from tests.support.buffers import smallest
 from tests.support.graphs import chain, residual
 from tests.support.programs import program
 from tests.support.proofs import violations
-from tests.support.smallest import smallest
 
 GRAPH = chain((8, 8, 4), batch=4)
 
