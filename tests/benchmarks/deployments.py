@@ -10,13 +10,13 @@ from statistics import median
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
 from examples.gallery import GALLERY
 from solver import documents
 from solver.graph import TrainableGraph
 from solver.pipeline import EntryRequest, entry_requests, plan_deployment, plan_requested
 from solver.plan import Deployment, RequestedOptions, Tie, read_entry
+from tests.benchmarks.measure import figure_table, in_pairs
 
 __all__ = ["CASES", "Case", "Figures", "figures", "run"]
 
@@ -96,39 +96,21 @@ def figures(case: Case, pairs: int = _PAIRS) -> Figures:
     def apart() -> int:
         return sum(plan_requested(entry.subject, entry.requested).arena_bytes for entry in requests)
 
-    apart_bytes, deployment = apart(), together()
-    times = []
-    for k in range(pairs):  # in turn: whichever goes second finds the memory of the first one
-        if k % 2:
-            second, first = _spent(apart), _spent(together)
-            times.append((first, second))
-        else:
-            times.append((_spent(together), _spent(apart)))
+    times = in_pairs(together, apart, pairs, time.process_time)
     return Figures(
-        deployment,
-        apart_bytes,
+        together(),
+        apart(),
         median(one for one, _ in times),
         median(other for _, other in times),
         median(one / other for one, other in times),
     )
 
 
-def _spent(action: Callable[[], object]) -> float:
-    began = time.process_time()
-    action()
-    return time.process_time() - began
-
-
 def run(console: Console) -> None:
     """Print the table."""
-    table = Table(title="Entry points in one arena")
-    for heading in ("networks", "entry points"):
-        table.add_column(heading)
-    for heading in (
-        "persistent B", "largest transient B", "arena B", "bound B", "gap", "apart B",
-        "together ms", "apart ms", "ratio",
-    ):  # fmt: skip
-        table.add_column(heading, justify="right")
+    sizes = "persistent B, largest transient B, arena B, bound B, gap, apart B"
+    headings = f"{sizes}, together ms, apart ms, ratio"
+    table = figure_table("Entry points in one arena", "networks, entry points", headings)
     for case in CASES:
         measured = figures(case)
         deployment = measured.deployment

@@ -15,6 +15,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
+from rich.table import Table
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -41,10 +43,11 @@ def blas_threads(count: int) -> dict[str, str]:
     return dict.fromkeys(names, str(count))
 
 
-def timed(action: Callable[[], Any]) -> float:
-    started = time.perf_counter()
+def timed(action: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of a call by this clock."""
+    started = clock()
     action()
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def repeated(action: Callable[[], Any], runs: int, warmup: int = 1) -> Spread:
@@ -54,8 +57,10 @@ def repeated(action: Callable[[], Any], runs: int, warmup: int = 1) -> Spread:
     return Spread.of([timed(action) for _ in range(runs)])
 
 
-def paired(a: Callable[[], Any], b: Callable[[], Any], runs: int) -> tuple[Spread, Spread, float]:
-    """Two actions in turn, A B B A ...: their seconds, and the median of A / B pair by pair.
+def in_pairs(
+    a: Callable[[], Any], b: Callable[[], Any], runs: int, clock: Callable[[], float] = time.perf_counter
+) -> list[tuple[float, float]]:
+    """Seconds of two actions in turn, A B B A ..., behind one call of each that does not count.
 
     The machine's speed drifts; neighbours in time see the same machine.
     """
@@ -63,10 +68,16 @@ def paired(a: Callable[[], Any], b: Callable[[], Any], runs: int) -> tuple[Sprea
     pairs = []
     for k in range(runs):
         if k % 2:
-            second, first = timed(b), timed(a)
+            second, first = timed(b, clock), timed(a, clock)
             pairs.append((first, second))
         else:
-            pairs.append((timed(a), timed(b)))
+            pairs.append((timed(a, clock), timed(b, clock)))
+    return pairs
+
+
+def paired(a: Callable[[], Any], b: Callable[[], Any], runs: int) -> tuple[Spread, Spread, float]:
+    """The seconds of two actions that take turns, and the median of A / B pair by pair."""
+    pairs = in_pairs(a, b, runs)
     return (
         Spread.of([p[0] for p in pairs]),
         Spread.of([p[1] for p in pairs]),
@@ -95,6 +106,14 @@ def asked(python: str, *module: str) -> tuple[dict[str, Any], str]:
     if done.returncode:
         return {}, (done.stderr.strip().splitlines() or ["it ended"])[-1]
     return json.loads(done.stdout.splitlines()[-1]), ""
+
+
+def figure_table(title: str, words: str | None, figures: str) -> Table:
+    """A table of columns with words, if there are any, then of columns with figures, by their headings."""
+    table = Table(*([] if words is None else words.split(", ")), title=title)
+    for heading in figures.split(", "):
+        table.add_column(heading, justify="right")
+    return table
 
 
 def machine() -> str:

@@ -22,7 +22,7 @@ from examples.resnet50 import resnet50
 from solver.documents import dump_graph, dump_plan, load_graph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from tests.benchmarks.measure import ROOT
+from tests.benchmarks.measure import ROOT, figure_table
 from tests.support.deep_graphs import DEEP
 
 __all__ = ["STAGES", "Cost", "cost", "run"]
@@ -107,17 +107,10 @@ def _once(document: bytes, options: PlanOptions | None) -> Cost:
     return Cost(len(graph.operations), len(made.steps), found)
 
 
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title)
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("graph", "command") else "right")
-    return table
-
-
 def _growth(given: str, options: PlanOptions) -> Table:
     small, large = SIZES
     title = f"arenaplan plan{given}, processor seconds; {large:,} operations beside {small:,}"
-    table = _table(title, "graph", "operations", "steps", "in all", "ratio", *STAGES)
+    table = figure_table(title, "graph", f"operations, steps, in all, ratio, {', '.join(STAGES)}")
     for name, shape in DEEP.items():
         one, other = _in_turn(_bytes(shape, small), _bytes(shape, large), options)
         ratio = median(b.proved / a.proved for a, b in zip(one, other, strict=True))
@@ -154,14 +147,8 @@ def _bytes(shape: Callable[[int], Mapping[str, object]], size: int) -> bytes:
 
 
 def _models() -> Table:
-    table = _table(
-        "Graph document to proven plan, processor milliseconds",
-        "graph",
-        "operations",
-        "steps",
-        "in all",
-        *STAGES,
-    )
+    title = "Graph document to proven plan, processor milliseconds"
+    table = figure_table(title, "graph", f"operations, steps, in all, {', '.join(STAGES)}")
     models = {
         "mnist": (ROOT / "examples/mnist.json").read_bytes(),
         "MobileNet v2": (ROOT / "examples/mobilenet_v2.json").read_bytes(),
@@ -175,9 +162,8 @@ def _models() -> Table:
 
 
 def _commands() -> Table:
-    table = _table(
-        f"Commands, each a new process (medians of {COLD_RUNS})", "command", "processor s", "seconds"
-    )
+    title = f"Commands, each a new process (medians of {COLD_RUNS})"
+    table = figure_table(title, "command", "processor s, seconds")
     with TemporaryDirectory() as folder:
         made = str(Path(folder) / "plan.json")
         mnist, mobilenet = "examples/mnist.json", "examples/mobilenet_v2.json"

@@ -27,7 +27,7 @@ from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.program import Costs
 from solver.reports.records import recomputation
-from tests.benchmarks.measure import ROOT, blas_threads, in_new_process
+from tests.benchmarks.measure import ROOT, blas_threads, in_new_process, in_pairs
 from tests.benchmarks.steps import arena_step
 
 #: Networks, shares of the peak, and pairs of steps: some ten seconds of processor time for each share.
@@ -82,7 +82,8 @@ def _row(
     found = recomputation(made)
     assert found is not None
     modelled = found.extra / found.step
-    ratios = _ratios(arena_step(graph, made), arena_step(graph, given), pairs)
+    steps = in_pairs(arena_step(graph, made), arena_step(graph, given), pairs, time.process_time)
+    ratios = [ours / plain for ours, plain in steps]
     extra, (low, high) = median(ratios) - 1, _middle_half(ratios)
     return (
         "measured" if costs else "roofline",
@@ -94,25 +95,6 @@ def _row(
         f"{extra / modelled:.2f}",
         f"{100 * (extra - modelled):+.2f}",
     )
-
-
-def _ratios(a: Callable[[], object], b: Callable[[], object], pairs: int) -> list[float]:
-    """Processor time of a by that of b, pair by pair: A B B A, behind one of each that does not count."""
-    a(), b()
-    found = []
-    for k in range(pairs):
-        if k % 2:
-            second, first = _took(b), _took(a)
-        else:
-            first, second = _took(a), _took(b)
-        found.append(first / second)
-    return found
-
-
-def _took(action: Callable[[], object]) -> int:
-    began = time.process_time_ns()
-    action()
-    return time.process_time_ns() - began
 
 
 def _middle_half(ratios: list[float]) -> tuple[float, float]:

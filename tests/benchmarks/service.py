@@ -26,12 +26,11 @@ from typing import Any, Final
 
 import httpx
 from rich.console import Console
-from rich.table import Table
 
 from clients import AsyncClient
 from examples.resnet50 import resnet50
 from solver.documents import dump_graph
-from tests.benchmarks.measure import ROOT
+from tests.benchmarks.measure import ROOT, figure_table
 from tests.support.deep_graphs import DEEP
 from tests.support.server import Server, running_server
 
@@ -238,16 +237,10 @@ def rates(console: Console) -> None:
         for _ in range(TURNS):
             for name, pid, port, request, _base in candidates:
                 found[name].append(_rate(pid, port, request))
-    table = Table(title=f"Requests a second, {CONNECTIONS} connections, median of {TURNS} turns")
-    for column in (
-        "",
-        "requests/s",
-        "CPU of the process, µs each",
-        "p99 ms",
-        "rate to base",
-        "CPU of base to CPU",
-    ):
-        table.add_column(column, justify="left" if not column else "right")
+    headings = "requests/s, CPU of the process each in µs, p99 ms, rate to base, CPU of base to CPU"
+    table = figure_table(
+        f"Requests a second, {CONNECTIONS} connections, median of {TURNS} turns", "", headings
+    )
 
     def median(name: str, of: Callable[[_Rate], float]) -> float:
         return statistics.median(of(one) for one in found[name])
@@ -272,15 +265,12 @@ def rates(console: Console) -> None:
 def workers(console: Console) -> None:
     """Plans a second that were never asked for, with 1, 2 and 4 workers."""
     processors = len(os.sched_getaffinity(0))
-    table = Table(title=f"New plans a second (mnist, another batch each), {processors} processors")
-    for column in (
-        "workers",
-        "plans/s",
-        "CPU of the API, ms a plan",
-        "CPU of workers, ms a plan",
-        "plans/s, a processor for each process",
-    ):
-        table.add_column(column, justify="right")
+    headings = (
+        "workers, plans/s, ms of the API a plan, ms of workers a plan, plans/s with a processor for each"
+    )
+    table = figure_table(
+        f"New plans a second (mnist, another batch each), {processors} processors", None, headings
+    )
     for count in (1, 2, 4):
         with running_server(workers=count) as server:
             plans, api, work, seconds = asyncio.run(_plan_new(server, 4 * count))
@@ -322,12 +312,11 @@ def costs(console: Console, plans: int = 24) -> None:
         ("ResNet-50", json.loads(dump_graph(resnet50().graph))),
         ("transformer, 931 operations", DEEP["transformer"](1_000)),
     ]
-    table = Table(title="A million new plans a day")
-    for column in (
-        "model", "request, kB", "plan, kB", "CPU of API, ms", "of a worker, ms", "CPU-hours", "processors",
-        f"at {BUSY:.0%} busy", "US$ a day", "workers that fill an API",
-    ):  # fmt: skip
-        table.add_column(column, justify="right" if column != "model" else "left")
+    headings = (
+        f"request kB, plan kB, CPU of API ms, of a worker ms, CPU-hours, processors, at {BUSY:.0%} busy"
+    )
+    headings += ", US$ a day, workers that fill an API"
+    table = figure_table("A million new plans a day", "model", headings)
     for name, graph in shapes:
         with running_server(workers=1, body_limit_bytes="64MiB") as server, server.client() as http:
             _warm(server)

@@ -28,13 +28,14 @@ from tests.support.usual_networks import branches, gpt, recurrent, residual_with
 
 FUZZ = os.environ.get("ARENAPLAN_FUZZ")
 
+
+def _of_gallery(name: str) -> TrainableGraph:
+    return GALLERY[name].model().graph
+
+
 #: By default one of the gallery; `./run fuzz` takes it whole, and a tower with each rule of training.
 NETWORKS: dict[str, Callable[[], TrainableGraph]] = {
-    **{
-        name: lambda example=example: example.model().graph
-        for name, example in GALLERY.items()
-        if FUZZ or name == "lenet5"
-    },
+    **{name: partial(_of_gallery, name) for name in GALLERY if FUZZ or name == "lenet5"},
     "dropout": partial(tower, dropout=True),
     "tied": partial(tower, tied=True, optimizer="Adam"),
     "clipped": partial(tower, training=TrainingRules(clip_global_norm=0.5)),
