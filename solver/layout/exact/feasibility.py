@@ -21,46 +21,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.kernels import skyline_kernel
+from solver.layout.kernels import skyline_kernel as kernel
 from solver.layout.kernels.priorities import ORDERS, priorities, ranked
 from solver.layout.kernels.skyline_kernel import (
-    ANY_PLATEAU,
-    BEST,
-    CAPACITY,
-    COUNTERS,
-    DECOMPOSE,
-    FILL,
-    FORCED_WASTE,
-    FULL,
-    GOING,
-    GUIDED,
-    JUMPS,
-    KNOWN,
-    LEARNT,
-    NO,
-    NOISE,
-    PATH,
-    PAUSE,
-    PAUSED,
-    PRIME,
-    PROMOTION,
-    REFUTED_FIELDS,
-    RULES,
-    RUNS,
     SEARCHABLE,
-    SEED,
-    SEEDS,
-    SPAN,
-    SPARE,
-    STOP,
-    TABLE,
-    UNKNOWN,
-    UNTIL,
-    WALLS,
-    WEIGHTS,
-    WORK,
-    WORK_LIMIT,
-    YES,
     SearchState,
     Short,
     allocate,
@@ -132,7 +96,12 @@ class Answer(Enum):
     UNKNOWN = "unknown"
 
 
-_ANSWERS: Final = {YES: Answer.YES, NO: Answer.NO, UNKNOWN: Answer.UNKNOWN, FULL: Answer.UNKNOWN}
+_ANSWERS: Final = {
+    kernel.YES: Answer.YES,
+    kernel.NO: Answer.NO,
+    kernel.UNKNOWN: Answer.UNKNOWN,
+    kernel.FULL: Answer.UNKNOWN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +148,14 @@ class _Race:
 
 def search_is_compiled() -> bool:
     """Whether the kernel runs as machine code, or else as Python."""
-    if not runs_compiled(skyline_kernel.race):
+    if not runs_compiled(kernel.race):
         bind(*_nothing())(1, GROWTH)
-    return runs_compiled(skyline_kernel.race)
+    return runs_compiled(kernel.race)
 
 
 def bind(state: SearchState, ranks: Short) -> Call:
     """The kernel for these arrays, whose addresses are looked up once."""
-    return partial(skyline_kernel.race, addressed(state), addressed(ranks))
+    return partial(kernel.race, addressed(state), addressed(ranks))
 
 
 def _nothing() -> tuple[SearchState, Short]:
@@ -194,7 +163,7 @@ def _nothing() -> tuple[SearchState, Short]:
     one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
     instance = Instance(zero, one, one, one, one, zero - 1, 1)
     state = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER], np.int64), 0)
-    state.counters[[CAPACITY, WORK_LIMIT]] = (1, 10)
+    state.counters[[kernel.CAPACITY, kernel.WORK_LIMIT]] = (1, 10)
     return state, np.zeros((ORDERS, 1), np.int16)
 
 
@@ -229,7 +198,7 @@ class FeasibilitySearch:
             self._ranks[row] = ranks[order]
         if self._many:
             give_back()  # what was sorted
-        self._states: list[SearchState | None] = [None] * SEEDS
+        self._states: list[SearchState | None] = [None] * kernel.SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}
 
@@ -251,22 +220,22 @@ class FeasibilitySearch:
         if guide is not None:
             self._ranks[ORDERS] = self._upwards(guide)
             del guide
-        runs = [self._runs.get((capacity, k), 0) for k in range(SEEDS)]
+        runs = [self._runs.get((capacity, k), 0) for k in range(kernel.SEEDS)]
         race = _Race(watch, first=max(FIRST_RUN, FIRST_RUN_PER_BUFFER * self._buffers))
         # The first turn answers most questions; while it is taken, no second seed is made ready.
         first = runs.index(min(runs))
         self._join(race, first, capacity, limit, work, guided=guided)
         self._turn(race, first, runs[first] + 1)
-        if race.answers[first] == PAUSED:
-            for k in range(SEEDS):
+        if race.answers[first] == kernel.PAUSED:
+            for k in range(kernel.SEEDS):
                 if k != first:
                     self._join(race, k, capacity, limit, work, guided=guided)
-            if self._in_turns or not runs_compiled(skyline_kernel.race):
+            if self._in_turns or not runs_compiled(kernel.race):
                 self._in_turn(race)
             else:
                 self._together(race)
         # What short runs could find has been looked for: asked again, go on with the longer ones.
-        self._runs.update({(capacity, k): int(race.states[k].counters[RUNS]) for k in race.states})
+        self._runs.update({(capacity, k): int(race.states[k].counters[kernel.RUNS]) for k in race.states})
         return self._verdict(race)
 
     def _forget(self, residue: int) -> None:
@@ -277,7 +246,7 @@ class FeasibilitySearch:
         """
         if residue != self._residue:
             self._residue = residue
-            self._states = [None] * SEEDS
+            self._states = [None] * kernel.SEEDS
 
     def _join(self, race: _Race, k: int, capacity: int, limit: Integers, work: int, *, guided: bool) -> None:
         """One more seed, with what it has learnt before."""
@@ -289,26 +258,31 @@ class FeasibilitySearch:
         if state is None:
             depth = DEPTH_PER_BUFFER * self._buffers + 1000
             other = next((known for known in self._states if known is not None), None)
-            names = () if other is None else (PATH if self._in_turns else ()) + (LEARNT if self._many else ())
+            shared = (kernel.PATH if self._in_turns else ()) + (kernel.LEARNT if self._many else ())
+            names = () if other is None else shared
             shared = {name: getattr(other, name) for name in names}
             state = made(self._same, bits, depth, self._signals, self._options.seed + k, shared)
         elif len(state.table) < 1 << bits:
             more = paged(1 << bits, cleared=True, of=np.int32)
-            state = state._replace(table=more, refuted=paged(1 << bits, REFUTED_FIELDS))
-            state.counters[KNOWN] = 0
+            state = state._replace(table=more, refuted=paged(1 << bits, kernel.REFUTED_FIELDS))
+            state.counters[kernel.KNOWN] = 0
         self._states[k] = race.states[k] = state
         race.calls[k] = bind(state, self._ranks)
-        race.answers[k] = PAUSED
+        race.answers[k] = kernel.PAUSED
         counters = state.counters
         state.limit[:] = limit
-        counters[[slot for slot in range(COUNTERS) if slot not in (KNOWN, NOISE)]] = 0
-        counters[SPARE] = max(0, min(MOST_SPARE, HEIGHT_BITS - int(limit.max()).bit_length()))
-        counters[RUNS], counters[GUIDED] = self._runs.get((capacity, k), 0), guided
-        counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
-        counters[RULES] = _bits(
+        counters[[slot for slot in range(kernel.COUNTERS) if slot not in (kernel.KNOWN, kernel.NOISE)]] = 0
+        counters[kernel.SPARE] = max(0, min(MOST_SPARE, HEIGHT_BITS - int(limit.max()).bit_length()))
+        counters[kernel.RUNS], counters[kernel.GUIDED] = self._runs.get((capacity, k), 0), guided
+        counters[kernel.CAPACITY], counters[kernel.WORK_LIMIT], counters[kernel.SEED] = (
+            int(limit.max()),
+            work,
+            k,
+        )
+        counters[kernel.RULES] = _bits(
             self._options.rules,
             uniform=bool((limit == limit[0]).all()) and not (self._misaligning or self._pinned),
-            hashable=int(limit.max()) < PRIME,
+            hashable=int(limit.max()) < kernel.PRIME,
         )
         if self._many:
             give_back()  # what was drawn and ranked
@@ -317,31 +291,35 @@ class FeasibilitySearch:
         """The runs of one seed, up to this many, or (0) until it stops; with looks at the clock or not."""
         counters, growth = race.states[k].counters, GROWTH if self._options.rules.restarts else 0.0
         if self._many:
-            counters[KNOWN] = max(int(state.counters[KNOWN]) for state in self._states if state is not None)
-        counters[UNTIL] = until
+            counters[kernel.KNOWN] = max(
+                int(state.counters[kernel.KNOWN]) for state in self._states if state is not None
+            )
+        counters[kernel.UNTIL] = until
         while True:
-            part = SLICE if runs_compiled(skyline_kernel.race) else SLICE // UNCOMPILED_SLOWNESS
-            counters[PAUSE] = counters[WORK] + part if watching else 0
+            part = SLICE if runs_compiled(kernel.race) else SLICE // UNCOMPILED_SLOWNESS
+            counters[kernel.PAUSE] = counters[kernel.WORK] + part if watching else 0
             race.answers[k] = race.calls[k](race.first, growth)
             if watching and (race.watch() or self._is_too_slow()):
-                self._signals[STOP] = 1
-            if race.answers[k] != PAUSED or not counters[GOING]:
+                self._signals[kernel.STOP] = 1
+            if race.answers[k] != kernel.PAUSED or not counters[kernel.GOING]:
                 break
-        if race.answers[k] in (YES, NO):
+        if race.answers[k] in (kernel.YES, kernel.NO):
             if self._options.race:
-                self._signals[STOP] = 1
-            self._signals[BEST] = min(int(self._signals[BEST]), int(counters[RUNS]) * SEEDS + k)
+                self._signals[kernel.STOP] = 1
+            self._signals[kernel.BEST] = min(
+                int(self._signals[kernel.BEST]), int(counters[kernel.RUNS]) * kernel.SEEDS + k
+            )
 
     def _is_too_slow(self) -> bool:
         """Whether a search that was to be compiled goes on as Python, because compiling has failed."""
-        return self._slowness == 1 and not (runs_compiled(skyline_kernel.race) or may_compile())
+        return self._slowness == 1 and not (runs_compiled(kernel.race) or may_compile())
 
     def _together(self, race: _Race) -> None:
         """Each seed on a thread of its own; this one is the first's, and looks at the clock."""
         turn = partial(self._turn, watching=False)
         threads = [
             threading.Thread(target=copy_context().run, args=(turn, race, k), daemon=True)
-            for k in range(1, SEEDS)
+            for k in range(1, kernel.SEEDS)
         ]
         for thread in threads:
             thread.start()
@@ -350,29 +328,29 @@ class FeasibilitySearch:
             while thread.is_alive():
                 thread.join(TICK)
                 if race.watch():
-                    self._signals[STOP] = 1
+                    self._signals[kernel.STOP] = 1
 
     def _in_turn(self, race: _Race) -> None:
         """The same on one thread: a run each, until one answers or none goes on."""
-        while active := [k for k in range(SEEDS) if race.answers[k] == PAUSED]:
-            runs = [int(race.states[k].counters[RUNS]) for k in active]
+        while active := [k for k in range(kernel.SEEDS) if race.answers[k] == kernel.PAUSED]:
+            runs = [int(race.states[k].counters[kernel.RUNS]) for k in active]
             k = active[runs.index(min(runs))]
             self._turn(race, k, min(runs) + 1)
-            if race.answers[k] in (YES, NO):
+            if race.answers[k] in (kernel.YES, kernel.NO):
                 break
 
     def _verdict(self, race: _Race) -> Decision:
-        decided = [k for k in race.states if race.answers[k] in (YES, NO)]
+        decided = [k for k in race.states if race.answers[k] in (kernel.YES, kernel.NO)]
         if not decided:
-            work = max(int(state.counters[WORK]) for state in race.states.values())
+            work = max(int(state.counters[kernel.WORK]) for state in race.states.values())
             return Decision(Answer.UNKNOWN, None, work * self._slowness)
-        winner = min(decided, key=lambda k: (int(race.states[k].counters[RUNS]), k))
+        winner = min(decided, key=lambda k: (int(race.states[k].counters[kernel.RUNS]), k))
         state = race.states[winner]
         for k in race.states:
             if k != winner:
                 self._states[k] = None
-        found = self._as_given(state.rank * self._unit) if race.answers[winner] == YES else None
-        work = int(state.counters[WORK]) * self._slowness
+        found = self._as_given(state.rank * self._unit) if race.answers[winner] == kernel.YES else None
+        work = int(state.counters[kernel.WORK]) * self._slowness
         return Decision(_ANSWERS[race.answers[winner]], found, work)
 
     def _upwards(self, offsets: Integers) -> Integers:
@@ -395,15 +373,15 @@ def _bits(rules: Rules, *, uniform: bool, hashable: bool) -> int:
     Heights from the prime of the hashes on would not be told apart, so nothing is remembered then.
     """
     chosen = {
-        ANY_PLATEAU: rules.plateaus,
-        FORCED_WASTE: rules.gaps,
-        TABLE: rules.transposition and hashable,
-        DECOMPOSE: rules.decomposition,
-        WEIGHTS: rules.weights,
-        FILL: rules.fill,
-        SPAN: rules.span and uniform,
-        WALLS: rules.walls,
-        JUMPS: rules.jumps,
-        PROMOTION: rules.promotion,
+        kernel.ANY_PLATEAU: rules.plateaus,
+        kernel.FORCED_WASTE: rules.gaps,
+        kernel.TABLE: rules.transposition and hashable,
+        kernel.DECOMPOSE: rules.decomposition,
+        kernel.WEIGHTS: rules.weights,
+        kernel.FILL: rules.fill,
+        kernel.SPAN: rules.span and uniform,
+        kernel.WALLS: rules.walls,
+        kernel.JUMPS: rules.jumps,
+        kernel.PROMOTION: rules.promotion,
     }
     return sum(bit for bit, on in chosen.items() if on)

@@ -42,6 +42,7 @@ from solver.layout.exact.feasibility import (
     search_is_compiled,
 )
 from solver.layout.greedy.placement import greedy_portfolio, orders, place
+from solver.layout.kernels import skyline_kernel as kernel
 from solver.layout.kernels.priorities import priorities
 from solver.layout.kernels.skyline_kernel import (
     FLUSH,
@@ -62,7 +63,6 @@ from solver.layout.kernels.skyline_kernel import (
     prepare,
     unchanged,
 )
-from solver.layout.kernels.skyline_kernel import PLAIN as PLAIN_WAY
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, USUAL_WORK, Usual
 from solver.layout.model.problem import MAX_BYTES
@@ -121,7 +121,7 @@ def test_whoever_levels_the_floor_goes_first_then_whoever_leans() -> None:
     state = _state(Instance.of(random_problem(random.Random(7), 3, 6, 3, (1,))))
     state.rank[:] = (3, 2, 1)
     touching = (True, False, True, False), (True, True, False, False), (False, False, False, False)
-    expected = {PLAIN_WAY: [2, 1, 0], LEAN: [1, 0, 2], FLUSH: [0, 1, 2]}
+    expected = {kernel.PLAIN: [2, 1, 0], LEAN: [1, 0, 2], FLUSH: [0, 1, 2]}
     for regard, order in expected.items():
         state.counters[LEANING] = regard
         assert sorted(range(3), key=lambda i: preference(state, i, *touching[i])) == order

@@ -16,42 +16,9 @@ import pytest
 from solver.compile import load
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, Rules, SolveOptions
 from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch, bind
+from solver.layout.kernels import skyline_kernel as kernel
 from solver.layout.kernels.priorities import ORDERS, priorities
-from solver.layout.kernels.skyline_kernel import (
-    CAPACITY,
-    COUNT,
-    FIRST,
-    FULLS,
-    GUIDED,
-    HEAD,
-    LAST,
-    NEXT,
-    NODES,
-    NONE,
-    ONE,
-    PAUSED,
-    PICK,
-    PROMOTION,
-    ROUND,
-    RULES,
-    RUNS,
-    SEED,
-    SOLE,
-    SPAN,
-    STRETCHES,
-    TRAIL_COUNT,
-    TWO,
-    UNTIL,
-    WORK,
-    WORK_LIMIT,
-    SearchState,
-    Short,
-    allocate,
-    kinds,
-    prepare,
-    race,
-    stretch,
-)
+from solver.layout.kernels.skyline_kernel import SearchState, Short, allocate, kinds, prepare, race, stretch
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, random_problem, solved
 from tests.support.oracle import tiling
@@ -78,7 +45,7 @@ def arguments(seed: int) -> tuple[SearchState, Short]:
     by_start = instance.subset(np.argsort(instance.start, kind="stable"))
     n = len(by_start)
     state = allocate(by_start, 1, np.full(n, 200), 10, 20 * n + 1000, np.array([0, 2**62]), seed)
-    state.counters[[CAPACITY, WORK_LIMIT, RULES]] = 200, 30_000, 255
+    state.counters[[kernel.CAPACITY, kernel.WORK_LIMIT, kernel.RULES]] = 200, 30_000, 255
     ranks = np.stack(
         [np.random.default_rng((seed, k)).permutation(n) for k in range(8)], dtype=np.int16, casting="unsafe"
     )
@@ -91,7 +58,7 @@ def answers() -> list[tuple[int, list[int], list[int], list[list[int]]]]:
     for seed in range(6):
         state, ranks = arguments(seed)
         answer = bind(state, ranks)(100, 1.3)
-        trail = state.trail[: int(state.counters[TRAIL_COUNT])].tolist()
+        trail = state.trail[: int(state.counters[kernel.TRAIL_COUNT])].tolist()
         made.append((answer, state.counters.tolist(), state.rank.tolist(), trail))
     return made
 
@@ -109,7 +76,7 @@ def test_machine_code_does_what_the_source_says(tmp_path: Path) -> None:
     )
     expected = answers()
     assert done.stdout == f"{expected} False\n", done.stderr
-    assert all(counters[NODES] > 0 for _, counters, _, _ in expected)
+    assert all(counters[kernel.NODES] > 0 for _, counters, _, _ in expected)
 
 
 def test_the_search_goes_on_where_it_was_paused() -> None:
@@ -125,7 +92,7 @@ def test_arrays_that_are_not_contiguous_are_refused() -> None:
     state, ranks = arguments(0)
     with pytest.raises(ValueError, match="is not C-contiguous"):
         bind(state, ranks[:, ::2])(100, 1.3)
-    assert state.counters[WORK] == 0
+    assert state.counters[kernel.WORK] == 0
 
 
 # ---------------- What the compiled search keeps of plateaus and parts is what a look from scratch would find
@@ -135,7 +102,7 @@ def told(s: SearchState, left: int) -> tuple[float, ...]:
     """What is kept of a plateau, as far as it means anything."""
     plateau = int(s.stop[left]), float(s.key[left])
     decided = np.isfinite(s.key[left])
-    picked = int(s.picks[left, PICK]), int(s.picks[left, SOLE])
+    picked = int(s.picks[left, kernel.PICK]), int(s.picks[left, kernel.SOLE])
     return (*plateau, *picked, int(s.waste[left])) if decided else plateau
 
 
@@ -145,16 +112,21 @@ def fresh_state(instance: Instance, capacity: int, rules: int, seed: int) -> Sea
     limit = (capacity + by_start.size - by_start.exact) // by_start.unit
     never = np.array([0, 2**62])
     made = allocate(by_start, by_start.unit, limit, 10, 20 * len(by_start) + 1000, never, seed)
-    made.counters[[CAPACITY, RULES, WORK_LIMIT, RUNS]] = int(limit.max()), rules, 2**62, seed
+    made.counters[[kernel.CAPACITY, kernel.RULES, kernel.WORK_LIMIT, kernel.RUNS]] = (
+        int(limit.max()),
+        rules,
+        2**62,
+        seed,
+    )
     return made
 
 
 def parts(s: SearchState) -> list[int]:
     """The agenda."""
-    found, part = [], int(s.counters[HEAD])
-    while part != NONE:
+    found, part = [], int(s.counters[kernel.HEAD])
+    while part != kernel.NONE:
         found.append(part)
-        part = int(s.parts[part, NEXT])
+        part = int(s.parts[part, kernel.NEXT])
     return found
 
 
@@ -164,7 +136,7 @@ def assert_kept_is_true(s: SearchState) -> int:
 
     fresh = 0
     for part in parts(s):
-        left, last = int(s.reaches[part, FIRST]), int(s.reaches[part, LAST])
+        left, last = int(s.reaches[part, kernel.FIRST]), int(s.reaches[part, kernel.LAST])
         first = left
         while left < last:
             if s.fresh[left]:
@@ -182,21 +154,23 @@ def assert_hashes_are_true(s: SearchState) -> None:
 
     for part in parts(s):
         row, sums = s.reaches[part], s.sums[part]
-        assert (row[COUNT], sums[ONE], sums[TWO]) == state(s, row[FIRST], row[LAST])
+        assert (row[kernel.COUNT], sums[kernel.ONE], sums[kernel.TWO]) == state(
+            s, row[kernel.FIRST], row[kernel.LAST]
+        )
 
 
 def stop_and_look(s: SearchState, every: int, most: int) -> int:
     """Runs to node after node, each time from the start, as a search that is stopped does not go on."""
-    fresh, run = 0, int(s.counters[RUNS])
+    fresh, run = 0, int(s.counters[kernel.RUNS])
     rng = np.random.default_rng(run)
     ranks = np.stack([rng.permutation(len(s.rank)) for _ in range(ORDERS)]).astype(np.int16)
     for nodes in range(every, most, every):
-        s.counters[[RUNS, UNTIL, FULLS]] = run, run + 1, 0
-        if race(s, ranks, nodes, 1.0) != PAUSED or s.counters[FULLS]:
+        s.counters[[kernel.RUNS, kernel.UNTIL, kernel.FULLS]] = run, run + 1, 0
+        if race(s, ranks, nodes, 1.0) != kernel.PAUSED or s.counters[kernel.FULLS]:
             break
         assert_hashes_are_true(s)
         fresh += assert_kept_is_true(s)
-    s.counters[RUNS] = run
+    s.counters[kernel.RUNS] = run
     return fresh
 
 
@@ -227,8 +201,8 @@ def with_pins(rng: random.Random) -> LayoutProblem:
     [
         (lambda rng: random_problem(rng, 90, 30, 9), None, 255, range(0, 27, 3), 300),
         (lambda rng: tiling(rng, 90, 40, 80), None, 255, range(1, 27, 2), 300),
-        (with_alignments, 110, 255 & ~SPAN, range(10), 1000),
-        (with_pins, 110, 255 & ~SPAN, range(10), 500),
+        (with_alignments, 110, 255 & ~kernel.SPAN, range(10), 1000),
+        (with_pins, 110, 255 & ~kernel.SPAN, range(10), 500),
     ],
     ids=["any", "tilings", "alignments", "pins"],
 )
@@ -273,7 +247,7 @@ def decide(problem: LayoutProblem, capacity: int, rules: Rules, guide: list[int]
 
 def promoting_state(instance: Instance) -> SearchState:
     made = allocate(instance, 1, np.full(len(instance), 10**6), 4, 100, np.array([0, 2**62]), 1)
-    made.counters[[SEED, RULES, GUIDED]] = (1, PROMOTION, 1)
+    made.counters[[kernel.SEED, kernel.RULES, kernel.GUIDED]] = (1, kernel.PROMOTION, 1)
     return made
 
 
@@ -303,13 +277,13 @@ def test_neither_changes_what_fits(jumps: bool, promotion: bool) -> None:
 
 def test_bits_of_a_stretch_are_those_of_its_sections() -> None:
     """Problems with more sections than bits share them among neighbours."""
-    for sections in (1, 5, STRETCHES, 3 * STRETCHES + 1):
+    for sections in (1, 5, kernel.STRETCHES, 3 * kernel.STRETCHES + 1):
         instance = Instance.of(
             LayoutProblem(tuple(Buffer(str(t), 1, Lifespan(t, t + 2)) for t in range(sections)))
         )
         s, rng = promoting_state(instance), random.Random(sections)
         assert s.bit.min() == 0
-        assert s.bit.max() < STRETCHES
+        assert s.bit.max() < kernel.STRETCHES
         bits = 1 << s.bit.astype(np.int64)
         for _ in range(50):
             start = rng.randrange(instance.sections)
@@ -324,7 +298,7 @@ def test_the_more_active_a_kind_the_earlier_it_is_tried() -> None:
     passive, active = promoting_state(instance), promoting_state(instance)
     active.activity[kind[0]] = 5
     earlier = [0, 0]
-    for run in range(0, 2 * ROUND, 2):
+    for run in range(0, 2 * kernel.ROUND, 2):
         for s in (passive, active):
             with np.errstate(over="ignore"):  # of hashes
                 prepare(s, ranks, run)
