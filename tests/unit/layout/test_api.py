@@ -483,16 +483,6 @@ def test_pins_and_alignments_can_be_cancelled_too() -> None:
     assert not outcome.deterministic
 
 
-def test_a_deadline_with_an_event_has_nothing_left_once_it_is_set() -> None:
-    cancel = threading.Event()
-    deadline = Deadline.after(1000).or_when(cancel)
-    before = (deadline.remaining > 0, deadline.expired)
-    cancel.set()
-    assert (before, (deadline.remaining > 0, deadline.expired)) == ((True, False), (False, True))
-    assert Deadline().or_when(None) == Deadline()
-    assert Deadline().remaining == float("inf")
-
-
 def test_cp_sat_is_left_alone_when_it_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     from solver.layout.exact import cp_sat
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -233,12 +232,6 @@ def test_a_deadline_that_has_passed_gives_the_greedy_answer() -> None:
 # ------------------------------------------------------------------------------------------- bad input
 
 
-def test_tiers_that_make_no_sense_are_named() -> None:
-    with pytest.raises(OptionsError, match="nothing to page out to") as caught:
-        plan(tower(), PlanOptions(tiers=(Tier("a", 4096),)))
-    assert caught.value.path == ("tiers",)
-
-
 def test_tiers_are_for_targets_that_page_and_no_other_capacity() -> None:
     given = tiers(4096)
     for target in ("onert", "nntrainer", "singa"):
@@ -399,11 +392,6 @@ def paged() -> tuple[Program, Plan]:
     return reference_of(graph, given), plan(graph, given)
 
 
-def space(made: Plan, copy: Step) -> int:
-    """Where a copy goes to."""
-    return made.program.values[copy.bindings[1].value].space
-
-
 def rules(reference: Program, made: Plan) -> set[str]:
     return {violation.rule for violation in prove(reference, made)}
 
@@ -420,7 +408,7 @@ def test_copies_that_have_no_time_are_named(paged: tuple[Program, Plan], home: i
     """Values of slower memory lie in the first tier, or in one that says as little of its speed."""
     reference, made = paged
     program = made.program
-    spaces = (*program.spaces, dataclasses.replace(program.spaces[1], name="mute"))
+    spaces = (*program.spaces, replace(program.spaces[1], name="mute"))
     values = tuple(replace(v, space=home) if v.space == 1 else v for v in program.values)
     end = made.sizes[0]
     offsets = tuple(
@@ -429,7 +417,7 @@ def test_copies_that_have_no_time_are_named(paged: tuple[Program, Plan], home: i
     )
     large = replace(made.options.tiers[0], bytes=2**30)
     options = replace(made.options, tiers=(large, FLASH, Tier("mute", 2**30)))
-    moved = dataclasses.replace(program, spaces=spaces, values=values)
+    moved = replace(program, spaces=spaces, values=values)
     plan_ = replace(
         made,
         program=moved,

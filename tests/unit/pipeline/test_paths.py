@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from arenaplan.builder import Tape, adam, layers, ops
 from solver.documents import dump_plan, load_graph, load_plan, program_digest
@@ -19,7 +16,7 @@ from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.layout import Layout, LayoutProblem, Outcome, Progress, Proof, Status
 from solver.passes.recompute import read_only_bytes
-from solver.pipeline import TARGETS, plan, plan_program, reference_of
+from solver.pipeline import plan, plan_program, reference_of
 from solver.plan import Plan, PlanOptions
 from solver.program import Tier
 from solver.reports.records import paging, recomputation
@@ -236,30 +233,6 @@ def test_any_alignment_trains_the_same(alignment: int) -> None:
         assert validate(convolutional(), made, steps=2).identical
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_plans_round_trip(target: str) -> None:
-    graph = load_graph((ROOT / "examples/mnist.json").read_bytes())
-    text = dump_plan(plan(graph, PlanOptions(target=target)))
-    assert json.loads(text)["digest"]
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    widths=st.lists(st.integers(1, 9), min_size=2, max_size=5),
-    batch=st.integers(1, 5),
-    last=st.integers(0, 4),
-    update=st.sampled_from(["immediate", "end"]),
-    budget=st.sampled_from([1, 512, 1 << 20]),
-)
-def test_random_chains_train_bit_identically(
-    widths: list[int], batch: int, last: int, update: str, budget: int
-) -> None:
-    graph = chain(widths, batch, trainable=last, optimizer="Adam")
-    made = plan(graph, PlanOptions(update=update, scratch_budget=budget))
-    assert made.arena_bytes >= made.lower_bound
-    assert validate(graph, made, steps=2).identical
-
-
 def test_training_less_needs_no_more() -> None:
     sizes = [plan(chain((9, 9, 9, 9), trainable=n, optimizer="Adam")).arena_bytes for n in (0, 1, 2, 3)]
     assert sizes == sorted(sizes)
@@ -293,13 +266,6 @@ def test_nothing_to_rewrite_gives_the_same_arena() -> None:
     assert (made.steps, made.arenas) == (plain.steps, plain.arenas)
 
 
-def test_options_are_kept_in_the_plan() -> None:
-    options = PlanOptions(alignment=128, update="end", scratch_budget=4096)
-    assert plan(chain(), options).options == replace(
-        PlanOptions(), alignment=128, update="end", scratch_budget=4096
-    )
-
-
 # ------------------------------------ Tests the promises of `plan_program` that it does not share with `plan`
 
 
@@ -319,12 +285,6 @@ def test_the_plan_document_holds_it_all() -> None:
     made = plan_program(SMALL)
     assert load_plan(dump_plan(made)) == made
     assert dump_plan(plan_program(SMALL)) == dump_plan(made)
-
-
-def test_stages() -> None:
-    seen: list[str] = []
-    plan_program(SMALL, observe=lambda stage, _: seen.append(stage))
-    assert seen == ["derive", "passes", "layout", "prove", "digest"]
 
 
 @pytest.mark.parametrize(

@@ -28,20 +28,9 @@ def test_running_minimum_of_a_pool_as_requests_arrive(
     assert solved(problem(*requests)).layout.peak == running[-1]
 
 
-def test_all_overlapping_need_their_sum_and_disjoint_ones_the_largest() -> None:
-    assert max_load(problem((3, 0, 5), (4, 1, 5), (5, 4, 6))).bytes == 12
-    assert max_load(problem((3, 0, 1), (9, 1, 2), (5, 2, 6))).bytes == 9
-
-
 def test_nothing_needs_nothing() -> None:
     assert max_load(LayoutProblem(())) == max_load(problem())
     assert (max_load(LayoutProblem(())).bytes, max_load(LayoutProblem(())).witness_step) == (0, None)
-
-
-def test_the_witness_is_the_earliest_step_of_the_maximum() -> None:
-    assert max_load(problem((5, 3, 9), (5, 20, 21))).witness_step == 3
-    assert max_load(problem((5, 3, 9), (1, 7, 8), (1, 8, 9))).witness_step == 7
-    assert max_load(problem((5, 0, 9), (1, 2, 4), (1, 4, 5))).witness_step == 2
 
 
 def test_huge_sizes_are_exact() -> None:

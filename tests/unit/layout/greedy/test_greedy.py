@@ -12,7 +12,7 @@ import pytest
 
 from solver.layout import Buffer, Deadline, Layout, LayoutProblem, Lifespan, find_violations, max_load
 from solver.layout.greedy import index as module
-from solver.layout.greedy.local_search import LocalSearch, improve
+from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import (
     FIRST_ATTEMPTS,
     FIRST_ATTEMPTS_OF_MANY,
@@ -246,18 +246,6 @@ def test_an_expired_deadline_still_gives_one_layout() -> None:
     assert find_violations(p, result.layout) == ()
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_portfolios_with_pins_and_mixed_alignment_are_valid(seed: int) -> None:
-    rng = random.Random(seed)
-    p = random_problem(rng, 25, 12, 40, (1, 4, 16))
-    pinned = Buffer("pinned", 8, Lifespan(3, 9), 4, 4 * rng.randrange(20))
-    p = LayoutProblem((*p.buffers, pinned))
-    bound = max_load(p).bytes
-    made = greedy_portfolio(Instance.of(p), bound, Deadline()).layout
-    assert find_violations(p, made) == ()
-    assert made.peak >= bound
-
-
 def test_huge_sizes() -> None:
     p = problem((2**62, 0, 2), (2**61, 1, 3), (2**60, 2, 4))
     assert greedy_portfolio(Instance.of(p), max_load(p).bytes, Deadline()).layout == Layout(
@@ -410,17 +398,6 @@ def test_an_expired_deadline_returns_the_start() -> None:
     start = greedy_portfolio(Instance.of(p), 2**63, Deadline()).layout
     result = improve(Instance.of(p), start, 0, 10**9, Deadline.after(0))
     assert (result.layout, result.cut) == (start, True)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_pins_and_mixed_alignment_are_kept(seed: int) -> None:
-    rng = random.Random(seed)
-    p = random_problem(rng, 20, 10, 30, (1, 4, 16))
-    p = LayoutProblem((*p.buffers, Buffer("pinned", 8, Lifespan(2, 8), 4, 4 * rng.randrange(10))))
-    outcome = LocalSearch(work=2000).solve(p, Deadline())
-    assert outcome.layout is not None
-    assert find_violations(p, outcome.layout) == ()
-    assert outcome.layout.peak <= greedy_portfolio(Instance.of(p), 0, Deadline()).layout.peak
 
 
 def test_a_deadline_that_cuts_in_keeps_what_was_found() -> None:
