@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from solver.late import loaded_late
-from solver.layout.bounds.max_load import LowerBound, above_reserved, live_at, max_load
+from solver.layout.bounds import LowerBound, above_reserved, live_at, max_load
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.model.options import Progress, Rules, SolveOptions
 from solver.layout.model.pieces import Piece, in_pieces, pieces

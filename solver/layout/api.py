@@ -10,8 +10,7 @@ from typing import Final
 
 from solver.errors import InternalError, OptionsError, ProblemError
 from solver.layout.baselines import BASELINES
-from solver.layout.bounds.max_load import max_load, pinned_top
-from solver.layout.bounds.settle import settle
+from solver.layout.bounds import max_load, pinned_top, settle
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.exact.capacity_search import BranchAndBound
 from solver.layout.exact.cp_sat import CpSat

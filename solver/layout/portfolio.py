@@ -20,8 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from solver.layout.bounds.max_load import aligned_load, max_load, pinned_top
-from solver.layout.bounds.settle import settle
+from solver.layout.bounds import aligned_load, max_load, pinned_top, settle
 from solver.layout.exact.capacity_search import CapacitySearch, negligible
 from solver.layout.exact.coarse import LONG_QUESTIONS, SHORT_QUESTIONS, Question, search_coarsely
 from solver.layout.exact.cp_sat import SEED, refine

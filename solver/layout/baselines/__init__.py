@@ -25,8 +25,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from solver.layout.bounds.max_load import max_load, pinned_top
-from solver.layout.bounds.settle import settle
+from solver.layout.bounds import max_load, pinned_top, settle
 from solver.layout.greedy.placement import place
 from solver.layout.greedy.skyline import lowest_plateau
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up

@@ -26,8 +26,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from solver.layout.bounds.max_load import max_load, pinned_top
-from solver.layout.bounds.settle import settle
+from solver.layout.bounds import max_load, pinned_top, settle
 from solver.layout.exact.feasibility import MANY, Answer, FeasibilitySearch, Watch
 from solver.layout.greedy.placement import greedy_portfolio, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up

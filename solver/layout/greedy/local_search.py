@@ -15,8 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from solver.layout.bounds.max_load import max_load
-from solver.layout.bounds.settle import settle
+from solver.layout.bounds import max_load, settle
 from solver.layout.greedy.placement import greedy_portfolio, place
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import SolveOptions

@@ -15,8 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.bounds.max_load import max_load
-from solver.layout.bounds.settle import settle
+from solver.layout.bounds import max_load, settle
 from solver.layout.greedy.index import place_compiled, placed_in_numpy
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of

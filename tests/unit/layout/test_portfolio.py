@@ -25,8 +25,7 @@ from solver.layout import (
     solve,
 )
 from solver.layout import portfolio as module
-from solver.layout.bounds.max_load import LowerBound
-from solver.layout.bounds.settle import settle
+from solver.layout.bounds import LowerBound, settle
 from solver.layout.check import is_sound
 from solver.layout.exact.coarse import LONG_QUESTIONS, SHORT_QUESTIONS, Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import subprocess
 import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from dataclasses import fields, replace
 
 import numpy as np
@@ -17,6 +19,7 @@ import pytest
 from solver.layout import (
     Buffer,
     Deadline,
+    Layout,
     LayoutProblem,
     Lifespan,
     Progress,
@@ -327,41 +330,46 @@ def test_what_is_learnt_at_one_capacity_proves_nothing_where_other_offsets_are_a
 WORK = 10**7
 
 
-def spent(monkeypatch: pytest.MonkeyPatch, work: int | Usual | None, large: int) -> tuple[int, int]:
-    """Work asked for until the search gave up, where no question is ever answered; and the buffers."""
-    asked: list[int] = []
+def unanswered(monkeypatch: pytest.MonkeyPatch, enough: float = math.inf) -> list[tuple[int, int, bool]]:
+    """Capacity and work of each question from now on, and whether it has a guide; none is answered.
+
+    The search is told to end at a question with more than `enough` work.
+    """
+    asked: list[tuple[int, int, bool]] = []
 
     def decide(
-        _self: FeasibilitySearch, _capacity: int, work: int, watch: Watch, _guide: object = None
+        _self: FeasibilitySearch, capacity: int, work: int, watch: Watch, guide: object = None
     ) -> Decision:
-        asked.append(work)
-        watch.cut = work > WORK
+        asked.append((capacity, work, guide is not None))
+        watch.cut = work > enough
         return Decision(Answer.UNKNOWN, None, work)
 
     monkeypatch.setattr(FeasibilitySearch, "decide", decide)
+    return asked
+
+
+def stacked(instance: Instance) -> Layout:
+    return layout_of(instance, np.cumsum(instance.size) - instance.size)
+
+
+def spent(monkeypatch: pytest.MonkeyPatch, work: int | Usual | None, large: int) -> tuple[int, int]:
+    """Work asked for until the search gave up, where no question is ever answered; and the buffers."""
+    asked = unanswered(monkeypatch, WORK)
     monkeypatch.setattr(capacity_search, "LARGE", large)
     tiled = tiling(random.Random(1), 1000, 30, 60)
-    instance, options = Instance.of(tiled), SolveOptions(work=work)
-    stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
-    watch = Watch(Deadline(), options)
-    CapacitySearch(instance, stacked, max_load(tiled).bytes, watch, lambda _layout, _proved: None).tighten()
-    return sum(asked), len(instance)
+    instance, watch = Instance.of(tiled), Watch(Deadline(), SolveOptions(work=work))
+    bound = max_load(tiled).bytes
+    CapacitySearch(instance, stacked(instance), bound, watch, lambda _layout, _proved: None).tighten()
+    return sum(work for _, work, _ in asked), len(instance)
 
 
-def test_a_small_problem_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_problem_gets_one_descent_unless_more_work_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert spent(monkeypatch, WORK, 1000)[0] == WORK
-
-
-def test_a_large_problem_gets_one_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, buffers = spent(monkeypatch, USUAL, 10)
     assert asked == buffers**2
-
-
-def test_a_large_problem_gets_all_of_the_work_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spent(monkeypatch, WORK, 10)[0] == WORK
-
-
-def test_without_a_limit_a_large_problem_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spent(monkeypatch, None, 10)[0] > WORK
 
 
@@ -390,10 +398,8 @@ def searches_made(monkeypatch: pytest.MonkeyPatch, **limits: int) -> list[int]:
         monkeypatch.setattr(capacity_search, name, limit)
     thirty = [(6, 2 * i, 2 * i + 3) for i in range(30)]
     instance = Instance.of(problem(*thirty, *[(5, 70, 72)] * 3))
-    stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
-    options = SolveOptions(work=WORK, rules=Rules(peel=False))
-    watch = Watch(Deadline(), options)
-    CapacitySearch(instance, stacked, 15, watch, lambda _layout, _proved: None).tighten()
+    watch = Watch(Deadline(), SolveOptions(work=WORK, rules=Rules(peel=False)))
+    CapacitySearch(instance, stacked(instance), 15, watch, lambda _layout, _proved: None).tighten()
     return found
 
 
@@ -411,62 +417,46 @@ def above(
     bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch, work: int | Usual = USUAL
 ) -> int:
     """Work asked for where the bound is so far below the incumbent, and no question is answered."""
-    asked: list[int] = []
-
-    def decide(
-        _self: FeasibilitySearch, _capacity: int, work: int, _watch: Watch, _guide: object = None
-    ) -> Decision:
-        asked.append(work)
-        return Decision(Answer.UNKNOWN, None, work)
-
-    monkeypatch.setattr(FeasibilitySearch, "decide", decide)
+    asked = unanswered(monkeypatch)
     half = problem((bound // 2, 0, 2), (bound // 2 + gap - 1, 1, 3), (1, 0, 3))
     instance, watch = Instance.of(half), Watch(Deadline(), SolveOptions(work=work))
     layout = layout_of(instance, np.array([1, bound // 2 + 1, 0]))
     assert layout.peak == bound + gap
     CapacitySearch(instance, layout, bound, watch, lambda _layout, _proved: None, capacity).tighten()
-    return sum(asked)
+    return sum(work for _, work, _ in asked)
 
 
-def test_a_millionth_is_worth_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 900, MAX_BYTES, monkeypatch) == capacity_search.NEGLIGIBLE_WORK
-    assert above(10**9, 900, 10**9 + 900, monkeypatch) == capacity_search.NEGLIGIBLE_WORK
-
-
-def test_above_the_capacity_nothing_is_negligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 900, 10**9 + 899, monkeypatch) == USUAL_WORK
-
-
-def test_more_than_a_millionth_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 1001, MAX_BYTES, monkeypatch) == USUAL_WORK
-
-
-def test_work_that_is_asked_for_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 900, MAX_BYTES, monkeypatch, work=10**10) == 10**10
-    assert above(10**9, 900, MAX_BYTES, monkeypatch, work=USUAL_WORK) == USUAL_WORK
+@pytest.mark.parametrize(
+    ("gap", "capacity", "work", "asked"),
+    [
+        (900, MAX_BYTES, USUAL, capacity_search.NEGLIGIBLE_WORK),  # a millionth is worth little work
+        (900, 10**9 + 900, USUAL, capacity_search.NEGLIGIBLE_WORK),
+        (900, 10**9 + 899, USUAL, USUAL_WORK),  # above the capacity nothing is negligible
+        (1001, MAX_BYTES, USUAL, USUAL_WORK),
+        (900, MAX_BYTES, 10**10, 10**10),  # work that is asked for is spent
+        (900, MAX_BYTES, USUAL_WORK, USUAL_WORK),
+    ],
+)
+def test_what_a_gap_is_worth(
+    gap: int, capacity: int, work: int | Usual, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert above(10**9, gap, capacity, monkeypatch, work) == asked
 
 
 @pytest.mark.parametrize(("goal", "share"), [(False, 1 / 2), (True, 15 / 16)])
 def test_the_lowest_capacity_gets_most_of_the_work_and_no_guide(
     goal: bool, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[tuple[int, bool], int] = {}
-
-    def decide(
-        _self: FeasibilitySearch, capacity: int, work: int, _watch: Watch, guide: object = None
-    ) -> Decision:
-        key = (capacity, guide is not None)
-        asked[key] = asked.get(key, 0) + work
-        return Decision(Answer.UNKNOWN, None, work)
-
-    monkeypatch.setattr(FeasibilitySearch, "decide", decide)
+    questions = unanswered(monkeypatch)
     tiled = tiling(random.Random(1), 1000, 30, 60)
     instance, bound = Instance.of(tiled), max_load(tiled).bytes
-    stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
     watch = Watch(Deadline(), SolveOptions(work=100 * WORK))
-    search = CapacitySearch(instance, stacked, bound, watch, lambda _layout, _proved: None)
+    search = CapacitySearch(instance, stacked(instance), bound, watch, lambda _layout, _proved: None)
     search.probe(bound * goal)
     search.tighten(bound * goal)
+    asked = Counter[tuple[int, bool]]()
+    for capacity, work, is_guided in questions:
+        asked[capacity, is_guided] += work
     assert min(asked) == (bound, False)
     assert (bound, True) not in asked
     # All but what the budget has cut off at the end.

@@ -23,7 +23,7 @@ from solver.layout import (
     max_load,
     pieces,
 )
-from solver.layout.bounds.max_load import exact_max_load
+from solver.layout.bounds import exact_max_load
 from solver.layout.greedy.placement import place
 from solver.layout.kernels.skyline_kernel import strides
 from solver.layout.model.heap import give_back

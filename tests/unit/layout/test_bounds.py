@@ -5,7 +5,7 @@ import random
 import pytest
 
 from solver.layout import Buffer, LayoutProblem, Lifespan, live_at, max_load
-from solver.layout.bounds.max_load import ARRAYS_FROM, pinned_top
+from solver.layout.bounds import ARRAYS_FROM, pinned_top
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem, random_problem, solved
 

@@ -1,7 +1,8 @@
-"""The max-load lower bound: no arena is smaller than what is live at one step."""
+"""Lower bounds: no arena is smaller than what is live at one step; and the claims that a layout allows."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -11,7 +12,7 @@ import numpy as np
 
 from solver.layout.model.instance import Instance, Integers, round_up
 from solver.layout.model.pieces import in_pieces
-from solver.layout.model.problem import Buffer, LayoutProblem, Reserved
+from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Outcome, Proof, Reserved, Status
 from solver.layout.model.sorting import in_order
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "live_at",
     "max_load",
     "pinned_top",
+    "settle",
 ]
 
 
@@ -166,3 +168,37 @@ def exact_max_load(problem: LayoutProblem) -> LowerBound:
         if load + padding[0][0] > best:
             best, witness = load + padding[0][0], now
     return LowerBound(best, witness)
+
+
+def settle(
+    problem: LayoutProblem,
+    layout: Layout | None,
+    bound: LowerBound,
+    solver: str,
+    began: float,
+    *,
+    proved: int = 0,
+    deterministic: bool = True,
+) -> Outcome:
+    """The strongest true claim about `layout`.
+
+    `proved` is a lower bound in bytes that a complete search has established (0: none); `began` is
+    a `time.perf_counter` reading. A peak that equals what a pin alone claims is proved by `SOLVER`:
+    it cannot be found by adding up live bytes.
+    """
+    best = max(bound.bytes, proved, pinned_top(problem))
+    status, proof = Status.UNKNOWN, None
+    if layout is not None:
+        status = Status.OPTIMAL if layout.peak <= best else Status.FEASIBLE
+        if status is Status.OPTIMAL:
+            proof = Proof.MAX_LOAD if layout.peak <= bound.bytes else Proof.SOLVER
+    return Outcome(
+        status=status,
+        layout=layout,
+        lower_bound=best,
+        witness_step=bound.witness_step,
+        proof=proof,
+        solver=solver,
+        seconds=time.perf_counter() - began,
+        deterministic=deterministic,
+    )

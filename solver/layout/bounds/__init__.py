@@ -1,1 +1,0 @@
-"""Lower bounds of an arena, and the claims that a layout allows."""
