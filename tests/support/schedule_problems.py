@@ -16,7 +16,7 @@ from solver.graph import DType, Operation, TensorType
 from solver.graph.ops.base import Node
 from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space, dependencies
 
-__all__ = ["before", "exact", "layered", "mixed", "problem", "program_of"]
+__all__ = ["before", "exact", "layered", "legal", "mixed", "problem", "program_of"]
 
 
 def problem(
@@ -82,6 +82,14 @@ def before(given: ScheduleProblem) -> tuple[frozenset[int], ...]:
     """The steps that each step must follow: what defines what it reads, and what reads what it updates."""
     defined = ((*wrote, *updated) for wrote, updated in zip(given.writes, given.updates, strict=True))
     return dependencies(zip(given.reads, defined, strict=True))
+
+
+def legal(order: Sequence[int], earlier: Sequence[frozenset[int]]) -> bool:
+    """Whether an order has every step once, behind those it must follow."""
+    place = {t: k for k, t in enumerate(order)}
+    return sorted(order) == list(range(len(order))) and all(
+        place[s] < place[t] for t, steps in enumerate(earlier) for s in steps
+    )
 
 
 def program_of(given: ScheduleProblem) -> Program:

@@ -34,7 +34,7 @@ from solver.verdict import (
     explain,
     largest,
 )
-from tests.support.graphs import Sketch, batch_normalised
+from tests.support.graphs import Sketch, batch_normalised, tower
 from tests.support.operator_graphs import convolved
 from tests.support.sequence_graphs import classifier
 from tests.support.sizes import with_symbolic_batch
@@ -56,16 +56,6 @@ def verdict(capacity: int, *, training: bool = False, **options: Any) -> Verdict
     requested = asked(capacity, **options)
     graph = load_graph(DOCUMENT, batch=options.get("batch"))
     return explain(graph, requested, training=training, batches=batches_of(DOCUMENT, requested.options))
-
-
-def tower(depth: int = 5, **hyper: object) -> TrainableGraph:
-    s = Sketch("tower")
-    h = s.input("x", 32, 16)
-    for k in range(depth):
-        h = s.op("Gemm", [h, s.parameter(f"w{k}", 16, 16)], f"h{k}", f"fc{k}")
-        h = s.op("Gelu", [h], f"a{k}", f"gelu{k}")
-    s.op("MeanSquaredError", [h, s.label("t", 32, 16)], "loss", "mse")
-    return s.graph(**hyper)  # type: ignore[arg-type]  # hyper-parameters and rules
 
 
 # ------------------------------------------------------------------------------------------- status

@@ -23,22 +23,11 @@ from solver.program import Costs, ReservedRange
 from solver.reports.verdict import TradeOffPoint
 from solver.verdict import choose_trainable, largest, layers_of, tradeoff
 from solver.verify import prove
-from tests.support.graphs import Sketch, chain, convolutional
+from tests.support.graphs import chain, convolutional, tower
 from tests.support.sequence_graphs import classifier
 from tests.support.sizes import SEQUENCES, with_symbolic_batch
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-
-
-def tower(depth: int = 5, **hyper: object) -> TrainableGraph:
-    """Layers of which each keeps its wide activation for the backward pass."""
-    s = Sketch("tower")
-    h = s.input("x", 32, 16)
-    for k in range(depth):
-        h = s.op("Gemm", [h, s.parameter(f"w{k}", 16, 16)], f"h{k}", f"fc{k}")
-        h = s.op("Gelu", [h], f"a{k}", f"gelu{k}")
-    s.op("MeanSquaredError", [h, s.label("t", 32, 16)], "loss", "mse")
-    return s.graph(**hyper)  # type: ignore[arg-type]  # hyper-parameters and rules
 
 
 def mnist() -> TrainableGraph:

@@ -13,7 +13,7 @@ from solver.layout import Deadline
 from solver.schedules.order.cuts import Cuts, least_peak
 from solver.schedules.order.search import Orders, best_order
 from solver.schedules.recompute.simulate import replay
-from tests.support.schedule_problems import layered, problem
+from tests.support.schedule_problems import layered, legal, problem
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
@@ -103,13 +103,6 @@ def test_a_deadline_that_has_passed_leaves_the_simple_bound() -> None:
 
 
 # ------------------ Another order of the same steps: legal, never worse, and the best one where that is known
-
-
-def legal(order: tuple[int, ...], earlier: list[frozenset[int]]) -> bool:
-    place = {t: k for k, t in enumerate(order)}
-    return sorted(order) == list(range(len(order))) and all(
-        place[s] < place[t] for t, found in enumerate(earlier) for s in found
-    )
 
 
 def branches() -> ScheduleProblem:

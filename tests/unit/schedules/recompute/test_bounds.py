@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -20,7 +19,7 @@ from solver.schedules.recompute.moments import Moments, fullest
 from solver.schedules.recompute.search import cheapest
 from solver.schedules.recompute.simulate import Simulator, replay
 from solver.training import derive
-from tests.support.schedule_problems import exact, layered, problem
+from tests.support.schedule_problems import exact, layered, legal, problem
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
@@ -201,13 +200,6 @@ def test_a_deadline_stops_it() -> None:
 
 
 # ---- An order for what will run again: legal, the same each time, and cheaper than the order with least over
-
-
-def legal(order: Sequence[int], earlier: list[frozenset[int]]) -> bool:
-    place = {t: k for k, t in enumerate(order)}
-    return sorted(order) == list(range(len(order))) and all(
-        place[s] < place[t] for t, found in enumerate(earlier) for s in found
-    )
 
 
 def peak(given: ScheduleProblem) -> int:
