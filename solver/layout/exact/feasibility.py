@@ -258,8 +258,8 @@ class FeasibilitySearch:
         if state is None:
             depth = DEPTH_PER_BUFFER * self._buffers + 1000
             other = next((known for known in self._states if known is not None), None)
-            shared = (kernel.PATH if self._in_turns else ()) + (kernel.LEARNT if self._many else ())
-            names = () if other is None else shared
+            common = (kernel.PATH if self._in_turns else ()) + (kernel.LEARNT if self._many else ())
+            names = () if other is None else common
             shared = {name: getattr(other, name) for name in names}
             state = made(self._same, bits, depth, self._signals, self._options.seed + k, shared)
         elif len(state.table) < 1 << bits:
