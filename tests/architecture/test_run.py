@@ -270,5 +270,27 @@ def test_ci_runs_every_command_and_names_those_that_fail(root: Path, tmp_path: P
     assert {f"of {call.split()[0]}" for call in calls} <= {*answer.stdout.splitlines()}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), r" python -m pytest -n \d+ --dist loadfile --no-loadscope-reorder\n"),
+        (("--all",), r"yes python -m pytest -n \d+ --dist loadfile --no-loadscope-reorder\n"),
+        (("tests/unit/layout", "-q"), " python -m pytest tests/unit/layout -q\n"),
+    ],
+)
+def test_tests_are_dealt_out_unless_arguments_choose(
+    root: Path, bare: dict[str, str], arguments: tuple[str, ...], expected: str
+) -> None:
+    venv = Path(bare["ARENAPLAN_VENV"])
+    stamp(root, venv, ".stamp-tools", TOOLS_OF_DEVELOPERS)
+    (venv / "bin").mkdir()
+    script(
+        venv / "bin/python", 'if [ "$1" = -c ]; then echo 2; else echo "${TESTS_TAKE_ALL:-} python $*"; fi'
+    )
+    answer = run(root, bare, "test", *arguments)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert re.fullmatch(expected, answer.stdout)
+
+
 def test_the_files_that_are_dealt_out_first_are_there(root: Path) -> None:
     assert [name for name in LONGEST if not (root / "tests" / name).is_file()] == []

@@ -11,14 +11,18 @@ import pytest
 
 import arenaplan
 from solver.errors import CapacityError, DocumentError, OptionsError
+from tests.support.every import some
 
 pytestmark = pytest.mark.parity
 
 
 @pytest.fixture(autouse=True)
 def compiled_anew() -> Iterator[None]:
+    """Nothing is read from a cache; and two threads, as on one convolutions allocate scratch of their own."""
     import torch
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
     torch._dynamo.reset()
     with (
         torch._inductor.config.patch(fx_graph_cache=False),
@@ -26,6 +30,7 @@ def compiled_anew() -> Iterator[None]:
     ):
         yield
     torch._dynamo.reset()
+    torch.set_num_threads(threads)
 
 
 def language_model() -> tuple[Any, tuple[Any, ...]]:
@@ -136,21 +141,21 @@ def test_the_bytes_that_were_planned_and_the_same_bits(name: str) -> None:
 
 
 def test_measured_peaks_fall_with_the_budget() -> None:
-    """The language model within six budgets from all that it holds down to two thirds: PyTorch's count of
-    bytes never rises as the budget falls, and never exceeds the budget by more than a scalar or two.
+    """The language model within budgets from all that it holds down to two thirds: PyTorch's count of bytes
+    never rises as the budget falls, and never exceeds the budget by more than a scalar or two.
     """
     module, arguments = language_model()
     usual, whole = compiled(module, "1 GB")
     step(module, usual, arguments)
     peaks = [measured(module, usual, arguments)]
-    for percent in (95, 90, 85, 80, 73, 66):
+    for percent in sorted(some([90, 80, 66], beside=[95, 85, 73]), reverse=True):
         size = whole.partitions[0].planned_bytes * percent // 100
         call, _ = compiled(module, size)
         step(module, call, arguments)
         peaks.append(measured(module, call, arguments))
         assert peaks[-1] <= size + 64
     assert peaks == sorted(peaks, reverse=True)
-    assert len(set(peaks)) > 3
+    assert len(set(peaks)) > len(peaks) // 2
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules of PyTorch's that inductor imports
@@ -163,7 +168,7 @@ def test_fractions_of_what_inductor_holds() -> None:
     usual = torch.compile(twin, dynamic=False)
     loss = step(twin, usual, arguments)
     most = measured(twin, usual, arguments)
-    for size in (most * 3 // 4, most * 3 // 5):
+    for size in some([most * 3 // 5], beside=[most * 3 // 4]):
         torch._dynamo.reset()
         budget = arenaplan.torch.budget(size)
         call = torch.compile(module, options=budget.options)

@@ -6,7 +6,8 @@ import inspect
 
 import pytest
 
-from tests.support.every import every, grid
+from tests.support import every as module
+from tests.support.every import every, grid, some
 
 
 def test_every_case_runs_and_every_failure_is_told() -> None:
@@ -54,3 +55,22 @@ def test_a_grid_is_one_test_that_names_the_cases_that_fail() -> None:
     assert seen == ["12x!", "12y!", "34x!", "34y!"]
     assert caught.value.exceptions[0].__notes__ == ["case: {'a': 3, 'b': 4}, one"]
     assert list(inspect.signature(check).parameters) == ["more"]
+
+
+@pytest.mark.parametrize(
+    ("takes_all", "expected"), [(False, "ax ay az bz bx by"), (True, "ax ay az bx by bz cx cy cz")]
+)
+def test_an_axis_in_turn(monkeypatch: pytest.MonkeyPatch, takes_all: bool, expected: str) -> None:
+    """Each combination of the others has some of its values, and all of them together have every value."""
+    monkeypatch.setattr(module, "ALL", takes_all)
+    seen: list[str] = []
+
+    @grid("second", "xyz", turn=1)
+    @grid("first", some("ab", beside="c"))
+    @grid("third", range(3))
+    def check(first: str, second: str, third: int) -> None:
+        assert third in range(3)
+        seen.append(first + second)
+
+    check()
+    assert sorted(seen) == sorted(expected.split() * (3 if takes_all else 1))
