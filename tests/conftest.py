@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support import c_objects
 from tests.support.postgres import Postgres, missing_programs, running_postgres
 
 # BLAS and PyTorch read these when they are loaded, which is later than this. On a shared machine threads wait
@@ -31,6 +32,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # No test touches what a service of this user keeps; removed when the process ends.
 _STATE = tempfile.TemporaryDirectory(prefix="arenaplan-tests-")
 os.environ["XDG_STATE_HOME"] = _STATE.name
+
+# The process that starts others first makes this folder for all of them.
+_OBJECTS = tempfile.TemporaryDirectory(prefix="arenaplan-objects-")
+os.environ.setdefault(c_objects.FOLDER, _OBJECTS.name)
 
 # No deadline: shared machines stall for longer than any example takes.
 _SLOW_MACHINE = (HealthCheck.too_slow,)

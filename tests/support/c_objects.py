@@ -1,20 +1,19 @@
-"""Programs in C whose kernels are compiled once a process for the same flags, whatever their number."""
+"""Programs in C whose kernels are compiled once a test run for the same flags, whatever their number."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["shared_library"]
+__all__ = ["FOLDER", "shared_library"]
 
-_FOLDER = tempfile.TemporaryDirectory(prefix="arenaplan-objects-")
-
-#: By compiler, flags, name of the source, and all of its text.
-_OBJECTS: dict[tuple[object, ...], Path] = {}
+#: Names, in the environment of all processes of a test run, the folder of its compiled kernels.
+FOLDER = "TESTS_COMPILED_KERNELS"
 
 
 def shared_library(
@@ -31,14 +30,17 @@ def shared_library(
     program = shutil.which(compiler)
     assert program is not None
     command = [program, "-fPIC", *flags]
+    # Kernels do not read the macros of a program.
+    of_kernels = [flag for flag in command if not flag.startswith("-DNET_")]
     objects = []
     for source in kernels:
-        key = (*command, source.name, _whole_text(source))
-        if key not in _OBJECTS:
-            place = Path(_FOLDER.name, f"{len(_OBJECTS)}.o")
-            subprocess.run([*command, "-c", source, "-o", place], check=True)
-            _OBJECTS[key] = place
-        objects.append(_OBJECTS[key])
+        key = repr((*of_kernels, source.name, _whole_text(source)))
+        place = Path(os.environ[FOLDER], f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.o")
+        if not place.exists():  # another process may write the same meanwhile
+            written = place.with_suffix(f".{os.getpid()}")
+            subprocess.run([*of_kernels, "-c", source, "-o", written], check=True)
+            written.rename(place)
+        objects.append(place)
     subprocess.run([*command, *own_flags, "-shared", *own, *objects, "-o", library], check=True)
     return library
 

@@ -86,9 +86,9 @@ class CSteps:
             "-Wconversion",
         )
         own, kernels = [self._folder / "steps.c"], sorted(SOURCES.glob("*.c"))
-        options = (*strict, *flags, f"-I{SOURCES}")
         # Functions that only call kernels: to optimise three thousand of them takes longer than all kernels.
-        shared_library(library, compiler, *options, own=own, kernels=kernels, own_flags=["-O0"])
+        of_functions = ["-O0", f"-I{SOURCES}"]
+        shared_library(library, compiler, *strict, *flags, own=own, kernels=kernels, own_flags=of_functions)
         return ctypes.CDLL(str(library))
 
     def run(
