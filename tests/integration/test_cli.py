@@ -63,7 +63,10 @@ def run(tmp_path: Path) -> Run:
             "mnist .*: recompute, [0-9,]+ bytes, .*of time",
         ),
         (("plan", "--tier", "a=14MB", "--tier", "b=1GB,bandwidth=1MB/s"), "paging, [0-9,]+ bytes moved"),
-        (("explain", "--capacity", "17.1MB"), "as it is \\(recompute, [0-9,]+ bytes, .* at least [1-9]"),
+        (
+            ("explain", "--capacity", "17.1MB", "--keep-training"),
+            "as it is \\(recompute, [0-9,]+ bytes, .* at least [1-9]",
+        ),
         (("tradeoff", "--points", "4"), "looking for schedules of mnist: recompute, [0-9,]+ bytes, "),
     ],
 )

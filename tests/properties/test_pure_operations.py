@@ -24,6 +24,7 @@ from solver.schedules import rerun
 from solver.training import Block, BlockOperation, BlockProgram, OperationCost, build_program
 from solver.verdict import explain, tradeoff
 from solver.verify import prove
+from tests.support.every import ALL
 from tests.support.small_plans import placed
 
 _Function = Callable[[BlockViews], None]
@@ -101,7 +102,7 @@ def _options(arena_bytes: int) -> Sequence[PlanOptions]:
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12 if ALL else 6, deadline=None)
 @given(st.integers(0, 2**32), st.integers(3, 8))
 def test_every_way_to_less_memory_leaves_the_same_bits(seed: int, layers: int) -> None:
     steps = training(seed, layers)

@@ -26,6 +26,7 @@ from solver.training import derive
 from solver.verdict import tradeoff
 from solver.verdict.subject import Subject
 from solver.verify import prove
+from tests.support.every import ALL
 from tests.support.random_graphs import random_graphs
 
 #: Repetitions in schedules that are tried one by one.
@@ -41,7 +42,7 @@ def _schedules(problem: ScheduleProblem) -> Iterator[tuple[int, ...]]:
             yield tuple(s for q in steps for s in (*(t for at, t in chosen if at == q), q))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10 if ALL else 6, deadline=None)
 @given(random_graphs(3), st.booleans(), st.booleans())
 def test_no_refusal_denies_a_schedule_that_exists(graph: TrainableGraph, in_place: bool, late: bool) -> None:
     program = Order().run(aligned(derive(graph), 64).program).at_same_residues()
@@ -63,7 +64,7 @@ def test_no_refusal_denies_a_schedule_that_exists(graph: TrainableGraph, in_plac
     assert "None that keeps the order of the steps exists" not in message
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30 if ALL else 10, deadline=None)
 @given(random_graphs(16), st.sampled_from([4, 8]))
 def test_every_point_of_a_curve_is_reached(graph: TrainableGraph, points: int) -> None:
     options = PlanOptions(in_place=True)

@@ -23,7 +23,7 @@ from solver.plan import Plan, PlanOptions
 from solver.program import Tier, loads
 from solver.training import derive
 from tests.support.branching import heads, inception
-from tests.support.every import grid
+from tests.support.every import ALL, grid, some
 from tests.support.graphs import tower
 from tests.support.operator_graphs import attention, convolved, elementwise
 from tests.support.sequence_graphs import classifier
@@ -60,7 +60,7 @@ def planned(graph: TrainableGraph, options: PlanOptions) -> Plan | CapacityError
         return error
 
 
-@settings(max_examples=FUZZ or 10)
+@settings(max_examples=FUZZ or (10 if ALL else 4))
 @given(
     st.sampled_from(list(PAGED)),
     st.sampled_from(MORE),
@@ -123,7 +123,11 @@ RECOMPUTED: dict[str, tuple[Callable[[], TrainableGraph], dict[str, Any]]] = {
 }
 
 
-@grid("name", RECOMPUTED)
+#: Networks whose kind another one has.
+ALIKE = ("autoencoder", "bias_only", "lenet5", "transformer in place")
+
+
+@grid("name", some([name for name in RECOMPUTED if name not in ALIKE], beside=ALIKE))
 def test_the_capacity_that_is_advised_is_kept_and_hardly_less_is(name: str) -> None:
     """From the floor on, that is, where recomputation is not refused at once."""
     make, more = RECOMPUTED[name]

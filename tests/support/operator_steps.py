@@ -69,6 +69,11 @@ class OperatorStep:
         direction = "forward" if self.forward else "backward"
         return f"{direction}: {', '.join(self.reads)} -> {', '.join(self.writes)}"
 
+    @property
+    def takes_one_or_all(self) -> bool:
+        """Whether it is forward, or computes the derivative of one input alone, or those of all inputs."""
+        return self.forward or len(self.writes) in (1, len(self.kind.differentiable(self.node)))
+
     def run(
         self,
         *,

@@ -188,7 +188,7 @@ class TestVerdicts:
         offers = {
             name: {
                 part
-                for remedy in arenaplan.explain(model, capacity="12 MiB", training=True).remedies
+                for remedy in arenaplan.explain(model, capacity="20 MiB", training=True).remedies
                 for part in remedy.names
             }
             for name, model in (("document", MNIST), ("graph", arenaplan.load_graph(MNIST)))

@@ -95,13 +95,13 @@ def assert_identical(graph: TrainableGraph, way: dict[str, Any]) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("arenaplan-level")]
 
 
-@grid("way", WAYS)
+@grid("way", WAYS, turn=3)
 @grid("name", GRAPHS)
 def test_training_in_the_arena_is_bit_identical(name: str, way: dict[str, Any]) -> None:
     assert_identical(GRAPHS[name], way)
 
 
-@grid("way", WAYS[:5])
+@grid("way", WAYS[:5], turn=1)
 @grid("rules", RULES)
 @grid("name", ["chain-momentum", "residual-adam", "convolutional", "batch-normalised"])
 def test_it_is_so_under_rules_of_training(name: str, rules: str, way: dict[str, Any]) -> None:

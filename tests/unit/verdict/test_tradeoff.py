@@ -23,6 +23,7 @@ from solver.program import Costs, ReservedRange
 from solver.reports.verdict import TradeOffPoint
 from solver.verdict import choose_trainable, largest, layers_of, tradeoff
 from solver.verify import prove
+from tests.support.every import ALL
 from tests.support.graphs import chain, convolutional, tower
 from tests.support.sequence_graphs import classifier
 from tests.support.sizes import SEQUENCES, with_symbolic_batch
@@ -284,7 +285,7 @@ def best_of_all(
     return best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 if ALL else 10, deadline=None)
 @given(st.sampled_from(GRAPHS), st.floats(0.2, 1.0), st.lists(st.integers(0, 9), min_size=4, max_size=4))
 def test_no_set_of_layers_is_better(graph: TrainableGraph, share: float, numbers: list[int]) -> None:
     layers = layers_of(graph)

@@ -13,7 +13,7 @@ import pytest
 from solver.graph.types import Array
 from tests.support.activations import PLAIN_ACTIVATIONS
 from tests.support.c_steps import CSteps
-from tests.support.every import grid
+from tests.support.every import ALL, grid
 from tests.support.one_operation import OneOperation
 from tests.support.onnx_reference import onnx_reference
 from tests.support.operator_steps import Case, OperatorStep, steps_of
@@ -194,9 +194,9 @@ def pytorch_results(type_: str, values: Sequence[Array], dy: Array, **sizes: Any
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("type_", ["Conv", "ConvTranspose"])
 def test_every_geometry_is_pytorchs(type_: str, layout: str, tmp_path: Path) -> None:
-    """Y and all derivatives; those of C's kernels within the rounding of float32."""
+    """Y and all derivatives, by default of a third; those of C's kernels within the rounding of float32."""
     rows, dy = list[tuple[OperatorStep, dict[str, Array]]](), normal((2, 4, 12, 12), seed=3)
-    for sizes in geometries(type_):
+    for sizes in itertools.islice(geometries(type_), 0, None, 1 if ALL else 3):
         w = normal((4, 4 // sizes["group"], *sizes["kernel_shape"]), seed=1)
         values = [normal((2, 4, 3, 4)), w, normal((4,), seed=2)]
         y, *derivatives = pytorch_results(type_, values, dy, **sizes) or [np.empty(0)]
@@ -211,7 +211,7 @@ def test_every_geometry_is_pytorchs(type_: str, layout: str, tmp_path: Path) -> 
             *images, bias = derivatives
             named = {"dx0": arranged(images[0], layout), "dx1": arranged(images[1], layout), "dx2": bias}
             rows.append((backward, named))
-    assert len(rows) > 900
+    assert len(rows) > (900 if ALL else 300)
     steps = CSteps((step for step, _ in rows), tmp_path)
     library = steps.compiled("gcc", "-O1")
     for step, expected in rows:

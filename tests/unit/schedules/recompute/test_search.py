@@ -34,6 +34,7 @@ from solver.training import derive
 from solver.verify import prove
 from tests.support.deep_graphs import DEEP
 from tests.support.derived import at, reads, scratch, step, writes
+from tests.support.every import some
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, elementwise, recurrent
 from tests.support.schedule_problems import exact, layered, problem
@@ -154,14 +155,15 @@ def test_what_is_nearly_proved_is_not_searched_for() -> None:
     assert schedule.extra - schedule.bound <= total // 10_000
 
 
-def test_a_program_of_few_moments_is_solved_to_its_optimum() -> None:
+@pytest.mark.parametrize(("operations", "most"), some([(1_500, 0.111565)], beside=[(10_000, 0.108934)]))
+def test_a_program_of_few_moments_is_solved_to_its_optimum(operations: int, most: float) -> None:
     """Of 29,000 steps CP-SAT needs seconds for the linear relaxation of one moment."""
-    graph = load_graph(json.dumps(DEEP["transformer"](10_000)).encode(), batch=16)
+    graph = load_graph(json.dumps(DEEP["transformer"](operations)).encode(), batch=16)
     program = Order().run(derive(graph))
     found = schedule_problem(program, roofline(program))
     schedule = cheapest(found, max(loads(program)[0]) * 6 // 10)
     assert schedule.optimal
-    assert schedule.extra <= 0.108934 * sum(found.cost)
+    assert schedule.extra <= most * sum(found.cost)
     assert len(schedule.moments) == 1
 
 

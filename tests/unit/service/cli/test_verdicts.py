@@ -153,17 +153,18 @@ def test_an_impossible_capacity_says_why_and_what_helps() -> None:
 def test_every_command_works_when_it_is_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each plans within the capacity, whatever it changes; those that change the training come last."""
     monkeypatch.chdir(tmp_path)
-    result = run("explain", MNIST, "--capacity", "14MB", "--batch", "24")
-    assert result.exit_code == Exit.CHANGE, result.output
+    result = run("explain", MNIST, "--capacity", "17.2MB", "--batch", "24")
+    assert result.exit_code == Exit.OK, result.output
     commands = remedies(result.stdout)
     names = " ".join(commands)
-    assert all(words in names for words in ("micro-batches", "a batch of", "train the last", "SGD"))
+    kinds = ("recompute", "rewrite", "scratch", "micro-batches", "a batch of", "train the last", "SGD")
+    assert all(words in names for words in kinds)
     for name, words in commands.items():
         planned = run(*words)
         assert planned.exit_code == Exit.OK, (name, planned.output)
         plan = load_plan((tmp_path / "plan.json").read_bytes())
         size = plan.sizes[0] if plan.options.tiers else plan.arena_bytes
-        assert size <= 14_000_000
+        assert size <= 17_200_000
         assert f"{name}: {size:,} bytes" in result.stdout
         again = run("validate", MNIST, "plan.json", "--steps", "1", *trained_as(words))
         assert again.exit_code == Exit.OK, (name, again.output)
