@@ -20,7 +20,7 @@ from solver.executor import synthetic_batch, validate
 from solver.graph import Role
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from tests.support.every import grid
+from tests.support.every import grid, some
 from tests.support.one_operation import allocated
 
 #: Examples that take too long for a test, thinner and on smaller images; the benchmark trains them whole.
@@ -59,7 +59,11 @@ def test_training_in_the_arena_is_bit_identical(name: str) -> None:
     assert [step.loss for step in report.steps] == [step.reference_loss for step in report.steps]
 
 
-@grid("name", GALLERY)
+#: Networks whose kind another one has: what changes with the kind alone is looked at without them by default.
+ALIKE = ("resnet18", "last_layers", "bias_only")
+
+
+@grid("name", some([name for name in GALLERY if name not in ALIKE], beside=ALIKE))
 def test_all_options_together_change_no_bit(name: str) -> None:
     graph = (LARGE[name](4) if name in LARGE else GALLERY[name].model()).graph
     made = plan(graph, PlanOptions(in_place=True, rewrite=True, parallelism=2, update="end"))
@@ -67,7 +71,7 @@ def test_all_options_together_change_no_bit(name: str) -> None:
     assert validate(graph, made, steps=2).identical
 
 
-@grid("name", GALLERY)
+@grid("name", some([name for name in GALLERY if name not in ALIKE], beside=ALIKE))
 def test_a_step_allocates_next_to_nothing(name: str) -> None:
     model = LARGE[name](4) if name in LARGE else GALLERY[name].model()
     trainer, batch = model.trainer(), synthetic_batch(model.graph, 0, 1)
