@@ -14,7 +14,7 @@ import numpy as np
 
 from solver.executor.kernels.base import Call, Kernels
 from solver.executor.kernels.helpers.blocks import Step, bound, flat_blocks, present
-from solver.executor.kernels.helpers.random import fill_counters, fill_words
+from solver.executor.kernels.random import fill_counters, fill_words
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.ops.helpers.streams import key_of, stream_of
 from solver.graph.types import Array

@@ -17,6 +17,7 @@ from solver.executor.kernels.helpers.blocks import (
     block_views,
     bound,
     is_new,
+    optional,
     present,
     run_all,
     staging,
@@ -69,7 +70,7 @@ def _left_derivative_with_tiles(call: Call, dz: Array, out: Array, scale: float 
 
 def _bias_steps(call: Call, y: Array) -> list[Step]:
     """Y += beta C; C times beta is staged by blocks of Y."""
-    bias = call.x[2] if len(call.x) > 2 else None
+    bias = optional(call.x, 2)
     beta = call.attributes["beta"]
     if bias is None or beta == 0:
         return []
@@ -126,10 +127,6 @@ def _transposed(array: Array, is_transposed: int) -> Array:
     return array.T if is_transposed else array
 
 
-def _optional(arrays: tuple[Array | None, ...], position: int) -> Array | None:
-    return arrays[position] if position < len(arrays) else None
-
-
 def _gemm_backward(call: Call) -> Step:
     """dA = alpha dZ B^T, dB = alpha A^T dZ, dC = beta dZ summed over what C was broadcast along.
 
@@ -137,7 +134,7 @@ def _gemm_backward(call: Call) -> Step:
     transposed view, which BLAS can address.
     """
     attributes, product = call.attributes, gemm_product(call.node)
-    da, db, dc = (_optional(call.dx, i) for i in range(3))
+    da, db, dc = (optional(call.dx, i) for i in range(3))
     steps: list[Step] = []
     bias_seen: set[int] = set()
     for rows, dz, before in _inner(call, product):
@@ -191,7 +188,7 @@ def _matmul_backward(call: Call) -> Step:
 
 
 def _single_backward(call: Call, product: Product) -> Step:
-    da, db = (_optional(call.dx, i) for i in range(2))
+    da, db = (optional(call.dx, i) for i in range(2))
     steps: list[Step] = []
     for rows, dz, before in _inner(call, product):
         steps += before
@@ -235,7 +232,7 @@ def _sides(call: Call, product: Product) -> Iterator[Callable[[int, Array], Step
         add_left = _Accumulator(da.reshape(left_shape), call.scratch.get("partial_left"))
         right = b.reshape(right_shape)
         yield lambda index, dz: add_left.step(dz, right[at_right[index]].T, at_left[index])
-    if _optional(call.dx, 1) is not None:
+    if optional(call.dx, 1) is not None:
         a, db = present(call.x[0], call.dx[1])
         add_right = _Accumulator(db.reshape(right_shape), call.scratch.get("partial_right"))
         left = a.reshape(left_shape)

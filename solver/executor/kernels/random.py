@@ -1,7 +1,14 @@
-"""The kernel of random numbers: bits of a counter, a block at a time, scaled to a range.
+"""Random bits as a function of a counter: SplitMix64 (Steele, Lea and Flood, 2014), a block at a time.
 
-float32    bits of 32 >> 8   times (high - low) / 2**24, plus low
-float64    bits of 64 >> 11  times (high - low) / 2**53, plus low
+    word[i] = mix(stream + (i + 1) * GAMMA)      64 bits: two elements of 32, as they lie in memory
+
+A stream belongs to a seed, a name and the number of an iteration. Nothing is kept between two calls, so a
+step that runs again makes the same bits, on any little-endian machine.
+
+Uniform numbers are the high bits of these words, scaled to a range:
+
+    float32    bits of 32 >> 8   times (high - low) / 2**24, plus low
+    float64    bits of 64 >> 11  times (high - low) / 2**53, plus low
 """
 
 from __future__ import annotations
@@ -12,11 +19,32 @@ import numpy as np
 
 from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import Step, flat_blocks, present
-from solver.executor.kernels.helpers.random import fill_counters, fill_words
 from solver.graph.ops.dropout import BLOCK
-from solver.graph.ops.helpers.streams import key_of, stream_of
+from solver.graph.ops.helpers.streams import FIRST, GAMMA, MASK, SECOND, key_of, stream_of
+from solver.graph.types import Array
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "fill_counters", "fill_words"]
+
+
+def fill_counters(counters: Array) -> None:
+    """counters[i] = (i + 1) * GAMMA modulo 2**64, by doubling what is there already; ``uint64``."""
+    counters[0] = GAMMA
+    filled = 1
+    while filled < counters.size:
+        more = min(filled, counters.size - filled)
+        np.add(counters[:more], np.uint64(filled * GAMMA & MASK), out=counters[filled : filled + more])
+        filled += more
+
+
+def fill_words(words: Array, work: Array, counters: Array, stream: int, first: int) -> None:
+    """Words `first`, `first` + 1, ... of a stream; arrays are ``uint64`` of one size. Allocates nothing."""
+    np.add(counters, np.uint64((stream + first * GAMMA) & MASK), out=words)
+    for shift, factor in ((30, FIRST), (27, SECOND)):
+        np.right_shift(words, np.uint64(shift), out=work)
+        np.bitwise_xor(words, work, out=words)
+        np.multiply(words, np.uint64(factor), out=words)
+    np.right_shift(words, np.uint64(31), out=work)
+    np.bitwise_xor(words, work, out=words)
 
 
 def _forward(call: Call) -> Step:

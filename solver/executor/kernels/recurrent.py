@@ -12,22 +12,91 @@ import numpy as np
 
 from solver.executor.kernels.base import Call, Kernels
 from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
-from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, with_small_buffers
-from solver.executor.kernels.helpers.cells import (
-    add_state_product,
-    bias_derivative,
-    gate_columns,
-    input_derivatives,
-    input_product,
-    matrix,
-    times_gate,
-    times_tanh,
-    vector,
+from solver.executor.kernels.helpers.blocks import (
+    Step,
+    bound,
+    optional,
+    present,
+    run_all,
+    staging,
+    with_small_buffers,
 )
 from solver.graph.ops.recurrent import PEEPHOLES, Cell, cell
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]
+
+
+def _matrix(arrays: tuple[Array | None, ...], position: int) -> Array | None:
+    """An operand as a matrix, without the axis in front; nothing where it is left out."""
+    array = optional(arrays, position)
+    return None if array is None else array.reshape(array.shape[-2:])
+
+
+def _vector(arrays: tuple[Array | None, ...], position: int) -> Array | None:
+    array = optional(arrays, position)
+    return None if array is None else array.reshape(-1)
+
+
+def _gate_columns(array: Array, count: int) -> list[Array]:
+    """The columns of each gate."""
+    return np.split(array, count, axis=1)
+
+
+def _input_product(call: Call, sizes: Cell, out: Array, together: int) -> list[Step]:
+    """out = X W' + its biases; those of the product with R are added in the first `together` columns."""
+    x, w = present(_matrix(call.x, 0), _matrix(call.x, sizes.w))
+    bias = _vector(call.x, sizes.b)
+    steps = [bound(np.matmul, x, w.T, out=out)]
+    if bias is not None:
+        steps.append(bound(np.add, out, bias[: sizes.rows], out=out))
+        if bias.size > sizes.rows:
+            part = out[:, :together]
+            steps.append(bound(np.add, part, bias[sizes.rows :][:together], out=part))
+    return steps
+
+
+def _add_state_product(call: Call, sizes: Cell, out: Array, state: Array | None, rows: slice) -> list[Step]:
+    """out += state R', with these rows of R; nothing where the state is zeros."""
+    if state is None:
+        return []
+    (r,) = present(_matrix(call.x, sizes.r))
+    product = staging(call.scratch["recurrent"], out.shape)
+    return [bound(np.matmul, state, r[rows].T, out=product), bound(np.add, out, product, out=out)]
+
+
+def _times_gate(out: Array, gate: Array, *factors: Array) -> list[Step]:
+    """out = gate (1 - gate) * factors: behind a sigmoid."""
+    steps = [bound(np.subtract, 1, gate, out=out)]
+    return steps + [bound(np.multiply, out, factor, out=out) for factor in (gate, *factors)]
+
+
+def _times_tanh(out: Array, squashed: Array, *factors: Array) -> list[Step]:
+    """out = (1 - squashed ** 2) * factors: behind a tanh."""
+    steps = [bound(np.multiply, squashed, squashed, out=out), bound(np.subtract, 1, out, out=out)]
+    return steps + [bound(np.multiply, out, factor, out=out) for factor in factors]
+
+
+def _input_derivatives(call: Call, sizes: Cell, inner: Array) -> list[Step]:
+    """dX and dW from the derivative of the gates' sums."""
+    dx, dw, steps = _matrix(call.dx, 0), _matrix(call.dx, sizes.w), list[Step]()
+    if dx is not None:
+        steps.append(bound(np.matmul, inner, *present(_matrix(call.x, sizes.w)), out=dx))
+    if dw is not None:
+        steps.append(bound(np.matmul, inner.T, *present(_matrix(call.x, 0)), out=dw))
+    return steps
+
+
+def _bias_derivative(call: Call, sizes: Cell, inner: Array) -> list[Step]:
+    """dB: the sum over the examples, for both biases the same."""
+    db = _vector(call.dx, sizes.b)
+    if db is None:
+        return []
+    steps = [bound(np.add.reduce, inner, axis=0, out=db[: sizes.rows])]
+    if db.size > sizes.rows:
+        steps.append(bound(np.copyto, db[sizes.rows :], db[: sizes.rows]))
+    return steps
+
 
 #: Places of the gates of an LSTM, and of its peepholes; the candidate has none.
 _INPUT, _OUTPUT, _FORGET = range(3)
@@ -38,10 +107,10 @@ _INPUT, _OUTPUT, _FORGET = range(3)
 
 def _rnn_forward(call: Call) -> Step:
     sizes = cell(call.node)
-    (y,) = present(matrix(call.y, 0))
+    (y,) = present(_matrix(call.y, 0))
     steps = [
-        *input_product(call, sizes, y, sizes.rows),
-        *add_state_product(call, sizes, y, matrix(call.x, 1), slice(None)),
+        *_input_product(call, sizes, y, sizes.rows),
+        *_add_state_product(call, sizes, y, _matrix(call.x, 1), slice(None)),
         bound(apply_activation, call.attributes["nonlinearity"], y),
     ]
     return with_small_buffers(run_all(steps))
@@ -49,12 +118,12 @@ def _rnn_forward(call: Call) -> Step:
 
 def _lstm_forward(call: Call) -> Step:
     sizes, gates = cell(call.node), call.saved["gates"]
-    i, o, f, g = gate_columns(gates, 4)
-    h, c = present(matrix(call.y, 0), matrix(call.y, 1))
-    before = matrix(call.x, 2)
+    i, o, f, g = _gate_columns(gates, 4)
+    h, c = present(_matrix(call.y, 0), _matrix(call.y, 1))
+    before = _matrix(call.x, 2)
     steps = [
-        *input_product(call, sizes, gates, sizes.rows),
-        *add_state_product(call, sizes, gates, matrix(call.x, 1), slice(None)),
+        *_input_product(call, sizes, gates, sizes.rows),
+        *_add_state_product(call, sizes, gates, _matrix(call.x, 1), slice(None)),
         *_add_peepholes(call, i, _INPUT, before, h),
         *_add_peepholes(call, f, _FORGET, before, h),
         bound(apply_activation, "Sigmoid", i),
@@ -75,7 +144,7 @@ def _lstm_forward(call: Call) -> Step:
 
 def _peepholes(arrays: tuple[Array | None, ...]) -> list[Array] | None:
     """The weights from the cell state to the gates input, output, forget; nothing where there are none."""
-    weights = vector(arrays, PEEPHOLES)
+    weights = _vector(arrays, PEEPHOLES)
     return None if weights is None else np.split(weights, 3)
 
 
@@ -89,13 +158,13 @@ def _add_peepholes(call: Call, target: Array, gate: int, factor: Array | None, f
 
 def _gru_forward(call: Call) -> Step:
     sizes, gates = cell(call.node), call.saved["gates"]
-    both, h = gates[:, : 2 * sizes.hidden], matrix(call.x, 1)
-    z, r, new = gate_columns(gates, 3)
-    (y,) = present(matrix(call.y, 0))
+    both, h = gates[:, : 2 * sizes.hidden], _matrix(call.x, 1)
+    z, r, new = _gate_columns(gates, 3)
+    (y,) = present(_matrix(call.y, 0))
     linear = call.attributes["linear_before_reset"]
     steps = [
-        *input_product(call, sizes, gates, 2 * sizes.hidden if linear else sizes.rows),
-        *add_state_product(call, sizes, both, h, slice(2 * sizes.hidden)),
+        *_input_product(call, sizes, gates, 2 * sizes.hidden if linear else sizes.rows),
+        *_add_state_product(call, sizes, both, h, slice(2 * sizes.hidden)),
         bound(apply_activation, "Sigmoid", both),
         *(_reset_product(call, sizes, h, r, new, y) if linear else _reset_state(call, sizes, h, r, new, y)),
         bound(np.tanh, new, out=new),
@@ -112,16 +181,16 @@ def _reset_state(call: Call, sizes: Cell, h: Array | None, r: Array, new: Array,
     """new += (r * H) Rh', by way of `free`."""
     if h is None:
         return []
-    product = add_state_product(call, sizes, new, free, slice(2 * sizes.hidden, None))
+    product = _add_state_product(call, sizes, new, free, slice(2 * sizes.hidden, None))
     return [bound(np.multiply, r, h, out=free), *product]
 
 
 def _reset_product(call: Call, sizes: Cell, h: Array | None, r: Array, new: Array, free: Array) -> list[Step]:
     """new += r * (H Rh' + bias), whose second factor is saved."""
-    product, bias = call.saved["product"], vector(call.x, sizes.b)
+    product, bias = call.saved["product"], _vector(call.x, sizes.b)
     steps = [bound(product.fill, 0)]
     if h is not None:
-        (weights,) = present(matrix(call.x, sizes.r))
+        (weights,) = present(_matrix(call.x, sizes.r))
         steps = [bound(np.matmul, h, weights[2 * sizes.hidden :].T, out=product)]
     if bias is not None and bias.size > sizes.rows:
         steps.append(bound(np.add, product, bias[-sizes.hidden :], out=product))
@@ -133,10 +202,10 @@ def _reset_product(call: Call, sizes: Cell, h: Array | None, r: Array, new: Arra
 
 def _state_derivatives(call: Call, sizes: Cell, inner: Array) -> list[Step]:
     """dH and dR, where H goes through R alone."""
-    dh, dr, h = matrix(call.dx, 1), matrix(call.dx, sizes.r), matrix(call.x, 1)
+    dh, dr, h = _matrix(call.dx, 1), _matrix(call.dx, sizes.r), _matrix(call.x, 1)
     steps: list[Step] = []
     if dh is not None:
-        steps.append(bound(np.matmul, inner, *present(matrix(call.x, sizes.r)), out=dh))
+        steps.append(bound(np.matmul, inner, *present(_matrix(call.x, sizes.r)), out=dh))
     if dr is not None:
         steps.append(bound(dr.fill, 0) if h is None else bound(np.matmul, inner.T, h, out=dr))
     return steps
@@ -144,12 +213,12 @@ def _state_derivatives(call: Call, sizes: Cell, inner: Array) -> list[Step]:
 
 def _rnn_backward(call: Call) -> Step:
     sizes, inner = cell(call.node), call.scratch["inner"]
-    y, dy = present(matrix(call.y, 0), matrix(call.dy, 0))
+    y, dy = present(_matrix(call.y, 0), _matrix(call.dy, 0))
     steps = [
         bound(activation_derivative, call.attributes["nonlinearity"], y, dy, inner),
-        *input_derivatives(call, sizes, inner),
+        *_input_derivatives(call, sizes, inner),
         *_state_derivatives(call, sizes, inner),
-        *bias_derivative(call, sizes, inner),
+        *_bias_derivative(call, sizes, inner),
     ]
     return with_small_buffers(run_all(steps))
 
@@ -157,21 +226,21 @@ def _rnn_backward(call: Call) -> Step:
 def _lstm_backward(call: Call) -> Step:
     """From dH' to o and C', from dC' to i, f and the candidate, from there through the products."""
     sizes, inner = cell(call.node), call.scratch["inner"]
-    i, _, f, g = gate_columns(call.saved["gates"], 4)
-    d_i, _, d_f, d_g = gate_columns(inner, 4)
+    i, _, f, g = _gate_columns(call.saved["gates"], 4)
+    d_i, _, d_f, d_g = _gate_columns(inner, 4)
     dc, squashed = call.scratch["cell"], call.scratch["squashed"]
-    before = matrix(call.x, 2)
+    before = _matrix(call.x, 2)
     steps = [
         *_lstm_output(call),
-        *times_gate(d_i, i, g, dc),
-        *times_tanh(d_g, g, i, dc),
-        *([bound(d_f.fill, 0)] if before is None else times_gate(d_f, f, before, dc)),
-        *_peephole_derivatives(call, before, [d_i, gate_columns(inner, 4)[_OUTPUT], d_f], squashed),
-        *input_derivatives(call, sizes, inner),
+        *_times_gate(d_i, i, g, dc),
+        *_times_tanh(d_g, g, i, dc),
+        *([bound(d_f.fill, 0)] if before is None else _times_gate(d_f, f, before, dc)),
+        *_peephole_derivatives(call, before, [d_i, _gate_columns(inner, 4)[_OUTPUT], d_f], squashed),
+        *_input_derivatives(call, sizes, inner),
         *_state_derivatives(call, sizes, inner),
-        *bias_derivative(call, sizes, inner),
+        *_bias_derivative(call, sizes, inner),
     ]
-    d_before = matrix(call.dx, 2)
+    d_before = _matrix(call.dx, 2)
     if d_before is not None:
         steps.append(bound(np.multiply, dc, f, out=d_before))
         steps += _add_peepholes(call, d_before, _INPUT, d_i, squashed) + _add_peepholes(
@@ -182,16 +251,16 @@ def _lstm_backward(call: Call) -> Step:
 
 def _lstm_output(call: Call) -> list[Step]:
     """The derivatives of C' and of the output gate; what reads neither H' nor C' later passes nothing on."""
-    dh, dc_after = matrix(call.dy, 0), matrix(call.dy, 1)
-    (c,) = present(matrix(call.y, 1))
-    o, d_o = (gate_columns(array, 4)[_OUTPUT] for array in (call.saved["gates"], call.scratch["inner"]))
+    dh, dc_after = _matrix(call.dy, 0), _matrix(call.dy, 1)
+    (c,) = present(_matrix(call.y, 1))
+    o, d_o = (_gate_columns(array, 4)[_OUTPUT] for array in (call.saved["gates"], call.scratch["inner"]))
     dc, squashed = call.scratch["cell"], call.scratch["squashed"]
     if dh is None:
         return [bound(d_o.fill, 0), bound(np.copyto, dc, *present(dc_after))]
     steps = [
         bound(np.tanh, c, out=squashed),
-        *times_gate(d_o, o, squashed, dh),
-        *times_tanh(dc, squashed, o, dh),
+        *_times_gate(d_o, o, squashed, dh),
+        *_times_tanh(dc, squashed, o, dh),
         *_add_peepholes(call, dc, _OUTPUT, d_o, squashed),
     ]
     return steps if dc_after is None else [*steps, bound(np.add, dc, dc_after, out=dc)]
@@ -202,7 +271,7 @@ def _peephole_derivatives(call: Call, before: Array | None, inner: list[Array], 
     derivatives, steps = _peepholes(call.dx), list[Step]()
     if derivatives is None:
         return []
-    for target, gate, seen in zip(derivatives, inner, (before, matrix(call.y, 1), before), strict=True):
+    for target, gate, seen in zip(derivatives, inner, (before, _matrix(call.y, 1), before), strict=True):
         if seen is None:
             steps.append(bound(target.fill, 0))
         else:
@@ -216,30 +285,30 @@ def _peephole_derivatives(call: Call, before: Array | None, inner: list[Array], 
 def _gru_backward(call: Call) -> Step:
     """From dH' to z and h, from h through its product to r, from there through the other products."""
     sizes, inner = cell(call.node), call.scratch["inner"]
-    z, r, new = gate_columns(call.saved["gates"], 3)
-    d_z, d_r, d_new = gate_columns(inner, 3)
-    (dy,) = present(matrix(call.dy, 0))
-    h, through = matrix(call.x, 1), call.scratch["through"]
-    steps = [bound(np.subtract, 1, z, out=through), *times_tanh(d_new, new, through, dy)]
+    z, r, new = _gate_columns(call.saved["gates"], 3)
+    d_z, d_r, d_new = _gate_columns(inner, 3)
+    (dy,) = present(_matrix(call.dy, 0))
+    h, through = _matrix(call.x, 1), call.scratch["through"]
+    steps = [bound(np.subtract, 1, z, out=through), *_times_tanh(d_new, new, through, dy)]
     # The difference H - h stands in `d_r`, which is free until its turn.
     steps.append(bound(np.subtract, 0 if h is None else h, new, out=d_r))
-    steps += times_gate(d_z, z, d_r, dy)
+    steps += _times_gate(d_z, z, d_r, dy)
     if call.attributes["linear_before_reset"]:
         steps += [
-            *times_gate(d_r, r, call.saved["product"], d_new),
+            *_times_gate(d_r, r, call.saved["product"], d_new),
             bound(np.multiply, d_new, r, out=through),
         ]
     elif h is None:
         steps.append(bound(d_r.fill, 0))
     else:
-        (weights,) = present(matrix(call.x, sizes.r))
+        (weights,) = present(_matrix(call.x, sizes.r))
         steps.append(bound(np.matmul, d_new, weights[2 * sizes.hidden :], out=through))
-        steps += times_gate(d_r, r, h, through)
+        steps += _times_gate(d_r, r, h, through)
     steps += [
-        *input_derivatives(call, sizes, inner),
+        *_input_derivatives(call, sizes, inner),
         *_gru_weights(call, sizes),
         *_gru_state(call, sizes),
-        *bias_derivative(call, sizes, inner),
+        *_bias_derivative(call, sizes, inner),
         *_gru_bias(call, sizes),
     ]
     return with_small_buffers(run_all(steps))
@@ -247,12 +316,12 @@ def _gru_backward(call: Call) -> Step:
 
 def _gru_state(call: Call, sizes: Cell) -> list[Step]:
     """dH: past z, and through the products with R."""
-    dh = matrix(call.dx, 1)
+    dh = _matrix(call.dx, 1)
     if dh is None:
         return []
-    weights, dy = present(matrix(call.x, sizes.r), matrix(call.dy, 0))
+    weights, dy = present(_matrix(call.x, sizes.r), _matrix(call.dy, 0))
     both, inner = 2 * sizes.hidden, call.scratch["inner"]
-    z, r, _ = gate_columns(call.saved["gates"], 3)
+    z, r, _ = _gate_columns(call.saved["gates"], 3)
     through, partial = call.scratch["through"], call.scratch["partial"]
     steps = [bound(np.matmul, inner[:, :both], weights[:both], out=dh)]
     if call.attributes["linear_before_reset"]:
@@ -265,7 +334,7 @@ def _gru_state(call: Call, sizes: Cell) -> list[Step]:
 
 def _gru_weights(call: Call, sizes: Cell) -> list[Step]:
     """dR: the first two gates saw H, the third r * H, or `linear_before_reset`, H by a product of its own."""
-    dr, h = matrix(call.dx, sizes.r), matrix(call.x, 1)
+    dr, h = _matrix(call.dx, sizes.r), _matrix(call.x, 1)
     if dr is None:
         return []
     if h is None:
@@ -274,14 +343,14 @@ def _gru_weights(call: Call, sizes: Cell) -> list[Step]:
     steps = [bound(np.matmul, inner[:, :both].T, h, out=dr[:both])]
     if call.attributes["linear_before_reset"]:
         return [*steps, bound(np.matmul, call.scratch["through"].T, h, out=dr[both:])]
-    seen, r = call.scratch["partial"], gate_columns(call.saved["gates"], 3)[1]
+    seen, r = call.scratch["partial"], _gate_columns(call.saved["gates"], 3)[1]
     steps.append(bound(np.multiply, r, h, out=seen))
     return [*steps, bound(np.matmul, inner[:, both:].T, seen, out=dr[both:])]
 
 
 def _gru_bias(call: Call, sizes: Cell) -> list[Step]:
     """The last bias stands inside the brackets with `linear_before_reset`."""
-    db = vector(call.dx, sizes.b)
+    db = _vector(call.dx, sizes.b)
     if db is None or db.size == sizes.rows or not call.attributes["linear_before_reset"]:
         return []
     return [bound(np.add.reduce, call.scratch["through"], axis=0, out=db[-sizes.hidden :])]

@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from solver.executor.kernels.base import Call, Kernels
-from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, with_small_buffers
-from solver.executor.kernels.helpers.convolve import convolve, spread, weigh
-from solver.executor.kernels.helpers.inner import optional
+from solver.executor.kernels.convolution import convolve, spread, weigh
+from solver.executor.kernels.helpers.blocks import Step, bound, optional, present, run_all, with_small_buffers
 from solver.executor.kernels.helpers.windows import channels_last
 from solver.graph.ops.upsampling import transposed
 

@@ -24,6 +24,7 @@ from solver.graph.ops.base import (
     Node,
     OperationType,
     ScratchRequest,
+    named,
     scratch,
 )
 from solver.graph.ops.helpers.elementwise import MASK, Elementwise, blocks
@@ -38,18 +39,6 @@ from solver.graph.ops.helpers.shared import (
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS", "softmax_block"]
-
-
-class _Relu(Elementwise):
-    name = "Relu"
-
-
-class _Sigmoid(Elementwise):
-    name = "Sigmoid"
-
-
-class _Tanh(Elementwise):
-    name = "Tanh"
 
 
 class _Clip(Elementwise):
@@ -257,6 +246,7 @@ class _LogSoftmax(_Softmax):
 
 
 OPERATORS: tuple[OperationType, ...] = (
-    *(_Relu(), _Clip(), _Sigmoid(), _Tanh(), _Softmax(), _LogSoftmax()),
+    *(*named(Elementwise, "Relu"), _Clip(), *named(Elementwise, "Sigmoid", "Tanh")),
+    *(_Softmax(), _LogSoftmax()),
     *(_LeakyRelu(), _Elu(), _HardSigmoid(), _HardSwish(), _Swish(), _Gelu(), _PRelu()),
 )

@@ -42,6 +42,7 @@ __all__ = [
     "Part",
     "ScratchRequest",
     "Signature",
+    "named",
     "scratch",
 ]
 
@@ -441,6 +442,11 @@ def _bad(operation: Operation, key: str, what: str) -> AttributeRuleError:
         remedy="See the list of operators for what it takes.",
         path=("attributes", key),
     )
+
+
+def named(kind: type[OperationType], *names: str) -> tuple[OperationType, ...]:
+    """Operators that differ from `kind`, and from each other, in nothing but their names."""
+    return tuple(type(f"_{name}", (kind,), {"name": name})() for name in names)
 
 
 def scratch(name: str, shape: Sequence[int], dtype: DType) -> ScratchRequest:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.graph.ops.base import Node, NoDerivative, OperationType
+from solver.graph.ops.base import Node, NoDerivative, OperationType, named
 from solver.graph.ops.helpers.shared import broadcast_shape, same_floating
 from solver.graph.types import DType, TensorType
 
@@ -28,26 +28,6 @@ class _Comparison(_Truth):
         return (TensorType(broadcast_shape(node, left, right), DType.BOOL),)
 
 
-class _Equal(_Comparison):
-    name = "Equal"
-
-
-class _Greater(_Comparison):
-    name = "Greater"
-
-
-class _GreaterOrEqual(_Comparison):
-    name = "GreaterOrEqual"
-
-
-class _Less(_Comparison):
-    name = "Less"
-
-
-class _LessOrEqual(_Comparison):
-    name = "LessOrEqual"
-
-
 class _Logical(_Comparison):
     """An operator on truth values."""
 
@@ -55,14 +35,6 @@ class _Logical(_Comparison):
         if any(type_ is not None and type_.dtype is not DType.BOOL for type_ in node.inputs):
             raise node.mismatch("expected truth values (bool)")
         return super().infer(node)
-
-
-class _And(_Logical):
-    name = "And"
-
-
-class _Or(_Logical):
-    name = "Or"
 
 
 class _Not(_Truth):
@@ -85,6 +57,6 @@ class _IsNaN(_Truth):
 
 
 OPERATORS: tuple[OperationType, ...] = (
-    *(_Equal(), _Greater(), _GreaterOrEqual(), _Less(), _LessOrEqual()),
-    *(_And(), _Or(), _Not(), _IsNaN()),
+    *named(_Comparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+    *(*named(_Logical, "And", "Or"), _Not(), _IsNaN()),
 )

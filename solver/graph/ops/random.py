@@ -1,6 +1,6 @@
 """Random numbers, drawn anew in each iteration: a function of seed, operation, iteration and index.
 
-A step that runs again draws the same ones (`solver.executor.kernels.helpers.random`). ONNX's
+A step that runs again draws the same ones (`solver.executor.kernels.random`). ONNX's
 RandomUniformLike, Bernoulli and RandomNormal are made of it: a draw that is compared, or transformed.
 """
 

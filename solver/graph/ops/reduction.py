@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import (
+    Attribute,
+    BackwardNeeds,
+    Node,
+    OperationType,
+    ScratchRequest,
+    named,
+    scratch,
+)
 from solver.graph.ops.helpers.shared import attribute_or_input, block, distinct_axes, same_floating
 from solver.graph.types import DType, TensorType
 
@@ -65,14 +73,6 @@ class _Reduction(OperationType):
         return BackwardNeeds()
 
 
-class _ReduceMean(_Reduction):
-    name = "ReduceMean"
-
-
-class _ReduceSum(_Reduction):
-    name = "ReduceSum"
-
-
 class _ReduceMax(_Reduction):
     """The largest along axes; of integers and truth values too, which have no derivative."""
 
@@ -95,4 +95,4 @@ class _ReduceMax(_Reduction):
         return BackwardNeeds(inputs=frozenset({0}), outputs=frozenset({0}), scratch=tuple(requests))
 
 
-OPERATORS: tuple[OperationType, ...] = (_ReduceMean(), _ReduceSum(), _ReduceMax())
+OPERATORS: tuple[OperationType, ...] = (*named(_Reduction, "ReduceMean", "ReduceSum"), _ReduceMax())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.graph.ops.base import InPlace, Node, NoDerivative, OperationType
+from solver.graph.ops.base import InPlace, Node, NoDerivative, OperationType, named
 from solver.graph.ops.helpers.shared import same_floating
 from solver.graph.types import TensorType
 
@@ -26,22 +26,12 @@ class _Rounding(NoDerivative):
         return (InPlace("x0", "y0"),)
 
 
-class _Floor(_Rounding):
-    name = "Floor"
-
-
-class _Ceil(_Rounding):
-    name = "Ceil"
-
-
 class _Round(_Rounding):
     """Rounds to the nearest whole number, halves to the even one."""
 
     name = "Round"
 
 
-class _Sign(_Rounding):
-    name = "Sign"
-
-
-OPERATORS: tuple[OperationType, ...] = (_Floor(), _Ceil(), _Round(), _Sign())
+OPERATORS: tuple[OperationType, ...] = (
+    *(*named(_Rounding, "Floor", "Ceil"), _Round(), *named(_Rounding, "Sign")),
+)

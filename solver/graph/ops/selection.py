@@ -132,7 +132,18 @@ def _added_rows(node: Node) -> tuple[ScratchRequest, ...]:
     return tuple(requests)
 
 
-class _Gather(OperationType):
+class _ByIndex(OperationType):
+    """Operators whose input 1 holds indices of rows of input 0."""
+
+    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
+        if 1 in filled:
+            _check_index(node, 0, filled[1])
+
+    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
+        return {1: rows_range(node)}
+
+
+class _Gather(_ByIndex):
     """Rows of the data along `axis`, by index: an embedding, where the data is its table.
 
     Indices (input 1) are integers of any role, also computed ones; negative ones count from the end.
@@ -150,13 +161,6 @@ class _Gather(OperationType):
         axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
         _check_indices(node)
         return (TensorType((*data.shape[:axis], *index.shape, *data.shape[axis + 1 :]), data.dtype),)
-
-    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
-        if 1 in filled:
-            _check_index(node, 0, filled[1])
-
-    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
-        return {1: rows_range(node)}
 
     def stored_axis(self, node: Node, position: int) -> int | None:
         return 0 if position == 0 and node.attributes["axis"] % len(node.input(0).shape) == 0 else None
@@ -176,7 +180,7 @@ class _Gather(OperationType):
         return BackwardNeeds(inputs=frozenset({1}), scratch=_added_rows(node))
 
 
-class _ScatterAdd(OperationType):
+class _ScatterAdd(_ByIndex):
     """X, with each row of the updates (input 2) added along `axis` where its index (input 1) says.
 
     The counterpart of Gather: the updates have the shape that a Gather of X at the indices has. Indices are
@@ -198,13 +202,6 @@ class _ScatterAdd(OperationType):
             raise node.mismatch(f"expected updates of shape {list(shape)}")
         return (data,)
 
-    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
-        if 1 in filled:
-            _check_index(node, 0, filled[1])
-
-    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
-        return {1: rows_range(node)}
-
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
         return (InPlace("x0", "y0"), InPlace("dy0", "dx0", view=True))
 
@@ -218,7 +215,7 @@ class _ScatterAdd(OperationType):
         return BackwardNeeds(inputs=frozenset({1}), scratch=(index,))
 
 
-class _ScatterUpdate(ForwardOnly):
+class _ScatterUpdate(_ByIndex, ForwardOnly):
     """X, with each row of the updates (input 2) in the place of its row, or joined with it by `reduction`.
 
     Indices (input 1) are those of rows, as in Gather; of several updates of one row the last one stays, and
@@ -244,13 +241,6 @@ class _ScatterUpdate(ForwardOnly):
         if updates.shape != shape:
             raise node.mismatch(f"expected updates of shape {list(shape)}")
         return (data,)
-
-    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
-        if 1 in filled:
-            _check_index(node, 0, filled[1])
-
-    def index_ranges(self, node: Node) -> Mapping[int, IndexRange]:
-        return {1: rows_range(node)}
 
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
         return (InPlace("x0", "y0"),)

@@ -10,7 +10,7 @@ Neg                    it reads neither
 
 from __future__ import annotations
 
-from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
+from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType, named
 from solver.graph.ops.helpers.elementwise import MASK, Elementwise
 
 __all__ = ["OPERATORS"]
@@ -19,22 +19,6 @@ __all__ = ["OPERATORS"]
 class _OfInput(Elementwise):
     def reads_input(self, node: Node) -> bool:
         return True
-
-
-class _Exp(Elementwise):
-    name = "Exp"
-
-
-class _Sqrt(Elementwise):
-    name = "Sqrt"
-
-
-class _Reciprocal(Elementwise):
-    name = "Reciprocal"
-
-
-class _Log(_OfInput):
-    name = "Log"
 
 
 class _Abs(_OfInput):
@@ -56,42 +40,10 @@ class _Erf(_OfInput):
         return ("square", "inner", "work", MASK)
 
 
-class _Sin(_OfInput):
-    name = "Sin"
-
-
-class _Cos(_OfInput):
-    name = "Cos"
-
-
 class _Softplus(_OfInput):
     """log(1 + exp(X)), which does not overflow. X stays: where Y is tiny it does not tell the slope."""
 
     name = "Softplus"
-
-
-class _Asin(_OfInput):
-    name = "Asin"
-
-
-class _Acos(_OfInput):
-    name = "Acos"
-
-
-class _Atan(_OfInput):
-    name = "Atan"
-
-
-class _Asinh(_OfInput):
-    name = "Asinh"
-
-
-class _Acosh(_OfInput):
-    name = "Acosh"
-
-
-class _Atanh(_OfInput):
-    name = "Atanh"
 
 
 class _Neg(Elementwise):
@@ -102,7 +54,7 @@ class _Neg(Elementwise):
 
 
 OPERATORS: tuple[OperationType, ...] = (
-    *(_Exp(), _Log(), _Sqrt(), _Reciprocal(), _Neg(), _Abs(), _Erf()),
-    *(_Sin(), _Cos(), _Softplus()),
-    *(_Asin(), _Acos(), _Atan(), _Asinh(), _Acosh(), _Atanh()),
+    *(*named(Elementwise, "Exp"), *named(_OfInput, "Log"), *named(Elementwise, "Sqrt", "Reciprocal")),
+    *(_Neg(), _Abs(), _Erf(), *named(_OfInput, "Sin", "Cos"), _Softplus()),
+    *named(_OfInput, "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"),
 )

@@ -32,6 +32,7 @@ __all__ = [
     "cuts",
     "flat_blocks",
     "is_new",
+    "optional",
     "present",
     "run_all",
     "staging",
@@ -43,6 +44,11 @@ __all__ = [
 Step = Callable[[], None]
 
 _BUFFER_ELEMENTS = 2048
+
+
+def optional(arrays: tuple[Array | None, ...], position: int) -> Array | None:
+    """The array at `position`, or nothing where it was left out."""
+    return arrays[position] if position < len(arrays) else None
 
 
 def present(*arrays: Array | None) -> tuple[Array, ...]:

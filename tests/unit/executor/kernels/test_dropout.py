@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.executor.kernels.helpers.random import fill_counters, fill_words
+from solver.executor.kernels.random import fill_counters, fill_words
 from solver.graph import DType, TrainableGraph
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.ops.helpers.streams import key_of, stream_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.executor.kernels.helpers.interpolation import interpolation
+from solver.executor.kernels.resizing import interpolation
 from solver.graph.ops.resizing import ResizedAxis
 from solver.graph.types import Array
 from tests.support.every import grid
